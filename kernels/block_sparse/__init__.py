@@ -1,4 +1,4 @@
-"""Block-sparse operators over the blocks that a ``BlockLayout`` names: products, the softmax and its gradient, attention."""
+"""Block-sparse operators over the blocks of a ``BlockLayout``: products, the softmax and its gradient, attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention over the blocks of a layout: a product, the softmax, and a product."""
+"""Attention over the blocks of a layout: a product, a softmax, and a product."""
 
 # ruff: noqa: PLR0917 - as many operands and terms
 
@@ -18,7 +18,7 @@ __all__ = ["BlockSparseAttention"]
 
 
 class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """``softmax(q @ k^T * scale + relative_position + masks) @ v`` where the layout has blocks. It has no weights."""
+    """Module that computes ``softmax(q @ k^T * scale + relative_position + masks) @ v`` over a layout's blocks; no weights."""
 
     def __init__(
         self,
@@ -29,18 +29,18 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
         key_padding_mask_mode: str = "add",
         attention_mask_mode: str = "add",
     ) -> None:
-        """Fix what all calls share.
+        """Fix the options of all calls.
 
         Args:
             layout: the active blocks of the scores [M, N].
-            scale: what scores are multiplied with; ``1 / sqrt(D)`` if None.
-            is_causal: let query m see the keys up to m only.
+            scale: factor of the scores; ``1 / sqrt(D)`` if None.
+            is_causal: mask key n for query m if n > m.
             key_padding_mask_mode: ``"add"`` or ``"mul"``, as in `block_sparse_softmax`.
-            attention_mask_mode: likewise.
+            attention_mask_mode: ``"add"`` or ``"mul"``, as in `block_sparse_softmax`.
 
         Raises:
-            ArgumentError: a layout, scale or flag of another type.
-            ValueError: another mode.
+            ArgumentError: a layout, scale or flag of a wrong type.
+            ValueError: an unknown mode.
         """
         super().__init__()
         if not isinstance(layout, BlockLayout):
@@ -66,7 +66,7 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
         key_padding_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """Attend.
+        """Compute attention.
 
         Args:
             q: queries [B, H, M, D], fp16, bf16 or fp32.
@@ -80,13 +80,13 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
             The output [B, H, M, Dv]. A query that sees no key gives 0.
 
         Raises:
-            ArgumentError: a type, dtype or device that does not fit.
-            ValueError: a shape or mode that does not fit.
+            ArgumentError: a wrong type, dtype or device.
+            ValueError: a wrong shape or mode.
         """
         try:
             return self._attend(q, k, v, relative_position, key_padding_mask, attention_mask)
         except (ArgumentError, ValueError):
-            # products call their operands a and b
+            # the products would name their operands a and b in the error
             check_attention(q, k, v, self.layout)
             raise
 
@@ -110,7 +110,7 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
             key_padding_mask_mode=self.key_padding_mask_mode,
             attention_mask_mode=self.attention_mask_mode,
             is_causal=self.is_causal,
-            # compilers place results themselves, and warn of what writes in place and has a gradient
+            # compilers plan memory themselves, and warn about differentiable in-place operators
             inplace=not (torch.compiler.is_compiling() or is_transformed()),
         )
         return block_sparse_matmul(weights, v, self.layout, "dsd")

@@ -1,4 +1,4 @@
-"""What the arguments of the softmax, and of attention over blocks, must be."""
+"""Validation of the arguments of the softmax and of attention over blocks."""
 
 # ruff: noqa: PLR0917 - the operator has as many arguments
 
@@ -31,7 +31,7 @@ _BIAS_DIMS_WITH_HEADS: Final = 3
 def check_sparse(x: Tensor, layout: BlockLayout, name: str = "x", bias: Tensor | None = None) -> int:
     """Check a sparse tensor against its layout; return its number of heads.
 
-    Where heads share a layout without blocks, `x` has none of any number of heads, and a bias tells it.
+    If heads share a layout without blocks, `x` is empty for any number of heads; the bias then determines it.
     """
     if not isinstance(layout, BlockLayout):
         refuse_type("layout", "a BlockLayout", type(layout).__name__)
@@ -46,7 +46,7 @@ def check_sparse(x: Tensor, layout: BlockLayout, name: str = "x", bias: Tensor |
 
 
 def check_bias(bias: Tensor | None, x: Tensor, size: tuple[int, ...], name: str = "relative_position") -> Tensor | None:
-    """Check a bias that may be absent, and expand it to `size`, [Z, H, M, N]."""
+    """Check an optional bias, and expand it to `size`, [Z, H, M, N]."""
     if bias is None:
         return None
     if autocasts():
@@ -61,7 +61,7 @@ def check_bias(bias: Tensor | None, x: Tensor, size: tuple[int, ...], name: str 
 def check_mask(
     name: str, mask: Tensor | None, mode: str, x: Tensor, shape: tuple[int, ...], dims: str
 ) -> Tensor | None:
-    """Check a mask and give it x's dtype."""
+    """Check a mask, and convert it to x's dtype."""
     check_choice(f"{name}_mode", mode, MODES)
     if mask is None:
         return None
@@ -79,7 +79,7 @@ def check_mask(
 
 
 def check_writable(x: Tensor) -> None:
-    """Require a tensor that can be written over."""
+    """Require a tensor that can be overwritten."""
     if any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride(), strict=True)):
         refuse_value("x", "a tensor without repeated elements, to write in place", f"strides {x.stride()}")
     if torch.is_grad_enabled() and x.requires_grad and x.is_leaf:
@@ -87,7 +87,7 @@ def check_writable(x: Tensor) -> None:
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, layout: BlockLayout) -> None:
-    """Require operands of attention that fit each other and the layout of its scores."""
+    """Require attention operands that match each other and the layout of the scores."""
     check_tensor("q", q)
     check_tensors(k=k, v=v)
     for name, value in (("k", k), ("v", v)):

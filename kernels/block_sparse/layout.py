@@ -1,4 +1,4 @@
-"""Which blocks of a block-sparse matrix are there, and the look-up tables that kernels read."""
+"""The layout of a block-sparse matrix, and the look-up tables that kernels read."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["BLOCK_SIZES", "BlockLayout", "RowSizes", "Tables"]
 
 BLOCK_SIZES: Final = (16, 32, 64, 128)
 MOST_REMEMBERED: Final = 256
-"""Kinds of products, and of softmaxes, that a layout remembers."""
+"""The number of cached products, and of cached softmaxes, per layout."""
 
 
 class RowSizes(NamedTuple):
-    """The numbers that belong to the tables; a tuple, so that operators can take it."""
+    """Sizes that accompany the tables; a tuple, so that operators can take it."""
 
     block: int
     rows: int
-    """Block rows of a head."""
+    """Block rows per head."""
     cols: int
     """Block columns."""
     longest: int
-    """Blocks of the longest block row."""
+    """Blocks in the longest block row."""
     long_rows: int
-    """How many of all block rows have more than twice the mean of those that have blocks;"""
+    """The number of long block rows: those with more than twice the mean of non-empty rows."""
     long_blocks: int
-    """how many blocks these have,"""
+    """The number of blocks in long rows."""
     next_longest: int
-    """and how many the longest of the others."""
+    """Blocks in the longest of the other rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Tables:
     """The look-up tables of a layout on one device."""
 
     spans: Tensor
-    """The block rows by number (head * rows + row), first block and count, int32 [H * rows, 3]; long rows come first."""
+    """Int32 [H * rows, 3]: the block rows, long ones first, each with its number (head * rows + row), first block and count."""
     columns: Tensor
     """The block column of each block, int32 [nnz]."""
     sizes: RowSizes
@@ -52,16 +52,16 @@ class BlockLayout:
     """The active blocks of a matrix, per head; immutable and hashable, equal if the blocks are.
 
     A sparse tensor of this layout is [Z, nnz, block, block], its blocks in row-major order of (head, block row, block
-    column). The look-up tables are made once per device: the first use on a device copies them there, so call `tables`
-    and `packing` before a CUDA graph is captured, or a whole graph is traced.
+    column). The first use on a device copies the look-up tables there, so call `tables` and `packing` before you capture a
+    CUDA graph or trace a whole graph.
 
     Attributes:
         block: rows and columns of a block: 16, 32, 64 or 128.
-        heads: the number of heads, or None for a layout that every head shares.
+        heads: the number of heads, or None for a layout that all heads share.
         rows: block rows, M / block.
         cols: block columns, N / block.
-        products: the memo of `block_sparse_matmul` over this layout.
-        softmaxes: that of `block_sparse_softmax`.
+        products: the memo of `block_sparse_matmul` for this layout.
+        softmaxes: the memo of `block_sparse_softmax` for this layout.
     """
 
     __slots__ = (
@@ -70,15 +70,15 @@ class BlockLayout:
     )  # fmt: skip
 
     def __init__(self, layout: Tensor, block: int) -> None:
-        """Read `layout`: [H, M / block, N / block], or [M / block, N / block] for all heads alike.
+        """Read `layout`: [H, M / block, N / block], or [M / block, N / block] if all heads share it.
 
         Args:
-            layout: 0 or False where a block is absent, anything else where it is there; any integer type or bool.
+            layout: nonzero for active blocks; any integer type or bool.
             block: the block size.
 
         Raises:
-            ArgumentError: `layout` is no tensor of integers or bools, or `block` no int.
-            ValueError: its rank, or the block size, is none of those above.
+            ArgumentError: `layout` is not a tensor of integers or bools, or `block` is not an int.
+            ValueError: a wrong rank or block size.
         """
         check_strided("layout", layout)
         if layout.is_meta:
@@ -108,7 +108,7 @@ class BlockLayout:
         self.softmaxes: Memo = new_memo(operands=4, limit=MOST_REMEMBERED)
 
     def __reduce__(self) -> tuple[type[BlockLayout], tuple[Tensor, int]]:
-        # what is remembered stays here
+        # memos are not pickled
         return type(self), (self._active, self.block)
 
     @property
@@ -118,7 +118,7 @@ class BlockLayout:
 
     @property
     def active(self) -> Tensor:
-        """Which blocks are there: a new bool tensor of the layout's shape, on the CPU."""
+        """The active blocks: a new bool tensor of the layout's shape, on the CPU."""
         return self._active.clone()
 
     def __hash__(self) -> int:
@@ -136,7 +136,7 @@ class BlockLayout:
         return f"BlockLayout(heads={heads}, rows={self.rows}, cols={self.cols}, block={self.block}, nnz={self.nnz})"
 
     def for_heads(self, heads: int) -> BlockLayout:
-        """Return this layout for a number of heads; a shared layout is repeated, and remembered.
+        """Return this layout for a number of heads; a shared layout is repeated, and the result cached.
 
         Raises:
             ValueError: the layout has another number of heads.
@@ -152,10 +152,10 @@ class BlockLayout:
         return self
 
     def heads_of(self, blocks: int) -> int:
-        """Return how many heads a sparse tensor of `blocks` blocks has.
+        """Return the number of heads of a sparse tensor with `blocks` blocks.
 
         Raises:
-            ValueError: no number of heads gives that many blocks.
+            ValueError: no number of heads has that many blocks.
         """
         if self.heads is not None:
             fits, heads = blocks == self.nnz, self.heads
@@ -168,25 +168,25 @@ class BlockLayout:
         return heads
 
     def tables(self, device: torch.device | str) -> Tables:
-        """Return the look-up tables on `device`, made there at the first call.
+        """Return the look-up tables on `device`; the first call copies them there.
 
         Raises:
-            ValueError: the layout is shared by all heads: ask `for_heads` first.
+            ValueError: all heads share the layout: call `for_heads` first.
         """
         device = _numbered(device)
         found = self._tables.get(device)
         if found is None:
             self._check_heads()
-            # or no gradient could be computed of a call that uses what an inference made
+            # inference tensors could not be saved for a later backward pass
             with lasting():
                 found = self._tables.setdefault(device, self._make_tables(device))
         return found
 
     def packing(self, device: torch.device | str, dtype: torch.dtype) -> Packing:
-        """Return the tables that products of operands of `dtype` on `device` read, made there at the first call.
+        """Return the tables for products of operands of `dtype` on `device`; the first call copies them there.
 
         Raises:
-            ValueError: the layout is shared by all heads: ask `for_heads` first.
+            ValueError: all heads share the layout: call `for_heads` first.
         """
         key = _numbered(device), dtype.itemsize <= 2
         found = self._packings.get(key)
@@ -216,7 +216,7 @@ class BlockLayout:
 
 
 def _numbered(device: torch.device | str) -> torch.device:
-    """Name a device as its tensors do: ``cuda`` is the current one."""
+    """Return a device as tensors have it: with an index, for ``cuda`` that of the current one."""
     device = torch.device(device)
     if device.type != "cuda" or device.index is not None:
         return device

@@ -1,4 +1,4 @@
-"""Launches of the block-sparse products over tensor maps: which calls they serve, and how operands are described."""
+"""Launches of the block-sparse products over TMA descriptors: the calls they serve, and the descriptors."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position
 
@@ -24,16 +24,16 @@ __all__ = [
 ]
 
 Facts = tuple[tuple[Any, ...], dict[str, Any]]
-"""Arguments of a launch behind its operands, and its constexprs."""
+"""A launch's arguments after the operands, and its constexprs."""
 ROWS: Final = 128
-"""Rows of the strips and tiles that the kernels take."""
+"""Rows of the kernels' strips and tiles."""
 LEAST_BLOCK: Final = 32
 BOX: Final = 64
-"""The most rows and columns that are copied at once; of small blocks, as many as a block has."""
+"""The most rows and columns per copy; for smaller blocks, the block size."""
 
 
 class SddMaps(NamedTuple):
-    """The operands of a product into blocks."""
+    """The operands of an sdd product."""
 
     a: Described
     b: Described
@@ -44,27 +44,28 @@ class SddMaps(NamedTuple):
 
 
 class DsdMaps(NamedTuple):
-    """The operands of a product of blocks."""
+    """The operands of a dsd product."""
 
     s: Described
     d: Described
     out: Described
     turned: bool
-    """Whether each block is to be transposed, as its map describes it."""
+    """Whether the kernel transposes each block."""
     columns: bool
     """Whether the maps of d and of the result describe their transposes."""
 
 
 def maps_of_sdd(a: Tensor, b: Tensor, out: Tensor, sizes: Sizes) -> SddMaps | None:
-    """Describe the operands to the kernel for sm_90; None where it does not run this call.
+    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
 
-    It wants 16-bit operands that maps can describe, by rows or by columns, large blocks, and tiles of 128 rows.
+    The kernel needs 16-bit operands that TMA descriptors can hold, row-major or column-major, large blocks, and tiles of 128
+    rows.
     """
     return describe_sdd(a, b, out) if sizes.block >= LEAST_BLOCK and sizes.tile == ROWS and takes_maps(a) else None
 
 
 def describe_sdd(a: Tensor, b: Tensor, out: Tensor) -> SddMaps | None:
-    """Describe the operands, wherever they are; None if maps cannot."""
+    """Describe the operands on any device; None if TMA descriptors cannot hold them."""
     left, right, result = _oriented(a), _oriented(b), described(out)
     if left is None or right is None or result is None:
         return None
@@ -72,12 +73,12 @@ def describe_sdd(a: Tensor, b: Tensor, out: Tensor) -> SddMaps | None:
 
 
 def maps_of_dsd(s: Tensor, d: Tensor, out: Tensor, block: int, height: int, turned: bool) -> DsdMaps | None:
-    """Describe the operands likewise; d and the result must both lie by rows, or both by columns."""
+    """Describe the operands to the sm_90 kernel; None if it cannot run this call. d and the result need one memory order."""
     return describe_dsd(s, d, out, turned) if block >= LEAST_BLOCK and height == ROWS and takes_maps(d) else None
 
 
 def describe_dsd(s: Tensor, d: Tensor, out: Tensor, turned: bool) -> DsdMaps | None:
-    """Describe the operands, wherever they are; None if maps cannot."""
+    """Describe the operands on any device; None if TMA descriptors cannot hold them."""
     blocks, free, result = _oriented(s), _oriented(d), _oriented(out)
     if blocks is None or free is None or result is None or free[1] != result[1]:
         return None
@@ -85,7 +86,7 @@ def describe_dsd(s: Tensor, d: Tensor, out: Tensor, turned: bool) -> DsdMaps | N
 
 
 def _oriented(value: Tensor) -> tuple[Described, bool] | None:
-    """Describe a tensor or else its transpose, and say which."""
+    """Describe a tensor or its transpose; return the description and whether it is the transpose's."""
     straight = described(value)
     if straight is not None:
         return straight, False
@@ -96,13 +97,13 @@ def _oriented(value: Tensor) -> tuple[Described, bool] | None:
 def launch_sdd(
     maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes, caller: Caller = DIRECT
 ) -> None:
-    """Launch the product into blocks; `shape` is that of a."""
+    """Launch the sdd kernel; `shape` is that of a."""
     facts, meaning = facts_of_sdd(maps, shape, tables, sizes)
     caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **meaning)
 
 
 def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
-    """List what that kernel takes behind its operands, and its constexprs."""
+    """Return the sdd kernel's arguments after the operands, and its constexprs."""
     tiles, columns, blocks = tables
     batch, _, rows, depth = shape
     box = min(sizes.block, BOX)
@@ -122,13 +123,13 @@ def launch_dsd(
     block: int,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the product of blocks; `shape` is that of the result."""
+    """Launch the dsd kernel; `shape` is that of the result."""
     facts, meaning = facts_of_dsd(maps, shape, strips, cuts, block)
     caller.launch("block_sparse_dsd_sm90", maps.s, maps.d, maps.out, partial, *facts, **meaning)
 
 
 def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], cuts: Cuts, block: int) -> Facts:
-    """List what that kernel takes behind its operands and the partial results, and its constexprs."""
+    """Return the dsd kernel's arguments after the operands and partial results, and its constexprs."""
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = shape
     order = (cuts.long, cuts.ahead, processors(tasks))

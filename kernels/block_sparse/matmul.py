@@ -1,7 +1,7 @@
-"""Block-sparse products: arguments checked, every mode and transpose brought to one of the two forms of `products`.
+"""Block-sparse products: validation, and reduction of all modes and transposes to the two forms of `products`.
 
-Transposes of dense tensors are strides. ``dds`` is the ``dsd`` of transposes, ``C^T = S^T @ D^T``; a transposed result
-swaps the operands.
+Transposes of dense tensors are strides. ``dds`` is a ``dsd`` of transposes, ``C^T = S^T @ D^T``; a transposed result swaps
+the operands.
 """
 
 # ruff: noqa: PLR0917 - an operator has many arguments, and its checks pass them on
@@ -49,32 +49,32 @@ def block_sparse_matmul(
     out: Tensor | None = None,
     deterministic: bool = True,
 ) -> Tensor:
-    """Multiply matrices one of which, an operand or the result, is sparse by blocks: ``c = op(a) @ op(b)``.
+    """Compute ``c = op(a) @ op(b)``, where one of a, b and c is block-sparse.
 
-    The letters of `mode` say which of c, a and b is sparse (s) and which are dense (d). Dense tensors are [Z, H, rows,
-    columns], sparse ones [Z, nnz, block, block] in the layout's order of blocks; either may have any strides, and gets
-    leading dimensions of 1 where it has fewer than four. Sizes must agree: to share an operand, expand it.
+    The letters of `mode` stand for c, a and b: s is sparse, d is dense. Dense tensors are [Z, H, rows, columns], sparse
+    ones [Z, nnz, block, block] in the layout's order of blocks. Both may have any strides. Operands with fewer than four
+    dimensions get leading dimensions of 1. Sizes must agree: to share an operand among batches or heads, expand it.
 
     Args:
-        a: the left operand; fp16, bf16 or fp32. Under autocast both operands get its dtype, unless `out` is given.
+        a: the left operand; fp16, bf16 or fp32. Autocast casts both operands, unless `out` is given.
         b: the right operand, of the same dtype and device.
-        layout: the active blocks of the sparse tensor as it is stored; one without heads serves any number.
+        layout: the active blocks of the sparse tensor as it is stored; a layout without heads serves any number.
         mode: ``"sdd"``, ``"dsd"`` or ``"dds"``.
-        trans_a: transpose a first: the blocks and the layout too if it is the sparse one.
-        trans_b: likewise.
-        trans_c: give the transpose of c. ``"sdd"``: `layout` has the active blocks of c transposed, [N, M]. ``"dsd"``
+        trans_a: transpose a first; a sparse one with its blocks and layout.
+        trans_b: transpose b first; a sparse one with its blocks and layout.
+        trans_c: return the transpose of c. ``"sdd"``: `layout` has the active blocks of the transpose, [N, M]. ``"dsd"``
             and ``"dds"``: the result is [Z, H, N, M].
-        out: where to write the result; it must need no gradient, and share no memory with an operand.
-        deterministic: give the same bits each time. Otherwise rows that have many blocks are summed up in any order,
-            by fp32 atomics, which takes less memory.
+        out: where to write the result; it must not require a gradient or overlap an operand.
+        deterministic: return the same bits every time. With False, rows with many blocks are added up in any order by fp32
+            atomics, which takes less memory.
 
     Returns:
-        c, contiguous, with four dimensions and the dtype of `a`, or `out`. Sums are taken in fp32; fp32 operands are
-        multiplied as such unless torch's switch for matmuls allows TF32. Differentiable in `a` and `b`, twice too.
+        c, contiguous, with four dimensions and the dtype of `a`; or `out`. Sums are fp32. fp32 operands are multiplied in
+        full precision unless torch's switch for matmuls allows TF32. Differentiable twice in `a` and `b`.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape or mode that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or mode.
     """
     if out is None and type(layout) is BlockLayout and not torch.compiler.is_dynamo_compiling():
         source = library.CURRENT.source
@@ -99,10 +99,10 @@ def _multiply(
     out: Tensor | None,
     deterministic: bool,
 ) -> Tensor:
-    """Check and multiply, through torch's dispatcher where something has to see it."""
+    """Validate and multiply, through torch's dispatcher unless the call is plain."""
     check_flags(trans_a=trans_a, trans_b=trans_b, trans_c=trans_c, deterministic=deterministic)
     a, b, packing = _check(a, b, layout, mode, trans_a, trans_b, trans_c)
-    # tensors that torch traces have no addresses
+    # traced tensors have no addresses
     if out is not None and is_plain(a, b, out):
         check_apart("out", out, "a", a)
         check_apart("out", out, "b", b)
@@ -123,10 +123,10 @@ def _multiply_plain(
     trans_c: bool,
     deterministic: bool,
 ) -> Tensor:
-    """Check and multiply tensors that nothing but the kernels has to see, and remember how."""
+    """Run a call that bypasses torch's dispatcher, and cache it."""
     words: tuple[object, ...] = (mode, trans_a, trans_b, trans_c, deterministic)
     if getattr(a, "dtype", None) is torch.float32:
-        # how such are multiplied is a switch of torch's
+        # torch's switch decides the precision of fp32
         words += (precision(a.dtype),)
         known: Tensor | None = layout.products(a, b, library.CURRENT.source, *words)
         if known is not None:
@@ -166,7 +166,7 @@ def _record(
 def _check(
     a: Tensor, b: Tensor, layout: BlockLayout, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> tuple[Tensor, Tensor, Packing]:
-    """Check a call; return the operands with four dimensions, and the tables of the layout."""
+    """Validate a call; return the operands with four dimensions, and the tables of the layout."""
     a, b = _check_operands(a, b, layout, mode)
     name, dense = ("b", b) if mode == "dsd" else ("a", a)
     if layout.heads not in {None, dense.shape[1]}:
@@ -177,7 +177,7 @@ def _check(
 
 
 def _sides(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, trans_c: bool) -> tuple[Tensor, Tensor]:
-    """Return the left and the right side of a product into blocks."""
+    """Return the left and the right operand of an sdd product."""
     left, right = a.mT if trans_a else a, b.mT if trans_b else b
     return (right.mT, left.mT) if trans_c else (left, right)
 
@@ -185,7 +185,7 @@ def _sides(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, trans_c: bool) ->
 def _blocks_first(
     a: Tensor, b: Tensor, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> tuple[Tensor, Tensor, bool, bool]:
-    """Return blocks, the dense operand, and whether the blocks and the result are to be transposed."""
+    """Return blocks, the dense operand, and whether to transpose the blocks and the result."""
     if mode == "dsd":
         return a, b.mT if trans_b else b, trans_a, trans_c
     return b, a if trans_a else a.mT, not trans_b, not trans_c
@@ -203,7 +203,7 @@ def _run_sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool, out: T
 def _run_dsd(
     s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool, out: Tensor | None
 ) -> Tensor:
-    """Multiply, or write the product; `flip` asks for its transpose."""
+    """Multiply into a new tensor or `out`; `flip` transposes the product."""
     if out is None:
         product = products.dsd(s, d, packing, turned, flip, deterministic)
         return product.mT if flip else product
@@ -214,7 +214,7 @@ def _run_dsd(
 
 
 def _check_operands(a: Tensor, b: Tensor, layout: BlockLayout, mode: str) -> tuple[Tensor, Tensor]:
-    """Check what does not depend on sizes; give both operands four dimensions."""
+    """Check everything except sizes; return both operands with four dimensions."""
     check_choice("mode", mode, MODES)
     if not isinstance(layout, BlockLayout):
         refuse_type("layout", "a BlockLayout", type(layout).__name__)
@@ -230,7 +230,7 @@ def _check_operands(a: Tensor, b: Tensor, layout: BlockLayout, mode: str) -> tup
 def _check_sizes(
     a: Tensor, b: Tensor, layout: BlockLayout, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> None:
-    """Hold every size of both operands to the layout and to each other."""
+    """Check every size of both operands against the layout and each other."""
     batch, sparse_sizes = a.shape[0], (layout.nnz, layout.block, layout.block)
     rows, cols = layout.shape
     if mode == "sdd":
@@ -257,7 +257,7 @@ def _check_dense(
     transposed: bool,
     names: tuple[str, ...],
 ) -> None:
-    """Hold a dense operand to [Z, H, *sides], or, if it is to be transposed, to their reverse."""
+    """Check the shape of a dense operand: [Z, H, *sides], or the reverse sides if it is to be transposed."""
     step = -1 if transposed else 1
     shape = (batch, layout.heads or 0, *sides[::step])
     check_shape(name, value, shape, f"Z, H, {', '.join(names[::step])}")
@@ -285,7 +285,7 @@ def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) ->
 def _record_dsd(
     recording: Recording, s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool
 ) -> Tensor:
-    """Multiply blocks s by d [Z, H, K, N]; `flip` asks for the transpose of the product."""
+    """Multiply blocks s by d [Z, H, K, N]; `flip` returns the transpose of the product."""
     own = packing.sizes
     recording.constant(*packing.tables)
     sides = (own.rows_of(turned), d.shape[3])

@@ -1,4 +1,4 @@
-"""Products to tune and measure: layouts, each with the size of the dimension that the layout does not have."""
+"""Products to tune and measure: layouts, each with the size of the dimension outside the layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["BARS", "ROLES", "MatmulProblem", "Pattern", "Problem", "problems"]
 
 Pattern = Literal["random", "window", "longformer", "bigbird", "dense"]
 _RANDOM = 3
-"""Blocks that a row of ``bigbird`` has beside those of ``longformer``, as in Zaheer et al. 2020."""
+"""Random blocks per row of ``bigbird``, in addition to those of ``longformer``, as in Zaheer et al. 2020."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Problem:
     block: int
     pattern: Pattern
     reach: float
-    """The density of ``random``; else how many blocks a row sees to each side of the diagonal."""
+    """The density of ``random``; else the number of blocks that a row sees on each side of the diagonal."""
 
     def layout(self) -> BlockLayout:
-        """Make the layout; random ones are the same every time."""
+        """Return the layout; random ones are the same every time."""
         return BlockLayout(self._active().expand(self.heads, -1, -1), self.block)
 
     def _active(self) -> Tensor:
@@ -84,18 +84,18 @@ BARS: Final = (
 )
 _FREE_BARS: Final = (64, 1024)
 
-# how many are drawn: those of `tune` are the first ones of its seed
+# `tune` uses the first ones of its seed
 _DRAWN: Final = {"tune": 80, "held_out": 10, "fresh": 10}
 _PACKED: Final = {"tune": 48, "held_out": 8, "fresh": 8}
 _MERGED: Final = {"tune": 16, "held_out": 8, "fresh": 8, "bars": 1}
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-# of a drawn problem: elements of the sparse tensor, and of a dense one
+# limits of a drawn problem: elements of the sparse tensor, and of a dense one
 _MOST_ELEMENTS: Final = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
 class MatmulProblem:
-    """One product of one layout; what it writes is looked at in the first head of the first batch."""
+    """One product of one layout; the first head of the first batch is compared."""
 
     problem: Problem
     free: int
@@ -105,12 +105,12 @@ class MatmulProblem:
 
     @property
     def name(self) -> str:
-        """What the layout is called, and the free size."""
+        """The name of the layout, and the free size."""
         return f"{self.problem.name}, {self.free}"
 
     @property
     def shape_class(self) -> str:
-        """Which blocks, and whether the free dimension is a head's or a model's."""
+        """The size of blocks, and whether the free dimension is a head's or a model's."""
         small = "small" if self.problem.block < 64 else "large"
         return f"{small} blocks, {'narrow' if self.free <= 128 else 'wide'}"
 
@@ -126,7 +126,7 @@ class MatmulProblem:
         return self.kernel.endswith("_sm90")
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the part of the result that is looked at in fp32."""
+        """Return random operands, and the compared part of the result in fp32."""
         source = generator(self.name, device)
         make = {"sdd": self._sdd, "dsd": self._dsd, "merge": self._merge}[self.kernel.split("_")[2]]
         return make(self.problem.layout(), source)
@@ -166,7 +166,7 @@ class MatmulProblem:
             launch, _ = recorded(lambda: products.launch_dsd(s, d, out, partial, strips, cuts, one.block, turned=False))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
-        # a strip that is cut is not written to the result
+        # a split strip is not written to the result
         start = cuts.height if cuts.slots else 0
         moved = (s.numel() + d.numel() + out.numel()) * s.itemsize
         flops = 2 * s.numel() * self.free
@@ -187,11 +187,11 @@ class MatmulProblem:
         return self._work(launch.args, launch.named, out[:1, :1, :height], exact, moved, partial.numel())
 
     def _strips(self, layout: BlockLayout, out: Tensor) -> tuple[tuple[Tensor, ...], Cuts]:
-        """Return the tables of the layout's strips, and which of them are cut."""
+        """Return the tables of the layout's strips, and which of them are split."""
         tables, sizes = layout.packing(out.device, out.dtype)
         return products.strips_of(tables, sizes, False, out.shape, True)
 
-    def _work(  # noqa: PLR0917 - what a Work is made of
+    def _work(  # noqa: PLR0917 - all fields of a Work
         self,
         args: tuple[object, ...],
         named: Mapping[str, object],
@@ -235,7 +235,7 @@ def _bars() -> list[tuple[Problem, int]]:
 
 
 def _packed(use: str) -> list[tuple[Problem, int]]:
-    """List products that the kernels for sm_90 serve: blocks that fill tiles of 128 rows."""
+    """List products for the sm_90 kernels: blocks that fill tiles of 128 rows."""
     if use == "bars":
         return [(problem, free) for problem, free in _bars() if _fills_tiles(problem)]
     rng = draws("block_sparse_packed", use)
@@ -287,7 +287,7 @@ def _cut(use: str) -> list[tuple[Problem, int]]:
         name = f"longformer 1, {batch} x {heads} x {length} of {block}"
         problem = Problem(name, batch, heads, length, length, block, "longformer", 1.0)
         tables, sizes = problem.layout().packing("cpu", torch.bfloat16)
-        # in large products no strip is cut
+        # large products split no strip
         if products.strips_of(tables, sizes, False, (batch, heads, length * block, free), True)[1].slots:
             found[f"{name}, {free}"] = problem, free
     return list(found.values())

@@ -1,7 +1,7 @@
-"""The block-sparse softmax: arguments checked, masks brought to one form, one launch each way.
+"""The block-sparse softmax: validation, conversion of masks, and launches.
 
-The operators of the namespace ``nojit`` take a layout as its look-up tables and sizes, so that they can be traced;
-the functions of this module take the `BlockLayout` itself.
+The operators of the namespace ``nojit`` take a layout as look-up tables and sizes, so that they can be traced; the functions
+of this module take the `BlockLayout` itself.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -23,7 +23,7 @@ from torch import Tensor
 __all__ = ["block_sparse_softmax", "softmax_backward", "softmax_bwd", "softmax_forward"]
 
 APART_BYTES: Final = 1 << 24
-"""How large a sparse tensor is at least whose long rows have a launch of their own."""
+"""The least size of a sparse tensor whose long rows get a launch of their own."""
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
@@ -46,23 +46,23 @@ def block_sparse_softmax(
     Args:
         x: scores [Z, nnz, block, block] in the layout's order of blocks; fp16, bf16 or fp32, any strides.
         layout: the active blocks.
-        scale: what x is multiplied with.
-        relative_position: a dense bias that broadcasts to [Z, H, M, N], of x's dtype, which under autocast it and masks get.
-        key_padding_mask: [Z, N], of x's dtype or bool.
-        attention_mask: [M, N], likewise.
-        key_padding_mask_mode: ``"add"`` adds the mask to the scores; ``"mul"`` drops the places where it is 0 and
-            leaves the others as they are (it never multiplies). A bool mask, True where to look, needs ``"mul"``.
-        attention_mask_mode: likewise.
-        is_causal: let row m see the columns up to m only.
-        inplace: write the result over x, and return x.
+        scale: factor of x.
+        relative_position: a dense bias that broadcasts to [Z, H, M, N], in x's dtype. Autocast casts it and the masks.
+        key_padding_mask: [Z, N], in x's dtype or bool.
+        attention_mask: [M, N], in x's dtype or bool.
+        key_padding_mask_mode: ``"add"`` adds the mask to the scores. ``"mul"`` masks the positions where it is 0 and leaves
+            the others unchanged (it never multiplies). A bool mask, True for visible positions, needs ``"mul"``.
+        attention_mask_mode: the same for `attention_mask`.
+        is_causal: mask column n of row m if n > m.
+        inplace: overwrite x with the result, and return x.
 
     Returns:
-        The probabilities, as x is: contiguous, or x itself. A row with no column to see gives 0.
-        Differentiable in x and in `relative_position`.
+        The probabilities, with x's shape and dtype, contiguous; or x itself. A fully masked row gives 0. Differentiable
+        in x and in `relative_position`.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape or mode that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or mode.
     """
     words = (scale, key_padding_mask_mode, attention_mask_mode, is_causal)
     if inplace is False and type(layout) is BlockLayout and not torch.compiler.is_dynamo_compiling():
@@ -71,7 +71,7 @@ def block_sparse_softmax(
         if known is not None:
             return known
     if not bool is type(is_causal) is type(inplace):
-        check_flags(is_causal=is_causal, inplace=inplace)  # type: ignore[unreachable]  # of callers without types
+        check_flags(is_causal=is_causal, inplace=inplace)  # type: ignore[unreachable]  # untyped callers
     factor = check_number("scale", scale)
     heads = check_sparse(x, layout, bias=relative_position)
     size = (x.shape[0], heads, *layout.shape)
@@ -101,17 +101,17 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
     """Compute the gradient of `block_sparse_softmax` in x: ``y * (dy - sum(y * dy)) * scale``.
 
     Args:
-        y: the probabilities [Z, nnz, block, block] that the forward gave; any strides.
-        dy: their gradient, of the same shape, dtype and device; any strides, 0 included. It is not written to.
-        scale: the scale that the forward was given.
+        y: the probabilities [Z, nnz, block, block] from the forward pass; any strides.
+        dy: their gradient, of the same shape, dtype and device; any strides, 0 included. It is not overwritten.
+        scale: the scale of the forward pass.
         layout: the active blocks.
 
     Returns:
         The gradient, contiguous.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape.
     """
     factor = check_number("scale", scale)
     heads = check_sparse(y, layout, "y")
@@ -125,12 +125,12 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
 
 
 def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:
-    """Return a term's strides; those of an absent one satisfy every hint: 0, and 1 for the last."""
+    """Return a term's strides; for an absent one, strides that satisfy every hint: 0, and 1 for the last."""
     return (*(0,) * (count - 1), 1) if value is None else tuple(value.stride())
 
 
 def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]) -> Tensor:
-    """Compute the softmax of a recording's operands; `rpe` is the bias as kernels see it."""
+    """Compute the softmax of a recording's operands; `rpe` is the bias in the kernels' shape."""
     x, bias, kpm, am = recording.operands
     spans, columns, *_ = arguments
     recording.constant(spans, columns)
@@ -140,9 +140,9 @@ def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]
 
 
 def _listed(x: Tensor, spans: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, int, tuple[int, ...]]]:
-    """List the launches for a sparse tensor: block rows, how many come first as long ones, and what kernels take of them.
+    """Yield the launches for a sparse tensor: block rows, the number of long rows at the start, and kernel arguments.
 
-    In large tensors long rows have a launch of their own if they want another tile than the others.
+    In large tensors long rows get a launch of their own if they need another tile than the others.
     """
     block, rows, _, longest, long, blocks, next_longest = sizes
     is_large = library.is_batch_invariant() or x.numel() * x.element_size() >= APART_BYTES
@@ -191,7 +191,7 @@ def softmax_forward(
     *terms: Any,
     caller: Caller = DIRECT,
 ) -> Tensor:
-    """Compute the softmax of what `block_sparse_softmax` has checked, into a new tensor; `sizes` are `RowSizes`."""
+    """Compute the softmax for validated arguments, into a new tensor; `sizes` are `RowSizes`."""
     out = caller.make(Tensor.new_empty, x, *x.shape)
     _launch_forward(x, out, spans, columns, sizes, scale, *terms, caller=caller)
     return out
@@ -210,7 +210,7 @@ def softmax_backward(
     scale: float,
     wants_bias: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the gradient of the scores, and that of the bias if it is wanted; `sizes` are `RowSizes`."""
+    """Compute the gradient of the scores, and of the bias if requested; `sizes` are `RowSizes`."""
     check_like("dy", dy, "y", y)
     check_shape("dy", dy, y.shape, "Z, nnz, block, block")
     dx, drpe = _allocate_gradients(y, spans, sizes, wants_bias)
@@ -225,7 +225,7 @@ def softmax_backward(
 
 
 def _allocate_gradients(y: Tensor, spans: Tensor, sizes: Sequence[int], wants_bias: bool) -> tuple[Tensor, Tensor]:
-    """Allocate dx, and the dense gradient of the bias (0 where no block is) or an empty tensor."""
+    """Allocate dx, and the dense gradient of the bias (0 outside the blocks) or an empty tensor."""
     block, rows, cols, *_ = sizes
     heads = spans.shape[0] // rows if rows else 0
     dense = (y.shape[0], heads, rows * block, cols * block)
@@ -243,7 +243,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     y, spans, columns = ctx.saved_tensors
     wants_bias = ctx.needs_input_grad[5]
     dx, drpe = _softmax_backward_op(y, grad, spans, columns, *ctx.numbers, wants_bias)
-    # the tables of a layout without rows do not tell how many heads it has
+    # a layout without rows has tables that do not tell the number of heads
     dbias = drpe.view(ctx.bias_shape) if wants_bias else None
     return (dx, *(None,) * 4, dbias, *(None,) * 5)
 
@@ -253,7 +253,7 @@ def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
 
 
 class _InPlace(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
-    """The softmax written over its input: an operator that mutates cannot carry a formula of its own."""
+    """The in-place softmax: torch's operators that mutate cannot have a gradient formula."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, *arguments: Any) -> Tensor:

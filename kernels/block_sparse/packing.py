@@ -1,8 +1,8 @@
-"""How matmul kernels see a layout: block rows packed into strips, strips into tiles, long strips cut into segments.
+"""Packing of a layout for matmul kernels: block rows into strips, strips into tiles, long strips into segments.
 
-A product reads each block of the dense operand once per strip, so high strips save traffic; but an entry of a strip, a
-block column that any of its rows has, costs the multiplications of all of them. `choose_height` and `choose_tile` weigh
-the two by the roofline of `_time`. All of it is a pure function of the layout and of the width of the operands.
+A product reads each block of the dense operand once per strip, so high strips save traffic. But each entry of a strip (a
+block column that any of its rows has) costs the multiplications of all its rows. `choose_height` and `choose_tile` weigh the
+two with the roofline model of `_time`. Everything is a pure function of the layout and the operands' width.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ __all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "is_long"
 HEIGHTS: Final = {True: (64, 128), False: (32, 64, 128)}
 """Rows of a strip, for 16-bit operands (tensor cores take 64 rows at least) and for fp32."""
 TILES: Final = {True: ((64, 128), (128, 128), (128, 256)), False: ((32, 128), (64, 128), (128, 128))}
-"""Rows and columns of a tile of a sparse result, likewise."""
+"""Rows and columns of a tile of a sparse result, for 16-bit operands and for fp32."""
 BALANCE: Final = {True: 80, False: 8}
-"""Flops that a chip does while its L2 cache gives a byte, roughly: on an H200 700 TFLOP/s (fp32: 60) by 8 TB/s."""
+"""Flops per byte of L2 bandwidth, roughly: on an H200 700 TFLOP/s (fp32: 60) by 8 TB/s."""
 SKIPPING: Final = 32
-"""The least block of kernels for 16-bit operands that skip what has no block (those for sm_90),"""
+"""The least block size for which the 16-bit kernels (those for sm_90) skip absent blocks."""
 OWNED: Final = 64
-"""and how many rows they skip at a time."""
+"""The number of rows that they skip at a time."""
 BLOCK_N: Final = 256
-"""Columns of the dense operand that the model of a strip reckons with."""
+"""Columns of the dense operand assumed in the model of a strip."""
 LONG: Final = 2
-"""A strip is cut if it has more than this many times the mean number of entries,"""
+"""A strip is split only if it has more than this many times the mean number of entries,"""
 LONG_ROWS: Final = 1024
-"""more than this many rows of the dense operand,"""
+"""and more than this many rows of the dense operand,"""
 SHARE: Final = 3
-"""and in a product more than so many times what a program does if `PROGRAMS` share the work:"""
+"""and more than this many times the work per program if `PROGRAMS` share a product."""
 PROGRAMS: Final = 132
-"""otherwise it takes less time than sums that go through memory."""
+"""The number of programs assumed there. Below these limits, sums through memory would take longer."""
 BEGINNING: Final = 192
-"""The rows of the dense operand that a task takes as long as before its first and behind its last, roughly."""
+"""The fixed cost of a task, in rows of the dense operand."""
 
 
 class StripSizes(NamedTuple):
-    """What `Sizes` says of strips."""
+    """The sizes of one side's strips, from `Sizes`."""
 
     height: int
     slots: int
@@ -53,7 +53,7 @@ class StripSizes(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The numbers that belong to the tables; a tuple, so that operators can take it."""
+    """Sizes that accompany the tables; a tuple, so that operators can take it."""
 
     block: int
     rows: int
@@ -64,17 +64,17 @@ class Sizes(NamedTuple):
     height: int
     """Rows of a strip, in elements."""
     slots: int
-    """How many partial results the strips that are cut have."""
+    """Slots for partial results of split strips."""
     longest: int
-    """Entries of the longest strip."""
+    """Entries in the longest strip."""
     entries: int
-    """Entries of all strips."""
+    """Entries in all strips."""
     long: int
-    """How many strips are longer than `LONG` times the mean: the first of `whole`."""
+    """The number of strips longer than `LONG` times the mean: the first ones of `whole`."""
     ahead: int
-    """How many others take as long as one of them, at least."""
+    """The number of other strips that take at least as long as one of them."""
     turned_height: int
-    """The same six of the transpose."""
+    """The same six sizes for the transpose."""
     turned_slots: int
     turned_longest: int
     turned_entries: int
@@ -86,7 +86,7 @@ class Sizes(NamedTuple):
     """Columns of a tile, in elements."""
 
     def strips_of(self, turned: bool) -> StripSizes:
-        """Return what is said of the layout's strips, or of its transpose's."""
+        """Return the sizes of the layout's strips, or of its transpose's."""
         first = Sizes._fields.index("turned_height" if turned else "height")
         return StripSizes(*self[first : first + len(StripSizes._fields)])
 
@@ -97,22 +97,22 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The partial results of strips that are cut."""
+    """The partial results of split strips."""
 
     height: int
     """Rows of a strip."""
     slots: int
     shape: tuple[int, ...]
-    """What they take: batch, slots, rows of a strip, padded columns."""
+    """Their shape: batch, slots, rows of a strip, padded columns."""
     atomic: bool
-    """Whether tasks add to a strip's slot, in any order, instead of storing to one of their own."""
+    """Whether tasks add to one slot per strip, in any order, instead of storing to one slot per task."""
     long: int
-    """How many tasks are long, the first ones; 0 where they are cut."""
+    """The number of long tasks, which come first; 0 if they are split."""
     ahead: int
     """As in `Sizes`."""
 
     def allocate(self, like: Tensor, caller: Caller = DIRECT) -> Tensor:
-        """Allocate them on the device of `like`, 0 where they are added to; something at least, that has an address."""
+        """Allocate them on the device of `like`, zeroed for atomic adds; at least one element, to have an address."""
         if not self.slots:
             nothing = like.new_empty(4, dtype=torch.float32)
             caller.constant(nothing)
@@ -128,17 +128,17 @@ class Packing(NamedTuple):
     """
 
     tables: tuple[Tensor, ...]
-    """`tasks`, `entries`, `blocks`, `merges`, `whole` of the layout's strips; the same of its transpose's; `tiles`,
+    """`tasks`, `entries`, `blocks`, `merges`, `whole` of the layout's strips; the same for the transpose; then `tiles`,
     `columns`, `blocks` of its tiles.
 
-    tasks: [T, 5] strip, first entry, end, and the slot of the partial result and its merge (-1: a whole strip).
-    entries: [E + 1, 2] block column, and which halves of the strip have a block there (1: the upper, 2: the lower).
-    blocks: [E + 1, height / block] the block of each row of the strip at that entry, -1 where there is none.
+    tasks: [T, 5] strip, first entry, end, slot of the partial result and its merge (-1: a whole strip).
+    entries: [E + 1, 2] block column, and the halves of the strip that have a block there (1: upper, 2: lower).
+    blocks: [E + 1, height / block] the block of each row of the strip at that entry, -1 if absent.
     merges: [X, 3] strip, first slot, end.
-    whole: the tasks where no strip is cut, the long ones first.
-    tiles: [T, 3] strip, and up to which column, in elements, its upper and its lower half have blocks.
+    whole: the tasks if no strip is split, long ones first.
+    tiles: [T, 3] strip, and the end of the columns, in elements, that its upper and its lower half need.
     columns: [T, width / block] block columns of each tile, -1 past the end.
-    blocks: [T, height / block, width / block] the blocks of each tile, -1 where there is none.
+    blocks: [T, height / block, width / block] the blocks of each tile, -1 if absent.
     """
     sizes: Sizes
 
@@ -148,26 +148,26 @@ class _Strips:
     """The entries of every strip: [E] each, ordered by strip and column."""
 
     strip: Tensor
-    """Numbered through all heads."""
+    """Strip number, counted across all heads."""
     column: Tensor
     blocks: Tensor
     """[E, block rows of a strip]."""
     lengths: Tensor
-    """Entries of each strip."""
+    """Entries per strip."""
     strips: int
-    """Strips of a head."""
+    """Strips per head."""
     cols: int
     """Block columns."""
 
 
 def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Packing:
-    """Make the tables of a layout.
+    """Return the tables of a layout.
 
     Args:
         active: [H, rows, cols] bool, on the CPU.
         block: the block size.
         narrow: whether operands have 16 bits.
-        device: where the tables go.
+        device: the device of the tables.
     """
     index = torch.full(active.shape, -1, dtype=torch.int32, device=active.device)
     nnz = int(active.sum())
@@ -183,7 +183,7 @@ def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Pack
 
 
 def choose_height(active: Tensor, block: int, narrow: bool) -> int:
-    """Choose how many rows a strip has: the height whose entries take least time, of equals the largest."""
+    """Choose the rows of a strip: the height whose entries take the least time; of equals, the largest."""
 
     def time(height: int) -> float:
         here, entries = int(active.sum()), _occupied(active, height // block)
@@ -199,9 +199,9 @@ def choose_height(active: Tensor, block: int, narrow: bool) -> int:
 
 
 def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = False) -> tuple[int, int]:
-    """Choose the rows and columns of a tile likewise; high ones if that is what a kernel over tensor maps takes.
+    """Choose the rows and columns of a tile with the least time; if `over_maps`, tiles of the height that TMA kernels take.
 
-    They are faster even where half of them is in vain: scattered blocks of 32 and 64 on an H200, 1.1 to 1.8 times.
+    Those kernels win even if half a tile is wasted: scattered blocks of 32 and 64 on an H200, 1.1 to 1.8 times.
     """
 
     def time(shape: tuple[int, int]) -> float:
@@ -216,9 +216,9 @@ def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = Fals
 
 
 def _time(products: int, loads: int, narrow: bool) -> float:
-    """Model the time of some multiply-adds and loads of elements from the cache, in bytes of the latter.
+    """Return the modelled time of multiply-adds and element loads from the cache, in units of bytes loaded.
 
-    Whichever takes longer counts, and a little of the other one, which no schedule hides entirely.
+    It is the longer of the two plus a fraction of the other, which no schedule hides entirely.
     """
     work = 2 * products / BALANCE[narrow]
     moved = loads * (2 if narrow else 4)
@@ -226,7 +226,7 @@ def _time(products: int, loads: int, narrow: bool) -> float:
 
 
 def _union(active: Tensor, group: int) -> Tensor:
-    """Say which block columns each strip of `group` block rows has: [H, strips, cols]."""
+    """Return the block columns of each strip of `group` block rows: bool [H, strips, cols]."""
     return _grouped(active, group, False).any(2)
 
 
@@ -236,7 +236,7 @@ def _occupied(active: Tensor, group: int) -> int:
 
 
 def _grouped(value: Tensor, group: int, fill: int) -> Tensor:
-    """Group block rows into strips, the last one filled up: [H, strips, group, cols]."""
+    """Group block rows into strips, padding the last one: [H, strips, group, cols]."""
     heads, rows, cols = value.shape
     strips = -(-rows // group)
     missing = value.new_full((heads, strips * group - rows, cols), fill)
@@ -244,10 +244,10 @@ def _grouped(value: Tensor, group: int, fill: int) -> Tensor:
 
 
 def _strips(index: Tensor, group: int) -> _Strips:
-    """List the entries of the strips of an index [H, rows, cols] of blocks, -1 where there is none.
+    """List the entries of the strips of an index [H, rows, cols] of blocks, -1 where absent.
 
-    A strip's entries are ordered by column modulo the mean number of entries, so that neighbours in a window read the same
-    rows of a dense operand at the same time: the cache is then asked once for all of them.
+    Entries are sorted by column modulo the mean number of entries. Neighbours in a window then read the same rows of a
+    dense operand at the same time, and the cache loads them once.
     """
     grouped = _grouped(index, group, -1)
     here = (grouped >= 0).any(2)
@@ -261,9 +261,9 @@ def _strips(index: Tensor, group: int) -> _Strips:
 
 
 def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, int, int, int, int]]:
-    """Cut long strips into tasks of nearly equal length.
+    """Split long strips into tasks of nearly equal length.
 
-    Returns tasks, entries, blocks, merges and whole; and of `StripSizes` all but the height.
+    Returns tasks, entries, blocks, merges and whole; and the fields of `StripSizes` except the height.
     """
     lengths = strips.lengths
     long_ones = is_long(lengths)
@@ -275,7 +275,7 @@ def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, 
     many = (parts > 1).nonzero()[:, 0]
     last = parts[many].cumsum(0)
     merges = torch.stack([many, last - parts[many], last], 1)
-    # kernels read one entry ahead
+    # kernels prefetch one entry past the end
     entries = torch.stack([strips.column, halves], 1)
     entries, blocks = torch.cat([entries, entries.new_zeros(1, 2)]), torch.cat([strips.blocks, none])
     longest = int(lengths.max()) if len(lengths) else 0
@@ -290,12 +290,12 @@ def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, 
 
 
 def is_long(lengths: Tensor) -> Tensor:
-    """Say which rows or strips have more than `LONG` times the mean of those that have anything."""
+    """Return which rows or strips have more than `LONG` times the mean of non-empty ones."""
     return lengths * (lengths > 0).sum() > LONG * lengths.sum()
 
 
 def _ahead(lengths: Tensor, long_ones: Tensor, block: int) -> int:
-    """Return how many other strips take as long as a long one, if there is one."""
+    """Return the number of other strips that take at least as long as a long one; 0 without long ones."""
     if not bool(long_ones.any()):
         return 1
     long, others = (float((lengths[which] * block + BEGINNING).float().mean()) for which in (long_ones, ~long_ones))
@@ -303,7 +303,7 @@ def _ahead(lengths: Tensor, long_ones: Tensor, block: int) -> int:
 
 
 def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
-    """List the runs of entries of strips that are cut into so many parts: strip, first entry, end, slot, merge."""
+    """List the runs of entries of strips split into `parts`: strip, first entry, end, slot, merge."""
     strip = torch.arange(len(lengths), device=lengths.device).repeat_interleave(parts)
     part = torch.arange(len(strip), device=strip.device) - (parts.cumsum(0) - parts)[strip]
     begin = (lengths.cumsum(0) - lengths)[strip]
@@ -316,18 +316,17 @@ def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
 
 
 def _limit(lengths: Tensor, block: int) -> int:
-    """Return how many entries a task has at most."""
+    """Return the most entries of a task."""
     present = lengths[lengths > 0]
     mean = -(-int(present.sum()) // len(present)) if len(present) else 1
     return max(LONG * mean, LONG_ROWS // block)
 
 
 def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Cut the entries of each strip into tiles of `width` block columns: tiles, columns, blocks.
+    """Split the entries of each strip into tiles of `width` block columns: tiles, columns, blocks.
 
-    In a strip columns that both halves have come first, then those of the upper half, so that tiles are few that a half
-    needs little of. Those of a long strip lie beside the strips that have blocks in the same columns, so that the cache is
-    asked once for both.
+    Columns that both halves of a strip have come first, then those of the upper half, so that few tiles are nearly unused
+    by a half. Tiles of a long strip are placed beside strips with blocks in the same columns, so that both hit the cache.
     """
     lengths = strips.lengths
     tiles = -(-lengths // width)
@@ -340,13 +339,13 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
     blocks = torch.full((len(strip), strips.blocks.shape[1], width), -1, device=lengths.device)
     columns[tile, place % width] = strips.column[order]
     blocks[tile, :, place % width] = strips.blocks[order].long()
-    # 1 to `width` where there is a block
+    # 1 to `width` for present blocks
     ends = (blocks >= 0) * torch.arange(1, width + 1, device=lengths.device)
     needs = _halves(ends).amax(-1) * block if width else ends.new_zeros(len(strip), 2)
     long_ones = is_long(lengths)[strip]
     order = torch.arange(len(strip), device=lengths.device)
     if bool(long_ones.any()):
-        # a column that is not there is the least; of those that are, the one in the middle
+        # absent columns sort first; take the median of the present ones
         middle = columns.sort(1).values.gather(1, width - 1 - (columns >= 0).sum(1, keepdim=True) // 2)[:, 0]
         beside = strip // strips.strips * strips.strips + middle * strips.strips // strips.cols
         order = torch.where(long_ones, beside, strip).argsort(stable=True)
@@ -354,6 +353,6 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
 
 
 def _halves(value: Tensor) -> Tensor:
-    """Take the largest of each half of the rows of a strip, its second dimension; of one row, twice: [E, 2, ...]."""
+    """Return the maximum over each half of a strip's rows (dimension 1); a single row is used twice: [E, 2, ...]."""
     rows = value.shape[1]
     return torch.stack([value[:, : -(-rows // 2)].amax(1), value[:, rows // 2 :].amax(1)], 1)

@@ -1,4 +1,4 @@
-"""Layouts to test, tune and measure block-sparse operators with."""
+"""Layouts for tests, tuning and benchmarks of block-sparse operators."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ PROBLEMS: Final = {
         Problem("half of all, 32", 2, 16, 128, 128, 32, "random", 0.5),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for.
+"""Sets by use: `test` is small enough for an interpreter, `bars` has the layouts with promised speed.
 
-Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all kinds of rows.
+`tune` lists coarse steps first: a tuner that runs out of time has seen all classes of rows.
 """
 
 _TUNABLES: Final = ("ROWS", "CHUNKS", "TILES")
@@ -104,11 +104,11 @@ ROLES: Final[Mapping[str, Roles]] = {**_SOFTMAX, **matmul_problems.ROLES}
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _SCALE: Final = 0.125
-# those of `tune` come after the ones above: in between them, so that no call is far from all that was measured
+# drawn ones of `tune` follow the listed ones and fill the space between them
 _DRAWN: Final = {"tune": 60, "held_out": 10, "fresh": 10}
-# those of `tune` that fill the gaps between all of these
+# drawn ones of `tune` that fill the gaps between all of these
 _SPREAD: Final = 80
-# of a held-out problem's sparse tensor
+# limit of a held-out problem's sparse tensor
 _MOST_ELEMENTS: Final = 1 << 27
 
 
@@ -123,12 +123,12 @@ class SoftmaxProblem:
 
     @property
     def name(self) -> str:
-        """What the layout is called."""
+        """The name of the layout."""
         return f"{self.problem.name}, causal" if self.is_causal else self.problem.name
 
     @property
     def shape_class(self) -> str:
-        """How long the longest row is: what one tile holds, several do, or many."""
+        """The length of the longest row: one tile, several, or many."""
         longest = self.problem.layout().longest_row * self.problem.block
         return "short rows" if longest <= 256 else "rows" if longest <= 1024 else "long rows"
 
@@ -140,7 +140,7 @@ class SoftmaxProblem:
         return named | {"reach": str(one.reach), "is_causal": self.is_causal}
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the result in fp32."""
+        """Return random operands, and the result in fp32."""
         one, dtype = self.problem, _DTYPES[self.dtype]
         layout = one.layout()
         source = generator(self.name, device)
@@ -148,7 +148,7 @@ class SoftmaxProblem:
         x = torch.randn(shape, generator=source, device=device, dtype=dtype)
         rows = _row_of_each_block(layout).to(device)
         tables = layout.tables(device)
-        # one launch, where calls may make two
+        # force one launch; calls may make two
         sizes = tables.sizes._replace(next_longest=tables.sizes.longest)
         known = tables.spans, tables.columns, sizes, _SCALE
         if self.kernel == "block_sparse_softmax_fwd":
@@ -173,13 +173,13 @@ class SoftmaxProblem:
 
 
 def _row_of_each_block(layout: BlockLayout) -> Tensor:
-    """Number the block rows of all heads, and say in which each block lies: int64 [nnz]."""
+    """Return the block row, numbered across all heads, of each block: int64 [nnz]."""
     head, row, _ = layout.active.nonzero().unbind(1)
     return head * layout.rows + row
 
 
 def _hidden(layout: BlockLayout) -> Tensor:
-    """Say which elements of each block a causal mask hides: bool [nnz, block, block]."""
+    """Return the elements of each block that a causal mask hides: bool [nnz, block, block]."""
     _, row, col = layout.active.nonzero().unbind(1)
     lanes = torch.arange(layout.block)
     rows, cols = (place[:, None] * layout.block + lanes for place in (row, col))
@@ -187,7 +187,7 @@ def _hidden(layout: BlockLayout) -> Tensor:
 
 
 def _softmax(x: Tensor, rows: Tensor, hidden: Tensor | None) -> Tensor:
-    """Apply the softmax without dense matrices, which are too large here: fp32, block rows summed through their numbers."""
+    """Compute the softmax in fp32 by block row, without dense matrices, which would be too large."""
     scores = x.float() * _SCALE
     if hidden is not None:
         scores = scores.masked_fill(hidden, float("-inf"))
@@ -195,7 +195,7 @@ def _softmax(x: Tensor, rows: Tensor, hidden: Tensor | None) -> Tensor:
     size = (x.shape[0], int(rows[-1]) + 1, x.shape[2])
     index = rows[None, :, None].expand_as(largest)
     peaks = scores.new_full(size, float("-inf")).scatter_reduce(1, index, largest, "amax")
-    # a row that sees nothing gives 0, not NaN
+    # a fully masked row gives 0, not NaN
     peaks = peaks.masked_fill(peaks == float("-inf"), 0.0)
     scores = torch.exp(scores - peaks[:, rows, :, None])
     sums = scores.new_zeros(size).index_add(1, rows, scores.sum(-1))
@@ -203,7 +203,7 @@ def _softmax(x: Tensor, rows: Tensor, hidden: Tensor | None) -> Tensor:
 
 
 def _gradient(y: Tensor, dy: Tensor, rows: Tensor) -> Tensor:
-    """Compute the gradient of the scores likewise."""
+    """Compute the gradient of the scores by block row, without dense matrices."""
     wide, grad = y.float(), dy.float()
     size = (y.shape[0], int(rows[-1]) + 1, y.shape[2])
     sums = wide.new_zeros(size).index_add(1, rows, (wide * grad).sum(-1))
@@ -214,7 +214,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     found = (*PROBLEMS.get(use, ()), *_drawn(use))
@@ -223,7 +223,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     forward, backward = _SOFTMAX
     return (
         *(SoftmaxProblem(problem, forward, "bf16") for problem in found),
-        # half of what is held out is enough to judge by
+        # half of the held-out problems are enough for causal calls
         *(SoftmaxProblem(problem, forward, "bf16", is_causal=True) for problem in found[:: 2 if use in DRAWN else 1]),
         *(SoftmaxProblem(problem, backward, "bf16") for problem in found),
         *matmul_problems.problems(use),
@@ -231,7 +231,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
 
 
 def _drawn(use: str) -> tuple[Problem, ...]:
-    """Draw layouts of any block size, pattern and length of rows."""
+    """Draw layouts of any block size, pattern and row length."""
     rng = draws("block_sparse", use)
     found: dict[str, Problem] = {}
     while len(found) < _DRAWN.get(use, 0):
@@ -241,7 +241,7 @@ def _drawn(use: str) -> tuple[Problem, ...]:
 
 
 def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Draw likewise, where the keys of tables lie far apart."""
+    """Draw layouts into the gaps between known tuning keys."""
     rng = draws("block_sparse between", "tune")
     places = {problem.name: _place(problem) for problem in known}
 
@@ -271,7 +271,7 @@ def _draw(rng: Random) -> Problem:
 
 
 def _head(problem: Problem) -> BlockLayout:
-    """Return the layout of one head: all are alike."""
+    """Return the layout of one head; all heads are equal."""
     return _layout(replace(problem, name="", batch=1, heads=1))
 
 
@@ -281,7 +281,7 @@ def _layout(problem: Problem) -> BlockLayout:
 
 
 def _place(problem: Problem) -> tuple[float, ...]:
-    """Say where a problem lies, in octaves: its longest row, its mean row, how many rows there are."""
+    """Return a problem's position in octaves: its longest row, mean row, and number of rows."""
     head = _head(problem)
     sizes = (head.longest_row, head.nnz / problem.rows, problem.batch * problem.heads * problem.rows)
     return tuple(math.log2(max(size * problem.block, 0.5)) for size in sizes)

@@ -1,4 +1,4 @@
-"""The two forms of block-sparse products as operators of torch, one kernel for each, and their gradients.
+"""The two forms of block-sparse products as operators of torch, one kernel each, with gradients.
 
     sdd   C = A @ B where the layout has blocks   A, B dense, C sparse
     dsd   C = S @ D, or S^T @ D ("turned")        S sparse, D and C dense
@@ -8,7 +8,7 @@ Gradients are products of the same forms:
     sdd   dA = dC @ B^T (dsd)                            dB = (dC^T @ A)^T (dsd, turned)
     dsd   dS = dC @ D^T, or, turned, D @ dC^T (sdd)      dD = S^T @ dC (dsd, turned the other way)
 
-The operators of the namespace ``nojit`` take a layout as its packed tables and sizes, so that they can be traced.
+The operators of the namespace ``nojit`` take a layout as packed tables and sizes, so that they can be traced.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 _PADDED: Final = 256
-"""What kernels pad the columns of partial results to."""
+"""Alignment of the columns of partial results."""
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
 
 def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
-    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks; `deterministic` is for the gradients."""
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks; `deterministic` applies to the gradients."""
     if is_plain(a, b):
         return _sdd(a, b, packing.tables, packing.sizes, deterministic)
     result: Tensor = _sdd_op(a, b, shown(packing.tables, a), packing.sizes, deterministic)
@@ -57,7 +57,7 @@ def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
 
 
 def sdd_into(a: Tensor, b: Tensor, packing: Packing, out: Tensor) -> None:
-    """Do the same into `out`, without a gradient."""
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into the blocks `out`, without a gradient."""
     if is_plain(a, b, out):
         _sdd_into(a, b, packing.tables, packing.sizes, out)
     else:
@@ -72,8 +72,8 @@ def dsd(s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, determ
         d: the dense operand.
         packing: the tables of the layout.
         turned: multiply by the transpose of s.
-        flip: lay the product out so that its transpose is contiguous.
-        deterministic: sum in one order.
+        flip: return a product whose transpose is contiguous.
+        deterministic: add up in a fixed order.
     """
     if is_plain(s, d):
         return _dsd(s, d, packing.tables, packing.sizes, turned, flip, deterministic)
@@ -82,7 +82,7 @@ def dsd(s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, determ
 
 
 def dsd_into(s: Tensor, d: Tensor, packing: Packing, turned: bool, deterministic: bool, out: Tensor) -> None:
-    """Do the same into `out` [Z, H, M, N], without a gradient."""
+    """Multiply blocks s by d into `out` [Z, H, M, N], without a gradient."""
     if is_plain(s, d, out):
         _dsd_into(s, d, packing.tables, packing.sizes, turned, deterministic, out)
     else:
@@ -98,7 +98,7 @@ def _sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], d
 def _allocate_sdd(
     a: Tensor,
     b: Tensor,  # noqa: ARG001 - the operator's signature
-    tables: Sequence[Tensor],  # noqa: ARG001 - likewise
+    tables: Sequence[Tensor],  # noqa: ARG001 - as above
     sizes: Sequence[int],
     deterministic: bool,  # noqa: ARG001 - its gradient is
 ) -> Tensor:
@@ -111,7 +111,7 @@ def _sdd_into(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[in
 
 
 def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor, caller: Caller) -> None:
-    """Launch the fastest kernel that runs a product into blocks."""
+    """Launch the fastest kernel that can run an sdd product."""
     if not out.numel():
         return
     own = Sizes(*sizes)
@@ -125,13 +125,13 @@ def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int]
 def launch_sdd(
     a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes, caller: Caller = DIRECT
 ) -> None:
-    """Launch the kernel that takes any strides and blocks, with the tables of tiles."""
+    """Launch the sdd kernel for any strides and blocks, with the tables of tiles."""
     facts, meaning = facts_of_sdd(a, b, out, tables, own)
     caller.launch("block_sparse_sdd", a, b, out, *facts, **meaning)
 
 
 def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
-    """List what that kernel takes behind its operands, and its constexprs."""
+    """Return the sdd kernel's arguments after the operands, and its constexprs."""
     tiles, columns, blocks = tables
     batch, _, rows, depth = a.shape
     sizes = (batch, len(tiles), -(-rows // own.tile), rows, depth, own.block)
@@ -157,13 +157,13 @@ def _dsd(
 def _allocate_dsd(
     s: Tensor,  # noqa: ARG001 - the operator's signature
     d: Tensor,
-    tables: Sequence[Tensor],  # noqa: ARG001 - likewise
+    tables: Sequence[Tensor],  # noqa: ARG001 - as above
     sizes: Sequence[int],
     turned: bool,
     flip: bool,
-    deterministic: bool,  # noqa: ARG001 - likewise
+    deterministic: bool,  # noqa: ARG001 - as above
 ) -> Tensor:
-    """Allocate the product; if its transpose is what is asked for, so that this is contiguous."""
+    """Allocate the product; with `flip`, so that its transpose is contiguous."""
     rows = Sizes(*sizes).rows_of(turned)
     if flip:
         return d.new_empty(*d.shape[:2], d.shape[3], rows).mT
@@ -186,7 +186,7 @@ def run_dsd(
     out: Tensor,
     caller: Caller,
 ) -> None:
-    """Launch the fastest kernel that runs a product of blocks, and the sums over what it cuts."""
+    """Launch the fastest kernel that can run a dsd product, and the merge of split strips."""
     if not out.numel():
         return
     own = Sizes(*sizes)
@@ -204,9 +204,9 @@ def run_dsd(
 def strips_of(
     tables: Sequence[Tensor], own: Sizes, turned: bool, shape: Sequence[int], deterministic: bool
 ) -> tuple[tuple[Tensor, ...], Cuts]:
-    """Choose the tables of a layout or of its transpose, and say what is cut in a product of `shape`.
+    """Return the tables of a layout or of its transpose, and the strips to split in a product of `shape`.
 
-    Where results must not depend on the batch, all sums are cut that may be.
+    Under batch invariance all sums that may be split are split.
     """
     tasks, entries, blocks, merges, whole = tables[5:10] if turned else tables[:5]
     one = own.strips_of(turned)
@@ -216,7 +216,7 @@ def strips_of(
     if one.longest * PROGRAMS <= one.entries * pieces * SHARE:
         tasks, slots, long = whole, 0, one.long
     elif not deterministic:
-        # stored one by one, or added to
+        # one slot per task, or one per strip for atomic adds
         slots = len(merges)
     shape = batch, slots, one.height, -(-width // _PADDED) * _PADDED
     cut = Cuts(one.height, slots, shape, not deterministic, long, one.ahead)
@@ -234,7 +234,7 @@ def launch_dsd(
     turned: bool,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the kernel that takes any strides and blocks."""
+    """Launch the dsd kernel for any strides and blocks."""
     facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, turned)
     caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **meaning)
 
@@ -242,7 +242,7 @@ def launch_dsd(
 def facts_of_dsd(
     s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, turned: bool
 ) -> Facts:
-    """List what that kernel takes behind its operands and the partial results, and its constexprs."""
+    """Return the dsd kernel's arguments after the operands and partial results, and its constexprs."""
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = out.shape
     sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
@@ -258,7 +258,7 @@ def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, calle
 
 
 def facts_of_merge(out: Tensor, merges: Tensor, cuts: Cuts) -> tuple[Any, ...]:
-    """List what that kernel takes behind its operands."""
+    """Return the merge kernel's arguments after the operands."""
     batch, _, rows, width = out.shape
     sizes = (batch, len(merges), -(-rows // cuts.height), rows, width, cuts.height, cuts.slots, int(cuts.atomic))
     return (merges, *sizes, *out.stride())
@@ -294,12 +294,12 @@ def _dsd_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _has_columns(value: Tensor) -> bool:
-    """Return whether a dense operand lies column by column, as a transposed one does: its gradient then should too."""
+    """Return whether a dense operand is column-major, as a transposed one is; its gradient should then be, too."""
     return bool(value.stride(2) == 1 and value.stride(3) != 1)
 
 
 def _over_batches(product: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int]]:
-    """Return the rule of a product under ``vmap``: what it maps over, of its two operands alone, joins their batch."""
+    """Return the ``vmap`` rule of a product: the mapped dimension of its two operands joins the batch."""
 
     def rule(info: Any, in_dims: Sequence[Any], left: Tensor, right: Tensor, *rest: Any) -> tuple[Tensor, int]:
         operands = [_in_front(value, dim, info.batch_size) for value, dim in zip((left, right), in_dims, strict=False)]
@@ -310,7 +310,7 @@ def _over_batches(product: Callable[..., Tensor]) -> Callable[..., tuple[Tensor,
 
 
 def _in_front(operand: Tensor, dim: int | None, count: int) -> Tensor:
-    """Return [count, Z, ...] of an operand that is mapped over in `dim`, or that is the same for all."""
+    """Return [count, Z, ...] for an operand that is mapped over `dim`, or shared if None."""
     return operand.expand(count, *operand.shape) if dim is None else operand.movedim(dim, 0)
 
 

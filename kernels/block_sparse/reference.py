@@ -1,4 +1,4 @@
-"""The block-sparse operators in plain torch, through dense matrices, in the dtype of their operands (fp64 too)."""
+"""The block-sparse operators in plain torch, through dense matrices, in the dtype of their operands, fp64 included."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["block_sparse_matmul", "block_sparse_softmax", "to_dense", "to_sparse
 
 
 def to_dense(sparse: Tensor, layout: BlockLayout, fill: float = 0.0) -> Tensor:
-    """Spread [Z, nnz, block, block] over a dense [Z, H, M, N], `fill` where no block is."""
+    """Scatter [Z, nnz, block, block] into a dense [Z, H, M, N], with `fill` outside the blocks."""
     active, block = layout.active, layout.block
     dense = sparse.new_full((sparse.shape[0], active.shape[0], layout.rows, block, layout.cols, block), fill)
     head, row, col = active.nonzero().unbind(1)

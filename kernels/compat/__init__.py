@@ -1,1 +1,1 @@
-"""Classes that other libraries' users know, over this library's operators: ``deepspeed``."""
+"""Drop-in classes of other libraries on top of these operators: ``deepspeed``."""

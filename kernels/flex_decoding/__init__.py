@@ -1,4 +1,4 @@
-"""Flex decoding: ``flex_decoding``, attention of up to 127 queries to long keys and values, in pages or not."""
+"""Flex decoding: ``flex_decoding``, attention of up to 127 queries to long keys and values, paged or not."""
 
 from __future__ import annotations
 

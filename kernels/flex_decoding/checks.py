@@ -1,4 +1,4 @@
-"""What the operands of decoding must be."""
+"""Validation of decoding operands."""
 
 # ruff: noqa: PLR0917 - the operator has as many operands
 
@@ -30,33 +30,33 @@ MOST_QUERIES: Final = 127
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of a call that was checked."""
+    """The sizes of a validated call."""
 
     batch: int
     heads: int
     kv_heads: int
     q_len: int
     kv_len: int
-    """Keys that there is room for in each batch."""
+    """The capacity of keys in each batch."""
     head_dim: int
     v_dim: int
     page_bits: int
-    """The logarithm of the rows in a page; 0 without pages."""
+    """The base-two logarithm of the page size; 0 without pages."""
 
     @property
     def group(self) -> int:
-        """How many heads of queries read one of keys."""
+        """The number of query heads per key head."""
         return self.heads // max(self.kv_heads, 1)
 
 
 def check_operands(
     query: Tensor, key: Tensor, value: Tensor, kv_lens: Tensor | None, page_table: Tensor | None, enable_gqa: bool
 ) -> Sizes:
-    """Require operands that fit each other and the kernels; return their sizes.
+    """Require operands whose shapes, dtypes and devices agree and that kernels take; return their sizes.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape or stride that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or stride.
     """
     check_tensor("query", query)
     check_dtype("query", query)
@@ -90,7 +90,7 @@ def check_operands(
 
 
 def _check_table(page_table: Tensor, query: Tensor, batch: int, page_size: int) -> int:
-    """Require a page table; return the logarithm of the page size."""
+    """Require a page table; return the base-two logarithm of the page size."""
     _check_ints("page_table", page_table, query)
     check_rank("page_table", page_table, "B, pages")
     check_shape("page_table", page_table, (batch, page_table.shape[1]), "B, pages")
@@ -109,10 +109,10 @@ def _check_ints(argument: str, value: Tensor, query: Tensor) -> None:
 
 
 def check_mask(mask: Mask, sizes: Sizes) -> None:
-    """Require a mask whose batches and heads are those of the operands, or one for all.
+    """Require a mask for the operands' batches and heads, or one for all.
 
     Raises:
-        ValueError: it has others.
+        ValueError: other numbers of batches or heads.
     """
     if mask.spans is None:
         return

@@ -1,4 +1,4 @@
-"""A call that was checked: results allocated, splits chosen, and one launch or two."""
+"""Launches of a validated call: allocation of the results, choice of the splits, and one or two launches."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -23,14 +23,14 @@ from torch import Tensor
 __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
 
 MIN_WIDTH: Final = 64
-"""Narrower tiles are not built."""
+"""The smallest tile width that is built."""
 UNIT: Final = 16
-"""What the rows of parts are padded to."""
+"""Alignment of the rows of partial results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """What is attended to."""
+    """The operands, mask, modification and sizes of a call."""
 
     q: Tensor
     k: Tensor
@@ -44,13 +44,13 @@ class Decoding:
 
     @property
     def pack(self) -> int:
-        """How many heads share the rows of a tile: those that read the same keys, unless each has blocks of its own."""
+        """The number of query heads that share the rows of a tile: those of one key head, unless each has blocks of its own."""
         alone = self.mask.words.mode == "bitmap" and self.mask.spans is not None and self.mask.spans.shape[1] > 1
         return 1 if alone else self.sizes.group
 
     @property
     def pairs(self) -> int:
-        """How many programs there are to a split."""
+        """The number of programs per split."""
         one = self.sizes
         rows, blocks = one.q_len * self.pack, 1
         if self.mask.words.mode == "bitmap":
@@ -60,10 +60,10 @@ class Decoding:
 
     @property
     def seen(self) -> int:
-        """How many keys a tile of queries sees, as far as that is known without asking the device."""
+        """The number of keys that a tile of queries sees, as far as it is known without a device synchronization."""
         one, (mode, left, right, _, block) = self.sizes, self.mask.words
         if mode == "bitmap" and self.mask.spans is not None and self.mask.blocks is not None:
-            # on average, which is as much as is known
+            # only the average is known
             rows: int = math.prod(self.mask.spans.shape[:3])
             entries: int = self.mask.blocks.shape[0]
             return min(-(-entries // rows) * block, one.kv_len)
@@ -73,7 +73,7 @@ class Decoding:
 
 
 def part_width(v_dim: int) -> int:
-    """Return how far parts of rows of `v_dim` lie apart, in elements: room for their log-sum, and for alignment."""
+    """Return the stride between partial rows of `v_dim` elements, which leaves space for the log-sum and alignment."""
     return -(-(v_dim + 1) // UNIT) * UNIT
 
 
@@ -82,7 +82,7 @@ def splits_for(one: Decoding, *, alone: bool = False) -> int:
 
     Args:
         one: the call.
-        alone: choose as for one of its sequences, whatever blocks of keys the others see.
+        alone: choose as for one of its sequences, independently of the others' key blocks.
     """
     pairs, seen = one.pairs, one.seen
     if alone:
@@ -93,7 +93,7 @@ def splits_for(one: Decoding, *, alone: bool = False) -> int:
 
 @cache
 def _unread(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return tensors, int32 and fp32, that stand for what is absent, and that nobody reads."""
+    """Return placeholders, int32 and fp32, for absent tensors that no kernel reads."""
     with lasting():
         return nothing(torch.int32, device), nothing(torch.float32, device)
 
@@ -106,7 +106,7 @@ def launch_decoding(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Attend, and put the parts together if there are any."""
+    """Launch the attention, and the merge if there are several splits."""
     parts = None
     if splits > 1:
         shape = (*one.q.shape[:3], splits, part_width(one.sizes.v_dim))
@@ -125,7 +125,7 @@ def launch_attention(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the kernel that writes the output and the log-sums or, of several splits, their parts."""
+    """Launch the kernel that writes the output and the log-sums, or their parts for several splits."""
     ints, floats = _unread(one.q.device)
     caller.constant(ints, floats)
     sizes, mask, pack = one.sizes, one.mask, one.pack
@@ -167,7 +167,7 @@ def launch_attention(
 
 
 def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, caller: Caller = DIRECT) -> None:
-    """Launch the kernel that puts the parts of each row together."""
+    """Launch the kernel that merges the parts of each row."""
     _, floats = _unread(out.device)
     caller.constant(floats)
     caller.launch(
@@ -188,22 +188,22 @@ def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, c
 
 
 def _width(dim: int) -> int:
-    """Round a head dimension up to what a tile can have."""
+    """Round a head dimension up to a tile width."""
     return max(MIN_WIDTH, 1 << (dim - 1).bit_length())
 
 
 def _widths(sizes: Sizes) -> dict[str, int]:
-    """Choose the widths of tiles: what is built are equal ones, and 256 with 128."""
+    """Choose the tile widths among the built pairs: equal ones, and 256 with 128."""
     widths = _width(sizes.head_dim), _width(sizes.v_dim)
     block_d, block_dv = widths if widths == (256, 128) else (max(widths), max(widths))
     return {"BLOCK_D": block_d, "BLOCK_DV": block_dv}
 
 
 def _mask_arguments(mask: Mask, sizes: Sizes, unread: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    """Return the tables of a mask, and the numbers that stand before `has_lens`."""
+    """Return the tables of a mask, and the kernel's numbers that precede `has_lens`."""
     if mask.spans is not None and mask.blocks is not None and mask.bits is not None:
         return (mask.spans, mask.blocks, mask.bits), (mask.words.block,)
-    # a bound that hides nothing is one beyond all places; sums with it stay within 32 bits
+    # an absent bound becomes one past all positions; sums with it stay within 32 bits
     most = sizes.kv_len + sizes.q_len
     left = -most if mask.words.left is None else max(-most, min(mask.words.left, most))
     right = most if mask.words.right is None else max(-most, min(mask.words.right, most))
@@ -212,7 +212,7 @@ def _mask_arguments(mask: Mask, sizes: Sizes, unread: Tensor) -> tuple[tuple[Ten
 
 
 def _mask_strides(mask: Mask) -> tuple[int, int]:
-    """Return the steps of a mask's spans by batch and by head, 0 where all are alike."""
+    """Return the strides of a mask's spans by batch and by head, 0 if all share them."""
     if mask.spans is None:
         return 0, 0
     strides = (0 if size == 1 else stride for size, stride in zip(mask.spans.shape, mask.spans.stride(), strict=True))

@@ -1,4 +1,4 @@
-"""Which keys a query sees, as the decoding kernels take it."""
+"""Masks in the form that the decoding kernels take."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["Mask", "Words", "band_of_words", "known_mask", "mask_of_tables"]
 
 
 class Words(NamedTuple):
-    """What of a mask is no tensor."""
+    """The parts of a mask that are not tensors."""
 
     mode: str
     """One of `nojit.kernels.flex.tables.MODES`."""
     left: int | None
-    """The bounds of a band: a query at place p sees the keys from p + left to p + right; None is without end."""
+    """The bounds of a band: a query at position p sees the keys from p + left to p + right; None means no bound."""
     right: int | None
     from_end: bool
-    """Whether the last query stands at the last key; else query m stands at place m."""
+    """Whether the last query is at the last key; else query m is at position m."""
     block: int
     """Rows and columns of a block of bitmaps."""
 
 
 class Mask(NamedTuple):
-    """A mask: its words, and tables as `nojit.kernels.flex.tables` says; None where its mode has none."""
+    """A mask: its words, and the tables that `nojit.kernels.flex.tables` describes; None for those that its mode lacks."""
 
     words: Words
     spans: Tensor | None = None
@@ -41,19 +41,19 @@ _NOTHING_HIDDEN = Mask(Words("band", None, None, False, _BLOCK))
 
 
 def band_of_words(is_causal: bool, left: int | None, right: int | None) -> Mask:
-    """Return the band of some words, counted from the last key; `left` and `right` are distances, None without end."""
+    """Return the band of a causal flag and a window, relative to the last key; None means no bound."""
     if not is_causal and left is None and right is None:
         return _NOTHING_HIDDEN
     return Mask(Words("band", None if left is None else -left, 0 if is_causal else right, True, _BLOCK))
 
 
 def known_mask(block_mask: BlockMask | None, is_causal: object, window: Window) -> Mask | None:
-    """Return the mask of a call; None if nothing of the like may have been called before.
+    """Return the mask of a call that may be cached; None if it cannot be.
 
     Raises:
-        AttributeError: it is no block mask.
-        TypeError: a window is none.
-        ValueError: likewise.
+        AttributeError: not a block mask.
+        TypeError: not a window.
+        ValueError: not a window.
     """
     if block_mask is None:
         left, right = window if isinstance(window, tuple) else (window, window)
@@ -68,7 +68,7 @@ def _known_band(is_causal: bool, left: int | None, right: int | None) -> Mask:
 
 
 def mask_of_tables(tables: MaskTables) -> Mask:
-    """Return the mask of some tables."""
+    """Return the mask with the given tables."""
     if tables.mode == "band":
         return Mask(Words("band", tables.left, tables.right, False, _BLOCK))
     words = Words(tables.mode, None, None, False, tables.block)

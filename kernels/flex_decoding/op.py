@@ -1,4 +1,4 @@
-"""The decoding operator, as Python and torch know it."""
+"""The operator `flex_decoding`, for Python and for torch's dispatcher."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
@@ -29,9 +29,9 @@ __all__ = ["flex_decoding"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _MEMO: Final = new_memo(operands=8, limit=4096)
-"""Calls by their operands, and either the tables of a mask or what a modification captured."""
+"""Memo of calls, by operands and either a mask's tables or a modification's captured tensors."""
 Operands = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]
-"""Queries, keys, values, lengths and pages."""
+"""Queries, keys, values, sequence lengths and page table."""
 Facts = tuple[float | None, bool, bool, int | None]
 """The scale, `enable_gqa`, `return_lse` and `splits`."""
 _NOTHING: Final = (None, None, None)
@@ -55,40 +55,40 @@ def flex_decoding(
     window: Window = None,
     splits: int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Compute ``softmax(score_mod(q @ k^T * scale)) @ v`` for a few queries, with programs that share out the keys.
+    """Compute ``softmax(score_mod(q @ k^T * scale)) @ v`` for a few queries, with the keys split among programs.
 
     Args:
-        query: [B, H, M, D], fp16, bf16 or fp32, M up to 127, D up to 256 (fp32: 128); any strides, the last 1. Under
-            autocast, operands and a dense bias get its dtype, and so does the output.
-        key: [B or 1, Hkv, N, D]; or, with a page table, [pages, Hkv, page size, D], the page size a power of two.
-        value: as the keys, of rows of Dv elements.
-        score_mod: one of `nojit.kernels.flex.mods`.
-        block_mask: which keys a query sees, as for ``flex_attention``, made for M queries and N keys.
-        scale: what scores are multiplied with; ``1 / sqrt(D)`` if None.
-        enable_gqa: let H be a multiple of Hkv; query head h then reads head ``h // (H // Hkv)``.
-        return_lse: return the log-sum-exp of each row of scores too.
+        query: [B, H, M, D], fp16, bf16 or fp32, M up to 127, D up to 256 (fp32: 128); any strides, the last 1. Autocast
+            casts the operands and a dense bias; the output then has autocast's dtype.
+        key: [B or 1, Hkv, N, D]; with a page table [pages, Hkv, page size, D], the page size a power of two.
+        value: as the keys, with rows of Dv elements.
+        score_mod: a modification of `nojit.kernels.flex.mods`.
+        block_mask: the mask, as for ``flex_attention``, made for M queries and N keys.
+        scale: factor of the scores; ``1 / sqrt(D)`` if None.
+        enable_gqa: allow H to be a multiple of Hkv; query head h then reads head ``h // (H // Hkv)``.
+        return_lse: also return the log-sum-exp of each row of scores.
         kernel_options: a config to run, instead of the one that the bundle prefers.
-        kv_lens: how many keys each batch has, int32 [B] on the device, which nobody waits for; N of them are the most.
-            For score modifications the last query then stands at the last key: query m at ``kv_lens[b] - M + m``.
-        page_table: the pages of each batch, int32 [B, N / page size]. Pages that hold no key that is seen are not read.
-        is_causal: let a query see no key to the right of its position, the last query being at the last key.
-        window: let the query at position p see the keys from ``p - left`` to ``p + right`` only: ``(left, right)``, of
-            which None is without end; an int is both.
-        splits: how many programs share out the keys; by default as many as keep the device busy. Results differ by
-            rounding.
+        kv_lens: the number of keys of each batch, at most N, int32 [B] on the device; it is read without synchronization.
+            For score modifications the last query is then at the last key: query m at ``kv_lens[b] - M + m``.
+        page_table: the pages of each batch, int32 [B, N / page size]. Fully masked pages are not read.
+        is_causal: mask all keys to the right of a query's position; the last query is at the last key.
+        window: ``(left, right)``: the query at position p sees the keys from ``p - left`` to ``p + right``; None means no
+            bound, and one int is both.
+        splits: the number of programs that share the keys of a row; by default as many as keep the device busy. Results
+            differ by rounding.
 
     Returns:
-        The output [B, H, M, Dv] in the dtype of `query` and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
-        sees no key gives 0 and -inf.
+        The output [B, H, M, Dv] in the dtype of `query` and, if requested, the natural-log sums, fp32 [B, H, M]. A query
+        that sees no key gives 0 and -inf.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape, stride or word that does not fit.
-        NotImplementedError: a gradient is required: ``flex_attention`` has them.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape, stride or string.
+        NotImplementedError: a gradient is required; ``flex_attention`` has gradients.
     """
     if kernel_options is None and not torch.compiler.is_dynamo_compiling():
         if isinstance(scale, int):
-            scale = check_number("scale", scale)  # type: ignore[unreachable]  # of callers without types
+            scale = check_number("scale", scale)  # type: ignore[unreachable]  # untyped callers
         operands = (query, key, value, kv_lens, page_table)
         facts = (scale, enable_gqa, return_lse, splits)
         known = _recall(operands, score_mod, block_mask, is_causal, window, facts)
@@ -134,7 +134,7 @@ def _recall(
     window: Window,
     facts: Facts,
 ) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Make a call whose like was made before; None if there was none."""
+    """Replay a cached call; None if it is not cached."""
     source = library.CURRENT.source
     known: Tensor | tuple[Tensor, Tensor] | None
     if score_mod is None and block_mask is None and window is None and type(is_causal) is bool:
@@ -144,7 +144,7 @@ def _recall(
         mask = known_mask(block_mask, is_causal, window)
         mod = modification_of(score_mod)
     except (AttributeError, TypeError, ValueError):
-        # no modification, no mask, or no window: the checks say so
+        # not a modification, mask or window: the checks report it
         return None
     if mask is None:
         return None
@@ -156,9 +156,9 @@ def _recall(
 def _key_of(
     operands: Operands, mask: Mask, mod: Modification, facts: Facts, lengths: Sequence[int]
 ) -> tuple[tuple[Any, ...], tuple[object, ...]] | None:
-    """Return the tensors and the words that a call is remembered by; None if a memo has no room for them.
+    """Return the tensors and other values of a call's cache key; None if a memo cannot hold them.
 
-    Whether the `lengths` that a block mask was made for are those of a call is seen once for all calls of a kind.
+    Cached calls need no new check that the `lengths` of a block mask are those of the call.
     """
     tensors = captured(mod)
     if mask.spans is not None:
@@ -204,7 +204,7 @@ def _attend(
     options: Mapping[str, int],
     lengths: Sequence[int] = (),
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Attend to tensors that nothing but the kernels has to see; checks what its like has not been checked for."""
+    """Run a call that bypasses torch's dispatcher; validate it unless it is cached."""
     key = None if options else _key_of(operands, mask, mod, facts, lengths)
     if key is None:
         return _run(operands, mask, mod, *facts, options, DIRECT)
@@ -236,7 +236,7 @@ def _run(
     options: Mapping[str, int],
     caller: Caller,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Check a call and make it."""
+    """Validate a call and make it."""
     query, key, value, kv_lens, page_table = operands
     sizes = check_operands(query, key, value, kv_lens, page_table, enable_gqa)
     check_mask(mask, sizes)
@@ -283,7 +283,7 @@ def _flex_decoding(
 
 
 def _no_sums(out: Tensor) -> Tensor:
-    """Make what torch's operator gives for absent log-sums: it knows no absent results."""
+    """Return the placeholder for absent log-sums: torch's operators have no optional results."""
     return out.new_empty(0, dtype=torch.float32)
 
 

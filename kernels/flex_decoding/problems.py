@@ -1,4 +1,4 @@
-"""Calls of the decoding kernels to tune and measure."""
+"""Calls of decoding kernels to tune and measure."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flex_decoding_merge": Roles(("BLOCK_S",), (), ("BLOCK_DV",)),
 }
 _UNIT: Final = 128
-"""Lengths and splits are multiples of it, so that splits start at the same keys whatever a step is."""
+"""Lengths and splits are multiples of this, so that splits start at the same keys for every tile size."""
 _FACTOR: Final = 2
-"""How many times torch's own error a result may have."""
+"""Allowed error, as a multiple of torch's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class Shape:
     mask: str = "none"
     """``none``, ``causal`` (at the last key), ``dilated`` (every other key) or ``every other`` (block of 128 keys)."""
     page: int = 0
-    """Rows of a page; 0 without pages."""
+    """Rows per page; 0 without pages."""
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes as launches take them."""
+        """The sizes in the form that launches take."""
         bits = max(self.page, 1).bit_length() - 1
         return Sizes(
             self.batch, self.heads, self.kv_heads, self.q_len, self.kv_len, self.dim, self.dim, bits
@@ -72,12 +72,12 @@ class Shape:
 
     @property
     def listed(self) -> int:
-        """How many keys are walked."""
+        """The number of keys that programs walk."""
         return self.kv_len // 2 if self.mask == "every other" else self.kv_len
 
     @property
     def rows(self) -> int:
-        """Queries that read the same keys."""
+        """The number of queries that read the same keys."""
         return self.q_len * self.heads // self.kv_heads
 
 
@@ -150,13 +150,13 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
     ),
 }
 _DRAWN: Final = {"tune": 70, "held_out": 16, "fresh": 16}
-"""How many are drawn for each use, of each of `_KINDS`; ``tune`` has those that are listed too."""
+"""The number of shapes drawn for each use and each of `_KINDS`; ``tune`` has the listed ones too."""
 _KINDS: Final = (("none", "causal"), tuple(_MODS))
-"""Masks of the kernels that read spans, and of those that read lists of blocks."""
+"""Masks of the kernels that read spans, and of the kernels that read lists of blocks."""
 
 
 def _tuned() -> list[Shape]:
-    """List what is listed, and what is drawn for ``tune``, of each kind of mask some."""
+    """List the listed shapes, and drawn ones for ``tune``, for each class of masks."""
     found: list[Shape] = []
     for masks in _KINDS:
         listed = [one for one in PROBLEMS["tune"] if one.mask in masks]
@@ -170,7 +170,7 @@ def _tuned() -> list[Shape]:
 
 
 def _crossed(masks: Sequence[str]) -> list[Shape]:
-    """Draw a batch and a length for each number of queries by each size of a group: what the best tile depends on most."""
+    """Draw a batch and a length for each number of queries and each group size: the best tile depends most on these."""
     numbers = draws("flex_decoding/crossed", "tune")
     crossed = product(masks, (64, 128), (1, 4, 5, 8), (1, 2, 5, 16, 64))
     return [
@@ -188,7 +188,7 @@ def _crossed(masks: Sequence[str]) -> list[Shape]:
 
 
 def _drawn(use: str) -> tuple[Shape, ...]:
-    """Draw shapes into the gaps between those of ``tune``, of each kind of mask some."""
+    """Draw shapes into the gaps between those of ``tune``, for each class of masks."""
     numbers = draws("flex_decoding", use)
     count = _DRAWN.get(use, 0)
     found: dict[str, Shape] = {}
@@ -202,7 +202,7 @@ def _draw(numbers: Random, masks: Sequence[str]) -> Shape:
     mask, dim = numbers.choice(masks), numbers.choice((64, 128))
     kv_heads, group = numbers.choice((1, 2, 4, 8)), numbers.choice((1, 4, 5, 8))
     batch, kv_len = _batch(numbers), _kv_len(numbers)
-    # more rows of a causal mask would end at other steps, with other splits, in narrow tiles of keys than in wide ones
+    # with more rows of a causal mask, narrow and wide tiles of keys would end at different splits
     q_len = numbers.choice((1, 1, 1, 2, 5, 16, 32 if mask == "causal" else 64))
     page = numbers.choice((0, 0, 16, 32, 128)) if mask not in _MODS else 0
     return _shape(batch, kv_heads, group, q_len=q_len, kv_len=kv_len, dim=dim, mask=mask, page=page)
@@ -217,7 +217,7 @@ def _kv_len(numbers: Random) -> int:
 
 
 def _shape(batch: int, kv_heads: int, group: int, **rest: Any) -> Shape:
-    """Make a shape of the queries of `group` heads for each head of keys, and name it after its numbers."""
+    """Return a shape with `group` query heads per key head, named after its sizes."""
     one = Shape("", batch, kv_heads * group, kv_heads, **rest)
     sizes = f"{batch} x {one.heads}/{kv_heads} x {one.q_len} against {one.kv_len}"
     return replace(one, name=f"{one.mask}, {sizes}, D {one.dim}, pages of {one.page}")
@@ -239,12 +239,12 @@ class _Problem:
 
     @property
     def name(self) -> str:
-        """What the shape is called."""
+        """The name of the shape."""
         return self.shape.name
 
     @property
     def shape_class(self) -> str:
-        """How many rows read the same keys."""
+        """The number of rows that read the same keys."""
         return "few rows" if self.shape.rows <= 16 else "many rows"
 
     @property
@@ -253,7 +253,7 @@ class _Problem:
         return {name: getattr(self.shape, name) for name in Shape.__slots__ if name != "name"}
 
     def decoding(self, device: str) -> Decoding:
-        """Make random operands, in pages that lie in any order."""
+        """Return random operands, paged in random order."""
         one, source = self.shape, generator(self.shape.name, device)
 
         def random(*shape: int) -> Tensor:
@@ -274,12 +274,12 @@ class _Problem:
 
 
 class DecodingProblem(_Problem):
-    """One call of a kernel that attends."""
+    """One call of an attention kernel."""
 
     __slots__ = ()
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and what is written for the first and the last head."""
+        """Return random operands, and the results of the first and the last head."""
         one, call = self.shape, self.decoding(device)
         splits = self.splits(call)
         out = torch.empty_like(call.q)
@@ -302,7 +302,7 @@ class DecodingProblem(_Problem):
 
 
 def _split_results(call: Decoding, one: Shape, place: tuple[int, int], splits: int, to: torch.dtype) -> Tensor:
-    """Attend with one head to each split by itself: [M, splits, D]."""
+    """Compute attention of one head over each split alone: [M, splits, D]."""
     batch, head = place
     kv_head = head * one.kv_heads // one.heads
     k, v = (
@@ -325,12 +325,12 @@ def _split_results(call: Decoding, one: Shape, place: tuple[int, int], splits: i
 
 
 class MergeProblem(_Problem):
-    """One call of the kernel that puts splits together."""
+    """One call of the kernel that merges splits."""
 
     __slots__ = ()
 
     def prepare(self, device: str) -> Work:
-        """Make random parts."""
+        """Return random parts."""
         one, source = self.shape, generator(self.shape.name, device)
         splits = merged_splits(one)
         shape = (one.batch, one.heads, one.q_len, splits, part_width(one.dim))
@@ -344,7 +344,7 @@ class MergeProblem(_Problem):
 
 
 def merged_splits(one: Shape) -> int:
-    """Return the splits that the operator would choose of a call, without operands."""
+    """Return the number of splits that the operator would choose for a call, without operands."""
     nothing = torch.empty(0)
     call = Decoding(nothing, nothing, nothing, None, None, band_of_words(False, None, None), NO_MOD, one.sizes, 1.0)
     return splits_for(call)
@@ -354,7 +354,7 @@ def problems(use: str) -> tuple[DecodingProblem | MergeProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     shapes = _tuned() if use == "tune" else [*PROBLEMS.get(use, ()), *_drawn(use)]

@@ -1,7 +1,7 @@
 """The classes of ``deepspeed.ops.sparse_attention``, and ``triton_flash_attn``, over operators compiled ahead of time.
 
-Names, signatures, layouts and messages are DeepSpeed's: a program changes its imports and nothing else. Modules are named
-as there. What differs stands in docs/deepspeed.md.
+Names, signatures, layouts and messages are DeepSpeed's: a program only changes its imports. Modules have the same names as
+there. docs/deepspeed.md lists the differences.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ _MODULES: Final = {
     "SparseSelfAttention": "sparse_self_attention",
     "triton_flash_attn": "triton_ops",
 }
-"""Where a class lies; those that are not here are patterns of sparsity."""
+"""The modules of classes; all other names are patterns of sparsity."""
 
 __getattr__ = lazily(__name__, __all__, _MODULES, home="sparsity_config")

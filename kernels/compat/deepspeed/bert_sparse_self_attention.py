@@ -1,4 +1,4 @@
-"""DeepSpeed's sparse self-attention layer of BERT: projections around `SparseSelfAttention`."""
+"""DeepSpeed's sparse self-attention layer for BERT: projections around `SparseSelfAttention`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["BertConfig", "BertSparseSelfAttention"]
 
 
 class BertConfig(Protocol):
-    """What is read of a model's config."""
+    """The fields of a model's config that the layer reads."""
 
     hidden_size: int
     num_attention_heads: int
 
 
 class BertSparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """Projects hidden states to queries, keys and values, and attends."""
+    """Layer that projects hidden states to queries, keys and values, and computes attention."""
 
     def __init__(self, config: BertConfig, sparsity_config: SparsityConfig | None = None) -> None:
-        """Make the projections.
+        """Create the projections.
 
         Args:
-            config: the model's.
+            config: the model's config.
             sparsity_config: the pattern; `FixedSparsityConfig` of 4 heads if None.
 
         Raises:
-            ArgumentError: the config lacks one of these, or the pattern makes no layout.
-            ValueError: the heads do not divide the hidden size.
+            ArgumentError: the config lacks a field, or the pattern makes no layout.
+            ValueError: the number of heads does not divide the hidden size.
         """
         super().__init__()
         if not (hasattr(config, "hidden_size") and hasattr(config, "num_attention_heads")):
@@ -56,18 +56,18 @@ class BertSparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is unty
         return x.unflatten(-1, (self.num_attention_heads, self.attention_head_size)).transpose(1, 2)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Attend; the mask is added to the scores.
+        """Compute attention; the mask is added to the scores.
 
         Args:
             hidden_states: [B, S, hidden].
-            attention_mask: of keys, [B, S] or [B, 1, 1, S]: 0 where to look, and large and negative elsewhere.
+            attention_mask: of keys, [B, S] or [B, 1, 1, S]: 0 for visible keys, large and negative for others.
 
         Returns:
             The context [B, S, hidden].
 
         Raises:
-            ArgumentError: the states or the mask are no tensors.
-            ValueError: their shapes do not fit, or the mask is a bool one.
+            ArgumentError: the states or the mask are not tensors.
+            ValueError: a wrong shape, or a bool mask.
         """
         check_tensors(hidden_states=hidden_states)
         check_rank("hidden_states", hidden_states, "B, S, hidden")

@@ -15,7 +15,7 @@ __all__ = ["MatMul"]
 
 
 class MatMul:
-    """A product of two dense operands at the active blocks, or of a sparse and a dense one."""
+    """Product of two dense operands at the active blocks, or of a sparse and a dense operand."""
 
     def __init__(
         self,
@@ -26,20 +26,20 @@ class MatMul:
         trans_b: bool = False,
         bench: bool = False,
     ) -> None:
-        """Take the layout.
+        """Set the layout and the mode.
 
         Args:
-            layout: of the sparse matrix as it is stored: [H, rows / block, columns / block] of zeros and ones, or
-                without H for all heads alike; or one made of such.
+            layout: of the sparse matrix as it is stored: [H, rows / block, columns / block] of zeros and ones, or without H if
+                all heads share it; or a `BlockLayout`.
             block: rows and columns of a block.
             mode: ``"sdd"`` (sparse = dense x dense), ``"dsd"`` (dense = sparse x dense) or ``"dds"``.
             trans_a: transpose the last two dimensions of a; of a sparse one, its blocks too.
-            trans_b: likewise for b.
-            bench: nothing is measured either way: the times are None.
+            trans_b: transpose the last two dimensions of b; of a sparse one, its blocks too.
+            bench: accepted and ignored: nothing is measured, and the times are None.
 
         Raises:
-            NotImplementedError: another mode.
-            ArgumentError: the layout is no tensor of integers, the block size no int, or a flag no bool.
+            NotImplementedError: an unknown mode.
+            ArgumentError: the layout is not a tensor of integers, the block size not an int, or a flag not a bool.
             ValueError: the layout has another number of dimensions, or is a `BlockLayout` of another block size.
         """
         if str(mode) not in {"sdd", "dsd", "dds"}:
@@ -61,18 +61,18 @@ class MatMul:
         self.time_db: float | None = None
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """Multiply; operands of fewer than 4 dimensions get leading ones, which the result loses again.
+        """Multiply; operands of fewer than 4 dimensions get leading ones, which the result drops again.
 
         Args:
             a: dense [Z, H, M, K], or sparse [Z, nnz, block, block]; fp16, bf16 or fp32.
-            b: dense [Z, H, K, N], or sparse; of the same device, and dtype unless autocast gives both one.
+            b: dense [Z, H, K, N], or sparse; of the same device, and the same dtype unless autocast casts both.
 
         Returns:
             The product, differentiable in a and b.
 
         Raises:
-            ArgumentError: an operand is no tensor.
-            ValueError: devices, dtypes or shapes do not go together.
+            ArgumentError: an operand is not a tensor.
+            ValueError: devices, dtypes or shapes do not match.
         """
         check_tensors(a=a, b=b)
         dims = max(a.dim(), b.dim())
@@ -83,7 +83,7 @@ class MatMul:
         return c
 
     def _prepare(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Check the operands in DeepSpeed's words, cast them as autocast asks, and give them 4 dimensions."""
+        """Check the operands with DeepSpeed's messages, apply autocast, and return them with 4 dimensions."""
         if a.device != b.device:
             raise ValueError(
                 f"Inputs must be on the same device; got {a.device} for tensor A and {b.device} for tensor B"
@@ -109,7 +109,7 @@ class MatMul:
         return _with_four_dims(a), _with_four_dims(b)
 
     def _check_depth(self, a: Tensor, b: Tensor) -> None:
-        """Require dense operands of one inner size."""
+        """Require dense operands of equal inner size."""
         a_dim, b_dim = (-2 if self.trans_a else -1), (-1 if self.trans_b else -2)
         if a.shape[a_dim] != b.shape[b_dim]:
             raise ValueError(
@@ -120,8 +120,8 @@ class MatMul:
     def _check_mixed(
         self, dense_name: str, dense: Tensor, dense_trans: bool, sparse_name: str, sparse: Tensor, sparse_trans: bool
     ) -> None:
-        """Require a dense operand that the layout fits, and the layout's blocks in the sparse one."""
-        # the second operand of a product is summed over its rows, the first over its columns
+        """Require a dense operand and a sparse one that match the layout."""
+        # the second operand of a product is reduced over its rows, the first over its columns
         dense_dim = -2 if (dense_name == "B") != dense_trans else -1
         sparse_dim = -2 if (sparse_name == "B") != sparse_trans else -1
         inner = self.block_layout.shape[sparse_dim]

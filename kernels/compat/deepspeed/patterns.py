@@ -1,4 +1,4 @@
-"""What DeepSpeed's patterns are made of: bool matrices [blocks, blocks], rows the queries, columns the keys."""
+"""Building blocks of DeepSpeed's patterns: bool matrices [blocks, blocks], with queries as rows and keys as columns."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 
 
 def layout_of(layout: Tensor | BlockLayout, block: int) -> BlockLayout:
-    """Return the layout of an operator, made of a tensor unless it is made already.
+    """Return the layout of an operator: `layout` itself, or one made from a tensor.
 
     Raises:
-        ArgumentError: it is neither, or `block` is no int.
-        ValueError: it has another block size.
+        ArgumentError: neither a layout nor a tensor, or `block` is not an int.
+        ValueError: another block size.
     """
     check_int("block", block)
     made = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
@@ -39,7 +39,7 @@ def layout_of(layout: Tensor | BlockLayout, block: int) -> BlockLayout:
 
 
 def local_windows(num_blocks: int, sizes: Sequence[int], *, is_causal: bool) -> Tensor:
-    """Have the blocks of a window see each other; windows have `sizes` in turn, and the last size from then on."""
+    """Return windows whose blocks see each other; windows have `sizes` in turn, and the last size repeats."""
     missing = max(0, num_blocks - sum(sizes))
     lengths = torch.tensor([*sizes, *[sizes[-1]] * -(-missing // sizes[-1])])
     window = torch.repeat_interleave(lengths)[:num_blocks]
@@ -48,16 +48,16 @@ def local_windows(num_blocks: int, sizes: Sequence[int], *, is_causal: bool) -> 
 
 
 def sliding_window(num_blocks: int, width: int) -> Tensor:
-    """Have each block see itself and ``width // 2`` neighbours to each side."""
+    """Return a pattern in which each block sees itself and ``width // 2`` neighbours on each side."""
     block = torch.arange(num_blocks)
     return (block[:, None] - block[None, :]).abs() <= width // 2
 
 
 def random_columns(num_blocks: int, count: int, *, is_causal: bool) -> Tensor:
-    """Have each block see `count` others; one draw for each row, from `random`, so that a seed gives one layout.
+    """Return a pattern in which each block sees `count` random ones, one draw per row from `random` for reproducible seeds.
 
     Raises:
-        ValueError: a row has fewer blocks to draw from, as the first ones of a causal pattern may.
+        ValueError: a row has too few blocks to draw from, as the first rows of a causal pattern may.
     """
     pools = (row + 1 if is_causal else num_blocks for row in range(num_blocks))
     columns = [random.sample(range(pool), count) for pool in pools]
@@ -66,7 +66,7 @@ def random_columns(num_blocks: int, count: int, *, is_causal: bool) -> Tensor:
 
 
 def global_places(starts: Sequence[int], ends: Sequence[int] | None, num_blocks: int) -> list[slice]:
-    """Return the ranges of global blocks that begin within the sequence: single blocks where there are no ends."""
+    """Return the ranges of global blocks that begin within the sequence; single blocks without `ends`."""
     if ends is None:
         # -1 is the last block, and no block comes after it
         return [slice(start, start + 1 or None) for start in starts if start < num_blocks]
@@ -75,13 +75,13 @@ def global_places(starts: Sequence[int], ends: Sequence[int] | None, num_blocks:
 
 
 def mark(active: Tensor, places: Iterable[slice], *, rows: bool, is_causal: bool = False) -> None:
-    """Let all blocks see those at `places`.
+    """Make the blocks at `places` visible to all blocks.
 
     Args:
-        active: the pattern, written to.
+        active: the pattern to modify.
         places: ranges of blocks.
-        rows: let those at `places` see all blocks too.
-        is_causal: only blocks from a place's first one on see it.
+        rows: also let the blocks at `places` see all blocks.
+        is_causal: make a place visible only to blocks from its first one on.
     """
     for place in places:
         active[slice(place.start, None) if is_causal else slice(None), place] = True
@@ -90,7 +90,7 @@ def mark(active: Tensor, places: Iterable[slice], *, rows: bool, is_causal: bool
 
 
 def check_attention(attention: str, horizontal: bool = False) -> None:
-    """Require a direction of attention, and one that allows global rows if there are to be any."""
+    """Check the direction of attention, and that it allows global rows if `horizontal`."""
     if attention not in {"unidirectional", "bidirectional"}:
         raise NotImplementedError('only "uni/bi-directional" attentions are supported for now!')
     if attention != "bidirectional" and horizontal:
@@ -98,7 +98,7 @@ def check_attention(attention: str, horizontal: bool = False) -> None:
 
 
 def check_ranges(starts: Sequence[int], ends: Sequence[int] | None) -> None:
-    """Require an end for each start, and behind it."""
+    """Require one end for each start, after it."""
     if ends is None:
         return
     if len(starts) != len(ends):
@@ -112,7 +112,7 @@ def check_ranges(starts: Sequence[int], ends: Sequence[int] | None) -> None:
 
 
 def check_count(what: str, count: int, num_blocks: int) -> None:
-    """Require as many blocks in a row as a pattern asks for."""
+    """Require a row of at least `count` blocks."""
     if num_blocks < count:
         raise ValueError(
             f"Number of {what}, {count}, must be smaller than overall number of blocks in a row, {num_blocks}!"
@@ -120,7 +120,7 @@ def check_count(what: str, count: int, num_blocks: int) -> None:
 
 
 def check_field(name: str, kind: str, value: object) -> None:
-    """Require a value of a pattern's field to be what the field is annotated with, where that is known here."""
+    """Check a pattern's field against its annotation, if this module knows the type."""
     if kind == "int":
         check_int(name, value)
     elif kind == "bool":

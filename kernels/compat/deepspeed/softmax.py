@@ -19,15 +19,15 @@ class Softmax:
     """Softmax over the active columns of each row, with a bias and masks."""
 
     def __init__(self, layout: Tensor | BlockLayout, block: int, bench: bool = False) -> None:
-        """Take the layout.
+        """Set the layout.
 
         Args:
-            layout: [H, M / block, N / block] of zeros and ones, or without H for all heads alike; or one made of such.
+            layout: [H, M / block, N / block] of zeros and ones, or without H if all heads share it; or a `BlockLayout`.
             block: rows and columns of a block.
-            bench: nothing is measured either way.
+            bench: accepted and ignored: nothing is measured.
 
         Raises:
-            ArgumentError: the layout is no tensor of integers, or the block size no int.
+            ArgumentError: the layout is not a tensor of integers, or the block size not an int.
             ValueError: a `BlockLayout` of another block size.
         """
         self.block_layout = layout_of(layout, block)
@@ -46,23 +46,23 @@ class Softmax:
         key_padding_mask_mode: str = "add",
         attn_mask_mode: str = "add",
     ) -> Tensor:
-        """Write ``softmax(x * scale + rpe + masks)`` over x, and return it.
+        """Overwrite x with ``softmax(x * scale + rpe + masks)``, and return it.
 
         Args:
-            x: scores [Z, nnz, block, block]; differentiable, but then no leaf of the graph.
-            scale: what x is multiplied with.
+            x: scores [Z, nnz, block, block]; if it requires a gradient, not a leaf of the graph.
+            scale: factor of x.
             rpe: a dense bias that broadcasts to [Z, H, M, N], in x's dtype; it has a gradient too.
             key_padding_mask: [Z, N], in x's dtype.
             attn_mask: [M, N], in x's dtype.
-            key_padding_mask_mode: ``"add"`` adds the mask; ``"mul"`` hides the places where it is 0.
-            attn_mask_mode: likewise.
+            key_padding_mask_mode: ``"add"`` adds the mask; ``"mul"`` masks the positions where it is 0.
+            attn_mask_mode: ``"add"`` or ``"mul"``, for `attn_mask`.
 
         Returns:
-            x, or under torch.compile a new tensor. A row with nothing to see gives 0.
+            x, or under torch.compile a new tensor. A fully masked row gives 0.
 
         Raises:
-            ArgumentError: x or a term is no tensor, or the scale no number.
-            ValueError: a term's dtype is not x's, or a shape or mode does not fit.
+            ArgumentError: x or a term is not a tensor, or the scale not a number.
+            ValueError: a term's dtype is not x's, or a wrong shape or mode.
         """
         check_tensors(x=x)
         for argument, name, term in (
@@ -85,16 +85,16 @@ class Softmax:
                 attention_mask=attn_mask,
                 key_padding_mask_mode=key_padding_mask_mode,
                 attention_mask_mode=attn_mask_mode,
-                # compilers place results themselves, and warn of what writes in place and has a gradient
+                # compilers plan memory themselves, and warn about differentiable in-place operators
                 inplace=not torch.compiler.is_compiling(),
             )
         except (ArgumentError, ValueError):
-            # the operator has other names for these
+            # the operator's error would use its own argument names
             self._check_terms(x, rpe, attn_mask, attn_mask_mode)
             raise
 
     def _check_terms(self, x: Tensor, rpe: Tensor | None, attn_mask: Tensor | None, attn_mask_mode: str) -> None:
-        """Check the bias and the attention mask by their names here."""
+        """Check the bias and the attention mask under this class's argument names."""
         layout = self.block_layout
         size = (x.shape[0], check_sparse(x, layout, bias=rpe), *layout.shape)
         check_bias(rpe, x, size, "rpe")

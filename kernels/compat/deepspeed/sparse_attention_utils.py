@@ -1,4 +1,4 @@
-"""What it takes to put DeepSpeed's sparse attention into a model of BERT's kind."""
+"""Helpers that put DeepSpeed's sparse attention into BERT-like models."""
 
 # ruff: noqa: PLR0917 - DeepSpeed's signatures
 
@@ -17,16 +17,16 @@ __all__ = ["SparseAttentionUtils"]
 
 
 class SparseAttentionUtils:
-    """Functions for models; those of DeepSpeed's that print or change tokenizers are not here."""
+    """Functions for models; DeepSpeed's functions that print or change tokenizers are missing."""
 
     @staticmethod
     def replace_self_attention_layer_with_sparse_self_attention_layer(
         config: BertConfig, layers: Iterable[Any], sparsity_config: SparsityConfig | None = None
     ) -> Iterable[Any]:
-        """Put sparse attention in place of each layer's ``attention.self``, with the projections that it had.
+        """Replace each layer's ``attention.self`` with sparse attention that keeps its projections.
 
         Args:
-            config: the model's.
+            config: the model's config.
             layers: its encoder layers.
             sparsity_config: the pattern.
 
@@ -51,23 +51,23 @@ class SparseAttentionUtils:
         pad_token_id: int,
         model_embeddings: Callable[[Tensor], Tensor] | None,
     ) -> tuple[int, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-        """Lengthen a batch to whole blocks; what is None stays None.
+        """Pad a batch to a multiple of the block size; None stays None.
 
         Args:
-            block_size: of the pattern.
+            block_size: the pattern's block size.
             input_ids: [B, S], padded with `pad_token_id`.
             attention_mask: [B, S], padded with 0.
             token_type_ids: [B, S], padded with 0.
             position_ids: [B, S], padded with `pad_token_id`.
             inputs_embeds: [B, S, hidden], padded with the embedding of `pad_token_id`.
-            pad_token_id: of the model.
-            model_embeddings: from ids to embeddings; needed with `inputs_embeds` only.
+            pad_token_id: the model's padding token.
+            model_embeddings: maps ids to embeddings; required with `inputs_embeds`.
 
         Returns:
-            How many places were added, and the five tensors in this order.
+            The number of added positions, and the five tensors in this order.
 
         Raises:
-            ValueError: neither `input_ids` nor `inputs_embeds` is given, or no embeddings for the latter.
+            ValueError: `input_ids` and `inputs_embeds` are both missing, or `inputs_embeds` comes without `model_embeddings`.
         """
         batch = input_ids if input_ids is not None else inputs_embeds
         if batch is None:
@@ -90,7 +90,7 @@ class SparseAttentionUtils:
 
     @staticmethod
     def unpad_sequence_output(pad_len: int, sequence_output: Tensor) -> Tensor:
-        """Take the places that `pad_to_block_size` added off [B, S, hidden]."""
+        """Remove the positions that `pad_to_block_size` added from [B, S, hidden]."""
         return sequence_output[:, :-pad_len] if pad_len else sequence_output
 
 

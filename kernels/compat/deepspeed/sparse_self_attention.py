@@ -21,7 +21,7 @@ __all__ = ["SparseSelfAttention"]
 
 @dataclass(frozen=True, slots=True)
 class _Operators:
-    """The three steps of attention, over one layout."""
+    """The three operators of attention, over one layout."""
 
     scores: MatMul
     softmax: Softmax
@@ -29,11 +29,11 @@ class _Operators:
 
 
 class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """``softmax(q @ k^T / sqrt(D) + masks) @ v`` over the blocks that a pattern names.
+    """``softmax(q @ k^T / sqrt(D) + masks) @ v`` over a pattern's blocks.
 
-    The layout of the longest sequence is the buffer ``master_layout``; shorter ones take its upper left part. It may be
-    random, so all ranks take that of rank 0 at the first use after torch.distributed was initialized: a collective call,
-    in which every rank of the default group must take part. What was used before that is made anew.
+    The layout of the longest sequence is the buffer ``master_layout``; shorter sequences use its upper left part. The layout may be
+    random, so at the first use after torch.distributed was initialized all ranks take that of rank 0. This is a collective
+    call: every rank of the default group must take part. Operators made before it are made again.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         attn_mask_mode: str = "mul",
         max_seq_length: int = 2048,
     ) -> None:
-        """Make the layout.
+        """Create the layout.
 
         Args:
             sparsity_config: the pattern.
-            key_padding_mask_mode: ``"add"`` adds the mask to the scores; ``"mul"`` hides the places where it is 0.
-            attn_mask_mode: likewise.
-            max_seq_length: the longest sequence.
+            key_padding_mask_mode: ``"add"`` adds the mask to the scores; ``"mul"`` masks the positions where it is 0.
+            attn_mask_mode: ``"add"`` or ``"mul"``, for the attention mask.
+            max_seq_length: the longest sequence length.
 
         Raises:
             NotImplementedError: no pattern was given.
-            ArgumentError: the pattern makes no layout, or the length is no int.
-            ValueError: the pattern does not fit the length, or another mode.
+            ArgumentError: the pattern makes no layout, or the length is not an int.
+            ValueError: the pattern does not fit the length, or an unknown mode.
         """
         super().__init__()
         self.sparsity_config = SparsityConfig(num_heads=4) if sparsity_config is None else sparsity_config
@@ -74,8 +74,8 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         """Return the layout for sequences of `length`, on the CPU.
 
         Raises:
-            ArgumentError: it is no int.
-            ValueError: the block size does not divide it, or it is longer than the longest.
+            ArgumentError: `length` is not an int.
+            ValueError: the block size does not divide it, or it is above `max_seq_length`.
         """
         check_int("length", length)
         self._synchronize()
@@ -89,14 +89,14 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         return self.master_layout[..., :num_blocks, :num_blocks].cpu()
 
     def _synchronize(self) -> None:
-        """Take the layout of rank 0 once torch.distributed runs, and forget the operators of the layout before."""
+        """Take the layout of rank 0 once torch.distributed is initialized, and drop operators of the old layout."""
         if self._need_layout_synchronization and distributed.is_available() and distributed.is_initialized():
             distributed.broadcast(self.master_layout, src=0)
             self._need_layout_synchronization = False
             self._operators.clear()
 
     def _operators_for(self, length: int) -> _Operators:
-        """Return the operators for a length, made at the first call."""
+        """Return the operators for a length, created at the first call."""
         self._synchronize()
         found = self._operators.get(length)
         if found is None:
@@ -118,24 +118,24 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
     ) -> Tensor:
-        """Attend.
+        """Compute attention.
 
         Args:
             query: [B, H, S, D], fp16, bf16 or fp32.
             key: [B, H, S, D], or [B, H, D, S] unless S equals D.
             value: [B, H, S, D].
             rpe: a bias that broadcasts to [B, H, S, S], in the dtype of the scores.
-            key_padding_mask: [B, S], or with dimensions of one between.
-            attn_mask: [S, S], or with dimensions of one around.
+            key_padding_mask: [B, S], or with dimensions of 1 between.
+            attn_mask: [S, S], or with dimensions of 1 around.
 
         Returns:
             The output [B, H, S, D]. A query that sees no key gives 0.
 
         Raises:
             NotImplementedError: the shapes are not those of self-attention.
-            ArgumentError: an operand, bias or mask is no tensor.
-            ValueError: the length fits neither the block size nor `max_seq_length`, there are no elements in a row, or a
-                mask does not fit, as a bool one that is to be added does not.
+            ArgumentError: an operand, bias or mask is not a tensor.
+            ValueError: a sequence length that the block size does not divide or above `max_seq_length`, empty rows, or an
+                invalid mask, for example a bool mask in the mode ``"add"``.
         """
         check_tensors(query=query, key=key, value=value)
         check_rank("query", query, "B, H, S, D")
@@ -172,7 +172,7 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
 
 
 def _check_mask(name: str, mask: Tensor | None, mode: str) -> None:
-    """Require a mask that means what its mode makes of it; a bool one, True where to look, cannot be added."""
+    """Require a mask that suits its mode; a bool mask, True for visible positions, cannot be added."""
     if mask is None:
         return
     check_tensors(**{name: mask})
@@ -181,5 +181,5 @@ def _check_mask(name: str, mask: Tensor | None, mode: str) -> None:
 
 
 def _forget_operators(module: SparseSelfAttention, _: Any) -> None:
-    """Have a module read its layout again: another one was loaded."""
+    """Drop a module's operators after another layout was loaded."""
     module._operators.clear()  # noqa: SLF001 - a hook of the class

@@ -1,7 +1,7 @@
-"""DeepSpeed's patterns of sparsity: which blocks of the attention matrix are there, for a length.
+"""DeepSpeed's patterns of sparsity: the active blocks of the attention matrix for a sequence length.
 
-Every layout is int64 [num_heads, blocks, blocks] on the CPU, of zeros and ones, where ``blocks`` is the length divided by
-the block size. It has the bits of DeepSpeed's for the same arguments and the same state of Python's `random`.
+Every layout is int64 [num_heads, blocks, blocks] of zeros and ones on the CPU, where ``blocks`` is the length divided by the
+block size. It equals DeepSpeed's for the same arguments and the same state of Python's `random`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(eq=False)
 class SparsityConfig:
-    """What all patterns share. A pattern of one's own says `head_layout`, or all of `make_layout`."""
+    """Base class of all patterns. Define `head_layout`, or all of `make_layout`, for a pattern of your own."""
 
     num_heads: int
     block: int = 16
@@ -36,7 +36,7 @@ class SparsityConfig:
     """Make a layout for each head instead of one for all."""
 
     def __post_init__(self) -> None:
-        """Check the types, and count the layouts to make."""
+        """Check the types, and compute the number of layouts to make."""
         for one in fields(self):
             patterns.check_field(one.name, str(one.type), getattr(self, one.name))
         self.num_layout_heads = self.num_heads if self.different_layout_per_head else 1
@@ -45,7 +45,7 @@ class SparsityConfig:
         """Return the layout for sequences of `seq_len`.
 
         Raises:
-            ArgumentError: `seq_len` is no int.
+            ArgumentError: `seq_len` is not an int.
             ValueError: the block size does not divide `seq_len`, or the pattern needs a longer one.
         """
         layout = self.setup_layout(seq_len)
@@ -54,11 +54,11 @@ class SparsityConfig:
         return self.check_and_propagate_first_head_layout(layout)
 
     def head_layout(self, head: int, num_blocks: int) -> Tensor:
-        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        """Return the active blocks of a head: bool [num_blocks, num_blocks]."""
         raise NotImplementedError(f"{type(self).__name__} has no pattern of its own: use one that has")
 
     def setup_layout(self, seq_len: int) -> Tensor:
-        """Return a layout without a block."""
+        """Return an empty layout."""
         check_int("seq_len", seq_len)
         if seq_len % self.block != 0:
             raise ValueError(f"Sequence Length, {seq_len}, needs to be dividable by Block size {self.block}!")
@@ -66,7 +66,7 @@ class SparsityConfig:
         return torch.zeros((self.num_heads, num_blocks, num_blocks), dtype=torch.int64)
 
     def check_and_propagate_first_head_layout(self, layout: Tensor) -> Tensor:
-        """Give every head the first one's layout, in place, unless each has its own."""
+        """Copy the first head's layout to all heads, in place, unless each has its own."""
         if not self.different_layout_per_head:
             layout[1:] = layout[:1]
         return layout
@@ -74,32 +74,32 @@ class SparsityConfig:
 
 @dataclass(eq=False)
 class DenseSparsityConfig(SparsityConfig):
-    """Every block, for comparison."""
+    """All blocks, for comparison."""
 
     def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads are alike
-        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        """Return the active blocks of a head: bool [num_blocks, num_blocks]."""
         return torch.ones(num_blocks, num_blocks, dtype=torch.bool)
 
 
 @dataclass(eq=False)
 class FixedSparsityConfig(SparsityConfig):
-    """Windows side by side, and in each a few blocks that all others see (Child et al. 2019, section 4.3).
+    """Adjacent windows, each with a few global blocks that all others see (Child et al. 2019, section 4.3).
 
     Raises:
-        ValueError: the counts do not go together.
-        NotImplementedError: another word for `attention`.
+        ValueError: the counts are inconsistent.
+        NotImplementedError: an unknown `attention`.
     """
 
     num_local_blocks: int = 4
     """Blocks of a window."""
     num_global_blocks: int = 1
-    """Blocks of a window that all others see: its last ones, or see `num_different_global_patterns`."""
+    """Global blocks per window: its last ones, or see `num_different_global_patterns`."""
     attention: str = "bidirectional"
-    """That, or ``"unidirectional"`` for a lower triangle."""
+    """``"bidirectional"``, or ``"unidirectional"`` for a lower triangle."""
     horizontal_global_attention: bool = False
-    """Let those blocks see all others too; bidirectional only."""
+    """Whether global blocks also see all others; bidirectional only."""
     num_different_global_patterns: int = 1
-    """How many choices of a window's global blocks heads take turns with, from its end backwards."""
+    """The number of choices of a window's global blocks, from its end backwards, that heads rotate through."""
 
     def __post_init__(self) -> None:
         """Check the counts."""
@@ -124,7 +124,7 @@ class FixedSparsityConfig(SparsityConfig):
             )
 
     def head_layout(self, head: int, num_blocks: int) -> Tensor:
-        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        """Return the active blocks of a head: bool [num_blocks, num_blocks]."""
         is_causal = self.attention == "unidirectional"
         active = patterns.local_windows(num_blocks, (self.num_local_blocks,), is_causal=is_causal)
         places = (slice(start, start + self.num_global_blocks) for start in self._global_starts(head, num_blocks))
@@ -132,7 +132,7 @@ class FixedSparsityConfig(SparsityConfig):
         return active
 
     def _global_starts(self, head: int, num_blocks: int) -> list[int]:
-        """Say where each window's global blocks begin; those of a window cut short move back into it."""
+        """Return the first global block of each window; those of a window cut short move back into it."""
         turn = head % self.num_different_global_patterns
         first = self.num_local_blocks - (1 + turn) * self.num_global_blocks
         whole = num_blocks - num_blocks % self.num_local_blocks
@@ -144,25 +144,25 @@ class FixedSparsityConfig(SparsityConfig):
 
 @dataclass(eq=False)
 class VariableSparsityConfig(SparsityConfig):
-    """Random blocks, windows of given sizes side by side, and given blocks that all others see.
+    """Random blocks, adjacent windows of given sizes, and given global blocks that all others see.
 
     Raises:
-        ValueError: the lists do not go together, or there is no window.
-        NotImplementedError: another word for `attention`.
+        ValueError: the lists are inconsistent, or there is no window.
+        NotImplementedError: an unknown `attention`.
     """
 
     num_random_blocks: int = 0
-    """Blocks drawn for each row, from the whole row in either direction of attention."""
+    """Random blocks per row, from the whole row in either direction of attention."""
     local_window_blocks: Sequence[int] = (4,)
     """Blocks of each window; the last size repeats."""
     global_block_indices: Sequence[int] = (0,)
-    """Blocks that all others see; those past the end do not count."""
+    """Global blocks; those past the end are ignored."""
     global_block_end_indices: Sequence[int] | None = None
-    """If given, ranges of such blocks begin there and end before these."""
+    """If given, global ranges start at `global_block_indices` and end before these."""
     attention: str = "bidirectional"
-    """That, or ``"unidirectional"`` for a lower triangle, random blocks aside."""
+    """``"bidirectional"``, or ``"unidirectional"`` for a lower triangle, except for random blocks."""
     horizontal_global_attention: bool = False
-    """Let those blocks see all others too; bidirectional only."""
+    """Whether global blocks also see all others; bidirectional only."""
 
     def __post_init__(self) -> None:
         """Check the lists."""
@@ -173,7 +173,7 @@ class VariableSparsityConfig(SparsityConfig):
             raise ValueError(f"local_window_blocks: expected positive sizes, got {list(self.local_window_blocks)}")
 
     def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads differ by their draws
-        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        """Return the active blocks of a head: bool [num_blocks, num_blocks]."""
         patterns.check_count("random blocks", self.num_random_blocks, num_blocks)
         is_causal = self.attention == "unidirectional"
         active = patterns.random_columns(num_blocks, self.num_random_blocks, is_causal=False)
@@ -188,25 +188,25 @@ class BigBirdSparsityConfig(SparsityConfig):
     """Random blocks, a sliding window, and first blocks that see and are seen by all (Zaheer et al. 2020, section 2).
 
     Raises:
-        NotImplementedError: another word for `attention`.
+        NotImplementedError: an unknown `attention`.
     """
 
     num_random_blocks: int = 1
-    """Blocks drawn for each row."""
+    """Random blocks per row."""
     num_sliding_window_blocks: int = 3
-    """Blocks of the window, half of them to each side."""
+    """Blocks of the window, half of them on each side."""
     num_global_blocks: int = 1
-    """Blocks from the first on that see and are seen by all."""
+    """First blocks, which see and are seen by all."""
     attention: str = "bidirectional"
-    """That, or ``"unidirectional"`` for a lower triangle."""
+    """``"bidirectional"``, or ``"unidirectional"`` for a lower triangle."""
 
     def __post_init__(self) -> None:
-        """Check the word."""
+        """Check `attention`."""
         super().__post_init__()
         patterns.check_attention(self.attention)
 
     def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads differ by their draws
-        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        """Return the active blocks of a head: bool [num_blocks, num_blocks]."""
         patterns.check_count("random blocks", self.num_random_blocks, num_blocks)
         patterns.check_count("sliding window blocks", self.num_sliding_window_blocks, num_blocks)
         patterns.check_count("global blocks", self.num_global_blocks, num_blocks)
@@ -222,18 +222,18 @@ class BSLongformerSparsityConfig(SparsityConfig):
     """A sliding window, and given blocks that see and are seen by all (Beltagy et al. 2020, section 3.1, in blocks).
 
     Raises:
-        ValueError: the lists do not go together.
-        NotImplementedError: another word for `attention`.
+        ValueError: the lists are inconsistent.
+        NotImplementedError: an unknown `attention`.
     """
 
     num_sliding_window_blocks: int = 3
-    """Blocks of the window, half of them to each side."""
+    """Blocks of the window, half of them on each side."""
     global_block_indices: Sequence[int] = (0,)
-    """Blocks that see and are seen by all; those past the end do not count."""
+    """Blocks that see and are seen by all; those past the end are ignored."""
     global_block_end_indices: Sequence[int] | None = None
-    """If given, ranges of such blocks begin there and end before these."""
+    """If given, ranges of such blocks start at `global_block_indices` and end before these."""
     attention: str = "bidirectional"
-    """That, or ``"unidirectional"`` for a lower triangle."""
+    """``"bidirectional"``, or ``"unidirectional"`` for a lower triangle."""
 
     def __post_init__(self) -> None:
         """Check the lists."""
@@ -242,7 +242,7 @@ class BSLongformerSparsityConfig(SparsityConfig):
         patterns.check_attention(self.attention)
 
     def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads are alike
-        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        """Return the active blocks of a head: bool [num_blocks, num_blocks]."""
         patterns.check_count("sliding window blocks", self.num_sliding_window_blocks, num_blocks)
         active = patterns.sliding_window(num_blocks, self.num_sliding_window_blocks)
         places = patterns.global_places(self.global_block_indices, self.global_block_end_indices, num_blocks)
@@ -252,25 +252,25 @@ class BSLongformerSparsityConfig(SparsityConfig):
 
 @dataclass(eq=False)
 class LocalSlidingWindowSparsityConfig(SparsityConfig):
-    """A sliding window and nothing else, for all heads alike.
+    """Only a sliding window, the same for all heads.
 
     Raises:
-        NotImplementedError: another word for `attention`.
+        NotImplementedError: an unknown `attention`.
     """
 
     different_layout_per_head: bool = field(default=False, init=False)
     num_sliding_window_blocks: int = 3
-    """Blocks of the window, half of them to each side."""
+    """Blocks of the window, half of them on each side."""
     attention: str = "unidirectional"
-    """That, for a lower triangle, or ``"bidirectional"``."""
+    """``"unidirectional"`` for a lower triangle, or ``"bidirectional"``."""
 
     def __post_init__(self) -> None:
-        """Check the word."""
+        """Check `attention`."""
         super().__post_init__()
         patterns.check_attention(self.attention)
 
     def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads are alike
-        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        """Return the active blocks of a head: bool [num_blocks, num_blocks]."""
         patterns.check_count("sliding window blocks", self.num_sliding_window_blocks, num_blocks)
         active = patterns.sliding_window(num_blocks, self.num_sliding_window_blocks)
         return active.tril() if self.attention == "unidirectional" else active

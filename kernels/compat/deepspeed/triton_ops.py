@@ -19,15 +19,15 @@ class triton_flash_attn(nn.Module):  # type: ignore[misc]  # noqa: N801 - torch 
             q: queries [B, H, M, D], fp16, bf16 or fp32; any length, the last stride 1.
             k: keys [B, H, N, D].
             v: values [B, H, N, D].
-            sm_scale: what scores are multiplied with.
-            block_128: was the tile's size; the tuned tables choose it here.
+            sm_scale: factor of the scores.
+            block_128: accepted and ignored: the tuned tables choose the tile.
 
         Returns:
-            The output [B, H, M, D], its dimensions in memory in the order of those of q. It has a gradient.
+            The output [B, H, M, D], in the memory order of q. Differentiable.
 
         Raises:
-            ArgumentError: a type, dtype or device that does not fit.
-            ValueError: a shape that does not fit.
+            ArgumentError: a wrong type, dtype or device.
+            ValueError: a wrong shape.
         """
         out: Tensor = flash_attention(q, k, v, scale=check_number("sm_scale", sm_scale))
         return out
