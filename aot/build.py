@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
 
 from nojit.aot import farm
-from nojit.aot.cache import Cache, Misfit
+from nojit.aot.cache import Cache
 from nojit.aot.farm import Finished, Job
 from nojit.aot.mistakes import Mistakes
 from nojit.aot.outcome import Outcome, sort_out
@@ -19,7 +19,7 @@ from nojit.aot.pack import PACKING, BundleContent, PackedBundle, check_folder, p
 from nojit.aot.places import report_path
 from nojit.aot.plan import Compiler, Plan, PlannedKernel
 from nojit.aot.pruning import PRUNING
-from nojit.aot.report import BundleReport, Failure, VariantReport, decode_report, encode_report
+from nojit.aot.report import BuildResult, BundleReport, VariantReport, as_found, decode_report, encode_report
 from nojit.aot.settings import settings_words
 from nojit.aot.tables import KernelContent
 from nojit.aot.target import target_of
@@ -31,22 +31,6 @@ from nojit.runtime.table import Tuning
 from nojit.runtime.twins import twin_inputs
 
 __all__ = ["BuildResult", "build", "inputs_of", "toolchain_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class BuildResult:
-    """What a build came to."""
-
-    reports: tuple[BundleReport, ...]
-    stopped: bool
-    """Whether a failure ended it before every variant was tried."""
-    misfits: tuple[Misfit, ...] = ()
-    """Entries of the cache that were of no use."""
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """Every failure, over all bundles."""
-        return tuple(failure for report in self.reports for failure in report.failures)
 
 
 def build(
@@ -89,8 +73,12 @@ def build(
         done[finished.job] = finished
         on_event(finished)
     stopped = not keep_going and any(finished.error is not None for finished in done.values())
-    reports = tuple(work.existing or _finish(work, done, compiler, write=not stopped) for work in works)
-    return BuildResult(reports, stopped, cache.misfits)
+    made = [
+        (work.existing, work.sha256) if work.existing else _finish(work, done, compiler, write=not stopped)
+        for work in works
+    ]
+    reports, sha256s = (tuple(report for report, _ in made), tuple(sha256 for _, sha256 in made))
+    return BuildResult(reports, stopped, cache.misfits, sha256s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +94,8 @@ class _Work:
     """Digest of everything that the bundle is a function of."""
     existing: BundleReport | None
     """The report of the bundle in place, if that is the one to build."""
+    sha256: str
+    """Of the file of that bundle."""
 
 
 def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
@@ -147,11 +137,11 @@ def _keys(kernel: PlannedKernel, compiler: Compiler) -> tuple[str, ...]:
 def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:
     toolchain, jobs = toolchain_of(plan, compiler), _jobs(plan, compiler)
     inputs = twin_inputs(plan.twin_of) if plan.twin_of else _inputs_digest(plan, toolchain, jobs)
-    existing = _existing(path, inputs)
+    existing, sha256 = _existing(path, inputs)
     if existing is not None and plan.twin_of and {each.key for each in existing.variants} != {job.key for job in jobs}:
         # the lines have moved
         existing = None
-    return _Work(plan, path, toolchain, jobs, inputs, existing)
+    return _Work(plan, path, toolchain, jobs, inputs, existing, sha256)
 
 
 def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Sequence[Job]) -> str:
@@ -179,24 +169,26 @@ def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Seq
     return hashlib.sha256(canonical_json(facts)).hexdigest()
 
 
-def _existing(path: Path, inputs: str) -> BundleReport | None:
-    """Return the report of the bundle at `path` if it is whole and made of the same inputs."""
+def _existing(path: Path, inputs: str) -> tuple[BundleReport | None, str]:
+    """Return the report of the bundle at `path` and the SHA-256 of its file, if it is whole and made of the same inputs."""
     try:
         report = decode_report(report_path(path).read_bytes())
         with BundleFile(path) as bundle:
             if bundle.index.inputs != inputs or bundle.digest != report.digest:
-                return None
+                return None, ""
             bundle.verify()
+            sha256 = hashlib.sha256()
+            for part in bundle.stream():
+                sha256.update(part)
     except (OSError, ValueError):
         # absent or damaged: building it anew is the answer to both
-        return None
-    variants = tuple(replace(variant, cached=True) for variant in report.variants)
-    return replace(report, up_to_date=True, variants=variants)
+        return None, ""
+    return as_found(report), sha256.hexdigest()
 
 
-def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, write: bool) -> BundleReport:
-    """Pack what was compiled, put bundle and report in place, and return the report."""
-    packed = None
+def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, write: bool) -> tuple[BundleReport, str]:
+    """Pack what was compiled, put bundle and report in place, and return the report and the SHA-256 of a bundle that is whole."""
+    packed, sha256 = None, ""
     outcome = sort_out(work.plan, list(_by_kernel(work, done)))
     kernels = tuple(content for content in _contents(work.plan, outcome) if content.variants)
     if write and kernels:
@@ -213,10 +205,11 @@ def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, wr
         )
         packed = pack(content)
         write_file(work.path, packed.data)
+        sha256 = hashlib.sha256(packed.data).hexdigest() if whole else ""
     report = _report(work, outcome, packed)
     if write:
         write_file(report_path(work.path), encode_report(report))
-    return report
+    return report, sha256
 
 
 def _by_kernel(work: _Work, done: Mapping[Job, Finished]) -> Iterator[list[Finished]]:

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import triton
-from nojit.aot import importing
+from nojit.aot import importing, tracing
 from nojit.aot.decorators import read_decorators
 from nojit.aot.device import Device, driver_of, install
 from nojit.aot.failures import Lines, account_of
@@ -210,6 +210,7 @@ def begin(place: SourcePlace, arch: str) -> None:
     active_driver.set_active(driver)
     install(device)
     _begun.append(_Begun(device, driver, Baseline()))
+    tracing.source_begins()
 
 
 def _driver_of(device: Device) -> Any:
@@ -569,6 +570,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     Raises:
         CompileError: Triton or ptxas refused it; ``log`` has their words.
     """
+    tracing.stop()
     started = time.monotonic()
     where = f"{place.where}: {variant.label()}"
     # as this process has it, with the sources and the toolchain that it compiles with
@@ -684,7 +686,12 @@ def _nothing() -> None:
 def warm_up(arch: str) -> None:
     """Compile a kernel that does nothing: what Triton does once for a process is then done for its copies, too."""
     # whatever is wrong with the toolchain, the first variant tells
-    with contextlib.suppress(Exception), _quiet_triton(io.StringIO(), line_info=False), _current_target(arch):
+    with (
+        contextlib.suppress(Exception),
+        tracing.own_work(),
+        _quiet_triton(io.StringIO(), line_info=False),
+        _current_target(arch),
+    ):
         source = ASTSource(_nothing, {}, {}, {})
         triton.compile(source, target=gpu_target(arch), options={"enable_fp_fusion": True})
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import comb, prod
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from nojit.aot.axes import typed_params
 from nojit.aot.config_rules import CONFIG_RULES
+from nojit.aot.defaults import MAX_VARIANTS
 from nojit.aot.manifest import DerivedSpec, KernelSpec
 from nojit.aot.rule_types import asks_values
 from nojit.aot.tuning_rules import choices
@@ -17,9 +18,6 @@ from nojit.runtime.errors import ManifestError
 from nojit.runtime.format import VARIANTS_MAX
 
 __all__ = ["MAX_VARIANTS", "check_count", "check_size"]
-
-MAX_VARIANTS: Final = 250_000
-"""Variants of one kernel for one architecture, before `exclude`, unless a build allows more."""
 
 
 class _Factor(NamedTuple):

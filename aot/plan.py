@@ -21,7 +21,7 @@ from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import Mistakes
 from nojit.aot.naming import is_name
 from nojit.aot.points import hint_places
-from nojit.aot.report import Pruned
+from nojit.aot.report import Absence, Pruned
 from nojit.aot.rule_types import check_requires, check_rules
 from nojit.aot.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
 from nojit.aot.space import expand_space
@@ -595,16 +595,6 @@ def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, comp
 
 def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:
     return replace(table, configs=tuple(fit_tuned(config, source) for config in table.configs))
-
-
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """A kernel that bundles lack."""
-
-    bundle: str
-    kernel: str
-    archs: tuple[str, ...]
-    """Those for which it has no variant, of those that are built for."""
 
 
 def absent_kernels(plans: Sequence[Plan]) -> tuple[Absence, ...]:

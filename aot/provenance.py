@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from nojit.aot.checkout import Checkout, read_checkout
+from nojit.aot.defaults import LOCAL_BUILDER
 from nojit.aot.origins import Installed
 from nojit.aot.pack import write_file
 from nojit.aot.statement import statement_path
@@ -30,11 +31,9 @@ if TYPE_CHECKING:
     from nojit.aot.plan import Plan
     from nojit.aot.report import BundleReport
 
-__all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "make_statement"]
+__all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "is_attested", "make_statement"]
 
 BUILD_TYPE: Final = "nojit:build/1"
-LOCAL_BUILDER: Final = "nojit:builder/local"
-"""The builder where none is named: somebody's own machine."""
 
 # what the digest of a tool is called that is no single file
 _DIGESTS: Final = {"triton": "nojitTree"}
@@ -90,6 +89,11 @@ def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path,
         write_file(place, json.dumps(statement, indent=1).encode() + b"\n")
         written.append(place)
     return written
+
+
+def is_attested(bundle: Path, digest: str, invocation: Invocation) -> bool:
+    """Say whether the statement of a bundle can stay as it is."""
+    return _Said.read(statement_path(bundle)).fits(digest, invocation)
 
 
 @dataclass(frozen=True, slots=True)

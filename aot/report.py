@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
+from nojit.aot.cache import Misfit
 
-__all__ = ["BundleReport", "Failure", "Pruned", "VariantReport", "decode_report", "encode_report"]
+__all__ = [
+    "TWINS",
+    "Absence",
+    "BuildResult",
+    "BundleReport",
+    "Done",
+    "Failure",
+    "Pruned",
+    "VariantReport",
+    "as_found",
+    "decode_report",
+    "encode_report",
+]
+
+TWINS: Final = "debug"
+"""Where twins lie below the bundles: a folder of bundles that is loaded must not hold a kernel twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A kernel that bundles lack."""
+
+    bundle: str
+    kernel: str
+    archs: tuple[str, ...]
+    """Those for which it has no variant, of those that are built for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +105,44 @@ class BundleReport:
     """Of a tuning bundle only."""
     code_differs: tuple[str, ...] = ()
     """Of a twin with line info only: variants whose instructions are others than without."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """What a build came to."""
+
+    reports: tuple[BundleReport, ...]
+    stopped: bool
+    """Whether a failure ended it before every variant was tried."""
+    misfits: tuple[Misfit, ...] = ()
+    """Entries of the cache that were of no use."""
+    sha256s: tuple[str, ...] = ()
+    """Of each bundle's file, in hex; empty for one that the same build would write again."""
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Every failure, over all bundles."""
+        return tuple(failure for report in self.reports for failure in report.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a whole command came to."""
+
+    result: BuildResult
+    twins: BuildResult | None
+    """Of the twins with line info; None if none were asked for."""
+    absent: tuple[Absence, ...]
+    warned: tuple[str, ...]
+    """What is wrong with the signed statements of the bundles."""
+    twins_warned: tuple[str, ...] = ()
+    """Likewise of the twins."""
+
+
+def as_found(report: BundleReport) -> BundleReport:
+    """Return what the report of a bundle says once the bundle is found up to date."""
+    variants = tuple(replace(variant, cached=True) for variant in report.variants)
+    return replace(report, up_to_date=True, variants=variants)
 
 
 def encode_report(report: BundleReport) -> bytes:

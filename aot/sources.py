@@ -22,12 +22,15 @@ from typing import Any, Final, TypeAlias
 from nojit.aot.device import common_of
 from nojit.aot.process import EndedError, Process, SilentError
 from nojit.aot.source import KernelSource, SourceImportError, SourcePlace
+from nojit.aot.toolchain import record_paths
+from nojit.aot.tracing import Notes
 from nojit.aot.variant import CompiledVariant, Variant, check_compiled
 from nojit.runtime.errors import CompileError, ManifestError, NojitError
 
 __all__ = ["SourceCompiler"]
 
 _COMPILER: Final = "nojit.aot.compiler"
+_TRACING: Final = "nojit.aot.tracing"
 # what Triton may take to be imported, and to ask its tools
 _START_S = 300.0
 # what it takes less to import a source anew than to have Triton do again what it does once for a process
@@ -48,10 +51,12 @@ class SourceCompiler:
 
     Attributes:
         compile_variant: compiles a variant in a process of its source; a `nojit.aot.pool.WorkerPool` keeps these processes.
+        notes: what the processes looked at to describe kernels and to name variants.
     """
 
     def __init__(self) -> None:
         self.compile_variant = _Compile(self)
+        self.notes = Notes()
         self._first: _First | None = None
         self._sources: dict[_Key, list[_Source]] = {}
         self._described: dict[tuple[_Key, str, str], KernelSource] = {}
@@ -70,7 +75,7 @@ class SourceCompiler:
         """
         self._jobs = jobs
         with tempfile.TemporaryDirectory(prefix="nojit-sources-") as folder:
-            self._first = _First(Path(folder), timeout_s, tell)
+            self._first = _First(Path(folder), timeout_s, tell, self._take)
             try:
                 yield
             finally:
@@ -172,6 +177,10 @@ class SourceCompiler:
                 f"{arch}: sources that ask while they are imported are told, as of {name}: {', '.join(new)}"
             )
 
+    def _take(self, notes: Notes) -> None:
+        with self._lock:
+            self.notes.merge(notes)
+
     def _each(self) -> list[_Source]:
         return [source for known in self._sources.values() for source in known]
 
@@ -195,9 +204,12 @@ class SourceCompiler:
 class _First:
     """The process that has imported Triton and no source; all others are copies of it."""
 
-    def __init__(self, folder: Path, timeout_s: float, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, timeout_s: float, tell: Callable[[str], None], take: Callable[[Notes], None]
+    ) -> None:
         self.timeout_s = timeout_s
         self.tell = tell
+        self._take = take
         self._folder = folder
         self._count = 0
         self._process: Process | None = None
@@ -247,17 +259,33 @@ class _First:
             self._process.kill()
             self._process.close()
 
+    def take_notes(self, process: Process) -> None:
+        """Take over what a process noted of what it looked at.
+
+        Raises:
+            EndedError: the process is gone.
+            SilentError: it does not answer.
+        """
+        notes: Notes | None = process.call(f"{_TRACING}:take_notes", timeout_s=_START_S)
+        if notes is not None:
+            self._take(notes)
+
     def _try(self, ask: Callable[[Process], Any]) -> Any:
-        if self._process is None or not self._process.is_alive():
+        new = self._process is None or not self._process.is_alive()
+        if self._process is None or new:
             self.end()
             self._warm = False
             self._process = Process.start(self._folder / "first.log", {"TMPDIR": str(self._folder)})
         try:
-            return ask(self._process)
+            if new:
+                self._process.call(f"{_TRACING}:start", record_paths(), self._folder, timeout_s=_START_S)
+            answer = ask(self._process)
+            self.take_notes(self._process)
         except (EndedError, SilentError) as error:
             self._process.kill()
             got = str(error) or f"no answer within {_START_S:g} s"
             raise CompileError("expected to import Triton", got=got, log=self._process.last_words()) from None
+        return answer
 
 
 class _Source:
@@ -423,7 +451,8 @@ class _Source:
         process = self._running(arch)
         module = place.modules[0]
         try:
-            return process.call(f"{_COMPILER}:{name}", *args, timeout_s=timeout_s)
+            answer = process.call(f"{_COMPILER}:{name}", *args, timeout_s=timeout_s)
+            self._first.take_notes(process)
         except SilentError:
             process.kill()
             what = f"expected the import of {module} to end within {timeout_s:g} s; --timeout S allows longer"
@@ -432,6 +461,8 @@ class _Source:
             words = process.last_words().splitlines()[-1:]
             got = ": ".join([f"{error} of its process", *words])
             raise SourceImportError(f"expected to import {module}", got=got, where=place.where) from None
+        else:
+            return answer
         finally:
             self._relay(process)
 

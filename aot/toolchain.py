@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from nojit.aot.cache import check_folder, default_cache_folder, read_regular, replace_file
+from nojit.aot.facts import SETTLED_NS
 from nojit.runtime.errors import PackageError
 
-__all__ = ["LEFT_OUT", "file_digest", "files_in", "toolchain_words", "tree_digest"]
+__all__ = ["LEFT_OUT", "file_digest", "files_in", "record_paths", "toolchain_words", "tree_digest"]
 
 LEFT_OUT: Final[dict[str, str]] = {
     "FileCheck": "a tool of Triton's own tests",
@@ -44,8 +45,6 @@ _RECORD: Final = "files"
 _MAGIC: Final = b"nojit-files-1\n"
 _RECORD_BYTES_MAX: Final = 16 << 20
 _RECORD_FILES_MAX: Final = 20_000
-# a file that was written just now can be written again without its times telling
-_SETTLED_NS: Final = 2_000_000_000
 # how often a file may change while it is read
 _TRIES: Final = 10
 
@@ -125,6 +124,12 @@ def toolchain_words(tools: Sequence[tuple[str, str]]) -> str:
 # -- the record --------------------------------------------------------------------------------------------------------
 
 
+def record_paths() -> tuple[str, ...]:
+    """Return the paths that reading the record touches: what lies there changes how long a build takes and nothing else."""
+    folder = default_cache_folder().absolute()
+    return str(folder), str(folder / _RECORD)
+
+
 class _Digests:
     """SHA-256 of files, each with what ``stat`` said of it.
 
@@ -151,7 +156,7 @@ class _Digests:
         known = self._known.get(path)
         if known is None or known[0] != _facts(status):
             known = self._known[path] = _read(path)
-            if time.time_ns() - max(known[0][3:]) > _SETTLED_NS:
+            if time.time_ns() - max(known[0][3:]) > SETTLED_NS:
                 self._recorded[path] = known
                 self._changed = True
         return known[1]

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import msgspec
-from nojit.aot.build import BuildResult
 from nojit.aot.pack import write_file
 from nojit.aot.places import report_path
 from nojit.aot.plan import Plan
-from nojit.aot.report import BundleReport, encode_report
+from nojit.aot.report import TWINS as FOLDER
+from nojit.aot.report import BuildResult, BundleReport, encode_report
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.elf import read_elf
 from nojit.runtime.errors import BundleError
 from nojit.runtime.twins import TWIN
 
 __all__ = ["FOLDER", "compare_twins", "twin_plan", "twin_plans"]
-
-FOLDER: Final = "debug"
-"""Where twins lie below the bundles: a folder of bundles that is loaded must not hold a kernel twice."""
 
 
 def twin_plans(plans: Sequence[Plan], result: BuildResult, folder: Path) -> list[Plan]:

@@ -20,6 +20,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from nojit.aot.tracing import own_work
+
 __all__ = ["CALL", "FORK", "WAIT", "SocketStream", "main", "read_message", "write_message"]
 
 CALL, FORK, WAIT = "call", "fork", "wait"
@@ -149,7 +151,8 @@ def _fork(channel: socket.socket, environment: Mapping[str, str]) -> socket.sock
     with warnings.catch_warnings():
         # Python counts threads of native libraries too
         warnings.simplefilter("ignore", DeprecationWarning)
-        process = os.fork()
+        with own_work():
+            process = os.fork()
     if process:
         os.close(own)
         os.close(words)

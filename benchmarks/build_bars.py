@@ -1,10 +1,12 @@
 """Measure the build: wall time against a bare pool; size against Triton's cache and solid LZMA; reading images.
 
     python benchmarks/build_bars.py time [--arch sm_90 ...] [--kernel K ...] [--jobs 2]
+    python benchmarks/build_bars.py again [--variants 1024] [--sources 8]
     python benchmarks/build_bars.py size BUNDLE [--every 1]
 
 `time` compiles the same variants twice with cold caches: once in a bare `multiprocessing.Pool` that calls
-`triton.compile` as a script would, once through `nojit build`; then builds again with nothing changed. `size` compares
+`triton.compile` as a script would, once through `nojit build`; then builds again with nothing changed. `again` writes a
+project of small kernels, builds it, and times builds with nothing changed: with the stamp, and with `--recheck`. `size` compares
 a bundle of `manifests/` (full profile) with its cubins as Triton caches them, line info and all: it compiles every
 n-th variant as Triton would, and scales by their number. Needs no GPU.
 """
@@ -16,6 +18,7 @@ import json
 import lzma
 import multiprocessing
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -113,6 +116,60 @@ def time_bars(given: argparse.Namespace) -> None:
     print(f"rebuild, unchanged   {again:.2f} s for {count} variants   bar 1 s for 1,000")
 
 
+KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(out_ptr, V: tl.constexpr):
+    tl.store(out_ptr, tl.load(out_ptr) + V)
+"""
+MANIFEST = """
+schema = 1
+
+[bundle]
+name = "again"
+version = "1.0"
+archs = ["sm_80"]
+
+[[kernel]]
+name = "k{number}"
+source = "k{number}.py:k"
+params = {{ out_ptr = "*fp32" }}
+matrix = {{ V = {values} }}
+"""
+
+
+def write_project(folder: Path, sources: int, variants: int) -> None:
+    """Write sources of one small kernel each, that have so many variants together."""
+    values = list(range(variants // sources))
+    for number in range(sources):
+        (folder / f"k{number}.py").write_text(KERNEL)
+        (folder / f"k{number}.toml").write_text(MANIFEST.format(number=number, values=values))
+
+
+def again_bars(given: argparse.Namespace) -> None:
+    """Print what builds cost that have nothing to do: time that passes, and CPU time of all processes."""
+    with tempfile.TemporaryDirectory() as name:
+        write_project(Path(name), given.sources, given.variants)
+        command = [sys.executable, "-m", "nojit", "build", name, "--jobs", str(given.jobs), "-q"]
+        command += ["--out", f"{name}/out", "--cache-dir", f"{name}/cache"]
+        subprocess.run(command, check=True)
+        print(f"{given.variants} variants of {given.sources} sources, nothing changed, best of 5")
+        for words, bar in (([], "   bar 1 s for 1,000"), (["--recheck"], "")):
+            wall, cpu = map(min, zip(*(timed([*command, *words]) for _ in range(5)), strict=True))
+            print(f"{' '.join(words) or 'with the stamp':<15} {wall:.2f} s, CPU time {cpu:.2f} s{bar}")
+
+
+def timed(command: list[str]) -> tuple[float, float]:
+    """Run a command; return the seconds that passed, and those that it and its children computed."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(command, check=True)
+    wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def size_bars(given: argparse.Namespace) -> None:
     """Print how large a bundle is, and how long an image takes to read."""
     from nojit.runtime.bundle import BundleFile
@@ -145,6 +202,10 @@ def main() -> None:
     timing.add_argument("--arch", action="append", default=[])
     timing.add_argument("--kernel", action="append", default=[])
     timing.set_defaults(measure=time_bars)
+    repeating = modes.add_parser("again")
+    repeating.add_argument("--variants", type=int, default=1024)
+    repeating.add_argument("--sources", type=int, default=8)
+    repeating.set_defaults(measure=again_bars)
     sizing = modes.add_parser("size")
     sizing.add_argument("bundle", type=Path)
     sizing.add_argument("--every", type=int, default=1, help="compile only every n-th variant, and scale")

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nojit.aot.build import BuildResult
 from nojit.aot.cli.console import Output, counted, duration, size
-from nojit.aot.cli.progress import View
-from nojit.aot.plan import Absence, Plan
-from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
-from nojit.aot.twins import FOLDER as TWINS
+from nojit.aot.report import TWINS, Absence, BuildResult, BundleReport, Done, Failure, Pruned, VariantReport
 from nojit.runtime.errors import few
 from nojit.runtime.target import arch_number
+
+if TYPE_CHECKING:
+    from nojit.aot.cli.progress import View
+    from nojit.aot.plan import Plan
 
 __all__ = [
     "Failures",
@@ -24,6 +24,7 @@ __all__ = [
     "plan_document",
     "show_build",
     "show_plans",
+    "show_result",
     "show_twins",
     "tell_of_kept",
     "warn_of_absent",
@@ -203,6 +204,26 @@ class Failures:
         log = [line for line in failure.log.splitlines()[1:] if line.strip()]
         for line in log if self._most is None else log[-_LOG_LINES:]:
             write(f"  | {line}")
+
+
+def show_result(out: Output, done: Done, folder: Path, seconds: float, failures: Failures) -> None:
+    """Show what a build did, as JSON or as text.
+
+    Args:
+        out: what to write with.
+        done: what it came to.
+        folder: of the bundles.
+        seconds: how long it took.
+        failures: shows those that were not shown meanwhile.
+    """
+    out.emit("build", build_document(done.result, done.absent, done.twins, folder, seconds))
+    show_build(out, done.result, folder, seconds, failures)
+    for line in done.warned:
+        out.warn(line)
+    if done.twins is not None:
+        show_twins(out, done.twins, folder, seconds, failures)
+        for line in done.twins_warned:
+            out.warn(line)
 
 
 def show_build(out: Output, result: BuildResult, folder: Path, seconds: float, failures: Failures) -> None:

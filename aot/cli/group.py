@@ -48,6 +48,8 @@ COMMANDS = {
     "completion": "Print the completion script of a shell.",
     "help": "Show what a command does.",
 }
+# where a command's module is not named as the command is
+_MODULES = {"build": "build_command"}
 # what is not installed with the runtime alone, and the extra that brings it
 _EXTRAS = {
     "cryptography": "sign",
@@ -160,7 +162,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> 
 
 @click.group(
     cls=_Commands,
-    modules={name: name for name in COMMANDS},
+    modules={name: _MODULES.get(name, name) for name in COMMANDS},
     about=COMMANDS,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},

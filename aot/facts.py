@@ -1,0 +1,193 @@
+"""Facts of files and folders that a build depends on, so that a later build can tell whether they still hold.
+
+A fact is taken before the file is used. It is a list of integers and strings, as JSON holds it. A file that was written within the
+last two seconds can be written again without its times telling, so the fact of such a file holds its SHA-256 too.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Collection, Iterable
+from functools import cache
+from importlib.machinery import all_suffixes
+from typing import Final, TypeAlias
+
+__all__ = [
+    "ENTRIES",
+    "MODULES",
+    "NAMES",
+    "SETTLED_NS",
+    "Fact",
+    "content_of",
+    "fact_of",
+    "files_in",
+    "holds",
+    "link_of",
+    "listed",
+    "listing_of",
+]
+
+Fact: TypeAlias = list[int | str]
+
+SETTLED_NS: Final = 2_000_000_000
+"""How long ago a file was written last, at least, if its times tell of every later write."""
+
+NAMES, ENTRIES, MODULES = "names", "entries", "modules"
+"""What of a folder counts: the names in it; these with facts of the files; or what an import of some names would find there."""
+
+# what Python makes of files that count themselves
+_BYTECODE = "__pycache__"
+_PATHS = ".pth"
+_A_FILE = "[file]"
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+
+def fact_of(path: str) -> Fact:
+    """Say what is at a path. Symbolic links are followed.
+
+    Raises:
+        OSError: it is a file that was written just now and that cannot be read, or one that is no regular file and not `/dev/null`.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 - thousands of them
+    except (OSError, ValueError) as error:
+        return _failed(error)
+    return _fact(path, found)
+
+
+def holds(path: str, fact: Fact) -> bool:
+    """Say whether a fact is still one."""
+    try:
+        return fact_of(path) == fact if fact[0] != "file" else _is_same(path, fact)
+    except OSError:
+        return False
+
+
+def link_of(path: str) -> Fact | None:
+    """Say where a symbolic link leads; None if there is none at a path."""
+    try:
+        return ["link", os.readlink(path)]  # noqa: PTH115 - as `fact_of`
+    except (OSError, ValueError):
+        return None
+
+
+def content_of(path: str) -> Fact:
+    """Say what a file holds, whatever its times are, or that there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - as `fact_of`
+            return ["content", hashlib.file_digest(file, "sha256").hexdigest()]
+    except FileNotFoundError:
+        return ["absent"]
+
+
+def listing_of(folder: str, kind: str, names: Collection[str] | None = None) -> list[str]:
+    """List what is in a folder, sorted: one text for each entry that says all that counts of it.
+
+    Args:
+        folder: where; one that is not there has one entry that says so, and so has a file.
+        kind: what counts; or the end of the names that count, as in ``*.toml``.
+        names: of `MODULES`, leave out what does not count for an import of these.
+
+    Returns:
+        The texts. Facts of files are no part of them; see `files_in`.
+    """
+    found = []
+    end = kind.removeprefix("*") if kind.startswith("*") else ""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if kind == MODULES and names is not None and not _counts(entry.name, names):
+                    continue
+                if entry.name != _BYTECODE and entry.name.endswith(end):
+                    found.append(entry.name if end or kind == NAMES else _entry(entry, kind))
+    except (OSError, ValueError) as error:
+        return [_A_FILE if isinstance(error, NotADirectoryError) else repr(_failed(error))]
+    return sorted(found)
+
+
+def files_in(folder: str, kind: str, listing: Iterable[str]) -> list[str]:
+    """List the files whose facts count where a listing counts: all, or those that Python carries out when it starts."""
+    if kind == ENTRIES:
+        return [f"{folder}/{name}" for name in listing if not name.endswith("/") and not name.startswith("[")]
+    if kind == MODULES:
+        # an archive is one itself
+        inside = [f"{folder}/{name}" for name in listing if name.endswith(_PATHS)]
+        return [folder] if [*listing] == [_A_FILE] else inside
+    return []
+
+
+def listed(listing: Iterable[str], kind: str, names: Collection[str] = ()) -> str:
+    """Return a digest of what counts of a listing, in hex.
+
+    Args:
+        listing: as `listing_of` gives it.
+        kind: what counts.
+        names: of `MODULES`, what is imported: first parts of file names. Files that Python carries out when it starts count, too.
+    """
+    kept = [each for each in listing if kind != MODULES or _counts(each, names)]
+    return hashlib.sha256("\0".join(kept).encode(errors="surrogateescape")).hexdigest()
+
+
+def _counts(entry: str, names: Collection[str]) -> bool:
+    return entry.partition("/")[0].partition(".")[0] in names or entry.startswith("[") or entry.endswith(_PATHS)
+
+
+def _entry(entry: os.DirEntry[str], kind: str) -> str:
+    """Spell an entry of a folder: one that is a folder ends with a slash."""
+    if not entry.is_dir():
+        return entry.name
+    return f"{entry.name}/{_package_file(entry.path) if kind == MODULES else ''}"
+
+
+def _package_file(folder: str) -> str:
+    """Name the file that makes a folder a package; empty if there is none."""
+    for suffix in all_suffixes():
+        if os.path.isfile(f"{folder}/__init__{suffix}"):  # noqa: PTH113 - as `fact_of`
+            return f"__init__{suffix}"
+    return ""
+
+
+def _failed(error: Exception) -> Fact:
+    number = getattr(error, "errno", None) or 0
+    return ["absent"] if number in _GONE else ["error", number]
+
+
+def _fact(path: str, found: os.stat_result) -> Fact:
+    if stat.S_ISDIR(found.st_mode):
+        return ["folder", stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid]
+    if not stat.S_ISREG(found.st_mode):
+        if path == os.devnull:
+            return ["device", found.st_rdev]
+        raise OSError(errno.EINVAL, "expected a regular file", path)
+    fact: Fact = ["file", found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    age_ns = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns)
+    if age_ns <= SETTLED_NS or found.st_dev in _made_up():
+        fact += content_of(path)
+    return fact
+
+
+def _is_same(path: str, fact: Fact) -> bool:
+    found = os.stat(path)  # noqa: PTH116 - thousands of them
+    own = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    # a digest is all that is known of a file that was written just before the fact was taken
+    return own == fact[1:6] and stat.S_ISREG(found.st_mode) and (len(fact) == 6 or content_of(path) == fact[6:])
+
+
+@cache
+def _made_up() -> frozenset[int]:
+    """Name the devices of files that the kernel makes up when they are read, and that have no times of their own."""
+    found = set()
+    for place in ("/proc", "/sys"):
+        try:
+            found.add(os.stat(place).st_dev)  # noqa: PTH116 - likewise
+        except OSError:
+            continue
+    return frozenset(found)

@@ -1,0 +1,353 @@
+"""Stamps: what a build that left everything up to date depended on, so that the next one need not work it out again.
+
+A stamp lies in the cache's folder, below `stamps`, one for each command and folder that it runs in. It holds facts of every file and
+folder that the build looked at, and what its bundles hold. While all of that is as it was, the build has nothing to do. Any
+difference, and any damage, means that there is no stamp: the build then looks at everything again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nojit.aot.cache import check_folder, read_regular, replace_file
+from nojit.aot.facts import MODULES, SETTLED_NS, Fact, content_of, fact_of, files_in, holds, link_of, listed, listing_of
+from nojit.aot.report import TWINS, Absence, BuildResult, Done, as_found, decode_report
+from nojit.aot.tracing import Notes
+from nojit.runtime.errors import PackageError
+
+__all__ = ["UNCOUNTED", "Draft", "Stamp", "asked_of", "changes", "find_stamp"]
+
+UNCOUNTED: Final = frozenset(
+    {
+        "COLORTERM",
+        "COLUMNS",
+        "FORCE_COLOR",
+        "LINES",
+        "LS_COLORS",
+        "NO_COLOR",
+        "OLDPWD",
+        "PWD",
+        "SHLVL",
+        "SSH_CLIENT",
+        "SSH_CONNECTION",
+        "SSH_TTY",
+        "STY",
+        "TERM",
+        "TERM_PROGRAM",
+        "TERM_PROGRAM_VERSION",
+        "TERM_SESSION_ID",
+        "TMUX",
+        "TMUX_PANE",
+        "WINDOWID",
+        "_",
+    }
+)
+"""Variables of the environment that do not count: they tell of the shell and the terminal. All others do."""
+
+_FOLDER: Final = "stamps"
+# raise it when what a stamp holds means something else
+_MAGIC: Final = b"nojit-stamp-1\n"
+_BYTES_MAX: Final = 64 << 20
+# of commands that nobody gives any more, most of them
+_STAMPS_MAX: Final = 100
+_MANIFESTS: Final = "*.toml"
+_BUNDLES: Final = "*.nojit"
+_TUNED: Final = "tuned"
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the next build comes to if nothing changes."""
+
+    done: Done
+    told: tuple[tuple[str, str], ...]
+    """What is said meanwhile: ``note`` or ``warn``, and the words."""
+
+
+def asked_of(request: Mapping[str, Any]) -> str:
+    """Spell out all that a command asks for, where it runs, and what with: stamps are found by that.
+
+    Args:
+        request: what the command line asks for, as JSON holds it.
+    """
+    environment = sorted(pair for pair in os.environ.items() if pair[0] not in UNCOUNTED)
+    facts = {
+        "request": request,
+        "folder": os.getcwd(),  # noqa: PTH109 - as it is called
+        # it may hold secrets
+        "environment": hashlib.sha256(repr(environment).encode(errors="surrogateescape")).hexdigest(),
+        "python": [
+            sys.version,
+            sys.executable,
+            sys.prefix,
+            sys.base_prefix,
+            list(sys.flags),
+            sys.path,
+            sys.warnoptions,
+        ],
+        "options": sorted(f"{name}={value}" for name, value in sys._xoptions.items()),  # noqa: SLF001 - of Python's own
+        "machine": [*os.uname(), os.getuid(), os.getgid(), sorted(os.sched_getaffinity(0))],
+    }
+    return json.dumps(facts, sort_keys=True)
+
+
+def find_stamp(cache: Path, asked: str) -> Stamp | None:
+    """Return the stamp of a command if there is one and all of it is as it was.
+
+    Args:
+        cache: the cache's folder; one that others can write to has no stamps.
+        asked: as `asked_of` gives it.
+    """
+    try:
+        kept = _read(cache, asked)
+        return _stamp(kept) if kept and next(_changes(kept), None) is None else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        # a stamp that is damaged is none
+        return None
+
+
+def changes(cache: Path, asked: str) -> list[str]:
+    """List files and folders that are not as the stamp of a command says; none if there is no stamp."""
+    try:
+        return list(_changes(_read(cache, asked) or {}))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
+
+
+def _read(cache: Path, asked: str) -> dict[str, Any] | None:
+    try:
+        check_folder(cache)
+        check_folder(cache / _FOLDER)
+        stored = read_regular(_path(cache, asked), _BYTES_MAX)
+    except (PackageError, OSError):
+        # the build tells of whatever is wrong with the folder
+        return None
+    start = len(_MAGIC) + hashlib.sha256().digest_size
+    data = stored[start:]
+    if stored[:start] != _MAGIC + hashlib.sha256(data).digest():
+        return None
+    kept: dict[str, Any] = json.loads(data)
+    return kept if kept["asked"] == asked else None
+
+
+def _path(cache: Path, asked: str) -> Path:
+    return cache / _FOLDER / hashlib.sha256(asked.encode(errors="surrogateescape")).hexdigest()
+
+
+def _changes(kept: dict[str, Any]) -> Iterator[str]:
+    names = _Names(kept.get("names", ()), kept.get("roots", ()))
+    yield from (path for path, fact in kept.get("outputs", {}).items() if content_of(path) != fact)
+    yield from (path for path, fact in kept.get("files", {}).items() if not holds(path, fact))
+    yield from (path for path, fact in kept.get("links", {}).items() if link_of(path) != fact)
+    for kind, path, digest in kept.get("folders", ()):
+        wanted = names.looked_for(path)
+        if listed(listing_of(path, kind, wanted), kind, wanted) != digest:
+            yield path
+
+
+class _Names:
+    """Names of modules that were looked for, as parts of them stand in folders.
+
+    Args:
+        names: whole ones.
+        roots: folders in which names without a dot are looked for.
+    """
+
+    def __init__(self, names: Iterable[str], roots: Iterable[str]) -> None:
+        split = [name.split(".") for name in names]
+        always = {"__init__", "sitecustomize", "usercustomize"}
+        self._first = always | {parts[0] for parts in split}
+        self._any = always.union(*split)
+        self._roots = frozenset(roots)
+
+    def looked_for(self, folder: str) -> set[str]:
+        """Return the names that were looked for in a folder; one that is a package itself may hold any."""
+        alone = folder in self._roots and not os.path.exists(f"{folder}/__init__.py")  # noqa: PTH110 - as `fact_of`
+        return self._first if alone else self._any
+
+
+def _stamp(kept: dict[str, Any]) -> Stamp:
+    result, twins = map(_result, kept["reports"])
+    warned, twins_warned = map(tuple, kept["warned"])
+    absent = tuple(Absence(each["bundle"], each["kernel"], tuple(each["archs"])) for each in kept["absent"])
+    done = Done(result, twins if kept["twins"] else None, absent, warned, twins_warned)
+    return Stamp(done, tuple((kind, words) for kind, words in kept["told"]))
+
+
+def _result(reports: Iterable[str]) -> BuildResult:
+    """Read reports of bundles that are up to date."""
+    found = (decode_report(Path(path).read_bytes()) for path in reports)
+    return BuildResult(tuple(map(as_found, found)), stopped=False)
+
+
+class Draft:
+    """A stamp in the making. It begins before anything is read, so that what changes during the build defeats the stamp.
+
+    Args:
+        asked: as `asked_of` gives it.
+        places: manifests and folders of them, as the command names them.
+        out: the folder of the bundles.
+        tools: programs that the command names.
+    """
+
+    def __init__(self, asked: str, places: Sequence[Path], out: Path, tools: Iterable[Path] = ()) -> None:
+        self._asked = asked
+        self._out = out
+        self._started_ns = time.time_ns()
+        self._notes = Notes()
+        self._others: dict[str, Fact] = {}
+        self._refused = False
+        try:
+            self._note_python()
+            for tool in tools:
+                self._file(tool)
+            for place in places:
+                self._manifests(place)
+            self._there = listing_of(str(out), _BUNDLES)
+            for path in sorted(out.glob(_BUNDLES)):
+                self._others |= {str(each): fact_of(str(each)) for each in (path, _beside(path, "provenance.json"))}
+        except (OSError, RuntimeError):
+            # what cannot be read is no news: the build says so
+            self._refused = True
+
+    def refuse(self) -> None:
+        """Keep no stamp: another build would not do the same."""
+        self._refused = True
+
+    def keep(self, cache: Path, notes: Notes, stamp: Stamp) -> None:
+        """Write the stamp, unless something changed during the build, or something cannot be noted.
+
+        Args:
+            cache: the cache's folder.
+            notes: what the processes of the sources looked at.
+            stamp: what the next build comes to if nothing changes.
+        """
+        try:
+            kept = self._kept(notes, stamp)
+            if kept is not None:
+                _write(cache, self._asked, kept)
+        except (PackageError, OSError, ValueError):
+            # the next build looks at everything again
+            return
+
+    def _kept(self, notes: Notes, stamp: Stamp) -> dict[str, Any] | None:
+        self._note_new_modules()
+        self._notes.merge(notes)
+        found = self._found(stamp.done)
+        if found is None or self._refused or self._notes.refused:
+            return None
+        names = _Names(self._notes.names, self._notes.roots)
+        own = {path for path in found["outputs"] if path in self._others}
+        folders = [
+            (kind, path, listed(listing, kind, names.looked_for(path)))
+            for (kind, path), listing in self._notes.folders.items()
+        ]
+        there, before = listing_of(str(self._out), _BUNDLES), {name for name in self._there if not name.startswith("[")}
+        if {*there} != before | {report.path for report in stamp.done.result.reports}:
+            # somebody else put a bundle there, or took one away
+            return None
+        return {
+            "asked": self._asked,
+            "names": sorted(self._notes.names),
+            "roots": sorted(self._notes.roots),
+            "files": {**{path: fact for path, fact in self._others.items() if path not in own}, **self._notes.files},
+            "links": self._notes.links,
+            "folders": [*folders, (_BUNDLES, str(self._out), listed(there, _BUNDLES))],
+            "absent": [asdict(each) for each in stamp.done.absent],
+            "told": stamp.told,
+            "twins": stamp.done.twins is not None,
+            "warned": [stamp.done.warned, stamp.done.twins_warned],
+            **found,
+        }
+
+    def _found(self, done: Done) -> dict[str, Any] | None:
+        """Hold what lies there against what the build made; None if it is something else."""
+        made = [(self._out, done.result), (self._out / TWINS, done.twins or BuildResult((), stopped=False))]
+        contents: dict[str, Fact] = {}
+        reports: list[list[str]] = []
+        for folder, result in made:
+            bundles = [folder / report.path for report in result.reports]
+            for path, sha256 in zip(bundles, result.sha256s, strict=True):
+                beside = [_beside(path, end) for end in ("report.json", "provenance.json", "intoto.jsonl")]
+                contents |= {str(each): content_of(str(each)) for each in (path, *beside)}
+                if contents[str(path)] != ["content", sha256]:
+                    return None
+            reports.append([str(_beside(path, "report.json")) for path in bundles])
+            if _result(reports[-1]).reports != tuple(map(as_found, result.reports)):
+                return None
+        return {"outputs": contents, "reports": reports}
+
+    def _file(self, path: Path) -> None:
+        self._notes.files[str(path)] = fact_of(str(path))
+
+    def _folder(self, path: Path, kind: str) -> None:
+        listing = self._notes.folders[kind, str(path)] = listing_of(str(path), kind)
+        for inside in files_in(str(path), kind, listing):
+            self._file(Path(inside))
+
+    def _manifests(self, place: Path) -> None:
+        """Note manifests, what lies beside them, and tuned tables."""
+        self._file(place)
+        folder = place if place.is_dir() else place.parent
+        for inside in (folder, folder / _TUNED):
+            self._folder(inside, _MANIFESTS)
+            for path in sorted(inside.glob(_MANIFESTS)):
+                self._file(path)
+
+    def _note_python(self) -> None:
+        """Note the program that runs, its modules, and where it looks for others."""
+        for path in (sys.executable, os.path.realpath(sys.executable), f"{sys.prefix}/pyvenv.cfg"):
+            self._file(Path(path))
+        self._modules = frozenset(sys.modules)
+        for path in _files_of(self._modules):
+            self._file(Path(path))
+        self._notes.roots.update(str(Path(path)) for path in sys.path)
+        for path in (*sys.path, *sys.path_importer_cache):
+            self._folder(Path(path), MODULES)
+
+    def _note_new_modules(self) -> None:
+        """Note the modules that were imported since, and require their files to be older than the build."""
+        for name in sys.modules:
+            self._notes.names.add(name)
+        for path in _files_of(sys.modules.keys() - self._modules):
+            fact = fact_of(path)
+            self._notes.files[path] = fact
+            if fact[0] != "file" or max(map(int, fact[4:6])) > self._started_ns - SETTLED_NS:
+                self._refused = True
+
+
+def _files_of(modules: Iterable[str]) -> list[str]:
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in modules)
+    return sorted({file for file in files if isinstance(file, str) and file.startswith("/")})
+
+
+def _beside(bundle: Path, end: str) -> Path:
+    return bundle.with_name(f"{bundle.name.removesuffix('.nojit')}.{end}")
+
+
+def _write(cache: Path, asked: str, kept: dict[str, Any]) -> None:
+    folder = cache / _FOLDER
+    check_folder(cache)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    check_folder(folder)
+    data = json.dumps(kept, separators=(",", ":")).encode()
+    if len(data) < _BYTES_MAX:
+        replace_file(_path(cache, asked), _MAGIC + hashlib.sha256(data).digest() + data)
+    _prune(folder)
+
+
+def _prune(folder: Path) -> None:
+    """Delete the oldest stamps where there are too many."""
+    stamps = sorted(folder.iterdir(), key=lambda path: path.lstat().st_mtime_ns, reverse=True)
+    for path in stamps[_STAMPS_MAX:]:
+        with contextlib.suppress(OSError):
+            path.unlink()
