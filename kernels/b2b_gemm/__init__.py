@@ -1,4 +1,4 @@
-"""Two products in one launch, with a function between them: ``b2b_gemm``, of fp16, bf16 or fp32 and of any strides."""
+"""Two products in one launch, with a function between them: ``b2b_gemm``, for fp16, bf16 or fp32 and any strides."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What can stand between two products: activations of the library, and users' own.
+"""Functions between two products: the library's activations, and users' own.
 
-One of one's own is a ``@triton.jit`` function that a manifest builds, named in the axis ``FUNCTION`` of both kernels, and its
-twin in torch.
+A user's own is a ``@triton.jit`` function, which a manifest builds by naming it in the axis ``FUNCTION`` of both kernels, with
+its equivalent in torch.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = [
 LISTED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel:listed")
 """The function of all activations of the library."""
 LISTED_ROUNDED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel_sm90:listed_rounded")
-"""The same for middles that are rounded to 16 bits next, in fewer instructions."""
+"""The same, with fewer instructions, for middles that are then rounded to 16 bits."""
 _WORDS: Final = tuple(ACTIVATIONS)
 
 
 def _differentiate_silu(grad: Tensor, x: Tensor) -> Tensor:
-    """Differentiate silu in fp32; torch's own gradient of it has no gradient."""
+    """Return the gradient of silu, in fp32; torch's own is not differentiable again."""
     wide = x.float()
     logistic = torch.sigmoid(wide)
     return (grad.float() * logistic * (1 + wide * (1 - logistic))).to(grad.dtype)
@@ -53,22 +53,22 @@ _GRADIENTS: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "tanh": lambda grad, x: _ATEN.tanh_backward(grad, torch.tanh(x)),
 }
 _CUSTOM: Final[dict[str, CustomActivation]] = {}
-"""By source: what gradients of operators that were traced go through."""
+"""User activations by source; gradients of traced operators look them up here."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomActivation:
-    """A user's own function of the middle: a ``@triton.jit`` function that a manifest builds, and the same in torch.
+    """A user's own activation: a ``@triton.jit`` function that a manifest builds, and its equivalent in torch.
 
-    The function takes fp32 values and an int that means nothing to it, and returns fp32 values.
+    The function takes fp32 values and an int, which it must ignore, and returns fp32 values.
     """
 
     source: str
-    """``module:function`` or ``file.py:function``, as the manifest spells it. In a process it has one twin and one gradient."""
+    """``module:function`` or ``file.py:function``, as in the manifest. In a process it has one twin and one gradient."""
     twin: Callable[[Tensor], Tensor]
-    """The same in torch."""
+    """The equivalent function of torch."""
     gradient: Callable[[Tensor, Tensor], Tensor] | None = None
-    """Of a gradient and what the function was applied to, the gradient by that; None if it is never differentiated."""
+    """Returns the gradient by the function's argument, from the gradient by its result and the argument; None if never needed."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str):
@@ -83,7 +83,7 @@ class CustomActivation:
         self._register()
 
     def _register(self) -> None:
-        """Have the source mean this: operators of torch are passed no more. A gradient may be added later."""
+        """Register this activation under its source, since torch's operators receive only that. A gradient may be added later."""
         known = _CUSTOM.setdefault(self.source, self)
         for name, before, now in (("twin", known.twin, self.twin), ("gradient", known.gradient, self.gradient)):
             if before is not None and now is not None and before != now:
@@ -93,10 +93,10 @@ class CustomActivation:
 
 
 def name_of(activation: object) -> str:
-    """Return what an operator of torch is passed for an activation: its name, or the source of one's own.
+    """Return an activation as a string for torch's operators: its name, or the source of a user's own.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: neither a name nor a `CustomActivation`.
     """
     if isinstance(activation, CustomActivation):
         return activation.source
@@ -106,26 +106,26 @@ def name_of(activation: object) -> str:
 
 
 def reference_of(name: str) -> tuple[FunctionRef, int]:
-    """Return the function of kernels, and the number that it is told."""
+    """Return the kernels' function, and the number passed to it."""
     number = ACTIVATIONS.get(name)
     return (FunctionRef(name), 0) if number is None else (LISTED, number)
 
 
 def rounded(function: FunctionRef) -> FunctionRef:
-    """Return what serves in place of a function of kernels where the middle is rounded to 16 bits next."""
+    """Return the cheaper replacement of a kernels' function for middles that are then rounded to 16 bits."""
     return LISTED_ROUNDED if function == LISTED else function
 
 
 def apply(name: str, x: Tensor) -> Tensor:
-    """Apply an activation by torch."""
+    """Return the activation of `x`, computed by torch."""
     return FUNCTIONS[name](x) if name in FUNCTIONS else _CUSTOM[name].twin(x)
 
 
 def differentiate(name: str, grad: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient by `x` of an activation that was applied to it.
+    """Return the gradient of an activation by its argument `x`.
 
     Raises:
-        NotImplementedError: it is a user's own, of which no gradient is known.
+        NotImplementedError: a user's own activation without a gradient.
     """
     known = _GRADIENTS.get(name)
     if known is None:

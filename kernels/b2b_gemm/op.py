@@ -1,4 +1,4 @@
-"""Two products with a function between them as an operator of torch, with its gradients, which are products."""
+"""Two products with a function between them as an operator of torch; its gradients are products."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
@@ -38,7 +38,7 @@ __all__ = ["b2b_gemm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
 _MEMO: Final = new_memo(operands=4, limit=1024, in_place=())
 _ORDERS: Final = ("left", "right", "auto")
 
@@ -53,28 +53,28 @@ def b2b_gemm(
     assoc: str = "left",
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply three matrices with a function between two of the products, without writing what lies between them.
+    """Multiply three matrices with a function in between, without storing the intermediate product.
 
-    That is ``f(alpha * a @ b) @ c``, or ``a @ f(alpha * b @ c)``, with ``f(alpha * ..)`` rounded once to the operands' dtype.
+    The result is ``f(alpha * a @ b) @ c``, or ``a @ f(alpha * b @ c)``, with ``f(alpha * ..)`` rounded once to the operands' dtype.
 
     Args:
-        a: [M, K], of any strides; fp16, bf16 or fp32. Under autocast all operands get its dtype, unless `out` is given.
+        a: [M, K], any strides; fp16, bf16 or fp32. Autocast casts all operands, unless `out` is given.
         b: [K, L], of the same dtype and device.
         c: [L, N].
         activation: ``"none"``, ``"relu"``, ``"square"``, ``"gelu"``, ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"`` or
-            ``"tanh"``; or one of your own that was built.
-        alpha: what the first product is multiplied by, in fp32.
-        assoc: which product comes first: ``"left"`` that of a and b, ``"right"`` that of b and c. With ``"auto"``, which
-            takes no activation as the result would be another, the one after which less is loaded.
-        out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
+            ``"tanh"``; or a `CustomActivation` that was built.
+        alpha: factor of the first product, in fp32.
+        assoc: the first product: ``"left"`` is that of a and b, ``"right"`` that of b and c. ``"auto"`` picks the one that
+            loads less; it excludes an activation, since the results would differ.
+        out: where to write the result, any strides; it must not require a gradient or overlap an operand.
 
     Returns:
-        [M, N], contiguous, or `out`. Sums are taken in fp32; fp32 operands are multiplied as such unless torch's switch for
-        matmuls allows TF32. Differentiable, twice too; gradients compute the middle again.
+        [M, N], contiguous, or `out`. Sums are fp32. fp32 operands are multiplied in full precision unless torch's switch for
+        matmuls allows TF32. Differentiable twice; gradients recompute the middle.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape or word that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or string.
     """
     name = activation.source if isinstance(activation, CustomActivation) else activation
     if not torch.compiler.is_dynamo_compiling():
@@ -102,12 +102,12 @@ def b2b_gemm(
 
 
 def _switch(a: Tensor) -> str | None:
-    """Say how fp32 is multiplied, as torch's switch has it; an operand that is no tensor has no dtype."""
+    """Return the fp32 precision from torch's switch; None for other operands, which have no dtype if they are no tensors."""
     return precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
 
 
 def _check_words(activation: object, alpha: object, assoc: object) -> Words:
-    """Require a known activation, a number, and an order; return what names them."""
+    """Check the activation, alpha and order; return them as `Words`."""
     check_choice("assoc", assoc, _ORDERS)
     name = name_of(activation)
     if assoc == "auto" and name != "none":
@@ -116,7 +116,7 @@ def _check_words(activation: object, alpha: object, assoc: object) -> Words:
 
 
 def _remember(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> Tensor:
-    """Multiply tensors that nothing but the kernel has to see, and remember how."""
+    """Run a call that bypasses torch's dispatcher, and cache it."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, c = own
@@ -128,7 +128,7 @@ def _remember(operands: Operands, words: Words, alpha: float, out: Tensor | None
 
 
 def _check(operands: Operands) -> None:
-    """Require matrices whose products there are."""
+    """Require matrices that can be multiplied."""
     a, b, c = operands
     check_tensor("a", a)
     check_dtype("a", a)
@@ -141,7 +141,7 @@ def _check(operands: Operands) -> None:
 
 
 def _run(operands: Operands, words: Words, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Check and prepare the first call of its kind, and launch it."""
+    """Run a call; validate and prepare it if no equal call was prepared."""
     facts = facts_of_call(operands, out, words)
     tensors = () if out is None else (out, *operands)
     kept = _CALLS.get(facts)
@@ -165,13 +165,13 @@ def _run_into(a: Tensor, b: Tensor, c: Tensor, activation: str, alpha: float, as
 
 
 def _allocate(a: Tensor, b: Tensor, c: Tensor, *_: object) -> Tensor:
-    """Return what torch traces in place of a launch."""
+    """Return the result's metadata for tracing."""
     del b
     return a.new_empty(a.shape[0], c.shape[1])
 
 
 def _write_nothing(*_: object) -> None:
-    """Stand for a launch that torch traces."""
+    """Trace the in-place operator, which returns nothing."""
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -181,21 +181,21 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _reads(ctx: Any) -> tuple[bool, bool, bool]:
-    """Say which operands the gradients that are wanted are computed from."""
+    """Return which operands the requested gradients read."""
     of_a, of_b, of_c, *_ = ctx.needs_input_grad
     if ctx.activation == "none":
         return of_b or of_c, of_a or of_c, of_a or of_b
-    # the middle, which is computed again, says how the activation bends
+    # the derivative of the activation needs the middle, which is recomputed
     return (of_b or of_c, True, True) if ctx.assoc == "right" else (True, True, of_a or of_b)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     a, b, c = ctx.saved_tensors
-    # an expanded gradient, as that of a sum is, has no rows that lie next to one another
+    # an expanded gradient, for example of a sum, has no contiguous rows
     dense = grad if 0 not in grad.stride() else grad.contiguous()
     wanted = ctx.needs_input_grad
     if ctx.assoc == "right":
-        # of the transposes
+        # in terms of the transposes
         turned = [None if one is None else one.mT for one in (c, b, a)]
         to_c, to_b, to_a = _gradients(ctx, turned, dense.mT, (wanted[2], wanted[1], wanted[0]))
         found = tuple(None if one is None else one.mT for one in (to_a, to_b, to_c))
@@ -205,7 +205,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _gradients(ctx: Any, factors: Sequence[Any], grad: Tensor, wanted: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
-    """Return the gradients of ``f(alpha * a @ b) @ c``; of the factors, those that they are not computed from are None."""
+    """Return the gradients of ``f(alpha * a @ b) @ c``; factors that they do not read are None."""
     a, b, c = factors
     scaled = None
     if wanted[2] or ctx.activation != "none":

@@ -1,6 +1,6 @@
-"""Pairs of products whose like was checked before: what a launch takes besides addresses, worked out once.
+"""Prepared calls: launch arguments of an already validated pair of products.
 
-``a @ f(b @ c)`` is computed as the transpose of ``f(c^T @ b^T) @ a^T``: kernels know one order only.
+``a @ f(b @ c)`` is computed as the transpose of ``f(c^T @ b^T) @ a^T``, as kernels support one order only.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "facts_of_call",
 Operands = tuple[Tensor, Tensor, Tensor]
 """The factors, in order."""
 Words = tuple[str, float, str]
-"""The name of the activation, what the first product is multiplied by, and which product is the first."""
+"""The activation's name, the factor of the first product, and the order."""
 ROWS: Final = 128
 COLUMNS: Final = 64
-"""The sides of the tile of the result that loads are counted for."""
+"""The sides of the result tile in the model of loads."""
 WIDEST: Final = 128
-"""The largest depths and widths of the kernel for `sm_90`."""
+"""The largest depths and widths of the `sm_90` kernel."""
 LINE: Final = 8
-"""The neighbours that it loads at once: what all depths and widths, and distances of rows, are multiples of."""
+"""Elements per load: all depths, widths and row strides must be multiples."""
 FARTHEST: Final = 1 << 21
-"""How many of those rows may be apart, lest a tile's offsets need 64 bits."""
+"""The largest row stride: beyond it, offsets in a tile need 64 bits."""
 MOST_ROWS: Final = (1 << 31) - (1 << 20)
-"""How many rows it takes: where a program goes on behind the last is counted in 32 bits."""
+"""The largest number of rows: a program counts in 32 bits, also past the last row."""
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hashable:
-    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
+    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
     switch = precision(operands[0].dtype) if operands[0].dtype == torch.float32 else None
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
@@ -46,15 +46,15 @@ def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hasha
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether some tensor starts at no multiple of 16 bytes."""
+    """Return whether a tensor is not aligned to 16 bytes."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
 
 
 def chosen(operands: Operands, assoc: str) -> str:
-    """Say which product comes first: for ``"auto"``, the one after which fewer elements are loaded.
+    """Return the first product: for ``"auto"``, the one that loads fewer elements.
 
-    With ``NOJIT_BATCH_INVARIANT`` always the left one, for the other rounds differently.
+    With ``NOJIT_BATCH_INVARIANT`` it is always the left one, since the other rounds differently.
     """
     if assoc != "auto":
         return assoc
@@ -66,7 +66,7 @@ def chosen(operands: Operands, assoc: str) -> str:
 
 
 def _loads(rows: int, depth: int, middle: int, cols: int) -> int:
-    """Count what tiles load for ``(a @ b) @ c``: of a their rows, once for each part of the middle, and all of b and of c."""
+    """Count the elements that tiles load for ``(a @ b) @ c``: rows of a once per part of the middle, and all of b and c."""
     tiles = -(-rows // ROWS) * -(-cols // COLUMNS)
     parts = -(-middle // COLUMNS)
     return int(tiles * (parts * min(rows, ROWS) * depth + depth * middle + middle * min(cols, COLUMNS)))
@@ -74,13 +74,13 @@ def _loads(rows: int, depth: int, middle: int, cols: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A pair of products to launch."""
+    """A pair of products that is ready to launch."""
 
     kernel: str
     shape: tuple[int, int]
-    """Of the result."""
+    """The result's shape."""
     turned: bool
-    """Whether it is the transpose that is computed, of the operands' transposes."""
+    """Whether the kernel computes the transpose, from transposed operands."""
     numbers: tuple[Any, ...]
     named: dict[str, Any]
 
@@ -98,13 +98,13 @@ class Prepared:
 def prepare(
     operands: Operands, out: Tensor | None, words: Words, runs_sm90: Callable[[Tensor], bool] | None = None
 ) -> Prepared:
-    """Prepare a call that was checked.
+    """Prepare a validated call.
 
     Args:
         operands: the factors.
-        out: where to write, if the caller says so.
-        words: what is done to the middle, and the order.
-        runs_sm90: whether the kernel for `sm_90` may run on the device of an operand, if not as it says itself.
+        out: where to write, if given.
+        words: the activation, alpha and order.
+        runs_sm90: returns whether the `sm_90` kernel may run on an operand's device; by default, it asks the device.
     """
     name, alpha, assoc = words
     shape = (operands[0].shape[0], operands[2].shape[1])
@@ -118,7 +118,7 @@ def prepare(
     first = operands[0]
     fits = max(depth, middle, cols) <= WIDEST and rows <= MOST_ROWS
     fits = fits and not _unfit(operands, out) and (runs_sm90 or takes_maps)(first)
-    # the caller's rows are columns now, and whether they are few must not matter
+    # the caller's rows are columns here; under batch invariance their number must not matter
     fits = fits and not (turned and library.is_batch_invariant())
     pitches = _pitches_of(factors, result) if fits else None
     if pitches is not None:
@@ -131,7 +131,7 @@ def prepare(
 
 
 def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, tuple[int, ...]] | None:
-    """Say how far apart rows are, in eights of elements, and whether both right factors' are their columns; None if they do not fit."""
+    """Return whether the right factors are column-major, and row strides in units of eight elements; None if unsuitable."""
     left, *right = factors
     for trans in (False, True):
         lines = (left, *(transposed(layout) if trans else layout for layout in right), result)

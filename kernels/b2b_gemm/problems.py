@@ -1,4 +1,4 @@
-"""Pairs of products to tune and measure: many rows through narrow layers. The kernel for `sm_90` has nothing to tune."""
+"""Pairs of products to tune and measure: many rows through narrow layers. The `sm_90` kernel has nothing to tune."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Shape = tuple[int, int, int, int]
 """Rows, depth of the first product, depth of the second, columns."""
 
 _DRAWN: Final = {"held_out": 10, "fresh": 10}
-# of the result, what is looked at
+# the part of the result that is compared
 _ROWS: Final = 4096
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _ACTIVATION: Final = "gelu"
@@ -38,7 +38,7 @@ BARS: Final[tuple[Shape, ...]] = (
     (2048, 128, 128, 128),
     (64, 128, 128, 128),
 )
-"""What speed is promised for."""
+"""The shapes with promised speed."""
 TUNED: Final[tuple[Shape, ...]] = (
     *BARS,
     (1024, 64, 64, 64),
@@ -56,12 +56,12 @@ TUNED: Final[tuple[Shape, ...]] = (
     (4096, 512, 64, 512),
     (2048, 128, 512, 128),
 )
-"""What tables are made of."""
+"""The shapes that tables are made from."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairProblem:
-    """One pair of products with gelu in between, all operands by rows; the first rows of what it writes are looked at."""
+    """One pair of products with gelu in between, all operands row-major; the first rows of the result are compared."""
 
     shape: Shape
     kernel: str
@@ -75,7 +75,7 @@ class PairProblem:
 
     @property
     def shape_class(self) -> str:
-        """Whether what is read and written decides, or the products."""
+        """Whether it is bound by memory or by compute."""
         return "narrow" if max(self.shape[1:]) <= 64 else "wide"
 
     @property
@@ -84,14 +84,14 @@ class PairProblem:
         return dict(zip(("m", "k", "middle", "n"), self.shape, strict=True))
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the part of the result that is looked at, in fp32."""
+        """Return random operands, and the compared part of the result in fp32."""
         (rows, depth, middle, cols), dtype = self.shape, _DTYPES[self.dtype]
         source = generator(self.name, device)
 
         def factor(height: int, width: int, scale: float) -> torch.Tensor:
             return torch.randn(height, width, generator=source, device=device, dtype=dtype).mul_(scale)
 
-        # so that results are about one
+        # keeps results near one
         operands = (factor(rows, depth, 1.0), factor(depth, middle, depth**-0.5), factor(middle, cols, middle**-0.5))
         call = prepare(operands, None, (_ACTIVATION, 1.0, "left"), lambda _: False)
         launch, out = recorded(lambda: call(operands, None))
@@ -114,7 +114,7 @@ def problems(use: str) -> tuple[PairProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     return tuple(PairProblem(shape, "b2b_gemm", "bf16") for shape in _shapes(use))
@@ -133,7 +133,7 @@ def _shapes(use: str) -> tuple[Shape, ...]:
 
 
 def _draw(rng: Random) -> Shape:
-    """Draw a pair of narrow products of many rows."""
+    """Draw a pair of narrow products with many rows."""
     rows = 64 * round(2 ** rng.uniform(4, 11))
     depth, middle, cols = (16 * round(2 ** rng.uniform(0, 4.5)) for _ in range(3))
     return rows, depth, middle, cols

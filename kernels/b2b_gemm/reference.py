@@ -1,4 +1,4 @@
-"""Two products with a function between them in plain torch, in the dtype of their operands (fp64 too)."""
+"""Two products with a function between them in plain torch, in the dtype of their operands, fp64 included."""
 
 from __future__ import annotations
 

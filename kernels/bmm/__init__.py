@@ -1,4 +1,4 @@
-"""Products of dense matrices: ``mm``, ``bmm`` and ``baddbmm``, of fp16, bf16, fp32 or int8 and of any strides."""
+"""Products of dense matrices: ``mm``, ``bmm`` and ``baddbmm``, for fp16, bf16, fp32 or int8 and any strides."""
 
 from __future__ import annotations
 

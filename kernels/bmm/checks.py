@@ -1,4 +1,4 @@
-"""What the arguments of products must be."""
+"""Validation of the arguments of products."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["Names", "check_input", "check_operands", "check_out", "check_out_dty
 
 DTYPES: Final = (*FLOATS, torch.int8)
 Names = tuple[str, str]
-"""What the caller calls both operands."""
+"""The argument names of both operands."""
 
 
 def check_operands(a: Tensor, b: Tensor, names: Names, *, batched: bool) -> None:
-    """Require two matrices, or two batches of as many matrices, whose product there is."""
+    """Require two matrices, or two batches of equally many, that can be multiplied."""
     left, right = names
     check_tensor(left, a)
     check_dtype(left, a, DTYPES)
@@ -43,7 +43,7 @@ def check_operands(a: Tensor, b: Tensor, names: Names, *, batched: bool) -> None
 
 
 def check_input(value: Tensor, a: Tensor, b: Tensor, name: str) -> None:
-    """Require something that is added to the product: of its dtype, and of a shape that broadcasts to its."""
+    """Require an addend of the product's dtype whose shape broadcasts to the product's."""
     check_like("input", value, name, a)
     if a.dtype not in FLOATS:
         refuse_type(name, " or ".join(map(str, FLOATS)), a.dtype)
@@ -57,7 +57,7 @@ def check_input(value: Tensor, a: Tensor, b: Tensor, name: str) -> None:
 
 
 def check_out(out: Tensor, a: Tensor, b: Tensor, name: str = "a") -> None:
-    """Require a tensor that the result fits in, and that nothing differentiates."""
+    """Require an output of the result's shape and dtype."""
     check_strided("out", out)
     if out.dtype != result_dtype(a.dtype):
         refuse_type("out", str(result_dtype(a.dtype)), out.dtype)
@@ -70,11 +70,11 @@ def check_out(out: Tensor, a: Tensor, b: Tensor, name: str = "a") -> None:
 
 
 def check_out_dtype(out_dtype: torch.dtype, a: Tensor) -> None:
-    """Require the dtype that products have without being told."""
+    """Require the default dtype of products."""
     if out_dtype != result_dtype(a.dtype):
         refuse_type("out_dtype", f"None or {result_dtype(a.dtype)}, the only dtype of products of {a.dtype}", out_dtype)
 
 
 def result_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of a product: int32 of int8, else the operands' own."""
+    """Return the dtype of a product: int32 for int8, else the operands' own."""
     return torch.int32 if dtype == torch.int8 else dtype

@@ -2,8 +2,8 @@
 
     y = activation(alpha * a @ b + beta * input)
 
-All three are one operator of the namespace ``nojit``; its gradients are products again. A product whose activation has to
-be differentiated runs without it, and torch's own activation follows.
+All three are one operator of the namespace ``nojit``; its gradients are products, too. If an activation must be
+differentiated, the product runs without it, followed by torch's own activation.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -38,8 +38,8 @@ __all__ = ["baddbmm", "bmm", "mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
-# what is added may be overwritten
+"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
+# the output may be the addend
 _MEMO: Final = new_memo(operands=4, limit=1024, in_place=(0,))
 _WORDS: Final = tuple(ACTIVATIONS)
 
@@ -55,21 +55,21 @@ def mm(
     """Multiply two matrices: ``activation(input @ mat2)``.
 
     Args:
-        input: [M, K], of any strides; fp16, bf16, fp32 or int8. Under autocast both operands get its dtype, unless `out` is
-            given.
+        input: [M, K], any strides; fp16, bf16, fp32 or int8. Autocast casts both operands, unless `out` is given.
         mat2: [K, N], of the same dtype and device.
         activation: ``"none"``, ``"relu"``, ``"square"``, ``"gelu"``, ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"`` or
-            ``"tanh"``; none of integers.
-        out_dtype: the dtype of the result, or None: no other is served, torch's fp32 results of fp16 and bf16 neither.
-        out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
+            ``"tanh"``; only ``"none"`` for integers.
+        out_dtype: None, or the dtype that the result has by default; others are refused, torch's fp32 results for fp16 and
+            bf16 included.
+        out: where to write the result, any strides; it must not require a gradient or overlap an operand.
 
     Returns:
-        [M, N], contiguous and of the operands' dtype, int32 of int8; `out` if that was given. Sums are taken in fp32, or
-        int32; fp32 operands are multiplied as such unless torch's switch for matmuls allows TF32. Differentiable, twice too.
+        [M, N], contiguous, of the operands' dtype (int8: int32); or `out`. Sums are fp32, or int32. fp32 operands are
+        multiplied in full precision unless torch's switch for matmuls allows TF32. Differentiable twice.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape or word that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or string.
     """
     return _product("mm", None, input, mat2, 0.0, 1.0, activation, out_dtype, out)
 
@@ -82,9 +82,9 @@ def bmm(
     out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply matrices of two batches, one by one: input [B, M, K] by mat2 [B, K, N]; else like `mm`.
+    """Multiply two batches of matrices: input [B, M, K] by mat2 [B, K, N]; otherwise as `mm`.
 
-    An operand that all products share is an expanded one, with a stride of 0.
+    To share an operand among all products, expand it: its stride is then 0.
     """
     return _product("bmm", None, input, mat2, 0.0, 1.0, activation, out_dtype, out)
 
@@ -100,14 +100,14 @@ def baddbmm(
     out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply and add: ``activation(beta * input + alpha * batch1 @ batch2)``; else like `bmm`.
+    """Multiply and add: ``activation(beta * input + alpha * batch1 @ batch2)``; otherwise as `bmm`.
 
     Args:
-        input: what broadcasts to [B, M, N], of the operands' dtype; where `beta` is 0 it is not read, and counts for nothing.
+        input: the addend, which broadcasts to [B, M, N], of the operands' dtype; not read and ignored if `beta` is 0.
         batch1: [B, M, K], fp16, bf16 or fp32.
         batch2: [B, K, N].
-        beta: what the input is multiplied by, in fp32.
-        alpha: what the product is multiplied by, in fp32.
+        beta: factor of the input, in fp32.
+        alpha: factor of the product, in fp32.
         activation: as in `mm`.
         out_dtype: as in `mm`.
         out: as in `mm`; it may be `input` itself.
@@ -129,7 +129,7 @@ def _product(
     out_dtype: torch.dtype | None,
     out: Tensor | None,
 ) -> Tensor:
-    """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
+    """Launch plain calls directly; send all others through torch's dispatcher."""
     if out_dtype is None and not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(
             source, a, b, out, library.CURRENT.source, name, beta, alpha, activation, switch_of(a)
@@ -161,7 +161,7 @@ def _product(
 
 
 def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None) -> None:
-    """Require tensors, with as many dimensions as the operator's name says; the rest is checked once for calls alike."""
+    """Require tensors of the operator's rank; other checks run once per cached call."""
     if name == "baddbmm":
         check_tensors(input=source)
     names = _names_of(name)
@@ -173,7 +173,7 @@ def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Te
 
 
 def _names_of(name: str) -> Names:
-    """Return what torch calls the operands of a product."""
+    """Return torch's names of the operands of a product."""
     return ("batch1", "batch2") if name == "baddbmm" else ("input", "mat2")
 
 
@@ -188,9 +188,9 @@ def _remember(
     activation: str,
     out: Tensor | None,
 ) -> Tensor:
-    """Multiply tensors that nothing but the kernels has to see, and remember how.
+    """Run a call that bypasses torch's dispatcher, and cache it.
 
-    `words` are what was given behind the name: numbers as they were, and not as they were checked to be.
+    `words` are the arguments after the name as the caller passed them, before their conversion.
     """
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
@@ -201,7 +201,7 @@ def _remember(
 
 
 def _traced(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:
-    """Run the operator that torch sees; where a gradient is wanted, the activation apart from it."""
+    """Run the operator through torch's dispatcher; the activation separately if a gradient is required."""
     apart = may_differentiate(source, a, b)
     result: Tensor = _op(source, a, b, beta, alpha, "none" if apart else activation)
     return FUNCTIONS[activation](result) if apart else result
@@ -218,7 +218,7 @@ def _run(
     caller: Caller = DIRECT,
     names: Names = ("a", "b"),
 ) -> Tensor:
-    """Check and prepare the first call of its kind, and launch it."""
+    """Run a call; validate and prepare it if no equal call was prepared."""
     number, source, finished = _finish(source, a, b, beta, alpha, activation, names)
     facts = facts_of_call(a, b, source, out, finished)
     tensors = () if out is None else (out, a, b) if source is None else (out, a, b, source)
@@ -234,7 +234,7 @@ def _run(
 def _finish(
     source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str, names: Names
 ) -> tuple[int, Tensor | None, bool]:
-    """Return the activation's number, what is added if something is, and whether anything is done to the product."""
+    """Return the activation's number, the addend or None, and whether the product has an epilogue."""
     if beta == 0.0 and source is not None:
         check_input(source, a, b, names[0])
         source = None
@@ -253,7 +253,7 @@ def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, fini
 
 
 def _check_apart(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor, names: Names) -> None:
-    """Require an `out` that no other element than its own is computed from."""
+    """Require an `out` that overlaps no operand, except an addend at the same elements."""
     for name, value in zip(names, (a, b), strict=True):
         if value.dtype != out.dtype:
             refuse_value("out", "memory apart from that of operands of bytes", "an overlap")
@@ -276,13 +276,13 @@ def _run_new(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: fl
 
 
 def _allocate(source: Tensor | None, a: Tensor, b: Tensor, *_: object) -> Tensor:
-    """Return what torch traces in place of a launch."""
+    """Return the result's metadata for tracing."""
     del source
     return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=result_dtype(a.dtype))
 
 
 def _write_nothing(*_: object) -> None:
-    """Stand for a launch that torch traces."""
+    """Trace the in-place operator, which returns nothing."""
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -300,7 +300,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     to_source = to_a = to_b = None
     if ctx.needs_input_grad[0]:
         to_source = (grad * ctx.beta if ctx.beta != 1.0 else grad).sum_to_size(ctx.source_shape)
-    # an expanded gradient, as that of a sum is, has no rows that lie next to one another
+    # an expanded gradient, for example of a sum, has no contiguous rows
     dense = grad if 0 not in grad.stride() else grad.contiguous()
     if ctx.needs_input_grad[1]:
         to_a = _op(None, dense, b.mT, 0.0, ctx.alpha, "none")

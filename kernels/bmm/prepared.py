@@ -1,8 +1,8 @@
-"""Products whose like was checked before: what a launch takes besides addresses, worked out once.
+"""Prepared calls: launch arguments of an already validated product.
 
-A call's facts are where kernels are from, dtypes, devices, sizes, strides, whether addresses fit tensor maps, torch's switch
-for fp32 and whether anything is done to the product. Of calls with equal facts only the first is checked; its arguments serve
-all.
+The cache key of a call (its facts) is the kernels' source, dtypes, devices, sizes, strides, whether addresses suit TMA
+descriptors, torch's fp32 switch, and whether there is an epilogue. Only the first call with a key is validated; all later ones
+reuse its arguments.
 """
 
 # ruff: noqa: PLR0917 - a call has many facts
@@ -27,7 +27,7 @@ __all__ = ["Prepared", "facts_of_call", "prepare"]
 
 
 def facts_of_call(a: Tensor, b: Tensor, source: Tensor | None, out: Tensor | None, finished: bool) -> Hashable:
-    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
+    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
     unfit = (a.data_ptr() | b.data_ptr() | (out.data_ptr() if out is not None else 0)) % MAP_BYTES != 0
     more = _facts(source), _facts(out)
     return (
@@ -53,21 +53,21 @@ def _facts(value: Tensor | None) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A product to launch."""
+    """A product that is ready to launch."""
 
     kernel: str
     shape: tuple[int, ...]
-    """Of the result."""
+    """The result's shape."""
     dtype: torch.dtype
-    """Of the result."""
+    """The result's dtype."""
     swapped: bool
-    """Whether it is the transpose that is computed: of the second operand's transpose by the first's."""
+    """Whether the kernel computes the transpose: the second operand's transpose times the first's."""
     maps: tuple[Mapped, Mapped, Mapped] | None
-    """What the maps of both operands and of the result describe; None for the kernel over pointers."""
+    """The maps of both operands and the result; None for the pointer kernel."""
     partial: tuple[int, ...] | None
-    """The shape of the sums of parts, fp32; None where the depth is not cut."""
+    """The shape of partial sums, fp32; None without split-K."""
     unused: Tensor
-    """What the kernel over pointers gets in their place."""
+    """The pointer kernel's placeholder for them."""
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     named: dict[str, Any]
@@ -83,7 +83,7 @@ class Prepared:
         scales: tuple[int, float, float],
         caller: Caller = DIRECT,
     ) -> Tensor:
-        """Multiply; `scales` are the number of the activation, alpha and beta."""
+        """Launch the product; `scales` are the activation's number, alpha and beta."""
         result = out
         if result is None:
             result = new_contiguous(caller, a, self.shape, self.dtype)
@@ -116,15 +116,15 @@ def prepare(
     finished: bool,
     maps_run: Callable[[Tensor], bool] | None = None,
 ) -> Prepared:
-    """Prepare a call that was checked.
+    """Prepare a validated call.
 
     Args:
         a: the left operand.
         b: the right operand.
-        source: what is added, if something is.
-        out: where to write, if the caller says so.
-        finished: whether the product is scaled, added to, or goes through a function.
-        maps_run: whether the kernel over maps may run on the device of an operand, if not as it says itself.
+        source: the addend, or None.
+        out: where to write, if given.
+        finished: whether the product has an epilogue: a factor, an addend or an activation.
+        maps_run: returns whether the kernel over maps may run on an operand's device; `takes_maps` by default.
     """
     batch = a.shape[0] if a.dim() == BATCHED else 1
     left, right = layout_of(a, batch), layout_of(b, batch)
@@ -150,7 +150,7 @@ def _unfit(a: Tensor, b: Tensor, out: Tensor | None) -> bool:
 def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:
     maps = mapped(left, element_bytes), mapped(right, element_bytes), mapped(result, element_bytes, turn=False)
     of_a, of_b, of_out = maps
-    # results that share one matrix would have to be written one over the other
+    # matrices of an expanded result would overwrite one another
     if of_a is None or of_b is None or of_out is None or of_out.shape[1] != result.shape[0]:
         return None
     return of_a, of_b, of_out
@@ -158,7 +158,7 @@ def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A product before it is known which kernel computes it."""
+    """A product before its kernel is chosen."""
 
     left: Layout
     right: Layout
@@ -175,14 +175,14 @@ class _Whole:
 
     @property
     def splits(self) -> int:
-        """How many parts the depth is cut into: sums of integers are not, nor those that must not depend on the batch."""
+        """The number of parts for split-K: 1 for integers and under batch invariance."""
         if self.a.dtype == torch.int8 or library.is_batch_invariant():
             return 1
         return splits_of(*self.sizes, self.processors)
 
     @property
     def processors(self) -> int:
-        """How many multiprocessors the device has."""
+        """The device's number of multiprocessors."""
         return processors(self.a)
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
@@ -201,7 +201,7 @@ class _Whole:
         return self._prepared("bmm_sm90", (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
 
     def pointed(self) -> Prepared:
-        """Prepare it for the kernel over pointers."""
+        """Prepare it for the pointer kernel."""
         splits = self.splits
         strides = (*self.left.strides, *self.right.strides, *self.added.strides, *self.result.strides)
         named = {"PRECISION": precision(self.a.dtype)}

@@ -27,10 +27,10 @@ ROLES: Final[Mapping[str, Roles]] = {
 }
 
 _DRAWN: Final = {"tune": 110, "held_out": 12, "fresh": 12}
-"""How many are drawn for each use; ``tune`` has those that are listed too."""
+"""The number of shapes drawn for each use; ``tune`` has the listed ones too."""
 _CUT: Final = {"tune": 24, "held_out": 12, "fresh": 12}
-"""Likewise of products whose depth is cut."""
-# of the result, what is looked at
+"""The number of drawn shapes with split-K."""
+# the part of the result that is compared
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _DEEP: Final = tuple(
@@ -38,12 +38,12 @@ _DEEP: Final = tuple(
     for m, n in ((1, 1024), (16, 512), (64, 256), (128, 128))
     for k in (4096, 6144, 8192, 16384)
 )
-"""Products whose depth is cut into parts."""
+"""Products with split-K."""
 
 
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
-    """One product by one kernel; of what it writes the first rows of the first matrix are looked at."""
+    """One product on one kernel; the first rows of the first matrix of its result are compared."""
 
     shape: Shape
     kernel: str
@@ -51,12 +51,12 @@ class GemmProblem:
 
     @property
     def name(self) -> str:
-        """What the shape is called, and how b is stored."""
+        """The name of the shape, and the memory order of b."""
         return f"{self.shape.name}, b by columns" if self.shape.trans_b else self.shape.name
 
     @property
     def shape_class(self) -> str:
-        """What it is like."""
+        """The class of the shape."""
         return self.shape.kind
 
     @property
@@ -67,16 +67,16 @@ class GemmProblem:
 
     @property
     def weight(self) -> float:
-        """How much it counts: shapes of models more than what was drawn."""
+        """Its weight: shapes of models count more than drawn ones."""
         return NAMED if self.shape in TUNED else 1.0
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the part of the result that is looked at, in fp32."""
+        """Return random operands, and the compared part of the result in fp32."""
         one, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
         a = torch.randn(one.batch, one.m, one.k, generator=source, device=device, dtype=dtype)
         sides = (one.n, one.k) if one.trans_b else (one.k, one.n)
         b = torch.randn(one.batch, *sides, generator=source, device=device, dtype=dtype)
-        # so that results are about one
+        # keeps results near one
         b.mul_(one.k**-0.5)
         b = b.mT if one.trans_b else b
         launch, out = self._launch(a, b)
@@ -92,7 +92,7 @@ class GemmProblem:
         return _work(launch, (output, expected, tolerance), one.elements * a.itemsize, one.flops)
 
     def _launch(self, a: Tensor, b: Tensor) -> tuple[Launch, Tensor]:
-        """Return the launch of this kernel, and the result, not yet written."""
+        """Return the launch of this kernel, and its result, which is not written."""
         launches: dict[str, Launch] = {}
 
         def provide(name: str) -> Any:
@@ -105,7 +105,7 @@ class GemmProblem:
 
 
 def _work(launch: Launch, checked: tuple[Tensor, Tensor, float], moved_bytes: int, flops: int) -> Work:
-    """Say what a launch must write; `checked` are an output, what it must be, and how far off it may be."""
+    """Return a launch with its expected results; `checked` are an output, the expected value and the allowed error."""
     output, expected, tolerance = checked
     return Work(
         kernel=launch.kernel,
@@ -123,7 +123,7 @@ def problems(use: str) -> tuple[GemmProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     return (
@@ -138,7 +138,7 @@ def _is_whole(shape: Shape) -> bool:
 
 
 def _whole(use: str, kernel: str) -> list[Shape]:
-    """List products that are computed in one go, whose result one launch writes."""
+    """List products whose result one launch writes, without split-K."""
     if use == "bars":
         return [shape for shape in BARS if _is_whole(shape)]
     listed = [shape for shape in TUNED if _is_whole(shape)]
@@ -146,7 +146,7 @@ def _whole(use: str, kernel: str) -> list[Shape]:
 
 
 def _cut(use: str) -> list[Shape]:
-    """List products whose parts a second launch adds up."""
+    """List products with split-K."""
     if use == "bars":
         return [*_DEEP[:1]]
     return listed_and_drawn(use, "gemm/bmm_merge", _DEEP, _draw_cut, counts=_CUT, key=_name)

@@ -1,4 +1,4 @@
-"""Products in plain torch, in the dtype of their operands (fp64 too)."""
+"""Products in plain torch, in the dtype of their operands, fp64 included."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["baddbmm", "bmm", "mm"]
 
 
 def mm(input: Tensor, mat2: Tensor, *, activation: str = "none") -> Tensor:  # noqa: A002 - torch's name
-    """Return ``activation(input @ mat2)``; of int8 the exact product, in int32."""
+    """Return ``activation(input @ mat2)``; for int8 the exact product, in int32."""
     if input.dtype == torch.int8:
-        # fp64 holds every sum of fewer than 2^38 products of bytes
+        # fp64 is exact for sums of fewer than 2^38 products of bytes
         return (input.double() @ mat2.double()).to(torch.int32)
     return FUNCTIONS[activation](input @ mat2)
 
 
 def bmm(input: Tensor, mat2: Tensor, *, activation: str = "none") -> Tensor:  # noqa: A002 - torch's name
-    """Return the same of batches of matrices."""
+    """Return ``activation(input @ mat2)`` for batches of matrices."""
     return mm(input, mat2, activation=activation)
 
 
@@ -31,5 +31,5 @@ def baddbmm(
     alpha: float = 1.0,
     activation: str = "none",
 ) -> Tensor:
-    """Return ``activation(beta * input + alpha * batch1 @ batch2)``; where beta is 0 the input counts for nothing."""
+    """Return ``activation(beta * input + alpha * batch1 @ batch2)``; for a beta of 0 the input is ignored."""
     return FUNCTIONS[activation](torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha))

@@ -1,1 +1,1 @@
-"""What families of dense products share: tiles and their order, K loops, epilogues, the loop over tensor maps for sm_90."""
+"""Shared parts of dense products: tiles and their order, K loops, epilogues, the loop over TMA descriptors for sm_90."""

@@ -1,4 +1,4 @@
-"""The functions that products can end with: their names, the numbers that kernels know them by, and torch's own."""
+"""Activations in the epilogues of products: their names, their numbers in kernels, and torch's equivalents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIVATIONS: Final[Mapping[str, int]] = {
     "sigmoid": 6,
     "tanh": 7,
 }
-"""The number of each, as `kernel_tiles.activate` knows it."""
+"""The number of each activation in `kernel_tiles.activate`."""
 
 FUNCTIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "none": lambda x: x,
@@ -34,4 +34,4 @@ FUNCTIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
 }
-"""The same by torch: what gradients go through."""
+"""Torch's equivalents, which gradients use."""

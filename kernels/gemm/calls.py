@@ -1,4 +1,4 @@
-"""Calls with a result of the caller's own, which were prepared once: so many are kept, by all that they depend on."""
+"""Cache of prepared calls with an output argument, by everything that they depend on."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MOST: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[T]):
-    """A call, and how far its tensors reach."""
+    """A prepared call, and the extents of its tensors."""
 
     call: T
     spans: tuple[int, ...]
-    """Bytes from the first element of each tensor to behind its last."""
+    """Bytes from the first element of each tensor to the end of its last."""
 
     def lie_apart(self, tensors: Sequence[Tensor]) -> bool:
-        """Return whether the first of the tensors lies wholly before or behind each of the others: what is quickly seen."""
+        """Return whether the first tensor lies entirely before or after each of the others; a fast, sufficient check."""
         first = tensors[0].data_ptr()
         behind = first + self.spans[0]
         for tensor, span in zip(tensors[1:], self.spans[1:], strict=True):
@@ -35,7 +35,7 @@ class Kept(Generic[T]):
 
 
 def keep(calls: dict[Hashable, Kept[T]], facts: Hashable, call: T, tensors: Sequence[Tensor]) -> Kept[T]:
-    """Keep a call; the first one too many drops all, as what is in use is soon prepared again."""
+    """Cache a call; when the cache is full it is cleared, since calls in use are soon prepared again."""
     if len(calls) >= _MOST:
         calls.clear()
     return calls.setdefault(facts, Kept(call, tuple(map(_span_bytes, tensors))))

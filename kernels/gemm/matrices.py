@@ -1,4 +1,4 @@
-"""How the operands of dense products lie in memory: as matrices of a batch, and as tensor maps may describe them."""
+"""Memory layout of the operands of dense products: batches of matrices, and their TMA descriptors."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from torch import Tensor
 __all__ = ["BATCHED", "Layout", "Mapped", "layout_of", "mapped", "stored", "transposed"]
 
 BATCHED: Final = 3
-"""The dimensions of a batch of matrices."""
+"""The rank of a batch of matrices."""
 PANEL_BYTES: Final = 128
-"""How wide the boxes of what is stored are."""
+"""The width of the boxes of stores, in bytes."""
 FP32_BYTES: Final = 4
 
 
 class Layout(NamedTuple):
-    """Sizes and strides of a batch of matrices; those of a single one are those of a batch that shares it."""
+    """Sizes and strides of a batch of matrices; a single matrix is a batch with stride 0."""
 
     shape: tuple[int, int, int]
     strides: tuple[int, int, int]
 
 
 class Mapped(NamedTuple):
-    """What a tensor map says of a batch of matrices, or of their transposes."""
+    """The TMA description of a batch of matrices, or of their transposes."""
 
     shape: tuple[int, int, int, int]
     strides: tuple[int, int, int, int]
     turned: bool
-    """Whether it is the transposes that are described."""
+    """Whether it describes the transposes."""
     step: int
-    """How far the next product's matrix lies behind: 0 where all share one."""
+    """The stride to the next product's matrix; 0 if all share one."""
 
     def describe(self, value: Tensor) -> Described:
-        """Describe a tensor that lies so."""
+        """Describe a tensor with this layout."""
         return Described(value, self.strides, self.shape)
 
 
 def layout_of(value: Tensor, batch: int) -> Layout:
-    """Return how one matrix, or a batch of them, serves `batch` products."""
+    """Return the layout of one matrix, or a batch, for `batch` products."""
     if value.dim() == BATCHED:
         (_, rows, cols), (stride_z, stride_row, stride_col) = value.shape, value.stride()
     else:
@@ -55,10 +55,10 @@ def transposed(layout: Layout) -> Layout:
 
 
 def mapped(layout: Layout, element_bytes: int, *, turn: bool = True) -> Mapped | None:
-    """Say how a map describes matrices that start at a multiple of 16 bytes, or else, if it may `turn` them, transposes.
+    """Return the TMA description of matrices aligned to 16 bytes, or of their transposes if they may be `turn`ed.
 
     Returns:
-        None where no map can: it wants columns next to one another, and rows and matrices multiples of 16 bytes apart.
+        None if no descriptor can hold them: it needs contiguous columns, and row and matrix strides of 16 bytes.
     """
     straight = _mapped(layout, element_bytes, turned=False)
     if straight is not None or not turn:
@@ -67,7 +67,7 @@ def mapped(layout: Layout, element_bytes: int, *, turn: bool = True) -> Mapped |
 
 
 def stored(of_out: Mapped, element_bytes: int, parts: int) -> tuple[Mapped, int]:
-    """Say what kernels over maps store, and how many columns a box of it has: the result, or fp32 sums of several parts of the depth."""
+    """Return the description of the result, or of fp32 partial sums for split-K, and the columns of a box."""
     if parts == 1:
         return of_out, PANEL_BYTES // element_bytes
     _, batch, rows, cols = of_out.shape
@@ -81,7 +81,7 @@ def _mapped(layout: Layout, element_bytes: int, *, turned: bool) -> Mapped | Non
     unit = MAP_BYTES // element_bytes
     if (stride_col != 1 and cols != 1) or not batch * rows * cols:
         return None
-    # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
+    # a dimension of size 1 may have any stride: replace one that a map cannot hold
     if rows == 1:
         stride_row = unit
     shared = stride_z == 0 or batch == 1

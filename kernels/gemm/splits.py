@@ -1,6 +1,6 @@
-"""How products of few tiles or rows keep a device busy: into how many parts their depth is cut, and how many rows a copy takes.
+"""Split-K and copy heights, so that products of few tiles or rows keep a device busy.
 
-Parts are summed up in order by a second kernel: results repeat to the bit.
+A second kernel adds up the parts in order: results repeat to the bit.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Final
 __all__ = ["copied_rows", "padded_width", "splits_of"]
 
 TILE: Final = 64
-"""The sides of the smallest tiles that products run with."""
+"""The sides of the smallest tiles of products."""
 LEAST_DEPTH: Final = 512
-"""The least depth of a part: a shallower one costs more to write and to add than it saves."""
+"""The least depth of a part: a shallower one costs more to write and add than it saves."""
 MOST: Final = 16
 UNIT: Final = 16
-"""What the rows of partial sums are padded to."""
+"""Alignment of the rows of partial sums."""
 FEW: Final = (16, 32)
-"""How few rows kernels over tensor maps may copy at once, instead of `TILE` of them."""
+"""The row counts below `TILE` that kernels over TMA descriptors may copy at once."""
 
 
 def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> int:
-    """Choose the number of parts: one, unless the tiles leave more than two thirds of the processors idle."""
+    """Choose the number of parts for split-K: 1, unless tiles leave more than two thirds of the multiprocessors idle."""
     tiles = batch * -(-rows // TILE) * -(-cols // TILE)
     if not tiles or 3 * tiles > processors:
         return 1
@@ -29,14 +29,13 @@ def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> 
 
 
 def padded_width(cols: int) -> int:
-    """Return the columns of partial sums, those that are only there for alignment included."""
+    """Return the columns of partial sums, with padding for alignment."""
     return -(-cols // UNIT) * UNIT
 
 
 def copied_rows(rows: int, *, whole: bool) -> int:
-    """Choose how many rows of the left operand a copy takes: those behind the last one would take as long as others.
+    """Choose the rows of the left operand per copy: rows past the last one would take as long as others.
 
-    `whole` says that there is no choice: for an operand that is described as its transpose, whose rows lie across, and where
-    nothing may depend on the batch.
+    `whole` forces full copies: for an operand that is described as its transpose, and under batch invariance.
     """
     return next((few for few in FEW if rows <= few and not whole), TILE)

@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits, two to a byte: ``uint4x2_mixed_mm``, of fp16 or bf16 and of any strides."""
+"""Products with 4-bit weights, two per byte: ``uint4x2_mixed_mm``, for fp16 or bf16 and any strides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the arguments of products with weights of 4 bits must be."""
+"""Validation of the arguments of products with 4-bit weights."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["BYTES", "FLOATS", "Operands", "check_operands"]
 
 FLOATS: Final = (torch.float16, torch.bfloat16)
 BYTES: Final = (torch.uint8, torch.int32, torch.int64)
-"""What packed weights may be held in, a byte in each element."""
+"""Dtypes of packed weights, with one byte per element."""
 Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
-"""The operand, packed weights, and the scales and zeros of groups."""
+"""The operand, packed weights, and the groups' scales and zeros."""
 
 
 def check_operands(operands: Operands, group_size: int | None) -> None:
-    """Require a matrix, as many rows of weights as it has columns, and scales and zeros of all groups if of any.
+    """Require a matrix, weights of matching depth, and scales and zeros for all groups or none.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape or size that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or size.
     """
     a, b, scales, zeros = operands
     check_tensor("a", a)

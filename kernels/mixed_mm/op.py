@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits as an operator of torch, with the gradient of the other operand."""
+"""Products with 4-bit weights as an operator of torch, with the gradient of the other operand."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
@@ -25,7 +25,7 @@ __all__ = ["uint4x2_mixed_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
 _MEMO: Final = new_memo(operands=5, limit=1024, in_place=())
 _NAMES: Final = ("a", "b", "scales", "zeros")
 
@@ -39,26 +39,26 @@ def uint4x2_mixed_mm(
     group_size: int | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply a matrix by weights of 4 bits: ``a @ w``, rounded once.
+    """Multiply a matrix by 4-bit weights: ``a @ w``, rounded once.
 
-    Each byte of b holds two weights of a column: an even row's in its low nibble, the next row's in its high one. A nibble q
-    stands for ``q - 8``, or, with scales, for ``(q - 8) * scale``, or ``(q - zero) * scale``, in the dtype of a.
+    Each byte of b holds two weights of a column: that of an even row in its low nibble, that of the next row in its high one.
+    A nibble q dequantizes to ``q - 8``, or, with scales, to ``(q - 8) * scale``, or, with zeros, to ``(q - zero) * scale``, in
+    the dtype of a.
 
     Args:
-        a: [M, K], of any strides; fp16 or bf16, and K even. Under autocast it gets its dtype, and scales and zeros too,
-            unless `out` is given.
-        b: [K / 2, N], of any strides: uint8, or bytes in int32 or int64, of which the upper bits count for nothing.
+        a: [M, K], any strides; fp16 or bf16, and K even. Autocast casts it, the scales and the zeros, unless `out` is given.
+        b: [K / 2, N], any strides: uint8, or bytes in int32 or int64 whose upper bits are ignored.
         scales: [ceil(K / group_size), N], of the dtype of a.
-        zeros: what stands for 0 in each group, of the shape and dtype of scales; 8 where they are left out.
-        group_size: how many rows of weights share a scale, an even number; None for all of them.
-        out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
+        zeros: the zero point of each group, of the shape and dtype of scales; 8 if None.
+        group_size: the number of weight rows that share a scale, even; None for all rows.
+        out: where to write the result, any strides; it must not require a gradient or overlap an operand.
 
     Returns:
-        [M, N] of the dtype of a, contiguous, or `out`. Sums are taken in fp32. Differentiable by a.
+        [M, N] of the dtype of a, contiguous, or `out`. Sums are fp32. Differentiable by a.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape or size that does not fit, or scales or zeros that require a gradient.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or size, or scales or zeros that require a gradient.
     """
     if not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(a, b, scales, zeros, out, library.CURRENT.source, group_size)
@@ -81,12 +81,12 @@ def uint4x2_mixed_mm(
 
 
 def _lowered(a: Tensor, *groups: Tensor | None) -> tuple[Any, ...]:
-    """Cast the operands of a product as autocast asks: to 16 bits, as weights of 4 bits are taken by no other."""
+    """Cast the operands of a product as autocast requires: to 16 bits, the only size that 4-bit weights support."""
     return lowered(a), *(lowered(value) for value in groups)
 
 
 def _remember(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
-    """Multiply tensors that nothing but the kernels has to see, and remember how."""
+    """Run a call that bypasses torch's dispatcher, and cache it."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, scales, zeros = own
@@ -96,7 +96,7 @@ def _remember(operands: Operands, group_size: int | None, out: Tensor | None) ->
 
 
 def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
-    """Run the operator that torch sees."""
+    """Run the operator through torch's dispatcher."""
     for name, value in zip(_NAMES[2:], operands[2:], strict=True):
         if differentiates(value):
             refuse_value(name, "a tensor that requires no grad: only a is differentiated", "one that does")
@@ -111,7 +111,7 @@ def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> T
 
 
 def _run(operands: Operands, group_size: int | None, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Check and prepare the first call of its kind, and launch it."""
+    """Run a call; validate and prepare it if no equal call was prepared."""
     facts = facts_of_call(operands, out, group_size)
     present = [value for value in operands if value is not None]
     tensors = () if out is None else (out, *present)
@@ -127,7 +127,7 @@ def _run(operands: Operands, group_size: int | None, out: Tensor | None, caller:
 
 
 def _check_apart(operands: Operands, out: Tensor) -> None:
-    """Require an `out` that shares no memory with an operand, and with one of another dtype no storage."""
+    """Require an `out` that overlaps no operand; operands of another dtype must not even share its storage."""
     for name, value in zip(_NAMES, operands, strict=True):
         if value is None:
             continue
@@ -148,12 +148,12 @@ def _run_into(
 
 
 def _allocate(a: Tensor, b: Tensor, *_: object) -> Tensor:
-    """Return what torch traces in place of a launch."""
+    """Return the result's metadata for tracing."""
     return a.new_empty(a.shape[0], b.shape[1])
 
 
 def _write_nothing(*_: object) -> None:
-    """Stand for a launch that torch traces."""
+    """Trace the in-place operator, which returns nothing."""
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -167,7 +167,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     b, scales, zeros = ctx.saved_tensors
     to_a = None
     if ctx.needs_input_grad[0]:
-        # an expanded gradient, as that of a sum is, has no rows that lie next to one another
+        # an expanded gradient, for example of a sum, has no contiguous rows
         dense = grad if 0 not in grad.stride() else grad.contiguous()
         to_a = mm(dense, unpack(b, ctx.dtype, scales, zeros, ctx.group_size).mT)
     return to_a, None, None, None, None

@@ -1,7 +1,7 @@
-"""Products whose like was checked before: which kernel computes them, and what a launch takes besides addresses.
+"""Prepared calls: the kernel and launch arguments of an already validated product.
 
-A few rows go to `mixed_mm_few`, which reads weights from memory into registers; more, on `sm_90`, to `mixed_mm_sm90` over
-tensor maps. Both want operands by rows whose first elements are multiples of 16 bytes apart. All else is `mixed_mm`.
+Few rows go to `mixed_mm_few`, which loads weights from memory into registers. More rows, on `sm_90`, go to `mixed_mm_sm90`
+over TMA descriptors. Both need row-major operands with row strides of 16 bytes. All other calls go to `mixed_mm`.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ __all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "mapped_parts", "parts_of
 FEW: Final = 32
 """The most rows of `mixed_mm_few`."""
 FEWEST: Final = 16
-"""Of more rows it leaves what has more wide tiles than there are multiprocessors to `mixed_mm_sm90`, where that runs."""
+"""Above this many rows, products with more wide tiles than multiprocessors go to `mixed_mm_sm90`, if it runs."""
 WIDE: Final = 128
 """The columns of a wide tile of `mixed_mm_sm90`."""
 ALIGNED: Final = 16
-"""What lengths and strides are multiples of where kernels but `mixed_mm` run."""
+"""Alignment of lengths and strides for `mixed_mm_few` and `mixed_mm_sm90`."""
 FEW_GROUP: Final = 32
-"""What groups are multiples of in `mixed_mm_few`."""
+"""Group sizes of `mixed_mm_few` are multiples of this."""
 MAPPED_GROUP: Final = 64
-"""What groups are multiples of in `mixed_mm_sm90`."""
+"""Group sizes of `mixed_mm_sm90` are multiples of this."""
 WHOLE_GROUP: Final = 128
-"""What groups are multiples of where no step of `mixed_mm` is of two."""
+"""For multiples of this, no step of `mixed_mm` spans two groups."""
 MOST_DEEP: Final = 1 << 31
-"""Kernels count the depth, and so a group's, in 32 bits: a larger group is one of all rows."""
+"""Kernels count depths in 32 bits: a larger group size means one group of all rows."""
 LEAST_DEPTH: Final = 1024
-"""The least depth of a part: a shallower one costs more to write and to add than it saves."""
+"""The least depth of a part (split-K): a shallower one costs more to write and add than it saves."""
 MOST_PARTS: Final = 16
 NARROW: Final = 32
 """The columns of the narrowest tile of `mixed_mm_few`."""
 TILE: Final = 64
 """The sides of the smallest tile of `mixed_mm_sm90`."""
 STEP_ROWS: Final = 1024
-"""The most rows of b that a step of `mixed_mm_few` takes: 16 for each of 16 warps, four times."""
+"""The most rows of b in a step of `mixed_mm_few`: 16 for each of 16 warps, four times."""
 MOST_SPAN: Final = 1 << 31
-"""Offsets within a step of `mixed_mm_few` have 32 bits: what it takes of a, or of b, spans fewer bytes."""
+"""The largest span, in bytes, of a or b in a step of `mixed_mm_few`: its offsets have 32 bits."""
 Runs = Callable[[str, Tensor], bool]
-"""Says whether a kernel runs on the device of an operand."""
+"""Function that returns whether a kernel runs on an operand's device."""
 
 
 def runs(kernel: str, a: Tensor) -> bool:
-    """Return whether `mixed_mm_few` or `mixed_mm_sm90` runs on the device of an operand."""
+    """Return whether `mixed_mm_few` or `mixed_mm_sm90` runs on an operand's device."""
     return takes_maps(a) if kernel == "mixed_mm_sm90" else a.is_cuda
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None) -> Hashable:
-    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
+    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
     facts = tuple(
         None if value is None else (value.dtype, value.device, value.shape, value.stride())
         for value in (*operands, out)
@@ -67,49 +67,49 @@ def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None
 
 
 def parts_of(tiles: int, depth: int, count: int) -> int:
-    """Choose into how many parts the depth of so many tiles is cut for so many multiprocessors: one, unless half would be idle."""
+    """Choose the number of parts for split-K on `count` multiprocessors: 1, unless half of them would be idle."""
     if not tiles or 2 * tiles > count:
         return 1
     return max(1, min(count // tiles, depth // LEAST_DEPTH, MOST_PARTS))
 
 
 def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
-    """Choose into how many parts `mixed_mm_sm90` cuts the depth for so many multiprocessors."""
+    """Choose the number of parts for split-K in `mixed_mm_sm90` on `count` multiprocessors."""
     return parts_of(-(-rows // TILE) * -(-cols // TILE), depth, count)
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether some tensor starts where neither maps nor words can."""
+    """Return whether a tensor's address suits neither TMA descriptors nor vector loads."""
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (*operands, out))
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A product to launch."""
+    """A product that is ready to launch."""
 
     kernel: str
     shape: tuple[int, int]
-    """Of the result."""
+    """The result's shape."""
     maps: tuple[Mapped, ...] | None
-    """Of a, b, the result, scales and zeros, of a where these are absent; None for kernels over pointers."""
+    """The maps of a, b, the result, scales and zeros, a's for absent ones; None for pointer kernels."""
     partial: tuple[int, int, int, int] | None
-    """The shape of the sums of parts, fp32; None where the depth is not cut."""
+    """The shape of partial sums, fp32; None without split-K."""
     unused: Tensor
-    """What the kernel over pointers of any strides gets in their place."""
+    """The pointer kernel's placeholder for them."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
     merge: tuple[Any, ...]
-    """What the kernel that adds up parts takes behind its tensors."""
+    """Arguments of the merge kernel after its tensors."""
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Multiply."""
+        """Launch the product."""
         a, b, scales, zeros = operands
         result = out
         if result is None:
             result = new_contiguous(caller, a, self.shape)
         if not result.numel():
             return result
-        # a pointer that is not read may be any
+        # any pointer serves as a placeholder
         groups = (a if scales is None else scales, a if zeros is None else zeros)
         sums = None
         if self.partial is not None:
@@ -130,13 +130,13 @@ class Prepared:
 
 
 def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_run: Runs | None = None) -> Prepared:
-    """Prepare a call that was checked.
+    """Prepare a validated call.
 
     Args:
         operands: a, b, scales and zeros.
-        out: where to write, if the caller says so.
-        group_size: how deep a group is; None for one.
-        may_run: whether a kernel may run on the device of a, if not as `runs` says.
+        out: where to write, if given.
+        group_size: the depth of a group; None for one group.
+        may_run: returns whether a kernel may run on a's device; `runs` by default.
     """
     whole = _Whole(operands, out, group_size)
     may = may_run or runs
@@ -152,7 +152,7 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A product before it is known which kernel computes it."""
+    """A product before its kernel is chosen."""
 
     operands: Operands
     out: Tensor | None
@@ -172,53 +172,53 @@ class _Whole:
 
     @property
     def count(self) -> int:
-        """How many multiprocessors the device has."""
+        """The device's number of multiprocessors."""
         return processors(self.operands[0])
 
     @property
     def kind(self) -> str:
-        """What is done to the weights of groups."""
+        """The dequantization: with or without scales and zeros."""
         _, _, scales, zeros = self.operands
         return "none" if scales is None else "scales" if zeros is None else "zeros"
 
     @property
     def group_size(self) -> int:
-        """How deep a group is: where there is one, at least as deep as all, and a multiple of any step."""
+        """The depth of a group; of a single group, at least the whole depth and a multiple of any step."""
         if self.given_size is not None and self.given_size < MOST_DEEP:
             return self.given_size
         return max(-(-self.depth // 256), 1) * 256
 
     def groups_are(self, multiple: int) -> bool:
-        """Return whether groups, if there are any, are multiples of so many."""
+        """Return whether group sizes, if there are groups, are multiples of `multiple`."""
         return self.group_size % multiple == 0
 
     @property
     def result(self) -> Layout:
-        """How the result lies."""
+        """The result's layout."""
         if self.out is not None:
             return layout_of(self.out, 1)
         return Layout((1, self.rows, self.cols), (0, self.cols, 1))
 
     def stride(self, value: Tensor | None) -> int:
-        """Return how far the rows of an operand are apart; that of a single row may be none that kernels take."""
+        """Return the row stride of an operand; for a single row, one that kernels take."""
         return ALIGNED if value is None or value.shape[0] <= 1 else value.stride(0)
 
     @property
     def lies_by_rows(self) -> bool:
-        """Return whether all operands lie by rows, a multiple of 16 elements apart, with a result by rows."""
+        """Whether all operands and the result are row-major, with row strides of 16 elements."""
         present = [value for value in self.operands if value is not None]
         aligned = all(value.stride(1) == 1 and self.stride(value) % ALIGNED == 0 for value in present)
         sizes = self.rows and self.cols and self.depth and self.cols % ALIGNED == 0 and self.depth % ALIGNED == 0
         return bool(sizes) and aligned and self.operands[1].itemsize == 1 and self.result.strides[2] == 1
 
     def is_few(self, mappable: bool) -> bool:
-        """Return whether it is for `mixed_mm_few`; `mappable` says whether `mixed_mm_sm90` could take it as well."""
+        """Return whether it goes to `mixed_mm_few`; `mappable` tells whether `mixed_mm_sm90` could run it as well."""
         wide = mappable and self.rows > FEWEST and self.cols > WIDE * self.count
         return self.rows <= FEW and not wide and self.groups_are(FEW_GROUP) and self._steps_are_near
 
     @property
     def _steps_are_near(self) -> bool:
-        """Return whether no step of `mixed_mm_few` spans more than its offsets reach."""
+        """Whether each step of `mixed_mm_few` stays within the reach of its offsets."""
         a, b, _, _ = self.operands
         span: int = max(FEW * self.stride(a) * a.itemsize, STEP_ROWS * self.stride(b))
         return span < MOST_SPAN
@@ -228,7 +228,7 @@ class _Whole:
         return self.stride(self.operands[2]), self.stride(self.operands[3])
 
     def few(self) -> Prepared:
-        """Prepare it for the kernel that takes few rows."""
+        """Prepare it for the kernel for few rows."""
         a, b, _, _ = self.operands
         parts = parts_of(-(-self.cols // NARROW), self.depth, self.count)
         width = padded_width(self.cols)
@@ -238,11 +238,11 @@ class _Whole:
         return self._prepared("mixed_mm_few", None, parts, numbers, {"GROUPS": self.kind})
 
     def maps(self) -> tuple[Mapped, ...] | None:
-        """Describe the operands and the result; None if maps cannot."""
+        """Describe the operands and the result; None if TMA descriptors cannot hold them."""
         a, b, scales, zeros = self.operands
         of_groups = [layout_of(a if value is None else value, 1) for value in (scales, zeros)]
         layouts = (layout_of(a, 1), layout_of(b, 1), self.result, *of_groups)
-        # all but b are of 16 bits
+        # all except b have 16 bits
         found = [mapped(layout, 1 if place == 1 else 2, turn=False) for place, layout in enumerate(layouts)]
         present = [each for each in found if each is not None]
         return tuple(present) if len(present) == len(found) else None
@@ -258,7 +258,7 @@ class _Whole:
         return self._prepared("mixed_mm_sm90", (of_a, of_b, of_out, *of_groups), parts, numbers, named)
 
     def pointed(self) -> Prepared:
-        """Prepare it for the kernel over pointers of any strides."""
+        """Prepare it for the pointer kernel."""
         a, b, scales, zeros = self.operands
         uncut = library.is_batch_invariant()
         parts = 1 if uncut else splits_of(1, self.rows, self.cols, self.depth, self.count)

@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits to tune and measure: the projections of models, for one token and for many."""
+"""Products with 4-bit weights to tune and measure: the projections of models, for one token and for many."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Shape = tuple[int, int, int]
 """Rows, columns and depth."""
 
 _DRAWN: Final = {"tune": 60, "held_out": 10, "fresh": 10}
-"""How many are drawn for each use; ``tune`` has those that are listed too."""
+"""The number of shapes drawn for each use; ``tune`` has the listed ones too."""
 _DRAWN_FEW: Final = {"tune": 180, "held_out": 10, "fresh": 10}
-"""The same of few rows, where what is fastest jumps from one size to the next."""
-# of the result, what is looked at
+"""The number of drawn shapes with few rows, whose fastest config jumps from one size to the next."""
+# the part of the result that is compared
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
-# the variance of weights that are equally often each of -8 to 7
+# the variance of weights uniform on -8 to 7
 _VARIANCE: Final = 21.25
 _LAYERS: Final = ((8192, 8192), (4096, 4096), (28672, 4096), (4096, 14336))
 _GROUP: Final = 128
-"""How many rows of weights share a scale, where there are scales."""
+"""The number of weight rows that share a scale, in problems with scales."""
 _FEW: Final = (1, 2, 4, 8, 12, 16, 24, 32)
 _MANY: Final = (32, 64, 128, 512, 1024, 4096)
 
@@ -44,18 +44,18 @@ BARS: Final[Mapping[str, tuple[Shape, ...]]] = {
     "mixed_mm_sm90": tuple((m, n, k) for m in (64, 1024, 4096) for n, k in _LAYERS),
     "mixed_mm": ((1024, 4096, 4096), (4096, 8192, 8192)),
 }
-"""What speed is promised for."""
+"""The shapes with promised speed."""
 TUNED: Final[Mapping[str, tuple[Shape, ...]]] = {
     "mixed_mm_few": tuple((m, n, k) for m in _FEW for n, k in (*_LAYERS, (10240, 8192))),
     "mixed_mm_sm90": tuple((m, n, k) for m in _MANY for n, k in (*_LAYERS, (6144, 4096))),
     "mixed_mm": tuple((m, n, k) for m in _MANY for n, k in ((8192, 8192), (4096, 4096), (14336, 4096))),
 }
-"""What tables are made of."""
+"""The shapes that tables are made from."""
 
 
 @dataclass(frozen=True, slots=True)
 class MixedProblem:
-    """One product by one kernel; the first rows of what it writes are looked at."""
+    """One product on one kernel; the first rows of its result are compared."""
 
     shape: Shape
     kernel: str
@@ -71,7 +71,7 @@ class MixedProblem:
 
     @property
     def shape_class(self) -> str:
-        """Whether weights decide, or products."""
+        """Whether it is bound by loading weights or by compute."""
         return "decode" if self.shape[0] <= 64 else "prefill"
 
     @property
@@ -82,15 +82,15 @@ class MixedProblem:
 
     @property
     def weight(self) -> float:
-        """How much it counts: shapes of models more than what was drawn."""
+        """Its weight: shapes of models count more than drawn ones."""
         return NAMED if self.shape in TUNED[self.kernel] else 1.0
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the part of the result that is looked at, in fp32."""
+        """Return random operands, and the compared part of the result in fp32."""
         (rows, cols, depth), dtype = self.shape, _DTYPES[self.dtype]
         source = generator(self.name, device)
         a = torch.randn(rows, depth, generator=source, device=device, dtype=dtype)
-        # so that results are about one
+        # keeps results near one
         a.mul_((_VARIANCE * depth) ** -0.5)
         b = torch.randint(0, 256, (depth // 2, cols), generator=source, device=device, dtype=torch.uint8)
         scales, size = None, None
@@ -100,7 +100,7 @@ class MixedProblem:
         operands = (a, b, scales, None)
         call = prepare(operands, None, size, lambda kernel, _: kernel == self.kernel)
         launch, out = recorded(lambda: call(operands, None))
-        # weights are rounded once they are scaled, as kernels round them
+        # as in kernels, dequantized weights are rounded once
         weights = reference.unpack(b, dtype, scales, None, size)
         expected = a[:_ROWS].float() @ weights.float()
         return Work(
@@ -120,7 +120,7 @@ def problems(use: str) -> tuple[MixedProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     return tuple(
@@ -141,12 +141,12 @@ def _shapes(use: str, kernel: str, scaled: bool) -> Sequence[Shape]:
 
 
 def _is_whole(shape: Shape, kernel: str) -> bool:
-    """Return whether one launch writes the result, as far as the depth is cut for few tiles of `mixed_mm_sm90`."""
+    """Return whether one launch writes the result: `mixed_mm_sm90` uses split-K for few tiles."""
     return kernel != "mixed_mm_sm90" or mapped_parts(*shape, OTHERS) == 1
 
 
 def _draw(rng: Random, kernel: str) -> Shape:
-    """Draw a product that is not cut into parts."""
+    """Draw a product without split-K."""
     while True:
         rows = round(2 ** rng.uniform(0, 5)) if kernel == "mixed_mm_few" else 8 * round(2 ** rng.uniform(2, 9))
         shape = rows, 128 * rng.randint(32, 160), 128 * rng.randint(8, 112)

@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits in plain torch: the weights as torch would unpack them, and torch's own product."""
+"""Products with 4-bit weights in plain torch: unpacked weights, and torch's own product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def unpack(
     zeros: Tensor | None = None,
     group_size: int | None = None,
 ) -> Tensor:
-    """Return the weights [K, N] that bytes [K / 2, N] stand for: the low nibble that of an even row, less 8 or its zero."""
+    """Return the weights [K, N] of bytes [K / 2, N]: an even row's in the low nibble, minus 8 or its zero point."""
     packed = b.to(torch.int32)
     both = torch.stack((packed & 15, packed >> 4 & 15), 1).reshape(2 * b.shape[0], b.shape[1])
     if scales is None:
@@ -34,5 +34,5 @@ def uint4x2_mixed_mm(
     zeros: Tensor | None = None,
     group_size: int | None = None,
 ) -> Tensor:
-    """Return ``a @ w``, all of it in the dtype of a (fp64 too)."""
+    """Return ``a @ w``, computed in the dtype of a, fp64 included."""
     return a @ unpack(b, a.dtype, scales, zeros, group_size)

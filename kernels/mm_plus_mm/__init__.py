@@ -1,4 +1,4 @@
-"""Sums of two products of matrices in one launch: ``mm_plus_mm``, of fp16, bf16 or fp32 and of any strides."""
+"""Sums of two matrix products in one launch: ``mm_plus_mm``, for fp16, bf16 or fp32 and any strides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sum of two products as an operator of torch, with its gradients, which are products."""
+"""The sum of two products as an operator of torch; its gradients are products."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["mm_plus_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
 _MEMO: Final = new_memo(operands=5, limit=1024, in_place=())
 
 
@@ -40,19 +40,19 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
     """Multiply two pairs of matrices and add the products: ``a @ b + c @ d``, rounded once.
 
     Args:
-        a: [M, K], of any strides; fp16, bf16 or fp32. Under autocast all operands get its dtype, unless `out` is given.
+        a: [M, K], any strides; fp16, bf16 or fp32. Autocast casts all operands, unless `out` is given.
         b: [K, N], of the same dtype and device.
-        c: [M, L]; L need not be K.
+        c: [M, L]; L may differ from K.
         d: [L, N].
-        out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
+        out: where to write the result, any strides; it must not require a gradient or overlap an operand.
 
     Returns:
-        [M, N], contiguous, or `out`. Sums are taken in fp32; fp32 operands are multiplied as such unless torch's switch for
-        matmuls allows TF32. Differentiable, twice too.
+        [M, N], contiguous, or `out`. Sums are fp32. fp32 operands are multiplied in full precision unless torch's switch for
+        matmuls allows TF32. Differentiable twice.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape.
     """
     if not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(a, b, c, d, out, library.CURRENT.source, switch_of(a))
@@ -78,7 +78,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
 
 
 def _remember(operands: Operands, out: Tensor | None) -> Tensor:
-    """Multiply tensors that nothing but the kernel has to see, and remember how."""
+    """Run a call that bypasses torch's dispatcher, and cache it."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, c, d = own
@@ -88,7 +88,7 @@ def _remember(operands: Operands, out: Tensor | None) -> Tensor:
 
 
 def _check(operands: Operands) -> None:
-    """Require two pairs of matrices whose products are of one shape."""
+    """Require two pairs of matrices whose products have equal shapes."""
     a, b, c, d = operands
     check_tensor("a", a)
     check_dtype("a", a)
@@ -102,7 +102,7 @@ def _check(operands: Operands) -> None:
 
 
 def _run(operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Check and prepare the first call of its kind, and launch it."""
+    """Run a call; validate and prepare it if no equal call was prepared."""
     facts = facts_of_call(operands, out)
     tensors = () if out is None else (out, *operands)
     kept = _CALLS.get(facts)
@@ -126,12 +126,12 @@ def _run_into(a: Tensor, b: Tensor, c: Tensor, d: Tensor, out: Tensor) -> None:
 
 
 def _allocate(a: Tensor, b: Tensor, *_: object) -> Tensor:
-    """Return what torch traces in place of a launch."""
+    """Return the result's metadata for tracing."""
     return a.new_empty(a.shape[0], b.shape[1])
 
 
 def _write_nothing(*_: object) -> None:
-    """Stand for a launch that torch traces."""
+    """Trace the in-place operator, which returns nothing."""
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -143,7 +143,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     a, b, c, d = ctx.saved_tensors
-    # an expanded gradient, as that of a sum is, has no rows that lie next to one another
+    # an expanded gradient, for example of a sum, has no contiguous rows
     dense = grad if 0 not in grad.stride() else grad.contiguous()
     wanted = ctx.needs_input_grad
     return (

@@ -1,4 +1,4 @@
-"""Sums of products whose like was checked before: what a launch takes besides addresses, worked out once."""
+"""Prepared calls: launch arguments of an already validated sum of products."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
-    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
+    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
     return (library.CURRENT.source, facts, _unfit(operands, out), switch_of(operands[0]))
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether some tensor starts where no map can."""
+    """Return whether a tensor is not aligned for TMA descriptors."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A sum to launch."""
+    """A sum that is ready to launch."""
 
     kernel: str
     shape: tuple[int, int]
-    """Of the result."""
+    """The result's shape."""
     order: tuple[int, int, int, int]
-    """Which operands the kernel takes in turn: of a result by columns, it computes the transpose."""
+    """The kernel's order of the operands; for a column-major result it computes the transpose."""
     maps: tuple[Mapped, ...] | None
-    """What the maps of the operands and of the result describe; None for the kernel over pointers."""
+    """The maps of the operands and the result; None for the pointer kernel."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Multiply and add."""
+        """Launch the sum."""
         first, result = operands[0], out
         if result is None:
             result = new_contiguous(caller, first, self.shape)
@@ -61,12 +61,12 @@ class Prepared:
 
 
 def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor], bool] | None = None) -> Prepared:
-    """Prepare a call that was checked.
+    """Prepare a validated call.
 
     Args:
         operands: the factors.
-        out: where to write, if the caller says so.
-        maps_run: whether the kernel over maps may run on the device of an operand, if not as it says itself.
+        out: where to write, if given.
+        maps_run: returns whether the kernel over maps may run on an operand's device; `takes_maps` by default.
     """
     first = operands[0]
     rows, cols = operands[0].shape[0], operands[1].shape[1]
@@ -89,7 +89,7 @@ def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor],
 
 
 def _maps_of(factors: tuple[Layout, ...], result: Layout, element_bytes: int) -> tuple[Mapped, ...] | None:
-    """Describe all, each factor or its transpose; None if maps cannot."""
+    """Describe all factors, or their transposes, and the result; None if TMA descriptors cannot hold them."""
     maps = (*(mapped(layout, element_bytes) for layout in factors), mapped(result, element_bytes, turn=False))
     found = tuple(of for of in maps if of is not None)
     return found if len(found) == len(maps) else None

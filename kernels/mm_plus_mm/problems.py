@@ -20,7 +20,7 @@ ROLES: Final[Mapping[str, Roles]] = {
 }
 
 _DRAWN: Final = {"held_out": 10, "fresh": 10}
-# of the result, what is looked at
+# the part of the result that is compared
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -42,7 +42,7 @@ BARS: Final = (
     _shape(64, 4096, 4096, 64, True),
     _shape(1, 8192, 8192, 64, True),
 )
-"""What speed is promised for: squares, and layers with a low-rank addition, each with the depth of its second product."""
+"""The shapes with promised speed: squares, and layers with a low-rank addition, each with its second product's depth."""
 
 TUNED: Final = (
     *BARS,
@@ -56,12 +56,12 @@ TUNED: Final = (
     _shape(8192, 1024, 1024, 8192),
     _shape(4096, 4096, 256, 256),
 )
-"""What tables are made of."""
+"""The shapes that tables are made from."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairProblem:
-    """One sum by one kernel, all operands stored alike; the first rows of what it writes are looked at."""
+    """One sum on one kernel, all operands in one memory order; the first rows of its result are compared."""
 
     shape: Shape
     more: int
@@ -71,12 +71,12 @@ class PairProblem:
 
     @property
     def name(self) -> str:
-        """What the shape is called, and how right operands are stored."""
+        """The name of the shape, and the memory order of right operands."""
         return f"{self.shape.name}, by columns" if self.shape.trans_b else self.shape.name
 
     @property
     def shape_class(self) -> str:
-        """Whether the result decides, or the depth."""
+        """Whether it is bound by the result or by the depth."""
         if self.shape.kind == "decode":
             return "decode"
         return "flat" if self.shape.k + self.more <= 512 else "deep"
@@ -88,13 +88,13 @@ class PairProblem:
         return {"m": one.m, "n": one.n, "k": one.k, "more": self.more, "trans_b": one.trans_b}
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the part of the result that is looked at, in fp32."""
+        """Return random operands, and the compared part of the result in fp32."""
         one, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
 
         def factors(depth: int) -> tuple[torch.Tensor, torch.Tensor]:
             left = torch.randn(one.m, depth, generator=source, device=device, dtype=dtype)
             sides = (one.n, depth) if one.trans_b else (depth, one.n)
-            # so that results are about one
+            # keeps results near one
             right = torch.randn(*sides, generator=source, device=device, dtype=dtype).mul_(depth**-0.5)
             return left, right.mT if one.trans_b else right
 
@@ -120,7 +120,7 @@ def problems(use: str) -> tuple[PairProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     return tuple(PairProblem(shape, more, kernel, "bf16") for kernel in ROLES for shape, more in _shapes(use, kernel))

@@ -1,4 +1,4 @@
-"""Sums of two products in plain torch, in the dtype of their operands (fp64 too)."""
+"""Sums of two products in plain torch, in the dtype of their operands, fp64 included."""
 
 from __future__ import annotations
 

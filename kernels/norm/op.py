@@ -34,27 +34,27 @@ __all__ = ["add_rms_norm", "normalize", "rms_norm", "run_backward"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _EPS: Final = torch.finfo(torch.float32).eps
-"""Torch's, whatever the dtype: it computes in fp32."""
+"""Torch's default for every dtype, since it computes in fp32."""
 MOST_REMEMBERED: Final = 1024
 _MEMO: Final = new_memo(operands=3, limit=MOST_REMEMBERED)
 RUNS: Final = 4
-"""Programs of the backward kernel on a multiprocessor: each leaves a row of sums for the weight's gradient."""
+"""Programs of the backward kernel per multiprocessor: each writes a row of sums for the weight's gradient."""
 
 
 def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002 - torch's name
     """Divide each row by its root mean square, and multiply it by a weight.
 
     Args:
-        input: [..., N], fp16, bf16 or fp32. Rows that do not lie evenly apart, or have gaps in them, are copied first.
-        weight: [N], on the same device; none leaves out the product. One of another dtype has both converted to the wider.
-        eps: what is added to the mean of the squares; None is that of fp32, 2**-23, as torch has it.
+        input: [..., N], fp16, bf16 or fp32. Rows that are not contiguous or not evenly spaced are copied first.
+        weight: [N], on the same device; None skips the product. If dtypes differ, both are converted to the wider one.
+        eps: added to the mean of the squares; None means that of fp32, 2**-23, as in torch.
 
     Returns:
-        [..., N], contiguous and of the input's dtype; computed in fp32 and rounded once. Differentiable, once.
+        [..., N], contiguous and of the input's dtype; computed in fp32 and rounded once. Differentiable once.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape.
     """
     if not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(input, None, weight, library.CURRENT.source, eps)
@@ -79,21 +79,21 @@ def add_rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Add a residual and normalize the sum, in one pass: ``rms_norm(input + residual)``, and the sum.
+    """Add a residual and normalize the sum in one pass: return ``rms_norm(input + residual)``, and the sum.
 
     Args:
         input: as for `rms_norm`.
         residual: of the input's shape and device.
-        weight: as for `rms_norm`. If dtypes differ, the addition is one of torch's, and a pass of its own.
+        weight: as for `rms_norm`. If dtypes differ, torch computes the addition in a separate pass.
         eps: as for `rms_norm`.
 
     Returns:
-        The norm, and the sum, rounded before it is normalized; both [..., N] and contiguous, of the dtype of the sum, which
-        is torch's. Differentiable, once.
+        The norm, and the sum, which is rounded before it is normalized; both [..., N], contiguous and of the dtype of torch's
+        sum. Differentiable once.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape.
     """
     if not torch.compiler.is_dynamo_compiling():
         known: tuple[Tensor, Tensor] | None = _MEMO(input, residual, weight, library.CURRENT.source, eps)
@@ -121,11 +121,11 @@ def _remember(
     eps: float | None,
     own: float,
 ) -> tuple[Tensor, ...]:
-    """Normalize what nothing but the kernel has to see, and remember how."""
+    """Run a call that bypasses torch's dispatcher, and cache it."""
     _check(input, residual, weight)
     recording = Recording(input, residual, weight)
     own_input, own_residual, own_weight = recording.operands
-    assert own_input is not None  # noqa: S101 - what was given
+    assert own_input is not None  # noqa: S101 - the input is never None
     out, total = normalize(own_input, own_residual, own_weight, own, recording)
     results = (out,) if total is None else (out, total)
     _MEMO.remember(recording.recipe(*results), input, residual, weight, recording.source, eps)
@@ -151,7 +151,7 @@ def _check(input: Tensor, residual: Tensor | None, weight: Tensor | None) -> Non
 
 
 def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
-    """Return what holds the rows of a tensor evenly apart, each without gaps, and how far apart they lie."""
+    """Return a tensor with contiguous, evenly spaced rows of the same values, and the row stride."""
     *outer, width = value.shape
     apart = None
     steps = [(size, stride) for size, stride in zip(outer, value.stride(), strict=False) if size != 1]
@@ -168,7 +168,7 @@ def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
 
 
 def _weights_of(weight: Tensor | None, other: Tensor, caller: Caller) -> tuple[Tensor, int]:
-    """Return weights without gaps and 1, or, where there are none, any other pointer and 0."""
+    """Return contiguous weights and 1; without weights, a placeholder pointer and 0."""
     if weight is None:
         return other, 0
     return weight if weight.stride(0) == 1 else caller.make(Tensor.contiguous, weight), 1
@@ -181,7 +181,7 @@ def normalize(
     eps: float,
     caller: Caller = DIRECT,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the norm and, where there is a residual, the sum; of operands that were checked."""
+    """Return the norm and, if there is a residual, the sum, for validated operands."""
     width = input.shape[-1]
     out = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
     total = None
@@ -201,7 +201,7 @@ def normalize(
 def run_backward(
     grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, eps: float, weighs: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of what was normalized and of the weight, which is empty unless `weighs` asks for it."""
+    """Return the gradients of the normalized tensor and of the weight; the latter is empty unless `weighs`."""
     width = total.shape[-1]
     found = torch.empty_like(total, memory_format=torch.contiguous_format)
     if not found.numel():

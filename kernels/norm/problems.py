@@ -1,4 +1,4 @@
-"""Norms to tune and measure: so many rows of such widths."""
+"""Norms to tune and measure, by rows and width."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _TUNED: Final = (
 )
 _DRAWN: Final = {"held_out": 14, "fresh": 14}
 _WIDTHS: Final = (96, 192, 768, 1536, 2560, 3072, 3584, 6144, 7168, 12288)
-# so that a call takes at most a millisecond or two
+# limits a call to a millisecond or two
 _MOST: Final = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
 class NormProblem:
-    """One norm, scaled by a weight; forward with a residual or without, backward with the weight's gradient."""
+    """One norm with a weight; forward with or without a residual, backward with the weight's gradient."""
 
     kernel: str
     dtype: str
@@ -48,12 +48,12 @@ class NormProblem:
 
     @property
     def name(self) -> str:
-        """Rows and width, and whether a residual is added."""
+        """Rows, width, and whether a residual is added."""
         return f"{self.rows} x {self.width}{' and a residual' if self.added else ''}"
 
     @property
     def shape_class(self) -> str:
-        """How long a row is."""
+        """The length class of rows."""
         return "short" if self.width <= 512 else "model" if self.width <= 8192 else "long"
 
     @property
@@ -62,7 +62,7 @@ class NormProblem:
         return {"rows": self.rows, "width": self.width, "added": self.added}
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the result in fp32."""
+        """Return random operands, and the result in fp32."""
         dtype, source = _DTYPES[self.dtype], generator(self.name, device)
         shape = (self.rows, self.width)
 
@@ -111,7 +111,7 @@ def problems(use: str) -> tuple[NormProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     return tuple(

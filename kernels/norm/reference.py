@@ -9,7 +9,7 @@ __all__ = ["add_rms_norm", "rms_norm"]
 
 
 def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Divide each row by its root mean square and multiply it by the weight, as torch does."""
+    """Return each row divided by its root mean square and multiplied by the weight, as torch does."""
     own = torch.finfo(torch.float32).eps if eps is None else eps
     return torch.nn.functional.rms_norm(input, input.shape[-1:], weight, own)
 
@@ -20,6 +20,6 @@ def add_rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Add first; return the sum, too."""
+    """Return the norm of ``input + residual``, and the sum."""
     total = input + residual
     return rms_norm(total, weight, eps), total

@@ -1,4 +1,4 @@
-"""Products of fp8 matrices with scales: of whole operands, of rows and columns, or of blocks 128 deep."""
+"""Products of fp8 matrices with scales: per tensor, per row and column, or per block of depth 128."""
 
 from __future__ import annotations
 

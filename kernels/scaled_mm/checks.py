@@ -1,4 +1,4 @@
-"""What the arguments of scaled products must be."""
+"""Validation of the arguments of scaled products."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = [
 
 FORMATS: Final = (torch.float8_e4m3fn, torch.float8_e5m2)
 UNIT: Final = 16
-"""What the depth and the columns of a product are multiples of."""
+"""The depth and the columns of a product are multiples of this."""
 MATRIX: Final = 2
 
 
 def check_out_dtype(out_dtype: object) -> None:
-    """Require a dtype that results have."""
-    # what is no dtype may be of a type that cannot be compared
+    """Require a dtype that results can have."""
+    # a value of another type may not support comparison
     if not isinstance(out_dtype, torch.dtype) or out_dtype not in FLOATS:
         refuse_type("out_dtype", " or ".join(map(str, FLOATS)), out_dtype)
 
 
 def check_operands(a: Tensor, b: Tensor) -> None:
-    """Require two fp8 matrices whose product there is: a by rows, b by columns."""
+    """Require two fp8 matrices that can be multiplied: a row-major, b column-major."""
     check_tensor("a", a)
     check_tensor("b", b)
     check_dtype("a", a, FORMATS)
@@ -70,7 +70,7 @@ def check_operands(a: Tensor, b: Tensor) -> None:
 
 
 def check_bias(bias: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:
-    """Require a number for each column, of the result's dtype, which is not fp32."""
+    """Require one number per column, of the result's dtype, which must not be fp32."""
     if out_dtype == torch.float32:
         refuse_type("bias", f"None where out_dtype is {torch.float32}", "a tensor")
     if bias.dtype != out_dtype:
@@ -81,7 +81,7 @@ def check_bias(bias: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> No
 
 
 def check_out(out: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:
-    """Require a tensor that the result fits in."""
+    """Require an output of the result's shape and dtype."""
     if out.dtype != out_dtype:
         refuse_type("out", f"{out_dtype} as out_dtype says", out.dtype)
     check_like_device("out", out, "a", a)
@@ -91,7 +91,7 @@ def check_out(out: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None
 
 
 def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
-    """Require an `out` that shares no memory with an operand; of other dtypes, not even what lies between its elements."""
+    """Require an `out` that overlaps no operand; for operands of another dtype, not even the gaps between its elements."""
     for argument, operand in operands.items():
         if operand is None:
             continue
@@ -104,7 +104,7 @@ def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
 
 
 def _meet(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors, from their first to their last elements, have a byte in common."""
+    """Return whether the byte ranges of two tensors, from first to last element, overlap."""
     (first, behind), (start, end) = _reach(one), _reach(other)
     return first < end and start < behind and one.numel() > 0 and other.numel() > 0
 
@@ -116,7 +116,7 @@ def _reach(value: Tensor) -> tuple[int, int]:
 
 
 def check_no_gradient(**values: Tensor | None) -> None:
-    """Require tensors that nothing is differentiated by: scaled products have no derivative, torch's have none either."""
+    """Require tensors that need no gradient: like torch's, scaled products have no derivative."""
     for argument, value in values.items():
         if differentiates(value):
             refuse_value(argument, "a tensor that requires no grad, as scaled_mm has no derivative", "one that does")

@@ -33,10 +33,10 @@ __all__ = ["scaled_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
 _MEMO: Final = new_memo(operands=6, limit=1024, in_place=())
 _NAMES: Final[Mapping[object, str]] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
-"""Dtypes as words of a memo."""
+"""Dtypes as strings for a memo's key."""
 
 
 def scaled_mm(
@@ -52,25 +52,24 @@ def scaled_mm(
     """Multiply two fp8 matrices and scale the product: ``(scale_a * a) @ (scale_b * b) + bias``.
 
     Args:
-        a: [M, K], e4m3 or e5m2; the elements of a row lie next to one another. K is a multiple of 16.
-        b: [K, N], e4m3 or e5m2, not both e5m2; the elements of a column lie next to one another, as those of ``weight.t()`` do.
-            N is a multiple of 16.
-        scale_a: fp32, of any strides: one element; or [M, 1], a number for each row; or [M, K / 128] or [M / 128, K / 128],
-            rounded up, for blocks of 1 or 128 rows that are 128 deep.
-        scale_b: fp32, of any strides, and of the same kind: one element; or [1, N]; or [K / 128, N] or [K / 128, N / 128].
-        bias: [N], of the result's dtype, for each column; None for fp32 results.
+        a: [M, K], e4m3 or e5m2, row-major. K is a multiple of 16.
+        b: [K, N], e4m3 or e5m2, not both e5m2; column-major, as ``weight.t()``. N is a multiple of 16.
+        scale_a: fp32, any strides: one element; or [M, 1], one per row; or [M, K / 128] or [M / 128, K / 128], rounded up,
+            one per block of depth 128 and 1 or 128 rows.
+        scale_b: fp32, any strides, of the same granularity: one element; or [1, N]; or [K / 128, N] or [K / 128, N / 128].
+        bias: [N], of the result's dtype, one per column; None for fp32 results.
         out_dtype: bf16, fp16 or fp32. None means the dtype of `out`, or else bf16; torch's operator returns fp8 then.
-        use_fast_accum: let the tensor cores of ``sm_90`` keep the sums, which have 14 bits there. False adds up in fp32 what is
-            128 deep, and for bf16 at most 256. Other devices, scales of blocks and matrices that tensor maps cannot describe
-            are added up in fp32 anyway.
-        out: where to write the result, of any strides; it must share no memory with what it is computed from.
+        use_fast_accum: let the tensor cores of ``sm_90`` accumulate in their 14-bit registers. False adds up in fp32 after a
+            depth of 128, for bf16 of at most 256. Other devices, block scales, and matrices that TMA descriptors cannot hold
+            always add up in fp32.
+        out: where to write the result, any strides; it must not overlap an operand.
 
     Returns:
-        [M, N], contiguous; `out` if that was given. Rounded once. It has no derivative.
+        [M, N], contiguous; or `out`. Rounded once. Not differentiable.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape or stride that does not fit, or a tensor that requires a gradient.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or stride, or a tensor that requires a gradient.
     """
     if out is not None:
         check_result(out)
@@ -99,7 +98,7 @@ def scaled_mm(
 
 
 def _remember(operands: Operands, dtype: torch.dtype, fast: bool, out: Tensor | None) -> Tensor:
-    """Multiply tensors that nothing but the kernels has to see, and remember how."""
+    """Run a call that bypasses torch's dispatcher, and cache it."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         own_a, own_b, own_scale_a, own_scale_b, own_bias = own
@@ -119,7 +118,7 @@ def _run(
     out: Tensor | None = None,
     caller: Caller = DIRECT,
 ) -> Tensor:
-    """Check and prepare the first call of its kind, and launch it."""
+    """Run a call; validate and prepare it if no equal call was prepared."""
     operands = Operands(a, b, scale_a, scale_b, bias)
     facts = facts_of_call(operands, out, out_dtype, use_fast_accum)
     tensors = () if out is None else (out, *(value for value in operands if value is not None))
@@ -164,13 +163,13 @@ def _allocate(
     out_dtype: torch.dtype,
     use_fast_accum: bool,
 ) -> Tensor:
-    """Return what torch traces in place of a launch."""
+    """Return the result's metadata for tracing."""
     del scale_a, scale_b, bias, use_fast_accum
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 
 def _write_nothing(*_: object) -> None:
-    """Stand for a launch that torch traces."""
+    """Trace the in-place operator, which returns nothing."""
 
 
 _ARGUMENTS: Final = (

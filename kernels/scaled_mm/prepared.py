@@ -1,4 +1,4 @@
-"""Scaled products whose like was checked before: what a launch takes besides addresses, worked out once."""
+"""Prepared calls: launch arguments of an already validated scaled product."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
 
 FP8_BYTES: Final = 1
 MULTIPLIES: Final = (9, 0)
-"""The first compute capability that multiplies fp8 and that every bundle is built for."""
+"""The first compute capability that multiplies fp8 and that every bundle targets."""
 FIRST: Final = (8, 9)
-"""The first that multiplies fp8: it runs what was built for ``sm_80`` too, where nothing was built for it."""
+"""The first that multiplies fp8; without images of its own it runs those for ``sm_80``."""
 
 
 class Operands(NamedTuple):
-    """The tensors that a product is computed from."""
+    """The tensors of a product."""
 
     a: Tensor
     b: Tensor
@@ -36,40 +36,40 @@ class Operands(NamedTuple):
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, dtype: torch.dtype, fast: bool) -> Hashable:
-    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
+    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
     values = (*operands, out)
     facts = tuple(None if x is None else (x.dtype, x.device, x.shape, x.stride()) for x in values)
     return (library.CURRENT.source, facts, _unfit(operands, out), dtype, fast)
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether some matrix starts where no map can."""
+    """Return whether a matrix is not aligned for TMA descriptors."""
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (operands.a, operands.b, out))
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A product to launch."""
+    """A product that is ready to launch."""
 
     kernel: str
     shape: tuple[int, int]
-    """Of the result."""
+    """The result's shape."""
     dtype: torch.dtype
-    """Of the result."""
+    """The result's dtype."""
     maps: tuple[Mapped, Mapped, Mapped] | None
-    """What the maps of a, of b's transpose and of the result describe; None for the kernels over pointers."""
+    """The maps of a, b's transpose and the result; None for the pointer kernels."""
     as_bytes: bool
     """Whether the kernel takes operands as bytes."""
     partial: tuple[int, ...] | None
-    """The shape of the sums of parts, fp32; None where the depth is not cut."""
+    """The shape of partial sums, fp32; None without split-K."""
     unused: Tensor
-    """What the kernels over pointers get in their place."""
+    """The pointer kernels' placeholder for them."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
     merge_numbers: tuple[int, ...]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Multiply."""
+        """Launch the product."""
         a, b, scale_a, scale_b, bias = operands
         result = out
         if result is None:
@@ -89,7 +89,7 @@ class Prepared:
         else:
             of_a, of_b, of_out = self.maps
             target = of_out.describe(result if sums is None else sums)
-            # what adds parts up adds the bias, too
+            # with split-K, the merge kernel adds the bias
             given = (of_a.describe(a), of_b.describe(b), target, scale_a, scale_b, added if sums is None else sums)
         caller.launch(self.kernel, *given, *self.numbers, **self.named)
         if sums is not None:
@@ -104,14 +104,14 @@ def prepare(
     fast: bool,
     maps_run: Callable[[torch.device], bool] | None = None,
 ) -> Prepared:
-    """Prepare a call that was checked.
+    """Prepare a validated call.
 
     Args:
-        operands: of the product.
-        out: where to write, if the caller says so.
-        dtype: of the result.
-        fast: whether the tensor cores may keep the sums.
-        maps_run: whether the kernel over maps may run on the device of an operand, if not as it says itself.
+        operands: the operands.
+        out: where to write, if given.
+        dtype: the result's dtype.
+        fast: whether the tensor cores may accumulate.
+        maps_run: returns whether the kernel over maps may run on a device; by default, it asks the device.
     """
     a, b, scale_a, scale_b, _ = operands
     rows, cols = a.shape[0], b.shape[1]
@@ -133,31 +133,31 @@ def _maps_of(left: Layout, right: Layout, result: Layout, result_bytes: int) -> 
 
 
 def _takes_bytes(a: Tensor) -> bool:
-    """Return whether a tensor lies on a device that has no kernel which multiplies fp8."""
+    """Return whether a tensor's device has no kernel that multiplies fp8."""
     if not a.is_cuda or (found := capability(a)) >= MULTIPLIES:
         return False
     return found < FIRST or not _is_built(a.device)
 
 
 def _is_built(device: torch.device) -> bool:
-    """Return whether a bundle at hand holds the kernel that multiplies fp8 for a device."""
+    """Return whether a bundle at hand has the fp8 kernel for a device."""
     try:
         kernel = library.get("scaled_mm")
     except KernelNotFoundError:
         return False
-    # what stands in for a bundle's kernel runs anywhere
+    # a test's replacement of a bundle's kernel runs anywhere
     fits: Callable[[int | None], bool] = getattr(kernel, "fits", lambda _: True)
     return fits(device.index)
 
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A product before it is known which kernel computes it."""
+    """A product before its kernel is chosen."""
 
     operands: Operands
     left: Layout
     right: Layout
-    """Of b's transpose."""
+    """The layout of b's transpose."""
     result: Layout
     scales: Scales
     dtype: torch.dtype
@@ -171,24 +171,24 @@ class _Whole:
 
     @property
     def processors(self) -> int:
-        """How many multiprocessors the device has."""
+        """The device's number of multiprocessors."""
         a = self.operands.a
         return processors(a)
 
     @property
     def splits(self) -> int:
-        """How many parts the depth is cut into: one, where results must not depend on the batch."""
+        """The number of parts for split-K; 1 under batch invariance."""
         return 1 if library.is_batch_invariant() else splits_of(1, *self.sizes, self.processors)
 
     @property
     def bias_stride(self) -> int:
-        """How far numbers of the bias lie apart."""
+        """The stride of the bias."""
         bias = self.operands.bias
         return 0 if bias is None else bias.stride(-1)
 
     @property
     def suits_maps(self) -> bool:
-        """Return whether the kernel over maps is built for such scales and reads those of columns, and the bias, as they lie."""
+        """Whether the kernel over maps is built for such scales and can read column scales and bias with their strides."""
         a, b, _, _, bias = self.operands
         if self.scales.kind != "ends" and not a.dtype == b.dtype == torch.float8_e4m3fn:
             return False
@@ -201,7 +201,7 @@ class _Whole:
         splits = self.splits
         of_out, panel = stored(of_out, self.dtype.itemsize, splits)
         kind, a_span, _, strides = self.scales
-        # one of each, and no bias: for less code, which small products wait for
+        # per-tensor scales without bias have less code, so that small products start sooner
         if kind == "ends" and not (self._has_bias or strides[0] or strides[3]):
             kind = "whole"
         formats = {self.operands.a.dtype, self.operands.b.dtype}
@@ -215,7 +215,7 @@ class _Whole:
         return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), False, numbers, named)
 
     def pointed(self) -> Prepared:
-        """Prepare it for the kernels over pointers, which always add up in fp32."""
+        """Prepare it for the pointer kernels, which always add up in fp32."""
         kind, a_span, b_span, scale_strides = self.scales
         strides = (
             self.left.strides[1],

@@ -30,40 +30,40 @@ ROLES: Final[Mapping[str, Roles]] = {
 }
 
 _DRAWN: Final = {"tune": 120, "held_out": 12, "fresh": 12}
-"""How many shapes are drawn for each use; ``tune`` has those that are listed too."""
+"""The number of shapes drawn for each use; ``tune`` has the listed ones too."""
 _ROWS: Final = 256
-"""Of the result, what is looked at."""
+"""Rows of the result that are compared."""
 _UNIT: Final = 16
 _KINDS: Final = (("scaled_mm", False, False), ("scaled_mm_sm90", False, False), ("scaled_mm_sm90", True, False), ("scaled_mm_sm90", False, True))  # fmt: skip
-"""Kernels, whether tensor cores keep the sums, whether scales are those of blocks."""
+"""Kernel, whether tensor cores accumulate, and whether scales are per block."""
 _IMPRECISE: Final = 2.0**-13
-"""How far off the sums of tensor cores are after one instruction, 32 deep."""
+"""Error of tensor-core sums after one instruction of depth 32."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledProblem:
-    """One product by one kernel; of what it writes the first rows are looked at."""
+    """One product on one kernel; the first rows of its result are compared."""
 
     shape: Shape
     kernel: str
     fast: bool = False
     blocks: bool = False
-    """Whether a has scales of 1 by 128 and b of 128 by 128; else each has one."""
+    """Whether a has scales per 1 by 128 block and b per 128 by 128 block; else per tensor."""
 
     @property
     def name(self) -> str:
-        """What the shape is called, and how it is scaled and added up."""
+        """The name of the shape, the scales and the accumulation."""
         words = (self.shape.name, "scales of blocks" if self.blocks else "", "fast sums" if self.fast else "")
         return ", ".join(filter(None, words))
 
     @property
     def shape_class(self) -> str:
-        """What it is like."""
+        """The class of the shape."""
         return self.shape.kind
 
     @property
     def dtype(self) -> str:
-        """Of both operands."""
+        """The dtype of both operands."""
         return "fp8e4nv"
 
     @property
@@ -74,11 +74,11 @@ class ScaledProblem:
 
     @property
     def weight(self) -> float:
-        """How much it counts: shapes of models more than what was drawn."""
+        """Its weight: shapes of models count more than drawn ones."""
         return NAMED if self.shape in TUNED else 1.0
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the part of the result that is looked at, in fp32."""
+        """Return random operands, and the compared part of the result in fp32."""
         one, source = self.shape, generator(self.name, device)
 
         def random(rows: int, cols: int) -> Tensor:
@@ -86,7 +86,7 @@ class ScaledProblem:
             return values.to(torch.float8_e4m3fn)
 
         def scale(*shape: int) -> Tensor:
-            # so that results are about one
+            # keeps results near one
             return (torch.rand(shape, generator=source, device=device) + 0.5) * one.k**-0.25
 
         deep, wide = -(-one.k // DEEP), -(-one.n // DEEP)
@@ -109,7 +109,7 @@ class ScaledProblem:
         )
 
     def _launch(self, operands: Operands) -> tuple[Launch, Tensor]:
-        """Return the launch of this kernel, and the result, not yet written."""
+        """Return the launch of this kernel, and its result, which is not written."""
         launches: dict[str, Launch] = {}
 
         def provide(name: str) -> Any:
@@ -127,7 +127,7 @@ def problems(use: str) -> tuple[ScaledProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     return tuple(
@@ -138,7 +138,7 @@ def problems(use: str) -> tuple[ScaledProblem, ...]:
 
 
 def _is_whole(shape: Shape) -> bool:
-    """Return whether there is such a product, whose result one launch writes."""
+    """Return whether such a product exists and one launch writes its result."""
     fits = shape.batch == 1 and not (shape.n % _UNIT or shape.k % _UNIT)
     return fits and splits_of(1, shape.m, shape.n, shape.k, OTHERS) == 1
 

@@ -1,4 +1,4 @@
-"""Scaled products in plain torch, in fp64 or what is asked for."""
+"""Scaled products in plain torch, in fp64 or the given dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scales of fp8 matrices are of: whole matrices, rows and columns, or blocks that are 128 deep; their shapes say it."""
+"""Granularity of the scales of fp8 matrices, from their shapes: per tensor, per row or column, or per block of depth 128."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from torch import Tensor, float32
 __all__ = ["DEEP", "Scales", "scales_of"]
 
 DEEP: Final = 128
-"""How many of the depth share a scale of a block, and how many rows or columns may."""
+"""The depth of a block, and its rows or columns where it has several."""
 
 
 class Scales(NamedTuple):
-    """How kernels read scales."""
+    """Scales in the form that kernels read."""
 
     kind: str
-    """Of b: ``ends`` for those of whole matrices or of columns, ``tiles`` for blocks of 128 by 128, ``rows`` for 128 by 1."""
+    """Granularity of b's scales: ``ends`` per tensor or column, ``tiles`` per 128 by 128 block, ``rows`` per 128 by 1."""
     a_span: int
-    """How many rows share a scale."""
+    """The number of rows that share a scale."""
     b_span: int
-    """How many columns share one."""
+    """The number of columns that share a scale."""
     strides: tuple[int, int, int, int]
-    """Of a's along the rows and the depth, of b's along the depth and the columns; 0 where one serves all."""
+    """Strides of a's scales along rows and depth, of b's along depth and columns; 0 where one serves all."""
 
 
 def scales_of(scale_a: Tensor, scale_b: Tensor, a: Tensor, b: Tensor) -> Scales:
-    """Say what scales are of, and refuse those that fit no product of a [M, K] by b [K, N].
+    """Return the granularity of scales; refuse scales that do not match a product of a [M, K] by b [K, N].
 
     Raises:
-        ArgumentError: they are not fp32, or not on the operands' device.
-        ValueError: their shapes fit nothing, or not one another.
+        ArgumentError: not fp32, or not on the operands' device.
+        ValueError: unsupported shapes, or shapes that do not match one another.
     """
     for argument, value in (("scale_a", scale_a), ("scale_b", scale_b)):
         if value.dtype != float32:
