@@ -10,7 +10,6 @@ from functools import partial
 
 from engine import BusyError, Engine, Request, Update
 from metrics import Launches, exposition
-from nojit import runtime
 from shape import Shape
 from starlette import requests, responses
 from starlette.applications import Starlette
@@ -154,7 +153,7 @@ class Server:
     @property
     def healthy(self) -> bool:
         """Say whether requests can be served."""
-        return runtime.healthy() and self._engine.alive
+        return self._engine.device_usable and self._engine.alive
 
     async def generate(self, asked: requests.Request) -> responses.Response:
         """Stream tokens.

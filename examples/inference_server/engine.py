@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from model import Decoder
+from nojit import runtime
 
 SEEDS = 1 << 31
 """Requests until draws repeat."""
@@ -74,6 +75,11 @@ class Engine:
     def alive(self) -> bool:
         """Say whether it serves."""
         return self._thread.is_alive()
+
+    @property
+    def device_usable(self) -> bool:
+        """Say whether its device can be used: a GPU as nojit says, the CPU always."""
+        return self.model.device.type == "cpu" or runtime.healthy()
 
     @property
     def waiting(self) -> int:

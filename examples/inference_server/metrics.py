@@ -45,7 +45,7 @@ def _lines(engine: Engine, launches: Launches | None) -> Iterator[str]:
         yield from _metric(f"nojit_{kind}_seconds_total", "counter", f"{text}: the time it took", seconds)
     if launches is not None:
         yield from _metric("nojit_launches_total", "counter", "Kernels that were launched", launches.count)
-    yield from _metric("nojit_healthy", "gauge", "Whether the device can be used", int(runtime.healthy()))
+    yield from _metric("nojit_healthy", "gauge", "Whether the device can be used", int(engine.device_usable))
     yield from _metric("server_tokens_total", "counter", "Tokens that were made", engine.counts["tokens"])
     yield from _metric("server_waiting", "gauge", "Requests that wait for a slot", engine.waiting)
     yield from _metric("server_running", "gauge", "Requests that have one", engine.running)

@@ -70,7 +70,10 @@ def main() -> None:
     ordinal = int(given.device.partition(":")[2] or 0)
     begun = preload.begin(ordinal, shape.dim) if given.backend == "nojit" else None
     # the driver starts, and images are loaded, while this imports torch
-    from serving import serve  # noqa: PLC0415
+    try:
+        from serving import serve  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: expected {error.name} to be installed: pip install 'nojit[serve]'")
 
     serve(given, shape, begun)
 

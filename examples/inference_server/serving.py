@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 from contextlib import AbstractContextManager
 
 import torch
@@ -23,7 +24,14 @@ def serve(given: argparse.Namespace, shape: Shape, begun: AbstractContextManager
     device = torch.device(given.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     begun = begun or begin(given.backend, device, given.manifests or MANIFESTS)
-    model = Decoder(shape, make_backend(given.backend), device, dtype)
+    try:
+        model = Decoder(shape, make_backend(given.backend), device, dtype)
+    except (AssertionError, RuntimeError):
+        if device.type == "cpu" or torch.cuda.is_available():
+            raise
+        sys.exit(
+            f"error: expected a GPU that torch can use as {device}; --backend torch --device cpu --small needs none"
+        )
     launches = Launches() if given.count_launches else None
     server = Server(Engine(model, given.queue), begun, launches, rehearsed=given.rehearse, warm=given.warm)
     gc.freeze()

@@ -698,8 +698,15 @@ def test_a_lost_device_leaves_nobody_waiting(client, engine, monkeypatch):
     assert generate(client)[0] == 503
 
 
-def test_a_probe_is_told_of_a_broken_context(client, monkeypatch):
-    # the machine may have no driver at all
+def test_a_model_on_the_cpu_is_served_without_a_driver(client, monkeypatch):
+    monkeypatch.setattr(runtime, "healthy", lambda: False)
+    assert client.get("/health").json() == {"healthy": True}
+    assert generate(client, max_tokens=1)[0] == 200
+    assert "nojit_healthy 1\n" in client.get("/metrics").text
+
+
+def test_a_probe_is_told_of_a_broken_context(client, engine, monkeypatch):
+    monkeypatch.setattr(engine.model, "device", torch.device("cuda"))
     monkeypatch.setattr(runtime, "healthy", lambda: True)
     assert client.get("/health").json() == {"healthy": True}
     monkeypatch.setattr(runtime, "healthy", lambda: False)
