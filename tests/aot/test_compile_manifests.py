@@ -1,12 +1,15 @@
 """Every kernel of the project compiles, once per choice of types, with the Triton that is installed.
 
-Run with the oldest supported Triton too, in an environment of its own: imports pytest, nojit.aot and the standard
-library alone. What the loops of warp-specialized kernels carry is recorded, and the same with each: see `tests.support.loops`.
+A sample that compiled is compiled again only if something changed that it is made of: its source, the toolchain, its
+options, nojit's code or what is tested of it; without `.pytest_cache` all are. Run with the oldest supported Triton too,
+in an environment of its own: imports pytest, nojit.aot and the standard library alone. What the loops of warp-specialized kernels carry is recorded, and the same with each: see `tests.support.loops`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +20,13 @@ from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import KernelSpec, load_manifest
 from nojit.aot.source import SourcePlace, fit_variant
 from nojit.aot.space import expand_space
+from nojit.aot.toolchain import file_digest, tree_digest
 from nojit.aot.variant import Variant
 
 from tests.support.loops import RECORDED, compile_and_count
 
-MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+ROOT = Path(__file__).resolve().parents[2]
+MANIFESTS = ROOT / "manifests"
 ARCHS = ("sm_80", "sm_90")
 
 pytestmark = pytest.mark.triton
@@ -68,13 +73,35 @@ def test_every_manifest_is_here():
     assert set(LOOPS) <= {sample.name for sample in SAMPLES}
 
 
+@pytest.fixture(scope="session")
+def code() -> str:
+    """Digest all that shapes a compiled sample, and is no part of its key."""
+    folders = [tree_digest([str(ROOT / name)]) for name in ("aot", "runtime", "tests/support")]
+    return f"{sys.version} {folders} {file_digest(__file__)} {RECORDED.read_text()}"
+
+
+@pytest.fixture(scope="session")
+def compiled_before(pytestconfig: pytest.Config) -> Path | None:
+    """A folder with a file for each sample that compiled, which holds what of; None where pytest keeps nothing."""
+    cache = getattr(pytestconfig, "cache", None)
+    return cache.mkdir("compiled") if cache else None
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
-def test_compiles(sample):
+def test_compiles(sample, code, compiled_before):
     # here, so that collecting the tests needs no Triton
-    from nojit.aot.compiler import describe
+    from nojit.aot.compiler import describe, variant_key
 
     place = sample.place
-    compiled, carried = compile_and_count(fit_variant(sample.variant(), describe(place), place.where), place)
+    source = describe(place)
+    variant = fit_variant(sample.variant(), source, place.where)
+    made_of = hashlib.sha256(f"{variant_key(variant, source, place)} {code}".encode()).hexdigest()
+    known = compiled_before and compiled_before / sample.name
+    if known and known.exists() and known.read_text() == made_of:
+        return
+    compiled, carried = compile_and_count(variant, place)
     assert compiled.registers > 0
     assert compiled.launch.symbol.encode() in compiled.image
     assert carried == LOOPS.get(sample.name), f"python -m tests.support.loops records them anew; {place.spelling}"
+    if known:
+        known.write_text(made_of)
