@@ -1,10 +1,10 @@
-"""Time attention, forward and backward, beside cuDNN's and FlashAttention-2's, in one run: TFLOP/s and ratios.
+"""Time attention, forward and backward, against cuDNN and FlashAttention-2, in one run: TFLOP/s and ratios.
 
     python benchmarks/attention.py BUNDLES [--rounds 12] [--passes forward,backward] [--svg FILE]
 
-Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time by events. A
-backward pass counts as 2.5 forward ones, as is usual. Torch's flex attention takes part in some causal shapes: each has to be
-compiled, which takes seconds. Exits 1 if a result differs from cuDNN's by more than rounding explains.
+Operands are random bf16. Each call follows an L2 flush, contenders take turns, and figures are medians of device time from
+events. A backward pass counts as 2.5 forward passes, as is usual. Torch's flex attention takes part in some causal shapes only,
+because each must be compiled, which takes seconds. Exits 1 if a result differs from cuDNN's by more than rounding.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """Say which call it is."""
+        """The call in words."""
         mask = "causal" if self.causal else "full"
         return f"B{self.batch} H{self.heads}/{self.kv_heads} S{self.length} D{self.dim} {mask}"
 
     @property
     def flops(self) -> float:
-        """Both products of the forward pass; half of them under a causal mask."""
+        """Floating-point operations of both forward products; half of them under a causal mask."""
         return 4 * self.batch * self.heads * self.length**2 * self.dim * (0.5 if self.causal else 1.0)
 
 
@@ -68,7 +68,7 @@ Call = Callable[[], tuple[Tensor, ...]]
 
 
 def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
-    """List who takes part: nojit, with and without tensor maps, and torch's backends."""
+    """Return the contenders: nojit, with and without TMA descriptors, and torch's backends."""
     from nojit.kernels.flash_attention import flash_attention, forward
     from nojit.kernels.flash_attention.masks import mask_of
 
@@ -93,12 +93,12 @@ def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Ten
 
 
 def causal(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
-    """Let a query see the keys up to its own place."""
+    """Return whether a query sees a key: at or before its own position."""
     return q >= k
 
 
 def contenders(shape: Shape, which: str) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
-    """List who takes part in a pass; torch's flex attention is compiled for one shape."""
+    """Return the contenders of a pass, with torch's flex attention compiled for the shape."""
     found = attentions(shape)
     if which not in shape.compiled:
         return found
@@ -110,7 +110,7 @@ def contenders(shape: Shape, which: str) -> dict[str, Callable[[Tensor, Tensor, 
 
 
 def operands(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    """Make random queries, keys and values."""
+    """Return random queries, keys and values."""
     heads = (shape.heads, shape.kv_heads, shape.kv_heads)
     q, k, v = (
         torch.randn(shape.batch, count, shape.length, shape.dim, device="cuda", dtype=torch.bfloat16) for count in heads
@@ -119,13 +119,13 @@ def operands(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def forwards(shape: Shape) -> dict[str, Call]:
-    """List the forward passes over one set of operands."""
+    """Return the forward passes over one set of operands."""
     given = operands(shape)
     return {name: lambda attend=attend: (attend(*given),) for name, attend in contenders(shape, "forward").items()}
 
 
 def backwards(shape: Shape) -> dict[str, Call]:
-    """List the backward passes of those that have one, each of a forward pass of its own."""
+    """Return the backward passes of contenders that have one, each after its own forward pass."""
     given = operands(shape)
     grad = torch.randn_like(given[0])
     calls: dict[str, Call] = {}
@@ -140,7 +140,7 @@ PASSES = {"forward": (forwards, 1.0), "backward": (backwards, 2.5)}
 
 
 def measure(shape: Shape, which: str, rounds: int) -> tuple[Group, bool]:
-    """Print one line; return its rates to draw, and whether the results agree."""
+    """Measure a shape and print one line; return its rates for the chart, and whether the results agree."""
     make, weight = PASSES[which]
     calls = make(shape)
     expected = calls["cuDNN"]()
@@ -160,7 +160,7 @@ def measure(shape: Shape, which: str, rounds: int) -> tuple[Group, bool]:
 
 
 def chart(groups: list[Group]) -> Chart:
-    """Draw every rate, the contenders of a shape together."""
+    """Return a chart of every rate, grouped by shape."""
     return Chart("Attention", f"TFLOP/s of bf16; {torch.cuda.get_device_name()}", tuple(groups))
 
 
@@ -174,7 +174,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ["NOJIT_BUNDLES"] = given.bundles
     torch.manual_seed(0)
-    # not lazily: every shape is measured, also after one that differs
+    # a list, so that every shape is measured even after one differs
     measured = [measure(shape, which, given.rounds) for which in given.passes.split(",") for shape in SHAPES]
     if given.svg:
         given.svg.write_text(svg(chart([group for group, _ in measured])), encoding="utf-8")

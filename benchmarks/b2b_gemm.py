@@ -1,12 +1,12 @@
-"""Time pairs of products beside torch and torch.compile, in one run: ratios, bars, and a chart.
+"""Time pairs of products against torch and torch.compile, in one run: ratios, bars, and a chart.
 
     python benchmarks/b2b_gemm.py BUNDLES [--rounds 40] [--only b2b_gemm] [--svg FILE] [--compile]
 
-The shapes are those that speed is promised for: many rows through narrow layers, with gelu in between, of fp16. Each call runs in a
-CUDA graph after a flush of the L2, the contenders in turn: medians of device time alone. `--compile` adds
-torch.compile(mode="max-autotune") with its own pass for such pairs, which needs Triton and minutes. Exits 1 if a result is
-wrong, at one of the two shapes that bars stand at it is less than 3 times as fast as torch, or 1.5 times as fast as
-torch.compile, or at any shape less than 0.8 times as fast as either.
+The shapes are those with promised speed: many rows through narrow fp16 layers with gelu in between. Each call runs in a CUDA
+graph after an L2 flush, contenders take turns, and figures are medians of device time. `--compile` adds
+torch.compile(mode="max-autotune") with its own pass for such pairs; it needs Triton and takes minutes. Exits 1 if a result is
+wrong; if one of the two shapes with bars is less than 3 times as fast as torch or 1.5 times as fast as torch.compile; or if
+any shape is less than 0.8 times as fast as either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 FAMILY = "b2b_gemm"
 BARS = {"torch": 3.0, "compiled": 1.5}
-"""How many times as fast as each contender."""
+"""Least speed relative to each contender."""
 BARRED = ((65536, 64, 64, 64), (8192, 32, 32, 32))
 PROMISES = {(FAMILY, other): Promise(least=0.8) for other in BARS}
 APART = 0.01
@@ -28,12 +28,12 @@ APART = 0.01
 
 
 def torchs(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """Do the same by torch."""
+    """Compute the same with torch."""
     return torch.nn.functional.gelu(a @ b) @ c
 
 
 def measure(shape: tuple[int, int, int, int], rounds: int, compile_too: bool) -> Row:
-    """Compare what is computed, and time it."""
+    """Check the result of a shape, and time it."""
     from nojit.kernels.b2b_gemm import b2b_gemm
 
     rows, depth, middle, cols = shape
@@ -61,7 +61,7 @@ def measure(shape: tuple[int, int, int, int], rounds: int, compile_too: bool) ->
 
 
 def list_rows(rounds: int, compile_too: bool) -> Iterator[Row]:
-    """Measure the shapes, one after the other."""
+    """Measure one shape after the other."""
     from nojit.kernels.b2b_gemm.problems import BARS as SHAPES
 
     for shape in SHAPES:
@@ -69,7 +69,7 @@ def list_rows(rounds: int, compile_too: bool) -> Iterator[Row]:
 
 
 def main() -> None:
-    """Measure, print, judge."""
+    """Measure and print; exit 1 if a bar is missed."""
     given = arguments(__doc__, (FAMILY,), rounds=40)
     torch.manual_seed(0)
     rows = list_rows(given.rounds, given.compile)

@@ -1,4 +1,4 @@
-"""What the figures must not exceed, and whether they do. Pure."""
+"""Bars for launches and process starts, and comparison of figures with them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nojit.aot.bench.launch import LaunchBench
 
 __all__ = ["Verdict", "cold_start_verdicts", "launch_verdicts"]
 
-# contender, arguments, which figure it is divided by, the most that may come out
+# contender, arguments, divisor, largest ratio
 _LAUNCH = (
     ("nojit", 4, "c-loop", 1.25),
     ("nojit-own-grid", 4, "c-loop", 1.25),
@@ -24,16 +24,16 @@ _PRELOAD_MS = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One bar, and what was measured against it."""
+    """One bar, and the figure measured for it."""
 
     text: str
     value: float
     limit: float
-    """The most that `value` may be."""
+    """The largest allowed `value`."""
 
     @property
     def holds(self) -> bool:
-        """Whether the bar is kept."""
+        """Whether the figure keeps the bar."""
         return self.value <= self.limit
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Verdict:
 
 
 def launch_verdicts(bench: LaunchBench) -> tuple[Verdict, ...]:
-    """Compare launches with their bars, by medians and by bests; what was not measured has no verdict."""
+    """Compare launches with their bars, by medians and by bests; contenders that were not measured have no verdict."""
     known = {(figure.contender, figure.arguments): figure for figure in bench.figures}
     verdicts = []
     for contender, arguments, other, limit in _LAUNCH:
@@ -55,7 +55,7 @@ def launch_verdicts(bench: LaunchBench) -> tuple[Verdict, ...]:
 
 
 def cold_start_verdicts(bench: ColdStartBench) -> tuple[Verdict, ...]:
-    """Compare starts with their bars."""
+    """Compare process starts with their bars."""
     known = {(figure.way, figure.kernels): figure for figure in bench.figures}
     verdicts = []
     for way, kernels, limit in _STARTS:

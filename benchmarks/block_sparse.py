@@ -1,11 +1,11 @@
-"""Time block-sparse operators beside what bounds them, in one run: ratios, bars, and a chart.
+"""Time block-sparse operators against their limits, in one run: ratios, bars, and a chart.
 
     python benchmarks/block_sparse.py BUNDLES [--rounds 8] [--only sdd,dsd,dds,softmax] [--svg FILE] [--all]
 
-Products are rated in TFLOP/s counted on active blocks, beside cuBLAS on the dense matrices of the same sizes, and beside
-torch's BSR matrices; the softmax in bytes that it must move, beside a copy. Random operands; each call after a flush of
-the L2, the contenders in turn, medians of device time by events. `--all` adds fp16 and more block sizes. Exits 1 if a
-result is wrong or a bar is missed.
+Products are rated in TFLOP/s over active blocks, against cuBLAS on dense matrices of the same sizes and torch's BSR matrices.
+The softmax is rated in bytes that it must move, against a copy. Operands are random. Each call follows an L2 flush, contenders
+take turns, and figures are medians of device time from events. `--all` adds fp16 and more block sizes. Exits 1 if a result is
+wrong or a bar is missed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ BARS = {128: 0.85, 64: 0.70, 32: 0.45}
 COPIED = 0.90
 """Least bandwidth of the softmax, as a share of a copy's."""
 ROOFLINE = 0.80
-"""Least share of what the L2 cache allows random layouts."""
+"""Least share of the rate that L2 bandwidth allows for random layouts."""
 APART = 0.02
 """Largest error, as a share of the largest value."""
 CACHED_BYTES = 1 << 23
 DRAWN = 1024
-"""The width of dense factors whose products are drawn."""
+"""The width of dense factors in the charted products."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class Row:
     rates: dict[str, float]
     """TFLOP/s, or TB/s, of each contender."""
     ratio: float
-    """Of nojit to the first contender after it."""
+    """The ratio of nojit to the next contender."""
     bar: float | None
     note: str = ""
 
     @property
     def kept(self) -> bool:
-        """Return whether the bar, if there is one, is kept."""
+        """Whether the bar is kept, or absent."""
         return self.bar is None or self.ratio >= self.bar
 
     def line(self) -> str:
-        """Say it in one line."""
+        """Return the row as one line."""
         rates = "  ".join(
             f"{name} {rate:6.2f}" if rate < 10 else f"{name} {rate:6.0f}" for name, rate in self.rates.items()
         )
@@ -73,11 +73,11 @@ class Product:
 
     @property
     def label(self) -> str:
-        """Say what is multiplied."""
+        """The product in words."""
         return f"{self.mode} {self.problem.name}, {self.free}, {str(self.dtype)[6:]}"
 
     def measure(self, rounds: int, l2_bytes_per_s: float) -> Row:
-        """Check what is computed, and time it."""
+        """Check the result, and time it."""
         from nojit.kernels.block_sparse import block_sparse_matmul, reference
 
         one, layout = self.problem, layout_of(self.problem)
@@ -111,7 +111,7 @@ class Product:
         return torch.randn(*shape, device="cuda", dtype=self.dtype)
 
     def _intensity(self) -> float:
-        """Count flops for each byte that an unpacked product of blocks reads: of both operands, a block at a time."""
+        """Return flops per byte that a product reads from both operands, block by block, without packing."""
         block, free = self.problem.block, self.free
         if self.mode == "sdd":
             return block / 2
@@ -133,12 +133,12 @@ class Product:
 
 @cache
 def layout_of(problem: object) -> object:
-    """Make a layout and its tables once, not for each product."""
+    """Return a layout with its tables, cached for all products."""
     return problem.layout()
 
 
 def products(everything: bool, modes: list[str]) -> Iterator[Product]:
-    """List what is measured: windows, Longformer, BigBird and random layouts, with a head's and a model's width."""
+    """List the products to measure: windows, Longformer, BigBird and random layouts, with a head's and a model's width."""
     from nojit.kernels.block_sparse.matmul_problems import BARS as SHAPES
 
     dtypes = (torch.bfloat16, torch.float16) if everything else (torch.bfloat16,)
@@ -153,7 +153,7 @@ def products(everything: bool, modes: list[str]) -> Iterator[Product]:
 
 
 def bsr_row(rounds: int) -> Row | None:
-    """Measure one head of a window beside torch's BSR product, where torch has it."""
+    """Measure one head of a window against torch's BSR product; None if torch lacks it."""
     from nojit.kernels.block_sparse import block_sparse_matmul, reference
     from nojit.kernels.block_sparse.matmul_problems import Problem
 
@@ -174,7 +174,7 @@ def bsr_row(rounds: int) -> Row | None:
 
 
 def softmax_rows(rounds: int, everything: bool) -> Iterator[Row]:
-    """Measure the softmax, forward and backward, beside a copy of as many bytes."""
+    """Measure the softmax, forward and backward, against a copy of as many bytes."""
     from nojit.kernels.block_sparse import block_sparse_softmax, softmax_bwd
     from nojit.kernels.block_sparse.problems import PROBLEMS
 
@@ -198,7 +198,7 @@ def softmax_rows(rounds: int, everything: bool) -> Iterator[Row]:
 
 
 def l2_bytes_per_s(rounds: int) -> float:
-    """Measure the L2 cache: a copy, again and again, of what it holds."""
+    """Measure L2 bandwidth: repeated copies of data that fits in it."""
     source = torch.randn(CACHED_BYTES // 4, device="cuda")
     target, times = torch.empty_like(source), 50
 
@@ -215,7 +215,7 @@ def l2_bytes_per_s(rounds: int) -> float:
 
 
 def chart(rows: list[Row]) -> Chart:
-    """Draw what share of cuBLAS's rate on dense matrices, or of a copy's, each reaches: products by their blocks."""
+    """Return a chart of rates as a share of cuBLAS's on dense matrices, or of a copy's; products grouped by block size."""
     groups: dict[str, list[Bar]] = {}
     for row in rows:
         what, _, layout = row.label.partition(" ")
@@ -234,7 +234,7 @@ def chart(rows: list[Row]) -> Chart:
 
 
 def main() -> None:
-    """Measure, print, judge."""
+    """Measure and print; exit 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles")
     parser.add_argument("--rounds", type=int, default=8)

@@ -1,14 +1,14 @@
-"""Measure the build: wall time against a bare pool; size against Triton's cache and solid LZMA; reading images.
+"""Measure the build: time against a bare process pool, size against Triton's cache and solid LZMA, and reading of images.
 
     python benchmarks/build_bars.py time [--arch sm_90 ...] [--kernel K ...] [--jobs 2]
     python benchmarks/build_bars.py again [--variants 1024] [--sources 8]
     python benchmarks/build_bars.py size BUNDLE [--every 1]
 
-`time` compiles the same variants twice with cold caches: once in a bare `multiprocessing.Pool` that calls
-`triton.compile` as a script would, once through `nojit build`; then builds again with nothing changed. `again` writes a
-project of small kernels, builds it, and times builds with nothing changed: with the stamp, and with `--recheck`. `size` compares
-a bundle of `manifests/` (full profile) with its cubins as Triton caches them, line info and all: it compiles every
-n-th variant as Triton would, and scales by their number. Needs no GPU.
+`time` compiles the same variants twice with cold caches: in a bare `multiprocessing.Pool` that calls `triton.compile` as a
+script would, and with `nojit build`. Then it builds again without changes. `again` writes a project of small kernels, builds it,
+and times builds without changes: with the stamp, and with `--recheck`. `size` compares a bundle of `manifests/` (full profile)
+with its cubins in Triton's cache, line info included: it compiles every n-th variant as Triton would, and extrapolates. Needs
+no GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def tasks(archs: list[str], kernels: list[str], every: int) -> list[tuple[Any, Any]]:
-    """List every n-th variant of the manifests, with the place of its source."""
+    """List every n-th variant of the manifests, with the location of its source."""
     from nojit.aot import compiler
     from nojit.aot.manifest import find_manifests
     from nojit.aot.plan import make_plans
@@ -43,7 +43,7 @@ def tasks(archs: list[str], kernels: list[str], every: int) -> list[tuple[Any, A
 
 
 def compile_bare(task: tuple[Any, Any]) -> int:
-    """Compile as a script would, with Triton's defaults and cache; return the length of the cubin in the cache."""
+    """Compile as a script would, with Triton's defaults and cache; return the size of the cached cubin in bytes."""
     import triton
     from nojit.aot.compiler import ast_source, gpu_target
 
@@ -55,7 +55,7 @@ def compile_bare(task: tuple[Any, Any]) -> int:
 
 
 def bare_pool(archs: list[str], kernels: list[str], every: int, jobs: int) -> dict[str, Any]:
-    """Time the bare pool in a process of its own, imports included."""
+    """Time the bare pool in a new process, imports included."""
     code = (
         "import json, sys, time; started = time.monotonic(); sys.path.insert(0, sys.argv[1]);"
         "import build_bars, multiprocessing; tasks = build_bars.tasks(*json.loads(sys.argv[2]));"
@@ -78,7 +78,7 @@ def bare_pool(archs: list[str], kernels: list[str], every: int, jobs: int) -> di
 
 
 def nojit_build(archs: list[str], kernels: list[str], jobs: int, folder: Path) -> float:
-    """Time one run of the command."""
+    """Return the time of one `nojit build`, in seconds."""
     command = [sys.executable, "-m", "nojit", "build", str(ROOT / "manifests"), "--jobs", str(jobs), "-q"]
     command += ["--out", str(folder / "out"), "--cache-dir", str(folder / "cache")]
     command += [word for arch in archs for word in ("--arch", arch)]
@@ -89,7 +89,7 @@ def nojit_build(archs: list[str], kernels: list[str], jobs: int, folder: Path) -
 
 
 def read_times_us(bundle: Path) -> list[float]:
-    """Time the first read of every image, each in a bundle opened afresh so that no group is at hand."""
+    """Time the first read of every image, each in a newly opened bundle so that no group is cached."""
     from nojit.runtime.bundle import BundleFile
 
     with BundleFile(bundle) as probe:
@@ -105,7 +105,7 @@ def read_times_us(bundle: Path) -> list[float]:
 
 
 def time_bars(given: argparse.Namespace) -> None:
-    """Print wall times of builds."""
+    """Print build times."""
     with tempfile.TemporaryDirectory() as name:
         cold = nojit_build(given.arch, given.kernel, given.jobs, Path(name))
         again = min(nojit_build(given.arch, given.kernel, given.jobs, Path(name)) for _ in range(3))
@@ -142,7 +142,7 @@ matrix = {{ V = {values} }}
 
 
 def write_project(folder: Path, sources: int, variants: int) -> None:
-    """Write sources of one small kernel each, that have so many variants together."""
+    """Write sources of one small kernel each, with `variants` variants in total."""
     values = list(range(variants // sources))
     for number in range(sources):
         (folder / f"k{number}.py").write_text(KERNEL)
@@ -150,7 +150,7 @@ def write_project(folder: Path, sources: int, variants: int) -> None:
 
 
 def again_bars(given: argparse.Namespace) -> None:
-    """Print what builds cost that have nothing to do: time that passes, and CPU time of all processes."""
+    """Print the cost of builds without changes: elapsed time, and CPU time of all processes."""
     with tempfile.TemporaryDirectory() as name:
         write_project(Path(name), given.sources, given.variants)
         command = [sys.executable, "-m", "nojit", "build", name, "--jobs", str(given.jobs), "-q"]
@@ -163,7 +163,7 @@ def again_bars(given: argparse.Namespace) -> None:
 
 
 def timed(command: list[str]) -> tuple[float, float]:
-    """Run a command; return the seconds that passed, and those that it and its children computed."""
+    """Run a command; return its elapsed seconds, and the CPU seconds of it and its children."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, check=True)
     wall, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -171,7 +171,7 @@ def timed(command: list[str]) -> tuple[float, float]:
 
 
 def size_bars(given: argparse.Namespace) -> None:
-    """Print how large a bundle is, and how long an image takes to read."""
+    """Print a bundle's size, and the time to read an image."""
     from nojit.runtime.bundle import BundleFile
 
     with BundleFile(given.bundle) as opened:
@@ -194,7 +194,7 @@ def size_bars(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Print the bars and what was measured."""
+    """Print the figures with their bars."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
     modes = parser.add_subparsers(required=True)

@@ -1,10 +1,9 @@
-"""Measure process starts as whole processes, and hold them to their bars. Needs a GPU.
+"""Measure the start of whole processes, and compare it with the bars. Needs a GPU.
 
     python benchmarks/cold_start.py [--bundle FOLDER] [--out FOLDER] [--rounds 7] [--kernels 1,50] [--against WAY]
 
-FOLDER is what `nojit bench bundles` built; without it the kernels are built first, which needs Triton. The same as
-`nojit bench cold-start`, for machines without click and rich. ``--against none`` leaves torch out. Exits 1 if a bar is
-not kept.
+FOLDER is the output of `nojit bench bundles`; without it the kernels are built first, which needs Triton. Equivalent to
+`nojit bench cold-start`, for machines without click and rich. ``--against none`` skips torch. Exits 1 if a bar is missed.
 """
 
 from __future__ import annotations

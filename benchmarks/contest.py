@@ -1,4 +1,4 @@
-"""What the benchmarks of operators make of times: lines, ratios and their means, a chart, and whether bars are kept."""
+"""Common parts of operator benchmarks: result lines, ratios and their means, charts, and bars."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nojit.aot.bench.plot import Bar, Chart, Group, svg
 __all__ = ["BEST", "OURS", "Promise", "Row", "arguments", "chart", "judge", "report"]
 
 OURS = "nojit"
-"""The contender that is compared; names of its other ways begin alike."""
+"""The contender that is compared; names of its other configurations start with it."""
 BEST = "the best"
 
 Times = Mapping[str, float | None]
-"""What each contender takes; None for one that did not run."""
+"""Time of each contender; None if it did not run."""
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What ratios of a group to a contender must reach."""
+    """The ratios that a group must reach against a contender."""
 
     mean: float = 0.0
     """Least geometric mean."""
@@ -40,17 +40,17 @@ class Row:
     label: str
     ms: Times
     flops: int
-    """Multiplications and additions; 0 where times are shown, in us, instead of TFLOP/s."""
+    """The number of multiplications and additions; 0 to show times in us instead of TFLOP/s."""
     moved_bytes: int
-    """What has to be read and written at least."""
+    """The least number of bytes to read and write."""
     bars: Mapping[str, float] = field(default_factory=dict)
-    """Least ratio to a contender at this very shape."""
+    """Least ratio to a contender, for this shape."""
     rivals: Collection[str] = ()
-    """Contenders that the best of is one more to be compared with."""
+    """Contenders whose best is compared with, in addition to each."""
 
     @property
     def values(self) -> dict[str, float | None]:
-        """What is shown of each contender: TFLOP/s, or us."""
+        """The shown value of each contender: TFLOP/s, or us."""
         return {
             name: None if ms is None else self.flops / ms / 1e9 if self.flops else 1e3 * ms
             for name, ms in self.ms.items()
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """How many times as fast nojit is as each other that ran, and as the best of the rivals."""
+        """Speed of nojit relative to each other contender that ran, and to the best of the rivals."""
         others = {name: ms for name, ms in self.ms.items() if ms is not None and not name.startswith(OURS)}
         if rivals := [others[name] for name in self.rivals if name in others]:
             others[BEST] = min(rivals)
@@ -66,7 +66,7 @@ class Row:
         return {name: ms / own for name, ms in others.items()}
 
     def line(self) -> str:
-        """Say it in one line, with a dash for what did not run."""
+        """Return the row as one line, with a dash for contenders that did not run."""
         shown = "  ".join(
             f"{name} {'-' if value is None else f'{value:.1f}':>7}" for name, value in self.values.items()
         )
@@ -82,22 +82,22 @@ class Row:
 def arguments(
     doc: str | None, groups: Sequence[str], rounds: int, argv: Sequence[str] | None = None
 ) -> argparse.Namespace:
-    """Read the command line, and have operators take their kernels from the bundles that it names.
+    """Parse the command line, and make operators use the bundles that it names.
 
     Args:
         doc: the benchmark's description.
-        groups: what ``--only`` chooses from; all of them by default.
+        groups: the choices of ``--only``, all by default.
         rounds: the default of ``--rounds``.
         argv: the command line; the process's if None.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", help="a file or folder that holds the kernels")
-    parser.add_argument("--rounds", type=int, default=rounds, help="in which the contenders take turns")
-    parser.add_argument("--only", default=",".join(groups), metavar="GROUPS", help=f"some of {','.join(groups)}")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="where to draw what was measured")
     parser.add_argument(
-        "--compile", action="store_true", help="have torch.compile take part: needs Triton, and minutes"
+        "--rounds", type=int, default=rounds, help="number of rounds; each contender runs once per round"
     )
+    parser.add_argument("--only", default=",".join(groups), metavar="GROUPS", help=f"some of {','.join(groups)}")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="file for a chart of the results")
+    parser.add_argument("--compile", action="store_true", help="add torch.compile; needs Triton and takes minutes")
     given = parser.parse_args(argv)
     given.only = given.only.split(",")
     if unknown := [name for name in given.only if name not in groups]:
@@ -107,10 +107,10 @@ def arguments(
 
 
 def judge(rows: Sequence[Row], promises: Mapping[tuple[str, str], Promise]) -> bool:
-    """Print the geometric mean and the least ratio of each group to each contender; say whether all bars are kept.
+    """Print the geometric mean and the least ratio of each group against each contender; return whether all bars are kept.
 
     Args:
-        rows: all that was measured.
+        rows: all measurements.
         promises: by group and contender.
     """
     kept = True
@@ -123,7 +123,7 @@ def judge(rows: Sequence[Row], promises: Mapping[tuple[str, str], Promise]) -> b
 
 
 def _judge(rows: Sequence[Row], other: str, promise: Promise | None) -> bool:
-    """Print one line of a group that ran beside a contender."""
+    """Print one line for a group against one contender."""
     mean_bar, least_bar = (promise.mean, promise.least) if promise else (0.0, 0.0)
     found = [(row.ratios[other], max(least_bar, row.bars.get(other, 0.0)), row.label) for row in rows]
     mean = statistics.geometric_mean(ratio for ratio, _, _ in found)
@@ -139,12 +139,12 @@ def _judge(rows: Sequence[Row], other: str, promise: Promise | None) -> bool:
 
 
 def chart(title: str, where: str, rows: Sequence[Row]) -> Chart:
-    """Draw every value, the contenders of a row together.
+    """Return a chart of every value, grouped by row.
 
     Args:
-        title: of the chart.
-        where: the device, and what else was the same for all.
-        rows: all that was measured.
+        title: the chart's title.
+        where: the device and other conditions common to all.
+        rows: all measurements.
     """
     groups = [
         Group(
@@ -161,14 +161,14 @@ def chart(title: str, where: str, rows: Sequence[Row]) -> Chart:
 def report(
     rows: Iterable[Row], promises: Mapping[tuple[str, str], Promise], title: str, where: str, path: Path | None
 ) -> None:
-    """Print rows as they come, draw them if there is a path, judge them, and exit: with 1 if a bar is missed.
+    """Print rows as they arrive, draw them if `path` is given, and exit: with 1 if a bar is missed.
 
     Args:
         rows: measured one after the other.
         promises: by group and contender.
-        title: of the chart.
+        title: the chart's title.
         where: as for `chart`.
-        path: of the chart; None draws none.
+        path: the chart's file; None for no chart.
     """
     print(where)
     found: list[Row] = []

@@ -1,12 +1,12 @@
-"""Time convolutions and their gradients beside cuDNN and torch.compile, in one run: ratios, bars, and a chart.
+"""Time convolutions and their gradients against cuDNN and torch.compile, in one run: ratios, bars, and a chart.
 
     python benchmarks/conv.py BUNDLES [--rounds 12] [--only conv2d,conv3d,conv2d_input_grad,...] [--svg FILE] [--compile]
 
-The shapes are those that speed is promised for. Random operands of fp16, by channels; cuDNN chooses its kernels by
-measurement. Each call runs in a CUDA graph after a flush of the L2, the contenders in turn: medians of device time
-alone. `--compile` adds torch.compile(mode="max-autotune") forward, which needs Triton and minutes. Exits 1 if a result is
-wrong, the geometric mean of the ratios to cuDNN is below its bar, 0.95 of images and 1.0 of volumes, or one of them
-is below 0.8; gradients have no bar.
+The shapes are those with promised speed. Operands are random fp16, channels-last; cuDNN autotunes its kernels. Each call runs in
+a CUDA graph after an L2 flush, contenders take turns, and figures are medians of device time. `--compile` adds
+torch.compile(mode="max-autotune") for the forward pass; it needs Triton and takes minutes. Exits 1 if a result is wrong, if
+the geometric mean of the ratios to cuDNN is below its bar (0.95 for images, 1.0 for volumes), or if a ratio is below 0.8.
+Gradients have no bar.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ APART = 0.02
 
 
 def group_of(family: str, what: str) -> str:
-    """Name the group of a family and a pass: ``conv2d``, ``conv2d_input_grad``."""
+    """Return the group of a family and a pass: ``conv2d``, ``conv2d_input_grad``."""
     return family if what == "forward" else f"{family}_{what}"
 
 
@@ -36,18 +36,18 @@ GROUPS = tuple(group_of(family, what) for what in WHICH for family in FAMILIES)
 
 
 def family_of(one: Any) -> str:
-    """Return whether a shape of `nojit.kernels.conv.problems` is one of images or of volumes."""
+    """Return the family of a shape of `nojit.kernels.conv.problems`: images or volumes."""
     return FAMILIES[len(one.positions) > 2]
 
 
 def random(*shape: int) -> Tensor:
-    """Make an operand, by channels."""
+    """Return a random channels-last operand."""
     last = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
     return torch.randn(*shape, device="cuda", dtype=torch.float16).contiguous(memory_format=last)
 
 
 def functions(one: Any, what: str) -> tuple[dict[str, Callable[..., Tensor]], tuple[Tensor, ...]]:
-    """Return what is measured of a shape of `nojit.kernels.conv.problems`, by name, and its operands."""
+    """Return the contenders for a shape of `nojit.kernels.conv.problems`, by name, and its operands."""
     from nojit.kernels.conv import conv2d, conv3d
 
     three = len(one.positions) > 2
@@ -89,7 +89,7 @@ def _bound(function: Callable[..., Tensor], words: dict[str, Any]) -> Callable[.
 
 
 def measure(one: Any, what: str, rounds: int, compile_too: bool) -> Row:
-    """Compare what is computed of a shape, and time it."""
+    """Check the results of a shape, and time it."""
     given, operands = functions(one, what)
     if compile_too and what == "forward":
         given["compiled"] = compiled(given["cudnn"])
@@ -102,7 +102,7 @@ def measure(one: Any, what: str, rounds: int, compile_too: bool) -> Row:
 
 
 def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
-    """Measure the groups that are asked for, one shape after the other."""
+    """Measure the requested groups, one shape after the other."""
     from nojit.kernels.conv.problems import BARS
 
     for what in WHICH:
@@ -113,7 +113,7 @@ def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[R
 
 
 def main() -> None:
-    """Measure, print, judge."""
+    """Measure and print; exit 1 if a bar is missed."""
     given = arguments(__doc__, GROUPS, rounds=12)
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True

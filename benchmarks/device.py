@@ -1,23 +1,25 @@
-"""Run on a GPU what CI cannot: every test that needs one, checkers, and every benchmark. One archive of logs, one table.
+"""Run everything that needs a GPU: tests, checkers and benchmarks. Write one archive of logs, and print one table.
 
     python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,bench] [--processes 12] [--limit 240]
                                 [--budget 560] [--devices 2] [--built FOLDER] [--families flex,conv]
                                 [--earlier results.json]
 
-BUNDLES holds the full profile for this GPU. Tests run side by side in several processes, large modules in shares, checkers
-too; benchmarks one after the other, with the GPU to themselves. Nothing runs longer than ``--limit`` seconds, nor past the
-``--budget`` of all: what is cut short or left out counts as failed. Each run's output is in FOLDER/logs.zip, and how each
-ended in FOLDER/results.json, both written as runs end. The table says how each ended, how long it took, its last line,
-and which tests failed. Of several GPUs each run of tests and checks sees one, in turn, but for what is about several. Tests that were all skipped, such as those of two devices where there is one, are neither done nor
-failed. Exits 1 if a run failed, or none was done.
+BUNDLES holds the full profile for this GPU. Tests and checkers run in several processes in parallel, large modules in shares;
+benchmarks run one after the other and have the GPU to themselves. No run takes longer than ``--limit`` seconds, and all of
+them end within ``--budget``: runs that are cut short or left out count as failed.
 
-Where one call does not have the time for everything, a second goes on: with the first one's results as ``--earlier``, what
-is done is not run again, as long as bundles and sources are the same; the rest goes longest first, as it took then.
+FOLDER/logs.zip has each run's output, and FOLDER/results.json each run's status; both are written as runs end. The table
+shows each run's status, time, last line and failed tests. With several GPUs, each run of tests and checks sees one of
+them in turn, except tests about several devices. A run whose tests were all skipped, such as tests for two devices on a
+machine with one, counts as neither done nor failed. Exits 1 if a run failed, or none was done.
 
-- ``tests``: the modules of ``tests/gpu``, whose variants all come from BUNDLES;
-- ``equality``: the same bits as Triton's own launcher gives; needs Triton. Of the profile core, which is built here, or, with
-  ``--built``, of every variant of the full profile's bundle in that folder, which the same Triton built elsewhere;
-- ``check``: compute-sanitizer's memcheck and racecheck over a sample of each kernel's launches;
+If one call has too little time for everything, start a second one with the first one's results as ``--earlier``. It skips
+the runs that are done, as long as bundles and sources are unchanged, and starts with those that took longest.
+
+- ``tests``: the modules of ``tests/gpu``, with all variants from BUNDLES;
+- ``equality``: bit-for-bit comparison with Triton's own launcher; needs Triton. It covers the core profile, which is built
+  here, or with ``--built`` the full profile in that folder, built elsewhere by the same Triton;
+- ``check``: compute-sanitizer's memcheck and racecheck on a sample of each kernel's launches;
 - ``bench``: the benchmarks of operators and of launches.
 """
 
@@ -42,10 +44,10 @@ from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[1]
 STEPS = ("tests", "equality", "check", "bench")
-# what must not change between two calls for the second to go on where the first ended
+# a change in one of these folders between two calls makes the second start from scratch
 ROOMS = ("aot", "benchmarks", "kernels", "manifests", "runtime", "tests")
 SUFFIXES = (".py", ".c", ".h", ".toml")
-# the slowest modules of tests, the slowest first, and in how many shares they run
+# the slowest modules of tests, slowest first, and the number of shares that each is split into
 SHARES = {
     "test_operators": 6,
     "test_flex": 8,
@@ -57,13 +59,13 @@ SHARES = {
     "test_attention": 1,
 }
 JUDGE = "test_every_variant_was_launched"
-# pytest's last line where it ran none of the tests that it found; its exit status is 5 if their module itself was skipped
+# pytest's last line if it skipped all tests; its exit status is 5 if the module itself was skipped
 ALL_SKIPPED = re.compile(r"\d+ skipped(?:, \d+ (?:deselected|warnings?))* in ")
 ALL_SKIPPED_STATUSES = (0, 5)
 OF_ALL_DEVICES = frozenset({"test_devices"})
-# with less left, nothing is begun
+# with less time left, no run starts
 LEAST_SECONDS = 10.0
-# how many failed tests of a run the table names
+# the most failed tests per run in the table
 NAMED = 4
 FAMILIES = (
     "attention",
@@ -78,7 +80,7 @@ FAMILIES = (
     "flex_decoding",
 )
 
-# of `tests/gpu/families.py`
+# families of `tests/gpu/families.py`
 TESTED = (
     "attention",
     "b2b_gemm",
@@ -119,34 +121,34 @@ class Outcome:
 
     name: str
     status: int | None
-    """The exit status; None if it was cut short, or never begun."""
+    """The exit status; None if the run was cut short or never started."""
     seconds: float
     last: str
-    """The last line that it printed."""
+    """Its last line of output."""
     failed: tuple[str, ...] = ()
-    """The tests that failed, a line each."""
+    """The failed tests, one line each."""
     skipped: bool = False
-    """Whether it ran tests, and they were all skipped."""
+    """Whether all its tests were skipped."""
 
     @property
     def good(self) -> bool:
-        """Whether it did what it should."""
+        """Whether it succeeded."""
         return self.status == 0 and not self.skipped
 
     @property
     def bad(self) -> bool:
-        """Whether it did what it should not, or did not end."""
+        """Whether it failed or did not end."""
         return not self.good and not self.skipped
 
     @property
     def ended(self) -> str:
-        """In words."""
+        """The status in words."""
         if self.status is None:
             return "cut short"
         return "skipped" if self.skipped else "done" if self.good else f"exit {self.status}"
 
     def line(self) -> str:
-        """Say it in a line, and in one for each of some tests that failed."""
+        """Return the run's line, followed by one for each of the first failed tests."""
         more = [f"    and {len(self.failed) - NAMED} more"] if len(self.failed) > NAMED else []
         words = f"{self.name:<32} {self.ended:<10} {self.seconds:>6.0f} s  {self.last}"
         return "\n".join([words, *(f"    {test[:200]}" for test in self.failed[:NAMED]), *more])
@@ -154,20 +156,20 @@ class Outcome:
 
 @dataclass
 class Record:
-    """What has been run, on disk at any time."""
+    """The state of all runs, always up to date on disk."""
 
     folder: Path
     of: str
     """A digest of the bundles and sources."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long runs took in an earlier call, of whatever sources."""
+    """How long runs took in an earlier call, with any sources."""
     launched: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))
-    """Where shares of tests leave what they launched."""
+    """The folder in which shares of tests record their launches."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take_over(self, earlier: Path) -> None:
-        """Go on from the results of an earlier call."""
+        """Continue from the results of an earlier call."""
         results = json.loads(earlier.read_text())
         self.seconds = {name: run["seconds"] for name, run in results["runs"].items()}
         if results["of"] != self.of:
@@ -179,7 +181,7 @@ class Record:
             (self.launched / name).write_text(text)
 
     def add(self, outcome: Outcome, log: Path) -> None:
-        """Keep how a run ended, and its output."""
+        """Record a run's status and output."""
         with self.lock:
             self.outcomes[outcome.name] = outcome
             print(outcome.line(), flush=True)
@@ -192,7 +194,7 @@ class Record:
             written.replace(self.folder / "results.json")
 
     def left(self, runs: Iterable[Run]) -> list[Run]:
-        """Return the runs that are still to be made, the longest first where that is known."""
+        """Return the runs that are not done, longest first if known."""
         open_runs = [run for run in runs if run.name not in self.outcomes]
         return sorted(open_runs, key=lambda run: -self.seconds.get(run.name, 0.0))
 
@@ -208,7 +210,7 @@ def digest_of(bundles: Path) -> str:
 
 
 def tests(bundles: Path, launched: Path) -> list[Run]:
-    """List the modules of tests, the slowest first and in shares."""
+    """List the modules of tests, slowest first and in shares."""
     slow = list(SHARES)
     modules = sorted(
         (ROOT / "tests/gpu").glob("test_*.py"),
@@ -228,7 +230,7 @@ def tests(bundles: Path, launched: Path) -> list[Run]:
 
 
 def judges(bundles: Path, launched: Path) -> list[Run]:
-    """List the tests that find variants which none of a module's shares launched."""
+    """List the tests that find variants which no share of a module launched."""
     given = (*_bundles(bundles), ("NOJIT_TEST_LAUNCHED", str(launched)))
     shared = [ROOT / f"tests/gpu/{module}.py" for module, count in SHARES.items() if count > 1]
     return [
@@ -243,7 +245,7 @@ def _bundles(bundles: Path) -> tuple[tuple[str, str], ...]:
 
 
 def ahead(built: Path | None, launched: Path, families: Sequence[str] = TESTED) -> list[Run]:
-    """List what comes before the comparisons: of a bundle that is there, compile what Triton launches on every core."""
+    """List the runs before the comparisons: with a prebuilt bundle, compile Triton's side on every core."""
     if built is None:
         return []
     return [
@@ -254,7 +256,7 @@ def ahead(built: Path | None, launched: Path, families: Sequence[str] = TESTED) 
 
 
 def equality(built: Path | None, launched: Path, families: Sequence[str] = TESTED) -> list[Run]:
-    """List the comparisons with Triton's launcher, a family each; of a bundle that is there, large ones in parts."""
+    """List the comparisons with Triton's launcher, one per family; with a prebuilt bundle, large ones in parts."""
     runs = []
     for family in families:
         count = PARTS.get(family, 1) if built else 1
@@ -266,7 +268,7 @@ def equality(built: Path | None, launched: Path, families: Sequence[str] = TESTE
 
 
 def compared(built: Path | None, launched: Path, families: Sequence[str] = TESTED) -> list[Run]:
-    """List the test that finds variants which no family's calls compared."""
+    """List the test that finds variants which no comparison covered."""
     command = (*_pytest(), *(f"{EQUALITY}::test_every_variant_was_compared[{family}]" for family in families))
     return [Run("equality variants", command, _equality(built, launched))]
 
@@ -279,12 +281,12 @@ def _equality(built: Path | None, launched: Path) -> tuple[tuple[str, str], ...]
 
 
 def check(bundles: Path, families: Sequence[str] = TESTED) -> list[Run]:
-    """List runs under compute-sanitizer; torch's cache of memory would hide what lies beside a tensor."""
+    """List the runs under compute-sanitizer, without torch's memory cache, which would hide out-of-bounds accesses."""
     given = (("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),)
     sample = (sys.executable, "benchmarks/prove.py", str(bundles), "--part", "sample")
-    # the runtime asks the driver for a parameter behind the last, to see that there is none; names in C++ are torch's kernels'
+    # the runtime queries one parameter past the last, to see that it does not exist; C++ names are torch's kernels
     sanitizer = ("compute-sanitizer", "--report-api-errors", "no", "--kernel-name-exclude", "kns=_Z", "--tool")
-    # what is no hazard is left out of what it reports
+    # races.py filters false reports out of racecheck's output
     judged = (sys.executable, "benchmarks/races.py", str(bundles), "--run", *sanitizer, "racecheck", *sample)
     checked = (*sanitizer, "memcheck", "--error-exitcode", "9", *sample)
     return [
@@ -312,20 +314,20 @@ def _pytest() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long runs may take."""
+    """Time limits of runs."""
 
     seconds: float
-    """Each."""
+    """For each run."""
     end: float
-    """When all must have ended, by the monotonic clock."""
+    """When all runs must have ended, on the monotonic clock."""
 
     def left(self) -> float:
-        """Return how long a run that begins now may take."""
+        """Return how long a run that starts now may take."""
         return min(self.seconds, self.end - time.monotonic())
 
 
 def follow(run: Run, record: Record, limits: Limits) -> None:
-    """Run a command to its end or its limit, and keep how it ended."""
+    """Run a command to its end or its limit, and record its status."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{re.sub(r'[ /]', '_', run.name)}.log"
         started = time.monotonic()
@@ -355,7 +357,7 @@ def _status(run: Run, log: TextIO, seconds: float) -> int | None:
 
 
 def side_by_side(runs: Iterable[Run], record: Record, limits: Limits, processes: int, devices: int = 1) -> None:
-    """Run the commands that are not done yet, so many at a time; of several devices each sees one, in turn."""
+    """Run the commands that are not done, `processes` at a time; with several devices each sees one, in turn."""
     left = [
         run if devices == 1 or run.name in OF_ALL_DEVICES else _on(number % devices, run)
         for number, run in enumerate(record.left(runs))
@@ -369,20 +371,20 @@ def _on(device: int, run: Run) -> Run:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the steps that are asked for; return the exit code."""
+    """Run the requested steps; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default=",".join(STEPS))
-    parser.add_argument("--processes", type=int, default=12, help="of tests, side by side")
-    parser.add_argument("--limit", type=float, default=240.0, help="seconds, of each run")
-    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds, of all")
-    parser.add_argument("--devices", type=int, default=1, help="GPUs, among which tests and checks are shared out")
-    parser.add_argument("--families", default=",".join(TESTED), help="that equality and check are about")
+    parser.add_argument("--processes", type=int, default=12, help="number of parallel processes for tests and checks")
+    parser.add_argument("--limit", type=float, default=240.0, help="time limit of each run, in seconds")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="time limit of all runs, in seconds")
+    parser.add_argument("--devices", type=int, default=1, help="number of GPUs to spread tests and checks over")
+    parser.add_argument("--families", default=",".join(TESTED), help="kernel families for the steps equality and check")
     parser.add_argument(
         "--built", type=Path, help="a folder with the full profile, built by the Triton of this machine"
     )
-    parser.add_argument("--earlier", type=Path, help="results.json of a call that this one goes on from")
+    parser.add_argument("--earlier", type=Path, help="results.json of an earlier call to continue")
     given = parser.parse_args(words)
     asked = given.only.split(",")
     if unknown := set(asked) - set(STEPS):
@@ -415,7 +417,7 @@ def main(words: Sequence[str] | None = None) -> int:
     bad = [outcome.name for outcome in outcomes if outcome.bad]
     skipped = [outcome.name for outcome in outcomes if outcome.skipped]
     print(f"{len(outcomes)} runs; skipped: {', '.join(skipped) or 'none'}; failed: {', '.join(bad) or 'none'}")
-    # where there is no device at all, tests are skipped too
+    # without any device, tests are skipped too
     return 0 if not bad and any(outcome.good for outcome in outcomes) else 1
 
 

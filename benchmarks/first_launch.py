@@ -1,11 +1,11 @@
-"""Time what a process pays before its first launch: importing, opening, the kernel, the launch; and a preload of all.
+"""Time the steps before a process's first launch: import, opening, kernel look-up, launch; and a preload of all images.
 
     python benchmarks/first_launch.py BUNDLE [--repeat 21] [--fake]
 
-BUNDLE is a file or folder that holds `vector_add` and `flash_attention_fwd`. Each figure is the median over fresh
-processes, with warm page cache. On a GPU torch is up before the clock starts; with ``--fake`` the driver and the
-framework are those of the tests, loaded beforehand too, so that what is left is nojit's own share. The plain interpreter is
-timed beside it. Exits 1 if a median is past its bar; with ``--fake`` there are no bars.
+BUNDLE is a file or folder with `vector_add` and `flash_attention_fwd`. Each figure is the median over new processes with a
+warm page cache. On a GPU, torch is initialized before the clock starts. With ``--fake`` the tests' driver and framework
+replace the real ones and are loaded beforehand, so that the figures are nojit's own share. The plain interpreter is timed
+for comparison. Exits 1 if a median exceeds its bar; ``--fake`` has no bars.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ steps = (imported - started, opened - imported, known - opened, first - known, f
 print(json.dumps([step / 1e6 for step in steps]))
 """
 
-# the same image without nojit: what no runtime can do without
+# the same image without nojit: the least that any runtime must do
 _DRIVER = """
 import ctypes, json, os, sys, time
 from nojit import runtime
@@ -130,11 +130,11 @@ _STEPS = (
     ("the driver alone: vector_add", None),
     ("the driver alone, no launch: flash attention", None),
 )
-"""What each number is of, and how many milliseconds it may be."""
+"""The name of each figure, and its bar in milliseconds."""
 
 
 def fake_environment(folder: Path) -> dict[str, str]:
-    """Build the tests' driver and framework into `folder`, unless they are set, and say how a process finds them."""
+    """Build the tests' driver and framework into `folder`, unless they are set; return the environment that selects them."""
     if "FAKETORCH" in os.environ:
         return {}
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -144,13 +144,13 @@ def fake_environment(folder: Path) -> dict[str, str]:
 
 
 def compiled_once(folder: Path) -> dict[str, str]:
-    """Say where processes keep compiled modules: a wheel's are compiled when it is installed."""
+    """Return the environment of a folder for bytecode: installing a wheel compiles its modules."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     return {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
 def probe(bundle: str, code: str, environment: Mapping[str, str], *more: str) -> list[float]:
-    """Run every step in a fresh process; milliseconds."""
+    """Run every step in a new process; return milliseconds."""
     command = [sys.executable, "-c", code, bundle, *more]
     ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
     steps: list[float] = json.loads(ran.stdout)
@@ -158,14 +158,14 @@ def probe(bundle: str, code: str, environment: Mapping[str, str], *more: str) ->
 
 
 def process_ms(code: str, *arguments: str) -> float:
-    """Time a whole process."""
+    """Return the time of a whole process, in milliseconds."""
     started = time.perf_counter_ns()
     subprocess.run([sys.executable, "-c", code, *arguments], check=True)
     return (time.perf_counter_ns() - started) / 1e6
 
 
 def main() -> int:
-    """Print the medians, and which of them is past its bar."""
+    """Print the medians, and those that exceed their bars."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("bundle")
     parser.add_argument("--repeat", type=int, default=21)
@@ -178,7 +178,7 @@ def main() -> int:
         alone = [(setup + _DRIVER, environment, kernel) for kernel in ("vector_add", "flash_attention_fwd")]
         ways = [(setup + _PROBE, environment), *alone]
         rows = [[step for given in ways for step in probe(options.bundle, *given)] for _ in range(options.repeat + 1)]
-        del rows[0]  # that one compiled the modules
+        del rows[0]  # the first process compiled the modules
         opening = "import sys; from nojit import runtime; runtime.load(sys.argv[1])"
         whole = [(process_ms("pass"), process_ms(opening, options.bundle)) for _ in range(options.repeat)]
         plain, loaded = (statistics.median(column) for column in zip(*whole, strict=True))

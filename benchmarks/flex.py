@@ -1,13 +1,12 @@
-"""Time flex attention, forward and backward, beside torch's compiled one, in one run: TFLOP/s over what is seen, and ratios.
+"""Time flex attention, forward and backward, against torch's compiled one, in one run: TFLOP/s over visible pairs, and ratios.
 
     python benchmarks/flex.py BUNDLES [--rounds 12] [--passes forward,backward] [--only window,alibi] [--shares] [--svg FILE]
 
-Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time. Where a mask is one
-that SDPA knows, none or a causal one, cuDNN's and FlashAttention-2's kernels are beside it too. Flops count the pairs in
-blocks of 128 where anything is seen; a backward pass counts as 2.5 forward ones. The last table is time over the share of
-active blocks, from all of them to 5%, which is to be a straight line within 10%, also of longer sequences: where it meets
-no blocks, it is what rows cost apart from their blocks. Exits 1 if it is not, or if a result differs from torch's by more
-than rounding explains.
+Operands are random bf16. Each call follows an L2 flush, contenders take turns, and figures are medians of device time. For
+masks that SDPA supports, none or causal, cuDNN's and FlashAttention-2's kernels take part. Flops count the pairs in partly
+visible blocks of 128; a backward pass counts as 2.5 forward passes. The last table is time over the share of active blocks,
+from 100% to 5%. It must be a straight line within 10%, also for longer sequences; at no blocks the line shows the cost of
+rows alone. Exits 1 if it is not straight, or if a result differs from torch's by more than rounding.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Call = Callable[[], tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Case:
-    """A mask and a modification of scores, in torch's words and in nojit's."""
+    """A mask and a score modification, for torch and for nojit."""
 
     name: str
     mask_mod: Any
@@ -51,12 +50,12 @@ class Case:
 
 
 def dilated(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
-    """Let a query see every fourth key before it."""
+    """Return whether a query sees a key: every fourth one before it."""
     return ((q - k) % 4 == 0) & (k <= q)
 
 
 def of_blocks(active: Tensor) -> Callable[..., Tensor]:
-    """Let queries of a block see the keys of its active blocks."""
+    """Return the mask function that shows queries of a block the keys of its active blocks."""
 
     def seen(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
         return active[q // 128, k // 128]
@@ -65,7 +64,7 @@ def of_blocks(active: Tensor) -> Callable[..., Tensor]:
 
 
 def cases() -> list[Case]:
-    """List what is measured; the first four are what speed is promised for."""
+    """List the cases to measure; the first four have promised speed."""
     from nojit.kernels.flex import Alibi, Causal, Chain, Documents, Prefix, SoftCap, Window, alibi_slopes, and_masks
 
     places = torch.arange(LENGTH, device="cuda")
@@ -88,7 +87,7 @@ def cases() -> list[Case]:
 
 
 def chosen(only: str) -> list[Case]:
-    """List the cases that words ask for: the one that is named so, or else those whose names have it; all by default."""
+    """List the requested cases: exact names, or parts of names; all by default."""
     found = cases()
     names = {case.name for case in found}
     words = only.split(",")
@@ -96,12 +95,10 @@ def chosen(only: str) -> list[Case]:
 
 
 def share_cases(length: int) -> list[tuple[str, Case, float]]:
-    """List masks of which nearly a share of all blocks is active: anywhere, in the same columns for all rows, or in a band.
+    """List masks with about the given shares of active blocks: at random, in the same columns for all rows, or in a band.
 
-    Each comes behind where its blocks are, and before the share.
-
-    Queries that are computed at the same time read the same keys of all blocks and of equal columns, nearly the same of
-    a band, and different ones of blocks that lie anywhere.
+    Each is returned with the position of its blocks before it and the share after it. Concurrent queries read the same keys
+    with full masks and equal columns, nearly the same with a band, and different ones with random blocks.
     """
     from nojit.kernels.flex import Window
 
@@ -125,14 +122,14 @@ def share_cases(length: int) -> list[tuple[str, Case, float]]:
 
 
 def operands(case: Case, length: int) -> list[Tensor]:
-    """Make random queries, keys and values; as many in all, however long."""
+    """Return random queries, keys and values; the total length is the same for all lengths."""
     heads = (HEADS, case.kv_heads, case.kv_heads)
     batch = max(1, BATCH * LENGTH // length)
     return [torch.randn(batch, count, length, case.dim, device="cuda", dtype=torch.bfloat16) for count in heads]
 
 
 def attentions(case: Case, length: int) -> tuple[dict[str, Callable[..., Tensor]], float]:
-    """List who takes part, and the share of blocks that are active."""
+    """Return the contenders, and the share of active blocks."""
     from nojit.kernels.flex import create_block_mask, flex_attention, forward
     from nojit.kernels.flex.call import modification_of
     from nojit.kernels.flex.masks import tables_of
@@ -161,7 +158,7 @@ def attentions(case: Case, length: int) -> tuple[dict[str, Callable[..., Tensor]
 
 
 def of_sdpa(case: Case, length: int) -> dict[str, Callable[..., Tensor]]:
-    """List torch's kernels of plain attention, if a case is that."""
+    """Return torch's kernels for plain attention, if the case is plain."""
     from nojit.kernels.flex import Causal
 
     causal = case.mask_mod == Causal()
@@ -172,7 +169,7 @@ def of_sdpa(case: Case, length: int) -> dict[str, Callable[..., Tensor]]:
 
 
 def calls_of(case: Case, which: str, length: int = LENGTH) -> tuple[dict[str, Call], float]:
-    """List the calls of one pass over one set of operands, and the flops of each."""
+    """Return the calls of one pass over one set of operands, and the flops of each."""
     attends, share = attentions(case, length)
     given = operands(case, length)
     flops = 4 * given[0].shape[0] * HEADS * share * length**2 * case.dim
@@ -189,7 +186,7 @@ def calls_of(case: Case, which: str, length: int = LENGTH) -> tuple[dict[str, Ca
 
 
 def over_pointers(call: Call) -> tuple[Tensor, ...]:
-    """Differentiate without this package's kernel over tensor maps; flash attention's runs where it did."""
+    """Differentiate without this package's TMA kernel; flash attention's TMA kernel runs where it did."""
     from nojit.kernels.flex import backward_sm90
 
     with mock.patch.object(backward_sm90, "maps_of", return_value=None):
@@ -197,7 +194,7 @@ def over_pointers(call: Call) -> tuple[Tensor, ...]:
 
 
 def agree(calls: dict[str, Call]) -> bool:
-    """Return whether all results are torch's, but for rounding."""
+    """Return whether all results equal torch's up to rounding."""
     expected = calls["torch"]()
     return all(
         float((value.float() - right.float()).abs().max()) <= APART * max(1.0, float(right.abs().max()))
@@ -207,7 +204,7 @@ def agree(calls: dict[str, Call]) -> bool:
 
 
 def measure(case: Case, which: str, rounds: int) -> tuple[Group, bool]:
-    """Print one line; return its rates to draw, and whether the results agree."""
+    """Measure a case and print one line; return its rates for the chart, and whether the results agree."""
     calls, flops = calls_of(case, which)
     same = agree(calls)
     times = (device_ms if which == "forward" else time_ms)(calls, rounds)
@@ -224,17 +221,17 @@ def measure(case: Case, which: str, rounds: int) -> tuple[Group, bool]:
 
 @dataclass(frozen=True)
 class Line:
-    """The straight line nearest to some times, by their relative errors: ms of no blocks and, more, of all of them."""
+    """The line closest to some times, by relative error: ms for no blocks, and additional ms for all of them."""
 
     fixed_ms: float
     blocks_ms: float
     apart: float
-    """How far the farthest time is from it, relative to that time."""
+    """The largest distance of a time from the line, relative to that time."""
 
     @classmethod
     def nearest(cls, points: Sequence[tuple[float, float]]) -> Line:
-        """Return the line of least squares through two points or more, each a share and ms."""
-        # of (fixed + blocks * share) / ms - 1, the sum of squares is to be least
+        """Return the least-squares line through two or more points, each a share and ms."""
+        # minimizes the sum of squares of (fixed + blocks * share) / ms - 1
         ones, shares = sum(1 / ms for _, ms in points), sum(share / ms for share, ms in points)
         one_one, share_share = sum(1 / ms**2 for _, ms in points), sum((share / ms) ** 2 for share, ms in points)
         one_share = sum(share / ms**2 for share, ms in points)
@@ -245,7 +242,7 @@ class Line:
 
 
 def measure_shares(rounds: int, length: int) -> tuple[list[Group], bool]:
-    """Print time over the share of active blocks, and how far it is from a line; return what to draw, and if all is well."""
+    """Print time over the share of active blocks, and its distance from a line; return the chart's groups, and success."""
     good = True
     whole: dict[str, float] = {}
     bars: dict[str, list[Bar]] = {}
@@ -253,7 +250,7 @@ def measure_shares(rounds: int, length: int) -> tuple[list[Group], bool]:
     for where, case, share in share_cases(length):
         calls, _ = calls_of(case, "forward", length)
         good &= agree(calls)
-        # as little as a host takes for a launch shows where few blocks are active
+        # with few active blocks even the host's launch overhead would show
         times = device_ms({name: calls[name] for name in ("nojit", "torch")}, rounds)
         whole = whole or times
         notes = {name: f"{ms:.3f} ms, {ms / (whole[name] * share):.2f} x its share" for name, ms in times.items()}
@@ -274,7 +271,7 @@ def measure_shares(rounds: int, length: int) -> tuple[list[Group], bool]:
 
 
 def chart(groups: list[Group]) -> Chart:
-    """Draw what was measured, the contenders of a case together."""
+    """Return a chart of all figures, grouped by case."""
     what = "rates over what is seen by mask, times by share of active blocks"
     return Chart("Flex attention", f"{what}; bf16, {torch.cuda.get_device_name()}", tuple(groups))
 

@@ -1,12 +1,12 @@
-"""Time decoding beside torch's SDPA, its compiled flex_attention, and a copy of as many bytes, in one run: TB/s and ratios.
+"""Time decoding against torch's SDPA, compiled flex_attention, and a copy of as many bytes, in one run: TB/s and ratios.
 
     python benchmarks/flex_decoding.py BUNDLES [--rounds 30] [--sweep] [--svg FILE]
 
-Random bf16 operands, 32 heads of queries over 8 of keys, 128 wide; each call after a flush of the L2, the contenders in turn,
-medians of device time by events. Bytes are those of the keys and values that are seen. The last lines are nojit's alone: keys
-in pages, lengths that only the device knows, several queries, a window, and other numbers of splits. `--sweep` times one query
-over batches and numbers of keys instead, without torch's compiler. Exits 1 if a result differs from SDPA's by more than
-rounding explains, or if a promise is not kept: the first three lines as fast as SDPA, at 0.9 of the copy.
+Operands are random bf16, 32 query heads over 8 key heads of dimension 128. Each call follows an L2 flush, contenders take turns,
+and figures are medians of device time from events. Bytes are those of visible keys and values. The last lines are nojit's
+alone: paged keys, lengths on the device, several queries, a window, and other numbers of splits. `--sweep` instead times one
+query over batches and sequence lengths, without torch's compiler. Exits 1 if a result differs from SDPA's by more than
+rounding, or if a promise is missed: the first three lines as fast as SDPA, and 0.9 of the copy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """What is not as usual."""
+        """The unusual options of the call."""
         words = [f"B{self.batch} KV{self.kv_len}"]
         words += [f"{self.q_len} queries"] * (self.q_len > 1)
         words += [f"pages of {self.page}"] * (self.page > 0)
@@ -59,7 +59,7 @@ class Shape:
 
     @property
     def moved_bytes(self) -> int:
-        """The keys and values that are seen."""
+        """The bytes of visible keys and values."""
         keys = self.kv_len if self.window is None else min(self.kv_len, self.window + self.q_len)
         return 2 * self.batch * KV_HEADS * keys * DIM * 2
 
@@ -84,7 +84,7 @@ SWEEP = tuple(
 
 
 def operands(shape: Shape) -> tuple[list[Tensor], dict[str, Any]]:
-    """Make random queries, keys and values, and the words of the call."""
+    """Return random queries, keys and values, and the call's options."""
     lead, rows, words = shape.batch, shape.kv_len, {}
     if shape.page:
         lead, rows = shape.batch * shape.kv_len // shape.page, shape.page
@@ -100,7 +100,7 @@ def operands(shape: Shape) -> tuple[list[Tensor], dict[str, Any]]:
 
 
 def contenders(shape: Shape, given: list[Tensor], words: dict[str, Any], rivals: Sequence[str]) -> dict[str, Call]:
-    """List who takes part: nojit, a copy, and those of `RIVALS` that are asked for."""
+    """Return the contenders: nojit, a copy, and the requested ones of `RIVALS`."""
     from nojit.kernels.flex_decoding import flex_decoding
 
     source = torch.randn(shape.moved_bytes // 8, device="cuda")
@@ -119,7 +119,7 @@ def contenders(shape: Shape, given: list[Tensor], words: dict[str, Any], rivals:
 
 
 def measure(shape: Shape, rounds: int, rivals: Sequence[str]) -> tuple[dict[str, float], bool]:
-    """Print one line; return bytes per time, and whether the results agree and promises are kept."""
+    """Measure a shape and print one line; return bytes per time, and whether the results agree and promises are kept."""
     given, words = operands(shape)
     calls = contenders(shape, given, words, rivals)
     results = {name: call() for name, call in calls.items() if name != "copy"}
@@ -136,17 +136,17 @@ def measure(shape: Shape, rounds: int, rivals: Sequence[str]) -> tuple[dict[str,
 
 
 def chart(groups: list[Group]) -> Chart:
-    """Draw every rate, the contenders of a shape together."""
+    """Return a chart of every rate, grouped by shape."""
     return Chart("Decoding", f"TB/s of keys and values; {torch.cuda.get_device_name()}", tuple(groups))
 
 
 def bars(rates: dict[str, float], label: str = "") -> tuple[Bar, ...]:
-    """Draw the rates of a shape."""
+    """Return the chart's bars for a shape."""
     return tuple(Bar(f"{label}{who}", ((who, rate),), f"{rate:.2f}") for who, rate in rates.items())
 
 
 def measure_all(rounds: int) -> tuple[list[Group], bool]:
-    """Measure what is promised, what is beside it, and what is nojit's alone."""
+    """Measure the promised shapes, the comparisons, and nojit's own lines."""
     groups, good = [], True
     for rivals, shapes in ((RIVALS, BESIDE), ((), ALONE)):
         for shape in shapes:
@@ -157,7 +157,7 @@ def measure_all(rounds: int) -> tuple[list[Group], bool]:
 
 
 def measure_sweep(rounds: int) -> tuple[list[Group], bool]:
-    """Measure one query over batches and numbers of keys; what has as many keys is drawn together."""
+    """Measure one query over batches and sequence lengths; equal totals of keys share a group of the chart."""
     drawn: dict[int, tuple[Bar, ...]] = {}
     good = True
     for shape in SWEEP:

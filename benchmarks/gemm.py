@@ -1,13 +1,12 @@
-"""Time dense products beside cuBLAS and torch.compile, in one run: ratios, bars, and a chart.
+"""Time dense products against cuBLAS and torch.compile, in one run: ratios, bars, and a chart.
 
     python benchmarks/gemm.py BUNDLES [--rounds 12] [--only bmm,mm_plus_mm] [--svg FILE] [--compile]
 
-The shapes are those that speed is promised for: squares, batches, the projections of models of 4k and 8k, and sums of two
-products. Random
-operands of bf16; each call runs in a CUDA graph after a flush of the L2, the contenders in turn: medians of device
-time alone. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton and minutes. Exits 1 if a result is
-wrong, the geometric mean of a family's ratios to the best of the others is below 1, one of them is below 0.8, or a sum of
-products that are 64 deep is less than 1.3 times as fast as torch.
+The shapes are those with promised speed: squares, batches, the projections of models of width 4k and 8k, and sums of two products.
+Operands are random bf16. Each call runs in a CUDA graph after an L2 flush, contenders take turns, and figures are medians of
+device time. `--compile` adds torch.compile(mode="max-autotune"); it needs Triton and takes minutes. Exits 1 if a result is
+wrong, if the geometric mean of a family's ratios to the best contender is below 1, if a ratio is below 0.8, or if a sum of
+products of depth 64 is less than 1.3 times as fast as torch.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from torch import Tensor
 GROUPS = ("bmm", "mm_plus_mm")
 PROMISES = {(family, BEST): Promise(mean=1.0, least=0.8) for family in GROUPS}
 FLAT = 64
-"""The depth of both products up to which the result decides."""
+"""The largest depth of both products at which writing the result dominates."""
 OF_TORCH = 1.3
-"""Least ratio to torch of sums that are so flat."""
+"""Least ratio to torch for sums of such depth."""
 APART = 0.02
 """Largest error, as a share of the largest value."""
 
 
 def random(*shape: int) -> Tensor:
-    """Make an operand."""
+    """Return a random operand."""
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
 
 
-def measure(  # noqa: PLR0917 - what a row is made of
+def measure(  # noqa: PLR0917 - all fields of a row
     family: str,
     label: str,
     functions: Mapping[str, Callable[..., Tensor]],
@@ -43,7 +42,7 @@ def measure(  # noqa: PLR0917 - what a row is made of
     rounds: int,
     bars: Mapping[str, float],
 ) -> Row:
-    """Compare what is computed, and time it."""
+    """Check the results, and time them."""
     calls = {name: lambda function=function: function(*given) for name, function in functions.items()}
     where, result = f"{family}, {label}", calls[OURS]()
     check(where, result, calls["torch"](), APART)
@@ -85,7 +84,7 @@ def pair_row(shape: object, more: int, rounds: int, compile_too: bool) -> Row:
 
 
 def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
-    """Measure the shapes of the families that are asked for, one after the other."""
+    """Measure the shapes of the requested families, one after the other."""
     from nojit.kernels.gemm.shapes import BARS
     from nojit.kernels.mm_plus_mm.problems import BARS as PAIRS
 
@@ -100,7 +99,7 @@ def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[R
 
 
 def main() -> None:
-    """Measure, print, judge."""
+    """Measure and print; exit 1 if a bar is missed."""
     given = arguments(__doc__, GROUPS, rounds=12)
     torch.manual_seed(0)
     rows = list_rows(given.only, given.rounds, given.compile)

@@ -1,15 +1,15 @@
-"""Time each operator of a language model, and say what share of a prompt's and of a token's time it takes.
+"""Time each operator of a language model, and its share of the time of a prompt and of a token.
 
     python benchmarks/language_model.py BUNDLES [--rounds 12] [--compile] [--svg FILE] [--markdown FILE]
 
-The model has the shape of the common 8B ones: 32 layers of width 4096, 32 heads of 128 over 8 of keys and values, an inner
-width of 14336, 128,256 tokens; random weights of bf16. Each operator runs by itself on random operands, in a CUDA
-graph after a flush of the L2, the contenders in turn; its median device time counts as often as a pass has it. What is left
-out: writing keys and values to the cache, the host, and what a pass saves where an operand is still in the L2.
+The model has the shape of common 8B models: 32 layers of width 4096, 32 query heads of dimension 128 over 8 key heads, an inner
+width of 14336, and 128,256 tokens; random bf16 weights. Each operator runs alone on random operands, in a CUDA graph after an
+L2 flush; contenders take turns. Its median device time is multiplied by its number of calls per pass. Not included: writing
+keys and values to the cache, the host, and time saved by operands that are still in the L2.
 
-Contenders: torch's eager operators, which are library kernels or several small ones; nojit's, where there is one; with
-``--compile`` torch.compile's, which fuses what eager operators do one after the other, by Triton. Exits 1 if a result
-differs from torch's by more than rounding explains.
+Contenders are torch's eager operators (library kernels, or several small kernels), nojit's operators where they exist, and with
+``--compile`` torch.compile's, which fuses eager operators with Triton. Exits 1 if a result differs from torch's by more than
+rounding.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Phase:
     length: int
     """Tokens of each sequence in the pass."""
     seen: int
-    """Tokens that each sequence has after it."""
+    """Tokens of each sequence after the pass."""
 
     @property
     def label(self) -> str:
-        """Name it."""
+        """The pass in words."""
         if self.length == 1:
             return f"decode, batch {self.batch}, {self.seen} seen"
         return f"prefill, {self.batch} x {self.length}"
@@ -79,7 +79,7 @@ class Part:
 
     name: str
     count: int
-    """How often a pass has it."""
+    """Calls per pass."""
     torchs: Function
     ours: Function | None
     operands: tuple[Tensor, ...]
@@ -87,20 +87,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Timed:
-    """An operator, and what all its calls in a pass take."""
+    """An operator, and the total time of its calls in a pass."""
 
     name: str
     ms: dict[str, float]
-    """By contender."""
+    """Times by contender."""
 
     @property
     def least(self) -> float:
-        """Of the best contender."""
+        """The time of the best contender."""
         return min(self.ms.values())
 
 
 def rotate(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Turn pairs of dimensions by their positions (Su et al. 2021, https://arxiv.org/abs/2104.09864); both in one tensor."""
+    """Rotate pairs of dimensions by position (Su et al. 2021, https://arxiv.org/abs/2104.09864); both results in one tensor."""
 
     def turned(x: Tensor) -> Tensor:
         one, other = x.chunk(2, -1)
@@ -110,7 +110,7 @@ def rotate(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
-    """List the operators of a pass, in its order; operands are made when their turn comes."""
+    """List the operators of a pass, in order; operands are created lazily."""
     from nojit.kernels.bmm import mm
     from nojit.kernels.norm import rms_norm
     from nojit.kernels.pointwise import swiglu, vector_add
@@ -151,7 +151,7 @@ def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
 
 
 def attention(model: Model, phase: Phase, device: str) -> Part:
-    """Return attention: of a prompt to itself, or of one token to all before it."""
+    """Return the attention operator: of a prompt to itself, or of one token to all before it."""
     from nojit.kernels.flash_attention import flash_attention
     from nojit.kernels.flex_decoding import flex_decoding
 
@@ -174,7 +174,7 @@ def attention(model: Model, phase: Phase, device: str) -> Part:
 
 
 def measure(part: Part, rounds: int, compile_too: bool) -> Timed:
-    """Compare what is computed, and time it."""
+    """Check the results, and time them."""
     calls: dict[str, Call] = {"torch": lambda: part.torchs(*part.operands)}
     expected = calls["torch"]()
     if part.ours is not None:
@@ -191,7 +191,7 @@ def measure(part: Part, rounds: int, compile_too: bool) -> Timed:
 
 
 def table(phase: Phase, timed: list[Timed]) -> str:
-    """Lay out a pass in Markdown: times, shares of torch's pass, and what a faster operator gains there."""
+    """Return a pass as a Markdown table: times, shares of torch's pass, and the saving of the best contender."""
     names = list(dict.fromkeys(name for each in timed for name in each.ms))
     whole = sum(each.ms["torch"] for each in timed)
     lines = [
@@ -210,7 +210,7 @@ def table(phase: Phase, timed: list[Timed]) -> str:
 
 
 def chart(passes: dict[Phase, list[Timed]]) -> Chart:
-    """Draw each pass as one bar for torch's operators and one for the best of each."""
+    """Return a chart with one bar per pass for torch's operators and one for the best of each."""
     groups = []
     for phase, timed in passes.items():
         torchs = tuple((each.name, each.ms["torch"]) for each in timed)
@@ -224,7 +224,7 @@ def chart(passes: dict[Phase, list[Timed]]) -> Chart:
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure, print and write the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles")
     parser.add_argument("--rounds", type=int, default=12)

@@ -1,9 +1,9 @@
-"""Measure one launch beside other launchers, and hold it to its bars. Needs a GPU and torch.
+"""Measure one launch against other launchers, and compare it with the bars. Needs a GPU and torch.
 
     python benchmarks/launch.py [--bundle FOLDER] [--out FOLDER] [--rounds 60] [--launches 200] [--args 1,4,12,30]
 
-FOLDER is what `nojit bench bundles` built; without it the kernels are built first, which needs Triton. The same as
-`nojit bench launch`, for machines without click and rich. Exits 1 if a bar is not kept.
+FOLDER is the output of `nojit bench bundles`; without it the kernels are built first, which needs Triton. Equivalent to
+`nojit bench launch`, for machines without click and rich. Exits 1 if a bar is missed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Time products with weights of 4 bits beside cuBLAS and torch's own kernel, in one run: ratios, bars, and a chart.
+"""Time products with 4-bit weights against cuBLAS and torch's own kernel, in one run: ratios, bars, and a chart.
 
     python benchmarks/mixed_mm.py BUNDLES [--rounds 20] [--only decode,prefill] [--svg FILE] [--compile]
 
-The shapes are those that speed is promised for: projections of models, for 1 to 64 tokens (`decode`) and for 1024 and 4096
-(`prefill`). Random operands of bf16, weights without scales and with groups of 128; cuBLAS multiplies the same weights in bf16,
-and torch._weight_int4pack_mm, up to 64 tokens, packs of its own with groups of 128. Each call runs in a CUDA graph after a flush
-of the L2, the contenders in turn: medians of device time alone. `--compile` adds torch.compile(mode="max-autotune") of unpacking
-and the product, which needs Triton and minutes. Exits 1 if a result is wrong or a bar is missed: up to 16 tokens at 8192 x 8192
-three times cuBLAS and 1.3 times torch's kernel, at any other shape of up to 64 tokens 0.8 times either, from 1024 tokens on
+The shapes are those with promised speed: projections of models, for 1 to 64 tokens (`decode`) and for 1024 and 4096 (`prefill`).
+Operands are random bf16; weights have no scales, or groups of 128. cuBLAS multiplies the same weights in bf16. Up to 64 tokens,
+torch._weight_int4pack_mm takes part with its own packing and groups of 128. Each call runs in a CUDA graph after an L2 flush,
+contenders take turns, and figures are medians of device time. `--compile` adds torch.compile(mode="max-autotune") of unpacking
+and product; it needs Triton and takes minutes. Exits 1 if a result is wrong or a bar is missed: up to 16 tokens at 8192 x 8192,
+3 times cuBLAS and 1.3 times torch's kernel; at any other shape of up to 64 tokens, 0.8 times either; from 1024 tokens on,
 0.75 times cuBLAS.
 """
 
@@ -28,18 +28,18 @@ PROMISES = {
     ("prefill", "cuBLAS"): Promise(mean=0.75, least=0.75),
 }
 FEW = 16
-"""The most tokens that bars for few are promised for."""
+"""The most tokens for the bars at few tokens."""
 BARRED = (8192, 8192)
-"""Columns and depth that they are promised at."""
+"""Columns and depth for these bars."""
 BARS = {"cuBLAS": 3.0, "torch": 1.3}
 APART = 0.02
 """Largest error, as a share of the largest value."""
 DECODED = 64
-"""The most tokens of `decode`, and that torch's kernel is timed for."""
+"""The most tokens in `decode`, and for torch's kernel."""
 
 
 def packed_by_torch(cols: int, depth: int) -> Callable[[Tensor], Tensor] | None:
-    """Pack random weights as torch's kernel takes them, and return it; None where this torch has none."""
+    """Return torch's kernel with random weights in its packing; None if this torch lacks it."""
     try:
         wide = torch.randint(0, 256, (cols, depth // 2), device="cuda", dtype=torch.uint8)
         weights = torch._convert_weight_to_int4pack(wide, 8)  # noqa: SLF001 - torch offers no other way
@@ -47,11 +47,11 @@ def packed_by_torch(cols: int, depth: int) -> Callable[[Tensor], Tensor] | None:
     except (AttributeError, RuntimeError) as error:
         print(f"torch's kernel is left out: {error}")
         return None
-    return lambda a: torch._weight_int4pack_mm(a, weights, GROUP, scales)  # noqa: SLF001 - likewise
+    return lambda a: torch._weight_int4pack_mm(a, weights, GROUP, scales)  # noqa: SLF001 - as above
 
 
 def measure(shape: tuple[int, int, int], rounds: int, compile_too: bool) -> Row:
-    """Compare what is computed, and time it."""
+    """Check the results of a shape, and time it."""
     from nojit.kernels.mixed_mm import uint4x2_mixed_mm
     from nojit.kernels.mixed_mm.reference import uint4x2_mixed_mm as torchs
     from nojit.kernels.mixed_mm.reference import unpack
@@ -61,7 +61,7 @@ def measure(shape: tuple[int, int, int], rounds: int, compile_too: bool) -> Row:
     a = torch.randn(tokens, depth, device="cuda", dtype=torch.bfloat16)
     b = torch.randint(0, 256, (depth // 2, cols), device="cuda", dtype=torch.uint8)
     scales = torch.rand(depth // GROUP, cols, device="cuda", dtype=torch.bfloat16)
-    # as the weights of linear layers are, which cuBLAS is fastest with
+    # column-major as the weights of linear layers, for which cuBLAS is fastest
     weights = unpack(b, torch.bfloat16).T.contiguous().T
     calls: dict[str, Callable[[], Tensor]] = {
         OURS: lambda: uint4x2_mixed_mm(a, b),
@@ -83,12 +83,12 @@ def measure(shape: tuple[int, int, int], rounds: int, compile_too: bool) -> Row:
 
 
 def group_of(shape: tuple[int, int, int]) -> str:
-    """Say which group a shape is of."""
+    """Return the group of a shape."""
     return GROUPS[shape[0] > DECODED]
 
 
 def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
-    """Measure the groups that are asked for, one shape after the other."""
+    """Measure the requested groups, one shape after the other."""
     from nojit.kernels.mixed_mm.problems import BARS as SHAPES
 
     for shape in (*SHAPES["mixed_mm_few"], *SHAPES["mixed_mm_sm90"]):
@@ -98,7 +98,7 @@ def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[R
 
 
 def main() -> None:
-    """Measure, print, judge."""
+    """Measure and print; exit 1 if a bar is missed."""
     given = arguments(__doc__, GROUPS, rounds=20)
     torch.manual_seed(0)
     rows = list_rows(given.only, given.rounds, given.compile)

@@ -1,6 +1,6 @@
-"""Measure opening: a synthetic bundle of 10,000 variants, spread over kernels and all in one kernel.
+"""Measure opening of a synthetic bundle of 10,000 variants, spread over kernels or all in one kernel.
 
-Needs neither Triton nor a GPU. Every figure is of a process that has done nothing else before.
+Needs neither Triton nor a GPU. Every figure comes from a new process.
 
     python benchmarks/open_bars.py [--variants 10000] [--repeat 15]
 """
@@ -42,7 +42,7 @@ print(json.dumps([imported - started, opened - imported, now() - opened, held / 
 
 
 def synthetic_kernel(name: str, variants: int, chance: random.Random) -> KernelContent:
-    """Make a kernel with as many variants, of four types, sixteen configs, and hint sets that make up the number."""
+    """Return a kernel with the given number of variants: four types, sixteen configs, and as many hint sets as needed."""
     dtypes = ("fp16", "bf16", "fp32", "fp64")
     configs = [
         Config(
@@ -90,7 +90,7 @@ def write(path: Path, kernels: list[KernelContent]) -> None:
 
 
 def main() -> None:
-    """Print the bars and what was measured."""
+    """Print the figures with their bars."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--variants", type=int, default=10_000)
     parser.add_argument("--repeat", type=int, default=15)

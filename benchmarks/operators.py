@@ -1,11 +1,11 @@
-"""Time what operators cost on the host above the bare launch of their kernels, without gradients.
+"""Time the host overhead of operators over bare launches of their kernels, without gradients.
 
     python benchmarks/operators.py [BUNDLES] [--rounds 40]
 
-BUNDLES is a file or folder that holds the kernels. Operator and launch take turns, 200 calls of each after a
-synchronization, on operands so small that the device keeps up; medians of the rounds. The launch gets the operator's own
-arguments, made beforehand: the difference is checks, look-ups, and the allocation of the result. Exits 1 if it is more
-than 3 us. Without BUNDLES operands are on the CPU, and kernels do nothing: that needs no GPU, and says what was not remembered.
+BUNDLES is a file or folder with the kernels. Operator and launch take turns, 200 calls of each after a synchronization, on
+operands so small that the device keeps up; figures are medians of the rounds. The bare launch gets the operator's own
+arguments, prepared beforehand: the difference is validation, look-ups, and allocation of the result. Exits 1 if it exceeds
+3 us. Without BUNDLES, operands are on the CPU and kernels do nothing: this needs no GPU, and finds calls that are not cached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CALLS = 200
 
 
 def calls(device: str) -> dict[str, Callable[[], Any]]:
-    """List calls of each operator."""
+    """Return a call of each operator."""
     from nojit.kernels.b2b_gemm import b2b_gemm
     from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax
     from nojit.kernels.bmm import baddbmm, bmm, mm
@@ -89,7 +89,7 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
 
 
 def microseconds(call: Callable[[], Any]) -> float:
-    """Time a call, one of many that the device has not to be waited for."""
+    """Return the time of a call in us, one of many without synchronization."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     start = time.perf_counter_ns()
@@ -120,7 +120,7 @@ def measure(call: Callable[[], Any], rounds: int) -> tuple[float, float]:
 
 
 def report(device: str, rounds: int) -> list[str]:
-    """Measure and print; return the names of what costs too much."""
+    """Measure and print; return the names of operators that exceed the bar."""
     slow = []
     print(f"{'operator':<28} {'operator us':>12} {'launch us':>10} {'above us':>9}")
     with torch.no_grad():
@@ -133,11 +133,11 @@ def report(device: str, rounds: int) -> list[str]:
 
 
 def nothing(*args: Any, **named: Any) -> None:
-    """Stand for a kernel."""
+    """Do nothing, in place of a kernel."""
 
 
 def main() -> None:
-    """Measure, print, judge."""
+    """Measure and print; exit 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", nargs="?")
     parser.add_argument("--rounds", type=int, default=40)

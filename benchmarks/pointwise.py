@@ -1,13 +1,13 @@
-"""Time pointwise operators beside a copy and beside torch's eager operators, in one run: shares of bandwidth, bars, and a chart.
+"""Time pointwise operators against a copy and torch's eager operators, in one run: shares of bandwidth, bars, and a chart.
 
     python benchmarks/pointwise.py BUNDLES [--rounds 30] [--only operators,shapes,small,others] [--svg FILE] [--compile]
 
-Random bf16 operands: many operators at one shape (`operators`), two at many shapes of 32 MiB an operand or more (`shapes`) and at
-those of 1 to 64 tokens (`small`), and what has no bar: operands that are turned, unaligned, or have gaps (`others`). Each call
-runs in a CUDA graph after a flush of the L2, the contenders in turn: medians of device time alone. The copy moves as many bytes as
-the operator has to read and write. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton and minutes. Exits 1
-if an operator differs from torch's by more than rounding explains, or one of `operators` or `shapes` is below 0.95 of the copy, or
-below 0.8 of torch's speed.
+Operands are random bf16. `operators` has many operators at one shape; `shapes` has two at many shapes of 32 MiB per operand or
+more; `small` has the same two at shapes of 1 to 64 tokens; `others` has transposed, unaligned and strided operands, without
+bars. Each call runs in a CUDA graph after an L2 flush, contenders take turns, and figures are medians of device time. The copy
+moves as many bytes as the operator must read and write. `--compile` adds torch.compile(mode="max-autotune"); it needs Triton
+and takes minutes. Exits 1 if a result differs from torch's by more than rounding, or if one of `operators` or `shapes` is
+below 0.95 of the copy or 0.8 of torch's speed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHAPES = (
     (1 << 24,),
     (1 << 28,),
 )
-"""A square, the widths of models of 4k and 8k and of their FFN, heads and skinny ones, and vectors."""
+"""A square, the widths of models of 4k and 8k and of their FFN, heads and skinny shapes, and vectors."""
 SMALL = tuple((tokens, width) for width in (4096, 14336, 28672) for tokens in (1, 16, 64))
 
 
@@ -55,12 +55,12 @@ class Case:
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    """Compute it by torch's operators."""
+    """Compute swiglu with torch's operators."""
     return functional.silu(gate) * up
 
 
 def random(*shape: int) -> Tensor:
-    """Make an operand."""
+    """Return a random operand."""
     return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
 
 
@@ -88,7 +88,7 @@ def dense() -> Iterator[Case]:
 
 
 def others() -> Iterator[Case]:
-    """List calls whose operands are turned, unaligned, or have gaps."""
+    """List calls with transposed, unaligned or strided operands."""
     from nojit.kernels import pointwise
 
     x = random(ROWS, WIDTH)
@@ -98,7 +98,7 @@ def others() -> Iterator[Case]:
 
 
 def over(shapes: Sequence[tuple[int, ...]]) -> Iterator[Case]:
-    """List an operator that torch has as one, and a chain, over shapes."""
+    """List a single operator of torch, and a chain, over shapes."""
     from nojit.kernels import pointwise
 
     for shape in shapes:
@@ -109,20 +109,20 @@ def over(shapes: Sequence[tuple[int, ...]]) -> Iterator[Case]:
 
 
 def cases(group: str) -> Iterator[Case]:
-    """List what is measured of a group."""
+    """List the cases of a group."""
     if group == "operators":
         return dense()
     return others() if group == "others" else over(SHAPES if group == "shapes" else SMALL)
 
 
 def measure(group: str, case: Case, rounds: int, compile_too: bool) -> Row:
-    """Compare what is computed, and time it."""
+    """Check the results of a case, and time it."""
     result, expected = case.ours(*case.operands), case.torchs(*case.operands)
     if not torch.isclose(result.float(), expected.float(), rtol=APART, atol=APART, equal_nan=True).all():
         raise SystemExit(f"{group}, {case.name}: not what torch computes")
     moved = sum(tensor.numel() * tensor.itemsize for tensor in (*case.operands, result))
     del result, expected
-    # whole vectors: a copy of an odd length is slow
+    # a multiple of 16 bytes: a copy of an odd length is slow
     source = torch.randint(0, 255, (moved // 2 // 16 * 16,), device="cuda", dtype=torch.uint8)
     target = torch.empty_like(source)
     calls: dict[str, Callable[[], Tensor]] = {
@@ -137,7 +137,7 @@ def measure(group: str, case: Case, rounds: int, compile_too: bool) -> Row:
 
 
 def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
-    """Measure the groups that are asked for, one case after the other."""
+    """Measure the requested groups, one case after the other."""
     for group in only:
         for case in cases(group):
             yield measure(group, case, rounds, compile_too)
@@ -145,7 +145,7 @@ def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[R
 
 
 def main() -> None:
-    """Measure, print, judge."""
+    """Measure and print; exit 1 if a bar is missed."""
     given = arguments(__doc__, GROUPS, rounds=30)
     torch.manual_seed(0)
     where = f"us of bf16, operators at {ROWS} x {WIDTH}; {torch.cuda.get_device_name()}"

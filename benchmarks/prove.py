@@ -3,16 +3,16 @@
     python benchmarks/prove.py BUNDLES
 
 BUNDLES is a folder of bundles, built on any machine. Importing triton raises in this process. `device.py --only equality`
-compares the same variants with Triton's own launcher, bit for bit; `launch.py` and `cold_start.py` measure what launches cost.
+compares the same variants with Triton's own launcher, bit for bit; `launch.py` and `cold_start.py` time launches.
 
-`--part sample` launches a sample of the calls and compares nothing. It is for compute-sanitizer, with torch's memory cache off so
-that the checker sees each tensor by itself::
+`--part sample` launches a sample of the calls and compares nothing. Use it under compute-sanitizer, with torch's memory cache
+off so that the checker sees each tensor as an allocation of its own::
 
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --report-api-errors no --kernel-name-exclude kns=_Z \
         python benchmarks/prove.py BUNDLES --part sample [--families flex,flex_decoding]
 
-(The runtime asks the driver for a parameter behind the last of a kernel, to see that there is none. Kernels whose names are
-C++'s are torch's, which take longer under racecheck than all others.)
+(The runtime queries one parameter past a kernel's last, to see that it does not exist. Kernels with C++ names are torch's, which
+take longer under racecheck than all others.)
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-# calls of each family that are launched under a checker: as many, or a few more
+# the least number of calls of each family that are launched under a checker
 SAMPLE = 40
 
 
 class _PathsWithoutTriton(PathFinder):
-    """Finds what is installed, but not triton: as on a machine that does not have it."""
+    """Path finder that hides triton, as on a machine without it."""
 
     @classmethod
     def find_spec(
         cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module that is not triton's."""
+        """Find any module except triton."""
         return None if fullname.partition(".")[0] == "triton" else super().find_spec(fullname, path, target)
 
 
 def without_triton(bundles: str) -> int:
-    """Launch every variant, compare with the references; return how many calls were wrong."""
+    """Launch every variant and compare it with the references; return the number of wrong calls."""
     sys.meta_path[sys.meta_path.index(PathFinder)] = _PathsWithoutTriton
     import torch
     from nojit import runtime
@@ -80,13 +80,13 @@ def without_triton(bundles: str) -> int:
 
 
 def sample(bundles: str, families: Collection[str], first: int, parts: int) -> int:
-    """Launch some calls of every family, every config that serves each, and compare nothing: for compute-sanitizer.
+    """Launch some calls of every family, with every config that serves each, and compare nothing: for compute-sanitizer.
 
     Args:
-        bundles: a folder of them.
-        families: whose; of all if there are none.
-        first: which part of these calls to launch, from 0.
-        parts: of how many.
+        bundles: a folder of bundles.
+        families: the families to launch; all if empty.
+        first: the part of these calls to launch, from 0.
+        parts: the number of parts.
     """
     import torch
     from nojit import runtime
@@ -112,18 +112,20 @@ def sample(bundles: str, families: Collection[str], first: int, parts: int) -> i
 
 
 def main() -> None:
-    """Launch, print the table, exit with 1 if a result is wrong."""
+    """Launch and print the table; exit 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundles")
     parser.add_argument("--part", choices=["every", "sample"], default="every", help="which variants to launch")
-    parser.add_argument("--families", default="", help="of --part sample: flex,flex_decoding say; all by default")
-    parser.add_argument("--share", default="1/1", help="of --part sample, the second of four parts: 2/4")
+    parser.add_argument(
+        "--families", default="", help="with --part sample: for example flex,flex_decoding; default: all"
+    )
+    parser.add_argument("--share", default="1/1", help="with --part sample: for example 2/4, the second of four parts")
     given = parser.parse_args()
     if given.part == "every":
         sys.exit(1 if without_triton(given.bundles) else 0)
     first, parts = map(int, given.share.split("/"))
     if not 1 <= first <= parts:
-        parser.error(f"--share: expected a part of some, 2/4 say, got {given.share}")
+        parser.error(f"--share: expected a part such as 2/4, got {given.share}")
     families = [name for name in given.families.split(",") if name]
     sys.exit(sample(given.bundles, families, first - 1, parts))
 

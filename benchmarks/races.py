@@ -1,14 +1,14 @@
-"""Read what racecheck reported, and leave out what Triton's own hand-over between warps makes it report.
+"""Read racecheck's reports, and drop those caused by Triton's own hand-over between warps.
 
     python benchmarks/races.py BUNDLE LOG... [--nvdisasm PATH]
     python benchmarks/races.py BUNDLE --run compute-sanitizer --tool racecheck ...
 
-The second runs the command, shows what it prints, and reads that; it fails where the command does.
+The second form runs the command, shows its output, and reads that; it fails if the command does.
 
-A kernel that is specialized by warps tells its workers what to do through bytes in shared memory: all warps meet at barrier 1
-between the write and the read. racecheck reports these as hazards, for the two sides wait at other instructions. A report is
-left out if the write stands right before such a barrier and the read, of one byte, right behind one, in some variant of the
-kernel in BUNDLE; all others are printed. Exits 1 if there are any, or a log says that it did not end.
+A warp-specialized kernel passes commands to its workers in bytes of shared memory: all warps meet at barrier 1 between the
+write and the read. racecheck reports these as hazards, because the two sides wait at different instructions. A report is
+dropped if, in some variant of the kernel in BUNDLE, the write is right before such a barrier and the read, of one byte,
+right after one. All others are printed. Exits 1 if there are any, or a log is incomplete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REPORT = re.compile(
 )
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(.*?);")
 MEETING = re.compile(r"BAR\.SYNC\S* 0x1\b")
-# instructions between the access and the barrier
+# the most instructions between the access and the barrier
 NEAR = 6
 BYTES = 16
 
@@ -43,13 +43,13 @@ Report = tuple[str, int, int]
 
 
 def reports(text: str) -> Iterator[Report]:
-    """List the hazards of a log."""
+    """Yield the hazards in a log."""
     for one, first, other, second in REPORT.findall(text):
         yield (one if one == other else f"{one} and {other}"), int(first, 16), int(second, 16)
 
 
 def disassemble(words: Collection[bytes], arch: str, nvdisasm: str) -> Mapping[bytes, str]:
-    """Spell instructions of an arch such as ``sm_90a``, each as if it stood alone."""
+    """Disassemble instructions for an arch such as ``sm_90a``, each on its own."""
     with tempfile.NamedTemporaryFile(suffix=".bin") as file:
         file.write(b"".join(words))
         file.flush()
@@ -60,7 +60,7 @@ def disassemble(words: Collection[bytes], arch: str, nvdisasm: str) -> Mapping[b
 
 
 def is_handed_over(code: Code, write: int, read: int) -> bool:
-    """Return whether all warps meet behind a write and before the read of a byte, with no other access in between."""
+    """Return whether all warps meet after a write and before the read of a byte, with no other access in between."""
     if not re.match(r"STS\b", code.get(write, "")) or not re.match(r"LDS\.U8\b", code.get(read, "")):
         return False
     behind = [code.get(write + BYTES * step, "") for step in range(1, NEAR)]
@@ -69,7 +69,7 @@ def is_handed_over(code: Code, write: int, read: int) -> bool:
 
 
 def codes_of(bundle: runtime.Bundle, symbols: Collection[str]) -> Mapping[str, list[tuple[str, bytes]]]:
-    """Return the machine code of some symbols in each image of kernels that launch them, and its arch; read no other image."""
+    """Return the machine code of some symbols in each image of the kernels that launch them, with its arch; read no other image."""
     found: dict[str, list[tuple[str, bytes]]] = collections.defaultdict(list)
     for file in bundle.files:
         for kernel in file.kernels:
@@ -86,13 +86,13 @@ def codes_of(bundle: runtime.Bundle, symbols: Collection[str]) -> Mapping[str, l
 
 
 def code_of(image: bytes, symbol: str) -> bytes:
-    """Return the machine code of a symbol of an image."""
+    """Return the machine code of a symbol in an image."""
     section = read_elf(image).section(f".text.{symbol}".encode())
     return b"" if section is None else image[section.offset : section.offset + section.size]
 
 
 def words_near(code: bytes, *places: int) -> Mapping[int, bytes]:
-    """Return the instructions at and around some addresses, by address, as far as the code goes."""
+    """Return the instructions at and around some addresses, by address, within the code."""
     near = {place + BYTES * step for place in places for step in range(1 - NEAR, NEAR)}
     return {place: code[place : place + BYTES] for place in near if 0 <= place <= len(code) - BYTES}
 
@@ -100,11 +100,11 @@ def words_near(code: bytes, *places: int) -> Mapping[int, bytes]:
 def is_explained(
     report: Report, codes: Mapping[str, list[tuple[str, bytes]]], spelled: Mapping[str, Mapping[bytes, str]]
 ) -> bool:
-    """Return whether a report is of a hand-over in some image.
+    """Return whether a report is a hand-over in some image.
 
     Args:
         report: a hazard.
-        codes: as `codes_of` gives them.
+        codes: the result of `codes_of`.
         spelled: the instructions near both accesses, by arch.
     """
     symbol, one, other = report
@@ -116,10 +116,10 @@ def is_explained(
 
 
 def unexplained(found: Sequence[Report], bundle: runtime.Bundle, nvdisasm: str) -> list[Report]:
-    """Return the reports that are of no hand-over.
+    """Return the reports that are not hand-overs.
 
-    Only instructions near the accesses are disassembled, all in one go: some kernels have hundreds of images, and to
-    disassemble them whole takes minutes.
+    Only instructions near the accesses are disassembled, in one batch: some kernels have hundreds of images, and whole
+    disassemblies would take minutes.
     """
     codes = codes_of(bundle, {symbol for symbol, _, _ in found})
     words: dict[str, set[bytes]] = collections.defaultdict(set)
@@ -131,7 +131,7 @@ def unexplained(found: Sequence[Report], bundle: runtime.Bundle, nvdisasm: str) 
 
 
 def main() -> int:
-    """Read, sort, print, judge."""
+    """Read the logs and print the remaining hazards; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundle", type=Path)
     parser.add_argument("logs", type=Path, nargs="*")

@@ -1,10 +1,10 @@
-"""Time operators on random shapes beside the best library, in one run: mean, tenth percentile and worst of each family.
+"""Time operators on random shapes against the best library, in one run: mean, tenth percentile and worst of each family.
 
     python benchmarks/random_shapes.py BUNDLES [--shapes 45] [--seed 0] [--rounds 8] [--only mm,conv2d,...] [--svg FILE]
 
-Nobody tuned for these shapes: sizes are drawn log-uniformly within what models use, and a seed names the draw. Operands are
-random. Each call runs in a CUDA graph after a flush of the L2 cache; contenders take turns; figures are medians of device time.
-A ratio above 1 means that nojit is faster than the fastest library that takes the call. Exits 1 if a result is wrong.
+Nobody tuned for these shapes: sizes are drawn log-uniformly within the range that models use, and a seed names the draw. Operands
+are random. Each call runs in a CUDA graph after an L2 flush, contenders take turns, and figures are medians of device time. A
+ratio above 1 means that nojit is faster than the fastest library that supports the call. Exits 1 if a result is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 APART = 0.02
 """Largest error, as a share of the largest value."""
 WORST = 3
-"""How many of the slowest shapes are named."""
+"""The number of slowest shapes to name."""
 
 
 def size(draw: Random, least: int, most: int, step: int = 1) -> int:
@@ -65,14 +65,14 @@ def bmm(draw: Random, rounds: int) -> Row:
 def scaled(group: str, draw: Random, rounds: int) -> Row:
     """Measure an fp8 product with one scale (`whole`), scales of rows and columns (`ends`), or of blocks of 128 (`blocks`)."""
     step = 128 if group == "blocks" else 16
-    # torch's kernel for blocks takes no other number of rows
+    # torch's kernel for blocks needs a multiple of 4 rows
     m = size(draw, 4, 8192, 4) if group == "blocks" else size(draw, 16, 8192)
     sizes = (m, size(draw, 256, 16384, step), size(draw, 256, 16384, step))
     return scaled_mm.measure(group, sizes, rounds, compile_too=False)
 
 
 def attention(draw: Random, rounds: int) -> Row:
-    """Measure a forward pass of attention beside cuDNN's and FlashAttention-2's."""
+    """Measure a forward pass of attention against cuDNN and FlashAttention-2."""
     from nojit.kernels.flash_attention import flash_attention
 
     dim, group, causal = draw.choice((64, 96, 128, 192, 256)), draw.choice((1, 1, 4, 8)), draw.random() < 0.5
@@ -104,7 +104,7 @@ def conv2d(draw: Random, rounds: int) -> Row:
     channels = draw.choice((3, size(draw, 8, 512, 8), size(draw, 8, 512, 8), size(draw, 8, 512, 8)))
     results, side = size(draw, 16, 512, 8), size(draw, 7, 224)
     taps, stride = draw.choice((1, 3, 3, 3, 5, 7)), draw.choice((1, 1, 2))
-    # at most 2^28 elements of either image
+    # at most 2^28 elements in input and output each
     batch = min(size(draw, 1, 64), max(1, (1 << 28) // (side * side * max(channels, results))))
     name = f"{batch} x {channels} x {side}^2 to {results}, {taps} x {taps}{f' by {stride}' * (stride > 1)}"
     return conv.measure(
@@ -113,16 +113,16 @@ def conv2d(draw: Random, rounds: int) -> Row:
 
 
 def int4(draw: Random, rounds: int) -> Row:
-    """Measure a product with weights of 4 bits and groups of 128."""
+    """Measure a product with 4-bit weights and groups of 128."""
     shape = size(draw, 1, 512), size(draw, 1024, 16384, 128), size(draw, 1024, 16384, 128)
     row = mixed_mm.measure(shape, rounds, compile_too=False)
     times = {name: ms for name, ms in row.ms.items() if name != OURS}
-    # the one with scales is what models use
+    # models use weights with scales
     return Row("int4", row.label, {OURS: times.pop(f"{OURS}, scaled")} | times, row.flops, row.moved_bytes)
 
 
 def decoding(draw: Random, rounds: int) -> Row:
-    """Measure attention of one query to many keys, beside torch's."""
+    """Measure attention of one query to many keys against torch."""
     shape = flex_decoding.Shape(size(draw, 1, 128), size(draw, 128, 16384))
     given, words = flex_decoding.operands(shape)
     calls = flex_decoding.contenders(shape, given, words, ("SDPA",))
@@ -131,7 +131,7 @@ def decoding(draw: Random, rounds: int) -> Row:
 
 
 def rms_norm(draw: Random, rounds: int) -> Row:
-    """Measure a norm beside a copy of as many bytes."""
+    """Measure a norm against a copy of as many bytes."""
     from nojit.kernels.norm import rms_norm as ours
 
     rows, width = size(draw, 1, 16384), size(draw, 256, 16384, 8)
@@ -146,14 +146,14 @@ def rms_norm(draw: Random, rounds: int) -> Row:
 def rated(
     where: tuple[str, str], calls: dict[str, Callable[[], Tensor]], judge: str, work: tuple[int, int], rounds: int
 ) -> Row:
-    """Time contenders.
+    """Time the contenders, and return their row.
 
     Args:
         where: the family and the shape.
         calls: by contender.
-        judge: whose result is right; none of them if empty.
-        work: multiplications and additions, 0 if only time is shown; bytes that have to be moved.
-        rounds: in which they take turns.
+        judge: the contender whose result is the reference; no check if empty.
+        work: the number of multiplications and additions, 0 to show time only; and the bytes to move.
+        rounds: the number of turns.
     """
     words = ", ".join(where)
     if judge:
@@ -176,7 +176,7 @@ FAMILIES: dict[str, Callable[[Random, int], Row]] = {
 
 
 def measured(family: str, count: int, seed: int, rounds: int) -> Iterator[Row]:
-    """Draw shapes of a family and measure them; the same seed gives the same shapes, whatever else is measured."""
+    """Draw shapes of a family and measure them; a seed gives the same shapes for any selection of families."""
     draw = Random(f"{family} {seed}")  # noqa: S311 - shapes are no secrets
     for _ in range(count):
         yield FAMILIES[family](draw, rounds)
@@ -184,7 +184,7 @@ def measured(family: str, count: int, seed: int, rounds: int) -> Iterator[Row]:
 
 
 def summary(family: str, rows: Sequence[Row]) -> str:
-    """Say how a family does beside the fastest of the others."""
+    """Return a family's results against the fastest of the others, in words."""
     found = sorted((min(row.ratios.values()), row.label) for row in rows if row.ratios)
     if not found:
         return f"{family}: no library took a call"
@@ -198,14 +198,14 @@ def summary(family: str, rows: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    """Measure, print, draw."""
+    """Measure, print and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", help="a file or folder that holds the kernels")
-    parser.add_argument("--shapes", type=int, default=45, help="how many of each family")
+    parser.add_argument("--shapes", type=int, default=45, help="number of shapes per family")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rounds", type=int, default=8, help="in which the contenders take turns")
+    parser.add_argument("--rounds", type=int, default=8, help="number of rounds; each contender runs once per round")
     parser.add_argument("--only", default=",".join(FAMILIES), metavar="FAMILIES", help=f"some of {','.join(FAMILIES)}")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="where to draw every shape")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="file for a chart of every shape")
     given = parser.parse_args()
     families = given.only.split(",")
     if unknown := [name for name in families if name not in FAMILIES]:

@@ -1,13 +1,13 @@
-"""Time scaled fp8 products beside torch._scaled_mm, in one run: ratios, bars, and a chart.
+"""Time scaled fp8 products against torch._scaled_mm, in one run: ratios, bars, and a chart.
 
     python benchmarks/scaled_mm.py BUNDLES [--rounds 12] [--only whole,ends,bias,fast,blocks,decode] [--svg FILE] [--compile]
 
-Squares and projections of models, e4m3 to bf16: one scale for each operand (`whole`), scales of rows and columns
-(`ends`), those with a bias (`bias`), sums that tensor cores keep (`fast`), scales of blocks (`blocks`); and a few rows by wide weights
-(`decode`), beside what a copy of the weights takes. Random operands; each call runs in a CUDA graph after a flush of the L2,
-the contenders in turn: medians of device time alone. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton
-and minutes. A contender that refuses a call is left out. Exits 1 if a result is wrong, the geometric mean of a group's ratios is
-below its bar, or one of them is below 0.8 of that: the bar is 1.0 of torch's speed, of few rows 0.8 of the bandwidth of a copy.
+The shapes are squares and projections of models, e4m3 to bf16. Groups: scales per tensor (`whole`), per row and column (`ends`),
+those with a bias (`bias`), tensor-core accumulation (`fast`), block scales (`blocks`); and few rows by wide weights (`decode`),
+against a copy of the weights. Operands are random. Each call runs in a CUDA graph after an L2 flush, contenders take turns, and
+figures are medians of device time. `--compile` adds torch.compile(mode="max-autotune"); it needs Triton and takes minutes. A
+contender that refuses a call is left out. Exits 1 if a result is wrong, if the geometric mean of a group's ratios is below its
+bar, or if a ratio is below 0.8 of that bar. Bars: 1.0 of torch's speed; for few rows 0.8 of a copy's bandwidth.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FEW = tuple((rows, n, k) for n, k in ((8192, 8192), (28672, 4096), (4096, 4096))
 
 
 def operands(group: str, m: int, n: int, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Make what is multiplied, with the scales and the bias of a group."""
+    """Return the operands of a product, with the scales and the bias of a group."""
 
     def fp8(rows: int, cols: int) -> Tensor:
         return torch.randn(rows, cols, device="cuda", dtype=torch.bfloat16).to(torch.float8_e4m3fn)
@@ -51,13 +51,13 @@ def operands(group: str, m: int, n: int, k: int) -> tuple[Tensor, Tensor, Tensor
         bias = torch.randn(n, device="cuda", dtype=torch.bfloat16) if group == "bias" else None
         return a, b, scale(m, 1), scale(1, n), bias
     if group == "blocks":
-        # as torch wants them: those of a by columns, those of b as its weights lie
+        # torch's layout: column-major for a's scales; b's in the order of its weights
         return a, b, scale(k // 128, m).t(), scale(n // 128, k // 128).t(), None
     return a, b, scale(), scale(), None
 
 
 def measure(group: str, sizes: tuple[int, int, int], rounds: int, compile_too: bool) -> Row:
-    """Time a product, and compare what is computed."""
+    """Time a product, and check its result."""
     from nojit.kernels.scaled_mm import scaled_mm
 
     m, n, k = sizes
@@ -65,7 +65,7 @@ def measure(group: str, sizes: tuple[int, int, int], rounds: int, compile_too: b
     words = {"out_dtype": torch.bfloat16, "use_fast_accum": group == "fast"}
 
     def torchs(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None) -> Tensor:
-        return torch._scaled_mm(a, b, scale_a, scale_b, bias=bias, **words)  # noqa: SLF001 - what torch offers
+        return torch._scaled_mm(a, b, scale_a, scale_b, bias=bias, **words)  # noqa: SLF001 - torch's only interface
 
     calls: dict[str, Callable[[], Tensor]] = {
         OURS: lambda: scaled_mm(*given, **words),
@@ -75,7 +75,7 @@ def measure(group: str, sizes: tuple[int, int, int], rounds: int, compile_too: b
         tuned = compiled(torchs)
         calls["compiled"] = lambda: tuned(*given)
     if group == "decode":
-        # half of it is read and half written: as many bytes as the weights are
+        # half is read and half is written: together the bytes of the weights
         source = torch.empty(n * k // 2, dtype=torch.uint8, device="cuda").random_()
         target = torch.empty_like(source)
         calls["copy"] = lambda: target.copy_(source)
@@ -84,13 +84,13 @@ def measure(group: str, sizes: tuple[int, int, int], rounds: int, compile_too: b
     ms = race(calls, rounds, where)
     if ms["torch"] is not None:
         check(where, calls[OURS](), calls["torch"](), APART)
-    # what moves the weights once has no rate of products worth showing
+    # bound by loading weights: show the bandwidth, not the rate of products
     flops = 0 if group == "decode" else 2 * m * n * k
     return Row(group, label, ms, flops, m * k + k * n + 2 * m * n)
 
 
 def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
-    """Measure the groups that are asked for, one after the other."""
+    """Measure the requested groups, one after the other."""
     for group in only:
         for sizes in FEW if group == "decode" else LARGE:
             yield measure(group, sizes, rounds, compile_too)
@@ -98,7 +98,7 @@ def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[R
 
 
 def main() -> None:
-    """Measure, print, judge."""
+    """Measure and print; exit 1 if a bar is missed."""
     given = arguments(__doc__, GROUPS, rounds=12)
     torch.manual_seed(0)
     rows = list_rows(given.only, given.rounds, given.compile)

@@ -1,4 +1,4 @@
-"""How the other benchmarks time what runs on a device, and check what it computes."""
+"""Timing of device work, and checks of results, for the other benchmarks."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["check", "compiled", "device_ms", "race", "time_ms"]
 
 FLUSH_BYTES = 1 << 28
 SPAN_MS = 4.0
-"""How long one replay of `device_ms` takes at least, unless it holds `MOST` calls."""
+"""The least duration of one replay of `device_ms`, unless it holds `MOST` calls."""
 MOST = 16
 
 Call = Callable[[], object]
 Span = tuple[torch.cuda.Event, torch.cuda.Event]
-"""What stands before and after the work that is timed."""
+"""Events before and after the timed work."""
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Compile a function for one shape, with what torch finds fastest."""
+    """Compile a function for one shape, with torch's most thorough autotuning."""
     torch.compiler.reset()
     return torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
 
 
 def check(where: str, value: Tensor, expected: Tensor, apart: float) -> None:
-    """End the run where a result is off by more than a share of the largest value, or is NaN.
+    """Exit if a result has an error above a share of the largest value, or is NaN.
 
     Args:
         where: the group and the shape.
-        value: what was computed.
-        expected: what is right, of any dtype.
+        value: the result.
+        expected: the reference, of any dtype.
         apart: the share.
     """
     right = expected.float()
@@ -47,19 +47,19 @@ def race(calls: Mapping[str, Call], rounds: int, where: str) -> dict[str, float 
     """Return the median device time of each contender, in milliseconds; None for one that refuses the call.
 
     Args:
-        calls: can be captured. What `OURS` raises is raised; of another contender it is printed.
-        rounds: in which the contenders take turns.
-        where: the group and the shape, for what is printed.
+        calls: callables that can be captured. An error of `OURS` is raised; those of other contenders are printed.
+        rounds: the number of turns.
+        where: the group and the shape, for messages.
     """
     ready = {name: call for name, call in calls.items() if name.startswith(OURS) or _runs(name, call, where)}
     return dict.fromkeys(calls) | device_ms(ready, rounds)
 
 
 def _runs(name: str, call: Call, where: str) -> bool:
-    """Call a contender once, which is when torch.compile compiles it."""
+    """Call a contender once, which also triggers torch.compile; return whether it runs."""
     try:
         call()
-    except Exception as refused:  # noqa: BLE001 - compilers raise whatever they like
+    except Exception as refused:  # noqa: BLE001 - compilers raise any exception
         reason = next(iter(str(refused).splitlines()), "")
         print(f"{where}: {name} is left out: {type(refused).__name__}: {reason}")
         return False
@@ -67,7 +67,7 @@ def _runs(name: str, call: Call, where: str) -> bool:
 
 
 def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Return the median time of each call, launched by the host after a flush of the L2, in milliseconds."""
+    """Return the median time of each call in milliseconds, launched by the host after an L2 flush."""
     flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     events: dict[str, list[Span]] = {name: [] for name in calls}
     for _ in range(rounds):
@@ -78,15 +78,15 @@ def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
 
 
 def device_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Return the median device time of each call, in milliseconds, without what it costs to start a graph or a timer.
+    """Return the median device time of each call in milliseconds, without the overhead of graphs and timers.
 
-    That overhead is several microseconds, as long as a small kernel takes. So a graph holds many calls, each after a
-    flush of the L2, and one more graph the flushes alone; what the first takes longer is divided by the calls.
-    Flushes read, and leave nothing to be written back in the time of a call.
+    That overhead is several microseconds, as long as a small kernel. So one graph holds many calls, each after an L2 flush,
+    and another graph the flushes alone; the difference is divided by the number of calls. Flushes only read, so that no
+    write-back falls into the time of a call.
 
     Args:
-        calls: can be captured.
-        rounds: in which the contenders take turns.
+        calls: callables that can be captured.
+        rounds: the number of turns.
     """
     flushed = torch.zeros(FLUSH_BYTES // 4, device="cuda")
     rough = time_ms(calls, 3)

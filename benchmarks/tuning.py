@@ -1,14 +1,14 @@
-"""Tune every family on this GPU, and measure what tables are judged by. Needs a GPU and torch, no compiler, click or rich.
+"""Tune every family on this GPU, and measure the data that tables are judged by. Needs a GPU and torch; no compiler, click or rich.
 
     python benchmarks/tuning.py BUNDLE --out FOLDER [--steps tune,held_out,repeat] [--budgets 180,150,180]
                                 [--families bmm,conv] [--kernel K]
 
-BUNDLE is a tuning bundle for this GPU (`nojit build --tuning`). The steps: `tune` measures the problems that tables are
-made of (FOLDER/tune.db), `held_out`, `fresh` and `bars` all configs of other problems (the same file; a new draw of
-`fresh` belongs into a folder of its own), `repeat` does `tune` once more into FOLDER/repeat.db, and `duel` times what the
-two picked, side by side, into FOLDER/duel.db: they must be as fast. Budgets are in seconds, one for each step. A step goes
-on where it was stopped. Exits 1 if nothing was measured, a kernel of less than 100 us was slower than 20 pairs a second,
-or one of two picks is more than 2 % behind the other.
+BUNDLE is a tuning bundle for this GPU (`nojit build --tuning`). The step `tune` measures the problems that tables are made from
+(FOLDER/tune.db). `held_out`, `fresh` and `bars` measure all configs of other problems (into the same file; put a new draw of
+`fresh` into a folder of its own). `repeat` runs `tune` once more into FOLDER/repeat.db, and `duel` times the choices of both
+against each other, into FOLDER/duel.db: they must be equally fast. Budgets are in seconds, one per step. A step resumes where it
+stopped. Exits 1 if nothing was measured, if a kernel of less than 100 us was slower than 20 pairs a second, or if one of two
+choices is more than 2 % slower than the other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SAID_S = 20.0
 
 
 class Said:
-    """Prints how a step goes, now and then."""
+    """Progress output of a step."""
 
     def __init__(self) -> None:
         self.faults: collections.Counter[tuple[str, str, str]] = collections.Counter()
@@ -58,22 +58,22 @@ class Said:
         self.last = time.monotonic()
 
     def begin(self, device: Device, todo: int, known: int) -> None:
-        """Name the GPU."""
+        """Print the GPU and the number of problems."""
         self.todo = todo
         print(f"{device.name}, driver {device.driver}: {todo} problems, {known} measured before", flush=True)
 
     def problem(self, listed: Listed) -> None:
-        """Wait for its end."""
+        """Do nothing; `ended` reports a problem."""
 
     def event(self, listed: Listed, event: Event) -> None:
-        """Count what is wrong."""
+        """Count and print failures."""
         if isinstance(event, Fault):
             self.faults[listed.kernel, event.status, f"{listed.name}: {event.detail}"] += 1
         elif isinstance(event, Lost):
             print(f"  {listed.kernel}, {listed.name}: {event.reason}", flush=True)
 
     def ended(self, summary: ProblemRun, left_s: float) -> None:
-        """Print where the step is, if it is time."""
+        """Print progress from time to time."""
         self.done += 1
         if summary.reason:
             print(f"  left out: {summary.kernel}, {summary.name} ({summary.dtype}): {summary.reason}", flush=True)
@@ -82,8 +82,8 @@ class Said:
             print(f"  {self.done} of {self.todo}, about {left_s:.0f} s left: {summary.kernel}", flush=True)
 
 
-def run(step: str, bundle: Path, budget_s: float, families: list[str], kernels: tuple[str, ...], folder: Path) -> bool:  # noqa: PLR0917 - what a step is
-    """Do one step and print its figures; say whether it keeps the bar of throughput."""
+def run(step: str, bundle: Path, budget_s: float, families: list[str], kernels: tuple[str, ...], folder: Path) -> bool:  # noqa: PLR0917 - all parameters of a step
+    """Run one step and print its figures; return whether it keeps the bar for throughput."""
     print(f"== {step}, at most {budget_s:.0f} s", flush=True)
     use = "tune" if step in {"repeat", "duel"} else step
     setup = Setup(STAGE, bundle, tuple(f"{family}:{use}" for family in families), kernels)
@@ -97,7 +97,7 @@ def run(step: str, bundle: Path, budget_s: float, families: list[str], kernels: 
 
 
 def show(done: TuneRun, said: Said, database: Database) -> None:
-    """Print what a step did."""
+    """Print the results of a step."""
     quick = f"{done.quick_pairs_per_s:.0f}" if done.quick_pairs_per_s else "-"
     print(
         f"{done.pairs} pairs in {done.seconds:.1f} s ({done.started_s:.1f} s until the start): {done.pairs_per_s:.0f} a"
@@ -123,12 +123,12 @@ def show(done: TuneRun, said: Said, database: Database) -> None:
 
 
 def pick(database: Database) -> dict[tuple[str, str, str], str]:
-    """Return what was fastest in the last rung, by problem: a config by its identity."""
+    """Return the fastest config of the last rung, by problem; configs by their identity."""
     return {name: min(times, key=lambda one: times[one]) for name, times in timed(database, {2}).items()}
 
 
 def timed(database: Database, rungs: set[int]) -> dict[tuple[str, str, str], dict[str, float]]:
-    """Return what was measured in some rungs, by problem and by config."""
+    """Return the measurements of some rungs, by problem and by config."""
     kernels, problems, configs = database.kernels(), database.problems(), database.configs()
     found: dict[tuple[str, str, str], dict[str, float]] = {}
     for item in database.measurements(use="tune"):
@@ -140,14 +140,14 @@ def timed(database: Database, rungs: set[int]) -> dict[tuple[str, str, str], dic
 
 
 def pairs_of(folder: Path) -> dict[tuple[str, str, str], frozenset[str]]:
-    """Return what the two runs picked, of the problems that both measured: one config, if they agree."""
+    """Return the choices of the two runs for problems that both measured: one config if they agree."""
     with open_database(folder / "tune.db") as first, open_database(folder / "repeat.db") as second:
         before, after = pick(first), pick(second)
     return {name: frozenset({before[name], after[name]}) for name in before.keys() & after.keys()}
 
 
 def compare(folder: Path) -> bool:
-    """Print how far apart the two picks of each problem are, timed side by side; say whether that is little enough."""
+    """Print the difference between the two choices of each problem, timed side by side; return whether it is small enough."""
     pairs = pairs_of(folder)
     with open_database(folder / "duel.db") as duel:
         times = timed(duel, {3})
@@ -168,7 +168,7 @@ def compare(folder: Path) -> bool:
 
 
 def main() -> int:
-    """Do the steps, then judge the repeat."""
+    """Run the steps, then compare the repeat."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--out", type=Path, required=True)
