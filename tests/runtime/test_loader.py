@@ -289,6 +289,11 @@ def test_preload_loads_what_fits_the_device(tmp_path: Path, fakecuda: FakeCuda) 
         (lambda bundle: bundle.kernel("mul").preload(True), "expected the ordinal of a device.*got bool True"),
         (lambda bundle: bundle.kernel("mul").variants(1.0), "expected the ordinal of a device.*got float 1.0"),
         (lambda bundle: bundle.kernel("mul").fits("0"), "expected the ordinal of a device.*got str '0'"),
+        (lambda bundle: bundle.preload(device=2**31), "expected the ordinal of a device.*got int 2147483648"),
+        (
+            lambda bundle: bundle.kernel("mul").variants(2**63),
+            "expected the ordinal of a device.*got int 9223372036854775808",
+        ),
         (lambda bundle: bundle.preload(only=0), "only: expected a dict of values by name, got int 0"),
         (lambda bundle: bundle.preload(only={"num_warps": []}), r"expected a value of num_warps, or several, got \[\]"),
     ],
