@@ -50,6 +50,9 @@ def read_key_file(path: str, what: str, *, pipes: bool = False) -> bytes:
                 raw = file.read(_BYTES_MAX + 1)
         finally:
             os.close(descriptor)
+    except BundleTrustError:
+        # it is a ValueError, and says what it expected
+        raise
     except (OSError, ValueError) as error:
         _refuse(f"expected {what}", got=worded(error), where=path)
     # what a cut would leave out may be what somebody must not do
