@@ -142,4 +142,5 @@ def test_a_name_alone_is_of_this_folder_and_not_of_the_path(tmp_path: Path, monk
     ptxas(tmp_path / "bin/mine", "13.0")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     monkeypatch.chdir(tmp_path / "here")
-    assert pinned({}, None, Path("mine")) == dict.fromkeys((OLD, NEW), str(tmp_path / "here/mine"))
+    # the one in PATH is of CUDA 13
+    assert pinned({}, 12000, Path("mine")) == dict.fromkeys((OLD, NEW), str(tmp_path / "here/mine"))
