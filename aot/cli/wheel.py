@@ -116,7 +116,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     if unsigned:
         out.line(f"without a signed statement, which NOJIT_TRUST=signed refuses: {few(unsigned, _TOLD)}")
     if not license_:
-        out.warn("without a licence: --license says under which one others may use the kernels")
+        out.note("without a licence: --license says under which one others may use the kernels")
     signed = ((bundle.statement, bundle.path) for bundle in bundles)
     warn_of_changes(out, [str(path) for raw, path in signed if raw and open_signed(raw, path).is_dirty()])
 
