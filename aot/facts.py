@@ -17,6 +17,7 @@ from importlib.machinery import all_suffixes
 from typing import Final, TypeAlias
 
 __all__ = [
+    "DISTRIBUTIONS",
     "ENTRIES",
     "MODULES",
     "NAMES",
@@ -36,8 +37,9 @@ Fact: TypeAlias = list[int | str]
 SETTLED_NS: Final = 2_000_000_000
 """How long ago a file was written last, at least, if its times tell of every later write."""
 
-NAMES, ENTRIES, MODULES = "names", "entries", "modules"
-"""What of a folder counts: the names in it; these with facts of the files; or what an import of some names would find there."""
+NAMES, ENTRIES, MODULES, DISTRIBUTIONS = "names", "entries", "modules", "*-info"
+"""What of a folder counts: the names in it; these with facts of the files; or what an import of some names would find there;
+or what says which distributions are installed."""
 
 # what Python makes of files that count themselves
 _BYTECODE = "__pycache__"
@@ -93,7 +95,7 @@ def listing_of(folder: str, kind: str, names: Collection[str] | None = None) -> 
 
     Args:
         folder: where; one that is not there has one entry that says so, and so has a file.
-        kind: what counts; or the end of the names that count, as in ``*.toml``.
+        kind: what counts; or the end of the names that count, as in ``*.toml``, in any case.
         names: of `MODULES`, leave out what does not count for an import of these.
 
     Returns:
@@ -106,7 +108,7 @@ def listing_of(folder: str, kind: str, names: Collection[str] | None = None) -> 
             for entry in entries:
                 if kind == MODULES and names is not None and not _counts(entry.name, names):
                     continue
-                if entry.name != _BYTECODE and entry.name.endswith(end):
+                if entry.name != _BYTECODE and entry.name.lower().endswith(end):
                     found.append(entry.name if end or kind == NAMES else _entry(entry, kind))
     except (OSError, ValueError) as error:
         return [_A_FILE if isinstance(error, NotADirectoryError) else repr(_failed(error))]

@@ -17,11 +17,17 @@ from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.facts import ENTRIES, MODULES, NAMES, Fact, fact_of, files_in, link_of, listing_of
+from nojit.aot.facts import DISTRIBUTIONS, ENTRIES, MODULES, NAMES, Fact, fact_of, files_in, link_of, listing_of
 
 __all__ = ["Notes", "own_work", "source_begins", "start", "stop", "take_notes"]
 
-_IMPORTLIB: Final = "<frozen importlib._bootstrap_external>"
+# of those who list a folder, what they look for there
+_KINDS: Final = {
+    "<frozen importlib._bootstrap_external>": MODULES,
+    f"{os.path.dirname(os.__file__)}/importlib/metadata/__init__.py": DISTRIBUTIONS,  # noqa: PTH120 - as it is spelled there
+}
+# what a process is told of its own memory: torch looks there for libraries that are loaded
+_OF_OWN_MEMORY: Final = frozenset(f"/proc/self/{name}" for name in ("maps", "smaps", "smaps_rollup", "statm", "status"))
 _NO_READ = os.O_TRUNC | os.O_EXCL | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
 # what nobody can tell later whether it would still say the same
 _REFUSED: Final = {
@@ -180,7 +186,7 @@ def _list(event: str, args: tuple[Any, ...]) -> None:
         return
     # this function, `_hear`, and the one that lists
     caller = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - nothing else tells
-    kind = ENTRIES if event == "os.scandir" else MODULES if caller == _IMPORTLIB else NAMES
+    kind = ENTRIES if event == "os.scandir" else _KINDS.get(caller, NAMES)
     _tracer.folder(os.fsdecode(path), kind)
 
 
@@ -251,7 +257,7 @@ def _watch(name: str, note: Callable[[str], None]) -> None:
                 try:
                     if named.get("dir_fd") is not None:
                         _tracer.refuse("a file by the descriptor of its folder")
-                    note(os.fsdecode(path))
+                    (_tracer.link if named.get("follow_symlinks") is False else note)(os.fsdecode(path))
                 except Exception as error:  # noqa: BLE001 - the function itself says what is wrong
                     _tracer.refuse(f"{name}: {error}")
         return real(path, *args, **named)
@@ -274,7 +280,7 @@ def start(left_out: tuple[str, ...], private: Path) -> None:
         left_out: paths that do not count.
         private: a folder that is this build's alone.
     """
-    _tracer.left_out = frozenset(left_out)
+    _tracer.left_out = _OF_OWN_MEMORY.union(left_out)
     _tracer.private = f"{private}/"
     _note_modules()
     sys.meta_path.insert(0, _Looks())

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import triton
 from nojit.aot import stamp
-from nojit.aot.facts import ENTRIES, MODULES, NAMES, SETTLED_NS, fact_of, holds, listed, listing_of
+from nojit.aot.facts import DISTRIBUTIONS, ENTRIES, MODULES, NAMES, SETTLED_NS, fact_of, holds, listed, listing_of
 from nojit.aot.stamp import asked_of, changes, find_stamp
 
 from tests.aot.projects import KERNEL, Project, entry
@@ -363,10 +363,13 @@ def test_what_cannot_be_noted_is_refused(code, tmp_path):
 def test_what_can_be_noted_is(tmp_path):
     (tmp_path / "data").write_text("")
     (tmp_path / "link").symlink_to("data")
+    (tmp_path / "dangling").symlink_to("nowhere")
     code = """
-    import os, glob, numpy
+    import os, glob, importlib.metadata, numpy, pathlib
+    pathlib.Path("dangling").is_symlink(); list(importlib.metadata.distributions())
     open("data").close()
     open("written", "w").close()
+    open("/proc/self/maps").close()
     os.path.exists("absent"); os.path.islink("link"); os.listdir("."); glob.glob("sub/*")
     try:
         import no_such_module
@@ -378,7 +381,10 @@ def test_what_can_be_noted_is(tmp_path):
     assert refused == []
     assert {f"{here}/data", f"{here}/absent"} <= {*files}
     assert f"{here}/written" not in files
-    assert f"{here}/link" in links
+    # which differ from process to process
+    assert "/proc/self/maps" not in files
+    assert {f"{here}/link", f"{here}/dangling"} <= {*links}
+    assert [DISTRIBUTIONS, f"{here}/."] in folders
     assert [NAMES, f"{here}/."] in folders
     assert {"no_such_module", "numpy"} <= {*names}
     # not what Python makes of it
