@@ -16,6 +16,17 @@ from tests.fakecuda import FakeCuda, build_driver, build_faketorch, load_extensi
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+try:
+    from hypothesis import HealthCheck, settings
+except ModuleNotFoundError:
+    # the runtime's tests on another Python have none
+    pass
+else:
+    # both judge by the clock, and a busy machine is no fault of the test
+    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _frozen() -> None:
     """Let tests that collect garbage walk what those of their module made: all else stays to the end."""
