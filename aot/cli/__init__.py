@@ -40,7 +40,7 @@ def main() -> NoReturn:
 
 
 def _open_closed() -> None:
-    """Put nothing in the place of streams that whoever called has closed, before a file of ours gets their numbers."""
+    """Replace streams that the caller has closed by the null device, before a file of ours gets their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process

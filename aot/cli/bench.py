@@ -1,4 +1,4 @@
-"""``nojit bench``: what launches and process starts cost on this machine."""
+"""``nojit bench``: measure launches and process starts on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KERNELS = "1,50"
 
 
 def _numbers(known: Sequence[int] = ()) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
-    """Make the reader of whole numbers with commas between them; of `known` ones if there are any."""
+    """Make the parser of comma-separated numbers, restricted to `known` if it is not empty."""
 
     def read(context: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
         words = value.split(",")
@@ -46,14 +46,23 @@ def _spelled(numbers: Sequence[int]) -> str:
 
 
 def _common(rivals: Sequence[str], rounds: int) -> Callable[[F], F]:
-    """Give a command the options that all measurements have."""
+    """Add the options that all measurements share."""
     options = (
-        click.option("--bundle", "place", type=PLACE, help="Folder of `nojit bench bundles`."),
         click.option(
-            "--against", multiple=True, type=click.Choice(rivals), metavar="NAME", help="Only these; repeatable."
+            "--bundle",
+            "place",
+            type=PLACE,
+            help="Folder made by `nojit bench bundles`; default: build the kernels first.",
         ),
-        click.option("--rounds", type=click.IntRange(1), default=rounds, help=f"Rounds; default {rounds}."),
-        click.option("--out", "folder", type=PLACE, help="Folder to write JSON and chart (SVG) to."),
+        click.option(
+            "--against",
+            multiple=True,
+            type=click.Choice(rivals),
+            metavar="NAME",
+            help="Compare only with this one; repeatable.",
+        ),
+        click.option("--rounds", type=click.IntRange(1), default=rounds, help=f"Rounds to measure; default {rounds}."),
+        click.option("--out", "folder", type=PLACE, help="Output folder for JSON and a chart (SVG)."),
     )
 
     def add(function: F) -> F:
@@ -66,7 +75,7 @@ def _common(rivals: Sequence[str], rounds: int) -> Callable[[F], F]:
 
 @click.group("bench", no_args_is_help=False)
 def command() -> None:
-    """Measure what launches and process starts cost on this machine."""
+    """Measure the cost of launches and process starts on this machine."""
 
 
 @command.command("launch")
@@ -76,10 +85,10 @@ def command() -> None:
     callback=_numbers(tuple(CASES)),
     default=_spelled(tuple(CASES)),
     metavar="N,N",
-    help="Which kernels, by their arguments; default 1,4,12,30.",
+    help="Argument counts of the kernels to launch; default 1,4,12,30.",
 )
 @_common([rival.name for rival in RIVALS], 60)
-@click.option("--launches", type=click.IntRange(1), default=200, help="Launches in a round; default 200.")
+@click.option("--launches", type=click.IntRange(1), default=200, help="Launches per round; default 200.")
 @output_options
 def launch(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -90,10 +99,10 @@ def launch(  # noqa: PLR0917 - click passes each by name
     folder: Path | None,
     launches: int,
 ) -> int:
-    """Measure the host's cost of one launch, side by side in one process: a C loop, nojit, and others.
+    """Measure the host's cost of one launch in one process: a C loop, nojit, and others.
 
-    The others: triton, triton-autotuned, inductor, cuda.core, cupy, torch. Needs a GPU and torch; what else is not
-    installed, or fails, is listed with the reason. Without --bundle the kernels are built first, which needs Triton.
+    The others are triton, triton-autotuned, inductor, cuda.core, cupy and torch; one that is not installed or fails is listed with the reason.
+    It needs a GPU and torch. Without --bundle it builds the kernels first, which needs Triton.
     """
     bench = bench_launch(place, arguments, against, rounds, launches)
     out.emit("bench launch", asdict(bench))
@@ -104,7 +113,12 @@ def launch(  # noqa: PLR0917 - click passes each by name
 
 @command.command("cold-start")
 @click.option(
-    "--kernels", "counts", callback=_numbers(), default=_KERNELS, metavar="N,N", help="How many kernels; default 1,50."
+    "--kernels",
+    "counts",
+    callback=_numbers(),
+    default=_KERNELS,
+    metavar="N,N",
+    help="Numbers of kernels to start with; default 1,50.",
 )
 @_common(_STARTS, 7)
 @output_options
@@ -118,8 +132,8 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Measure whole processes from their start to the last kernel done, each kernel loaded and launched once.
 
-    Beside nojit without torch and a ctypes script: torch-nojit, torch-triton-warm, torch-triton-cold. Needs a GPU.
-    Without --bundle the kernels are built first, which needs Triton.
+    It compares nojit and a ctypes script without torch, torch-nojit, torch-triton-warm and torch-triton-cold. It needs a GPU. Without
+    --bundle it builds the kernels first, which needs Triton.
     """
     progress = out.note if out.verbosity > 0 else lambda _: None
     bench = bench_cold_start(place, counts, against, rounds, progress)
@@ -130,19 +144,19 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
 
 
 @command.command("bundles")
-@click.option("--arch", required=True, type=Arch(), metavar="ARCH", help="Build for this.")
+@click.option("--arch", required=True, type=Arch(), metavar="ARCH", help="Architecture to build for, such as sm_90.")
 @click.option(
     "--kernels",
     "counts",
     callback=_numbers(),
     default=_KERNELS,
     metavar="N,N",
-    help="Cold starts of so many; default 1,50.",
+    help="Numbers of kernels for cold starts; default 1,50.",
 )
-@click.option("--out", "folder", type=PLACE, required=True, help="Folder of the bundles.")
+@click.option("--out", "folder", type=PLACE, required=True, help="Output folder.")
 @output_options
 def make_bundles(out: Output, arch: str, counts: tuple[int, ...], folder: Path) -> None:
-    """Build the kernels that the others measure, for a machine that has no Triton: its --bundle."""
+    """Build the kernels of the other measurements for a machine without Triton; pass the folder as --bundle."""
     bundles.build(folder, arch, counts, launch=True)
     names = [bundles.LAUNCH, *map(bundles.cold_name, counts)]
     paths = [str(bundles.find(folder, name, arch)) for name in names]

@@ -1,4 +1,4 @@
-"""The work of ``nojit build``: manifests to bundles, where no stamp says that there is nothing to do."""
+"""Build bundles from manifests, unless a stamp shows that nothing has changed."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ __all__ = ["command", "load_compiler", "run"]
 
 
 class _Remembering:
-    """A view that remembers what it was told to say.
+    """A view that records its messages.
 
     Args:
-        view: shows it.
+        view: shows them.
     """
 
     def __init__(self, view: View) -> None:
@@ -52,23 +52,23 @@ class _Remembering:
         self._view = view
 
     def warn(self, text: str) -> None:
-        """Say what went wrong."""
+        """Record and show a warning."""
         self.told.append(("warn", text))
         self._view.warn(text)
 
     def note(self, text: str) -> None:
-        """Say something."""
+        """Record and show a note."""
         self.told.append(("note", text))
         self._view.note(text)
 
 
 def run(out: Output, request: Request, asked: str) -> int:
-    """Build what a command line asks for, and return the exit code.
+    """Build as the command line requests and return the exit code.
 
     Args:
-        out: what to write with.
-        request: what is asked for.
-        asked: as `nojit.aot.stamp.asked_of` gives it; a stamp is kept by that. Empty for a dry run.
+        out: the output.
+        request: the request.
+        asked: key of the stamp, from `nojit.aot.stamp.asked_of`. Empty for a dry run.
     """
     failures = Failures(out)
     draft = Draft(asked, request.places, request.folder, [request.ptxas] if request.ptxas else [])
@@ -107,10 +107,10 @@ def run(out: Output, request: Request, asked: str) -> int:
 
 
 def _is_settled(request: Request, plans: Sequence[Plan], done: Done, clock: datetime) -> bool:
-    """Say whether the same build would now find everything up to date, and say the same but for that."""
+    """Return whether the same build would now find everything up to date and print the same."""
     made = [(request.folder, done.result), *([(request.folder / TWINS, done.twins)] if done.twins else [])]
     written = any(not report.up_to_date for _, result in made for report in result.reports)
-    # of what is kept the next build says that it is of this one's bundle
+    # the next build would print that kept kernels come from this bundle
     if done.result.stopped or done.result.misfits or (written and any(plan.kept or plan.gone for plan in plans)):
         return False
     invocation = _invocation(request, clock)
@@ -148,7 +148,9 @@ def _plan(request: Request, compiler: Compiler, view: View) -> tuple[list[Plan],
     warn_of_absent(view, planned, absent)
     tell_of_kept(view, plans)
     if not plans:
-        raise ManifestError("expected a variant to build", got="none", where=where)
+        raise ManifestError(
+            "expected a variant to build; check --kernel, --profile and --arch", got="none", where=where
+        )
     return plans, absent
 
 
@@ -193,7 +195,7 @@ def _build(
             on_event=on_event,
         )
     except KeyboardInterrupt as error:
-        error.add_note("what is compiled stays in the cache, and the next build goes on from there")
+        error.add_note("compiled variants are cached; run the same command to continue")
         raise
 
 
@@ -214,7 +216,7 @@ def _invocation(request: Request, started: datetime) -> Invocation:
 
 
 def _signed_problems(result: BuildResult, folder: Path) -> tuple[str, ...]:
-    """Name the signed statements that are not of the bundles that lie there now, or of another build of them."""
+    """List signed statements of another bundle or another build."""
     problems = []
     for report in result.reports:
         path, digest = folder / report.path, report.digest

@@ -1,4 +1,4 @@
-"""``nojit build``: what it is asked, and what it says where nothing has changed. `nojit.aot.cli.build` does the rest."""
+"""``nojit build``: options, and the answer if nothing has changed. `nojit.aot.cli.build` builds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARTIFACTS = Path("artifacts")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asks for."""
+    """The build that the command line requests."""
 
     places: tuple[Path, ...]
     archs: tuple[str, ...]
@@ -46,7 +46,7 @@ class Request:
     dry_run: bool
 
     def document(self) -> dict[str, Any]:
-        """Return what is asked for as JSON holds it."""
+        """Return the request as JSON values."""
         places = {"places": list(map(str, self.places)), "ptxas": self.ptxas and str(self.ptxas)}
         return {**asdict(self), **places, "folder": str(self.folder), "cache_folder": str(self.cache_folder)}
 
@@ -70,66 +70,83 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 @click.command("build")
 @click.argument("places", metavar="[MANIFEST|DIR]...", nargs=-1, type=PLACE)
-@click.option("--arch", "archs", multiple=True, type=Arch(), metavar="ARCH", help="Build for this; repeatable.")
+@click.option(
+    "--arch",
+    "archs",
+    multiple=True,
+    type=Arch(),
+    metavar="ARCH",
+    help="Architecture to build for, such as sm_90; repeatable.",
+)
 @click.option(
     "--profile",
     type=click.Choice(["core", "full"]),
-    help="How many variants; default full, or what the bundle in place has if other kernels of it are kept.",
+    help="Variants to build; default full, or the profile of the existing bundle if its other kernels are kept.",
 )
 @click.option(
     "--kernel",
     "kernels",
     multiple=True,
     metavar="K",
-    help="Build this kernel, and what else the bundle in place holds; repeatable.",
+    help="Build only this kernel; keep the others of the existing bundle; repeatable.",
 )
-@click.option("--tuning", is_flag=True, help="Build tuning bundles instead: every config of the kernels' spaces.")
+@click.option("--tuning", is_flag=True, help="Build tuning bundles instead: every config of the tuning spaces.")
 @click.option("--no-tuned", "untuned", is_flag=True, help="Ignore the tuned tables beside the manifests.")
 @click.option(
     "--out",
     "folder",
     type=PLACE,
-    help="Folder of the bundles; default artifacts, with --tuning artifacts/tuning.",
+    help="Output folder; default artifacts, with --tuning artifacts/tuning.",
 )
-@click.option("-j", "--jobs", type=click.IntRange(1), help="How many compile at once; default: every CPU.")
-@click.option("-k", "--keep-going", is_flag=True, help="Leave out variants that fail and build the rest.")
-@click.option("-n", "--dry-run", is_flag=True, help="Check manifests against sources and count; write nothing.")
+@click.option("-j", "--jobs", type=click.IntRange(1), help="Parallel compilations; default: one per CPU.")
+@click.option("-k", "--keep-going", is_flag=True, help="Skip variants that fail and build the rest.")
+@click.option(
+    "-n",
+    "--dry-run",
+    is_flag=True,
+    help="Check manifests against sources and count variants; compile and write nothing.",
+)
 @click.option(
     "--timeout",
     # the clock that workers are waited for by counts no further than some 300 years
     type=Number(0, 1e6, min_open=True),
     default=300.0,
     metavar="S",
-    help="Give up on a variant, or on the import of a source, after S seconds; default 300.",
+    help="Time limit for a variant or the import of a source, in seconds; default 300.",
 )
 @click.option(
     "--max-variants",
     type=click.IntRange(1),
     default=MAX_VARIANTS,
     metavar="N",
-    help=f"Refuse a kernel that comes to more for one architecture, before `exclude`; default {MAX_VARIANTS:,}.",
+    help=f"Limit on a kernel's variants for one architecture, before `exclude`; default {MAX_VARIANTS:,}.",
 )
 @click.option(
     "--debug-info",
     type=click.Choice(["none", "twin"]),
     default="none",
-    help="twin: also build each bundle with line info, into OUT/debug; default none.",
+    help="twin: also build each bundle with line info into OUT/debug; default none.",
 )
 @click.option(
     "--build-number",
     type=click.IntRange(0),
     metavar="N",
-    help="Release, for the statement; by default that of the statement which lies there, or 0.",
+    help="Build number for the provenance statement; default: that of the existing statement, or 0.",
 )
-@click.option("--builder", metavar="URI", callback=_uri, help=f"Who builds, for the statement; else {LOCAL_BUILDER}.")
 @click.option(
-    "--min-driver", metavar="CUDA", callback=_cuda, help="Build what a driver for this CUDA version, say 12.4, loads."
+    "--builder", metavar="URI", callback=_uri, help=f"Builder for the provenance statement; default {LOCAL_BUILDER}."
 )
-@click.option("--ptxas", type=PLACE, help="Assemble with this one instead of Triton's.")
 @click.option(
-    "--recheck", is_flag=True, help="Look at every source again, also where nothing has changed since the last build."
+    "--min-driver",
+    metavar="CUDA",
+    callback=_cuda,
+    help="Oldest CUDA version whose driver must load the images, such as 12.4.",
 )
-@click.option("--cache-dir", type=PLACE, help="Cache of compiled variants; or NOJIT_CACHE_DIR.")
+@click.option("--ptxas", type=PLACE, help="ptxas to use instead of Triton's.")
+@click.option(
+    "--recheck", is_flag=True, help="Import every source again, even if nothing has changed since the last build."
+)
+@click.option("--cache-dir", type=PLACE, help="Cache of compiled variants; default NOJIT_CACHE_DIR.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -155,24 +172,24 @@ def command(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Compile manifests into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
 
-    Without arguments: every manifest in manifests/, for the architectures that the manifests name. What the cache has
-    is not compiled again, and a bundle that is up to date is left alone. Needs no GPU. Beside each bundle lie a report
-    and a provenance statement, which `nojit sign` signs. Where no file, setting or argument has changed since the last build, sources
-    are not even imported; --recheck imports them.
+    Without arguments it builds every manifest in manifests/ for the architectures that it names. It compiles only variants that are not
+    in the cache and leaves up-to-date bundles alone. If nothing has changed since the last build, it does not import the sources;
+    --recheck does. It needs no GPU. Beside each bundle it writes a report and a provenance statement,
+    which `nojit sign` signs.
 
-    With --kernel, or with some manifests of a folder, the other kernels of the bundle in place stay in it, as it was built: by its
-    profile, unless --profile says the same, and from the cache unless their sources changed. In an --out folder without that bundle the
-    kernels are built alone. A new version leaves the old file, which `nojit clean` deletes.
+    With --kernel, or some manifests of a folder, the existing bundle keeps its other kernels in its profile; they come from the cache
+    unless their sources changed. Without an existing bundle in --out, only the named kernels are built. A new version leaves the old
+    file; `nojit clean` deletes it.
 
-    Kernels with tuned tables, in a folder tuned/ beside their manifest, are built with the configs of these tables. With
-    --tuning each kernel that has a space is built with all its configs, aligned calls only, into a bundle
-    <name>-tuning that `nojit tune run` measures; configs that cannot run or spill too much are left out and counted.
+    Kernels with tuned tables in tuned/ beside their manifest are built with the configs of these tables. --tuning builds every config
+    of each tuning space, for aligned calls only, into <name>-tuning, which `nojit tune run` measures. Configs that cannot run or spill
+    too much are skipped and counted.
 
-    With --debug-info=twin each bundle is also built with line info, into OUT/debug: a twin <name>-debug that
-    NOJIT_DEBUG_INFO loads instead, for profilers and debuggers.
+    --debug-info=twin also builds each bundle with line info into OUT/debug: <name>-debug, which NOJIT_DEBUG_INFO loads instead, for
+    profilers and debuggers.
 
-    A driver loads images of its own CUDA major version's toolkits. With --min-driver 12.0 and Triton's ptxas of CUDA 13 for an
-    architecture, Triton's other one of CUDA 12 assembles, or --ptxas.
+    A driver loads only images of its own CUDA major version's toolkits. If Triton's ptxas is too new for --min-driver, nojit uses
+    Triton's other one (CUDA 12), or --ptxas.
     """
     if tuning and profile == "core":
         raise click.UsageError("expected --profile full with --tuning, got core: a space has no profiles")
@@ -212,7 +229,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def _show(out: Output, stamp: Stamp, folder: Path, started: float) -> None:
-    """Say what a build says that finds everything up to date."""
+    """Print the result of an up-to-date build."""
     for kind, words in stamp.told:
         if kind == "warn" and out.quiet:
             out.warn(words)

@@ -1,4 +1,4 @@
-"""What ``nojit build`` says when it is done: tables for people, a document for tools."""
+"""Results of ``nojit build``: tables for people, a document for tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "warn_of_absent",
 ]
 
-# what is shown of a failure, and how many of them, unless more is asked for
+# lines of a log, and failures, that are shown without -v
 _LOG_LINES = 6
 _FAILURES = 10
 # how many kernels a line names
@@ -38,7 +38,7 @@ _FEW = 8
 
 
 def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str, Any]:
-    """Say in JSON what a dry run found."""
+    """Return the JSON document of a dry run."""
     return {
         "dry_run": True,
         "bundles": [
@@ -147,7 +147,7 @@ def show_plans(out: Output, plans: Sequence[Plan]) -> None:
 def build_document(
     result: BuildResult, absent: Sequence[Absence], twins: BuildResult | None, folder: Path, seconds: float
 ) -> dict[str, Any]:
-    """Say in JSON what a build did, and the build of the twins with line info, if there was one."""
+    """Return the JSON document of a build, and of its twins with line info."""
     misfits = (*result.misfits, *(twins.misfits if twins else ()))
     return {
         "dry_run": False,

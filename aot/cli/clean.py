@@ -20,15 +20,15 @@ _BELOW = ("tuning", "debug")
 
 @click.command("clean")
 @click.argument("folders", metavar="[DIR]...", nargs=-1, type=PLACE)
-@click.option("-n", "--dry-run", is_flag=True, help="List what would be deleted; delete nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="List the files; delete nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Delete without asking.")
 @output_options
 def command(out: Output, folders: tuple[Path, ...], dry_run: bool, yes: bool) -> None:
     """Delete bundles that have a newer version of the same name and architecture beside them.
 
-    Without arguments: in artifacts/, artifacts/tuning and artifacts/debug. With each bundle go its report and its provenance
-    statements. It lists them and asks first; without a terminal it wants --yes. It deletes only what is called as `nojit build`
-    calls it and is a whole bundle: other files, links and damaged bundles stay.
+    Without arguments it looks in artifacts/, artifacts/tuning and artifacts/debug. It deletes each bundle's report and provenance statements
+    too. It lists the files and asks; without a terminal it requires --yes. It keeps files with other names than `nojit build` writes, links
+    and damaged bundles.
     """
     below = [_ARTIFACTS / name for name in _BELOW if (_ARTIFACTS / name).is_dir()]
     leftovers, alone = find_leftovers(folders or (_ARTIFACTS, *below))

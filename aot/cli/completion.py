@@ -16,7 +16,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @output_options
 @click.pass_context
 def command(context: click.Context, out: Output, shell: str) -> None:
-    """Print the completion script of a shell; put this into its start-up file.
+    """Print the completion script of a shell. Add the line for your shell to its start-up file.
 
     \b
     bash  eval "$(nojit completion bash)"

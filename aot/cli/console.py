@@ -1,4 +1,4 @@
-"""How commands speak: tables or one JSON object on standard output, everything else on standard error."""
+"""Output of commands: tables or one JSON object on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Number(click.FloatRange):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command writes with."""
+    """The output of a command: text or JSON, at a verbosity."""
 
     json: bool
     """One JSON object on standard output instead of text."""
@@ -102,7 +102,7 @@ class Output:
 
     @property
     def quiet(self) -> bool:
-        """Whether to say only what went wrong."""
+        """Whether to print only errors and warnings."""
         return self.verbosity < 0
 
     def emit(self, command: str, document: Mapping[str, Any]) -> None:
@@ -125,12 +125,12 @@ class Output:
             click.echo(text.rstrip("\n"))
 
     def note(self, text: str) -> None:
-        """Say something on standard error, unless it is to be quiet."""
+        """Print a note on standard error, unless quiet."""
         if not self.quiet:
             click.echo(clean(text), err=True)
 
     def warn(self, text: str) -> None:
-        """Say on standard error what went wrong, always."""
+        """Print a warning on standard error, always."""
         click.echo(clean(text, keep="\n"), err=True)
 
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -213,8 +213,8 @@ def _folded(text: str, width: int, margin: str) -> list[str]:
 
 def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[str]], indent: int) -> list[str]:
     from rich.padding import Padding  # noqa: PLC0415 - slow to import, and JSON needs none
-    from rich.table import Table  # noqa: PLC0415 - likewise
-    from rich.text import Text  # noqa: PLC0415 - likewise
+    from rich.table import Table  # noqa: PLC0415 - slow to import
+    from rich.text import Text  # noqa: PLC0415 - slow to import
 
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
     for number, header in enumerate(headers, 1):
@@ -229,11 +229,11 @@ def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[s
 
 
 def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, R]:
-    """Give a command ``--json``, ``-q`` and ``-v``, and what they come to as its first argument."""
+    """Add ``--json``, ``-q`` and ``-v`` to a command; pass an `Output` as its first argument."""
 
     @click.option("--json", "as_json", is_flag=True, default=False, help="Write one JSON object on standard output.")
-    @click.option("-q", "--quiet", is_flag=True, default=False, help="Say only what went wrong.")
-    @click.option("-v", "--verbose", count=True, help="Say more; -vv adds tracebacks.")
+    @click.option("-q", "--quiet", is_flag=True, default=False, help="Print only errors and warnings.")
+    @click.option("-v", "--verbose", count=True, help="Print more; -vv adds tracebacks.")
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         # what stands before the command's name counts as well

@@ -1,4 +1,4 @@
-"""``nojit diff``: what differs between two bundles."""
+"""``nojit diff``: compare two bundles."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 @click.command("diff")
 @click.argument("before", metavar="A", type=PLACE)
 @click.argument("after", metavar="B", type=PLACE)
-@click.option("--exit-code", is_flag=True, help="Exit 1 if they differ.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if the bundles differ.")
 @output_options
 def command(out: Output, before: Path, after: Path, exit_code: bool) -> int:
-    """Show kernels and variants that B adds to A, removes from it, or has with other registers, spills or code.
+    """Compare two bundles: kernels and variants that B adds, removes or changes in registers, spills or code.
 
-    Variants whose machine code alone differs are counted; -v lists them, and every variant added or removed.
+    Variants that differ only in machine code are counted; -v lists them, and every added or removed variant.
     """
     with open_bundle(before) as old, open_bundle(after) as new:
         diff = diff_bundles(old, new)
@@ -90,7 +90,7 @@ def _show_definition(out: Output, change: Change) -> None:
 
 
 def _config(value: Any) -> str:
-    """Put a config into the words that `nojit inspect` has for it."""
+    """Spell a config as `nojit inspect` does."""
     constexprs, options = (
         tuple((name, decode_value(each, name)) for name, each in value[kind]) for kind in ("constexprs", "options")
     )
@@ -98,7 +98,7 @@ def _config(value: Any) -> str:
 
 
 def _tuning(value: Any) -> str:
-    """Put a tuning into words: the tables themselves can be thousands of numbers."""
+    """Spell a tuning without its tables, which can be thousands of numbers."""
     if value is None:
         return "none"
     tables = [

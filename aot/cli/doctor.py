@@ -1,4 +1,4 @@
-"""``nojit doctor``: what this machine has, and what it would use."""
+"""``nojit doctor``: show the machine and the bundles that it would use."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["command"]
 @click.command("doctor")
 @output_options
 def command(out: Output) -> int:
-    """Show versions, driver, devices, the bundles that are found, which of them each device would use, and with what tuning.
+    """Show versions, driver, devices, and the bundles and tuned tables that each device would use.
 
-    Exits 1 if something here makes operators raise when they load their kernels, or a load by the name of a bundle: a place
-    that the environment names and that is not there, a damaged bundle, a variable that says what it cannot. (A bundle that a
-    program loads by its path or by another name may load all the same.) Else 4 if there is a GPU that no bundle fits, and 0
-    without a GPU: there is nothing to match. With NOJIT_TRUST=signed, bundles that are not signed as that wants are listed
-    with the reason, and used for nothing; nor are those that they are loaded together with, by name or by operators; signatures that
-    expire within 30 days are warned of. Wheels that operators do not ask for are nothing that they raise for.
+    Exit code 1: loading operators, or a bundle by name, would fail here: the environment names a missing path or has an invalid value,
+    or a bundle is damaged. A program may still load bundles by path or by another name. Exit code 4: no bundle fits a GPU. Exit code 0:
+    all is well, or there is no GPU.
+
+    With NOJIT_TRUST=signed it lists each refused bundle with the reason; bundles that load together with a refused one are not used either.
+    It warns about signatures that expire within 30 days. Wheels that operators do not use never fail.
     """
     driver = doctor.probe_driver()
     found, *errors = discover.survey(os.environ)
@@ -72,7 +72,7 @@ def command(out: Output) -> int:
     for path, days in doctor.nearly_expired(bundles):
         out.warn(f"{path}: its signature expires in {counted(days, 'day')}: sign it again (nojit sign)")
     if "NOJIT_TRUSTED_KEYS" in os.environ and "NOJIT_TRUST" not in os.environ:
-        out.warn("environment: NOJIT_TRUSTED_KEYS without NOJIT_TRUST=signed: bundles are loaded, whoever signed them")
+        out.warn("environment: NOJIT_TRUSTED_KEYS without NOJIT_TRUST=signed: bundles load with any signature or none")
     for problem in settings:
         out.warn(f"environment: {problem}")
     _show_tuning(out, tuning)
@@ -93,7 +93,7 @@ def command(out: Output) -> int:
 def _blocking(
     places: Sequence[str], bundles: Sequence[BundleState], settings: Sequence[str], tuning: TuningState
 ) -> list[str]:
-    """Say what makes every load by name raise, or every operator."""
+    """List the problems that make every load by name, or every operator, fail."""
     damaged = [
         f"{bundle.path}: {bundle.problem}"
         for bundle in bundles
@@ -110,7 +110,7 @@ def _raising(
     failures: Sequence[Failure],
     blocking: Sequence[str],
 ) -> Raising:
-    """Say what cannot be loaded, and why."""
+    """Map each bundle and kernel that cannot be loaded to the reason."""
     if blocking:
         return Raising({bundle.path: f"nothing is loaded here: {blocking[0]}" for bundle in bundles})
     named = {path: str(failure) for failure in failures for path in failure.bundles}
@@ -133,7 +133,7 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
     for problem in problems:
         out.warn(f"bundles: {problem}")
     if not bundles:
-        out.line("no bundle found: build some, install a bundle wheel, or set NOJIT_BUNDLES")
+        out.line("no bundle found: run nojit build, install a wheel of bundles, or set NOJIT_BUNDLES")
         return
     headers = ("bundle", "version", "images", ">variants", ">CUDA", ">driver", "from", "path")
     rows = [
@@ -157,14 +157,14 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
             out.warn(f"{bundle.path}: {newer_lies_beside(bundle.newer)}")
     out.line()
     out.line(
-        "A call that just misses a set of hints runs a slower variant: a program shows which with logging at INFO (logger nojit), "
+        "A call that misses a set of hints by one or two runs a slower variant. To list such calls, log at INFO (logger nojit) "
         "or print(*nojit.runtime.counters().hint_misses, sep='\\n')."
     )
     out.line()
 
 
 def _show_tuning(out: Output, tuning: TuningState) -> None:
-    """Say what the environment tunes with; nothing if it does not."""
+    """Show the tuned tables of the environment, if any."""
     for problem in tuning.problems:
         out.warn(f"{VARIABLE}: {problem}")
     if tuning.tables:

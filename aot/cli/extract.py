@@ -1,4 +1,4 @@
-"""``nojit extract``: a kernel's cubins as plain files."""
+"""``nojit extract``: write a kernel's cubins as files."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ class _File:
 
 @click.command("extract")
 @click.argument("path", metavar="BUNDLE", type=PLACE)
-@click.option("--kernel", required=True, metavar="K", help="The kernel.")
-@click.option("--variant", metavar="ID", help="One variant only: its id, as `nojit inspect` shows it.")
-@click.option("--out", "folder", required=True, type=PLACE, help="Folder to write to.")
-@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+@click.option("--kernel", required=True, metavar="K", help="Kernel to extract.")
+@click.option(
+    "--variant", metavar="ID", help="Extract only the variant with this id, as `nojit inspect --kernel` shows it."
+)
+@click.option("--out", "folder", required=True, type=PLACE, help="Output folder.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output, path: Path, kernel: str, variant: str | None, folder: Path, force: bool
 ) -> None:
-    """Write the cubins of a kernel, <id>.cubin, each with <id>.json that says how to launch it.
+    """Write a kernel's cubins as <id>.cubin, each with its launch description in <id>.json.
 
-    cuobjdump, nvdisasm and ncu work on them.
+    cuobjdump, nvdisasm and ncu read the cubins.
     """
     with open_bundle(path) as bundle:
         table, variants = bundle.table(kernel), variant_facts(bundle, kernel)
@@ -61,7 +63,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def _write(files: Sequence[_File]) -> None:
-    """Put files in place; a failure takes those back that were not there before."""
+    """Write files; on a failure remove those that did not exist before."""
     made: list[Path] = []
     try:
         for file in files:
@@ -82,7 +84,9 @@ def _chosen(variants: Sequence[VariantFacts], wanted: str | None, where: str) ->
     if not rows:
         near = did_you_mean(wanted, [one.id for one in variants])
         raise KernelNotFoundError(
-            f"expected one of {counted(len(variants), 'variant')}", got=f"{wanted!r}{near}", where=where
+            f"expected one of {counted(len(variants), 'variant')}; nojit inspect --kernel lists them",
+            got=f"{wanted!r}{near}",
+            where=where,
         )
     return rows
 

@@ -1,4 +1,4 @@
-"""The group that holds the commands: loads each when it is called, and turns every failure into words and a code."""
+"""The group of all commands: load each on demand, and turn every failure into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ EXIT_NO_MATCH = 4
 EXIT_INTERRUPTED = 130
 _TERMINATED = 143
 
-# name, what the list of commands says of it: the list is shown without loading any
+# name and line in the list of commands, which loads none of them
 COMMANDS = {
     "build": "Compile manifests into bundles.",
-    "inspect": "Show what a bundle holds.",
+    "inspect": "Show the contents of a bundle.",
     "verify": "Check bundles down to the last byte.",
-    "sign": "Vouch for bundles with a key.",
-    "diff": "Show what differs between two bundles.",
+    "sign": "Sign bundles with a key.",
+    "diff": "Compare two bundles.",
     "extract": "Write a kernel's cubins as files.",
     "wheel": "Pack bundles into wheels that pip and uv install.",
-    "clean": "Delete bundles that a newer version supersedes.",
-    "doctor": "Show what this machine has and which bundles it would use.",
-    "bench": "Measure what launches and process starts cost here.",
-    "tune": "Measure which configs are fast where, and keep the best.",
+    "clean": "Delete bundles that have a newer version.",
+    "doctor": "Show this machine and the bundles that it would use.",
+    "bench": "Measure launches and process starts on this machine.",
+    "tune": "Measure configs and keep the best in tables.",
     "schema": "Print the JSON schema of manifests.",
     "completion": "Print the completion script of a shell.",
-    "help": "Show what a command does.",
+    "help": "Show the help of a command.",
 }
-# where a command's module is not named as the command is
+# modules of commands that have another name
 _MODULES = {"build": "build_command"}
-# what is not installed with the runtime alone, and the extra that brings it
+# modules that the runtime alone does not install, and the extra that does
 _EXTRAS = {
     "cryptography": "sign",
     "msgspec": "build",
@@ -62,15 +62,15 @@ _EXTRAS = {
     "triton": "build",
     "zstandard": "build",
 }
-# what an error's JSON repeats of its attributes
+# attributes that an error's JSON repeats
 _ERROR_FACTS = ("what", "got", "where", "rule", "reason", "log")
 _MISTAKE_FACTS = ("what", "got", "where", "file", "line", "column", "key")
 
 
 class _Commands(LazyGroup):
-    """Owns the exit codes."""
+    """The top group, which sets the exit codes."""
 
-    def main(  # type: ignore[override] # it never returns, whatever `standalone_mode` says
+    def main(  # type: ignore[override] # it never returns, for any `standalone_mode`
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
     ) -> NoReturn:
         """Run a command line and exit; a failure is one paragraph on standard error."""
@@ -108,7 +108,7 @@ class _Commands(LazyGroup):
 
 
 def _message(error: Exception) -> str:
-    """Say what the system refused where nobody has said so in words."""
+    """Spell an error, with the expectation if the system raised it."""
     if not isinstance(error, OSError) or not error.strerror:
         return told(error)
     what = "expected to write the output" if error.filename is None else "expected a file or folder to use"
@@ -116,7 +116,7 @@ def _message(error: Exception) -> str:
 
 
 def exit_code(error: Exception) -> int:
-    """Say with which code a command ends that fails so."""
+    """Return the exit code for an error."""
     if isinstance(error, BundleTrustError) and error.reason == "policy":
         # keys that cannot be read, or nothing to check with: no bundle was looked at
         return EXIT_FAILED
@@ -126,7 +126,7 @@ def exit_code(error: Exception) -> int:
 
 
 def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT_FAILED) -> int:
-    """Say what failed on standard error, and as JSON on standard output if the command line asks for JSON."""
+    """Report an error on standard error, and with --json as JSON on standard output."""
     message = clean(message.rstrip(), keep="\n")
     if words.count("--verbose") + sum(word.count("v") for word in words if re.match(r"-[qv]+\Z", word)) > 1:
         traceback.print_exception(error)
@@ -171,8 +171,8 @@ def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> 
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
 )
 def cli() -> None:
-    """Ship Triton kernels without the JIT: build bundles of cubins, see what is in them, check them.
+    """Compile Triton kernels ahead of time into bundles; inspect, verify, sign and ship them.
 
-    Every command takes --json (one JSON object on standard output, everything else on standard error), -q and -v, before its name
-    or after. `nojit help COMMAND` says what it does.
+    Every command takes --json (one JSON object on standard output, everything else on standard error), -q and -v, before or after its
+    name. `nojit help COMMAND` shows its options.
     """

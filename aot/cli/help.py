@@ -1,4 +1,4 @@
-"""``nojit help``: what a command does."""
+"""``nojit help``: show the help of a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["command"]
 @output_options
 @click.pass_context
 def command(context: click.Context, out: Output, words: tuple[str, ...]) -> None:
-    """Show what a command does, as its option -h: `nojit help build`, `nojit help tune run`. Without one, list them."""
+    """Show the help of a command, as its option -h does; without a command, list all.
+
+    Examples: `nojit help build`, `nojit help tune run`.
+    """
     found = context.find_root()
     for word in words:
         group = found.command

@@ -1,4 +1,4 @@
-"""``nojit inspect``: what is in a bundle."""
+"""``nojit inspect``: show the contents of a bundle."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = ["command"]
 
 @click.command("inspect")
 @click.argument("path", metavar="BUNDLE|DIR|WHEEL|NAME", type=PLACE)
-@click.option("--kernel", metavar="K", help="Show this kernel and each of its variants.")
+@click.option("--kernel", metavar="K", help="Show this kernel with each of its variants.")
 @output_options
 def command(out: Output, path: Path, kernel: str | None) -> None:
-    """Show what a bundle holds: kernels, variants, registers, spills, shared memory, sizes, toolchain.
+    """Show the contents of bundles: kernels, variants, registers, spills, shared memory, sizes, toolchain, origin.
 
-    Also where it came from, as the statement beside it says. Of a folder, of a wheel (.whl), and of what `runtime.load` finds by a
-    name, every bundle is shown, with --kernel every one that has it. Nothing is verified but what is read, and no signature;
-    `nojit verify` checks everything.
+    A folder, a wheel (.whl) or a name that `runtime.load` finds shows every bundle; with --kernel, every bundle that has the kernel. The
+    origin comes from the statement beside the bundle. This command verifies only the parts that it reads, and no signature; use
+    `nojit verify` to check everything.
     """
     documents: list[dict[str, Any]] = []
     lacking: list[KernelNotFoundError] = []
@@ -60,7 +60,7 @@ def command(out: Output, path: Path, kernel: str | None) -> None:
 
 
 def _inspect(out: Output, place: Place, kernel: str | None) -> dict[str, Any]:
-    """Show a bundle, or one kernel of it, and return what is to be written of it as JSON."""
+    """Show a bundle or one of its kernels; return the JSON document."""
     with place.opened() as bundle:
         facts = replace(bundle_facts(bundle), path=place.name)
         if kernel is None:
@@ -78,7 +78,7 @@ def _inspect(out: Output, place: Place, kernel: str | None) -> dict[str, Any]:
 
 
 def _provenance(path: Path, digest: str) -> ProvenanceFacts | None:
-    """Read the statement beside a bundle, the signed one if it is of this bundle; None if there is none."""
+    """Read the statement beside a bundle, preferably the signed one of this bundle; None if there is none."""
     place, problem = statement_path(path), ""
     try:
         signed = read_signed_statement(path, digest)

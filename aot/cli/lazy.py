@@ -1,4 +1,4 @@
-"""A group of commands that loads each when it is called."""
+"""A group of commands that loads each on demand."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["LazyGroup"]
 
 
 _HELP = {
-    "json": "As after the command: one JSON object on standard output.",
-    "quiet": "Likewise: say only what went wrong.",
-    "verbose": "Likewise: say more.",
+    "json": "Write one JSON object on standard output.",
+    "quiet": "Print only errors and warnings.",
+    "verbose": "Print more; -vv adds tracebacks.",
 }
 
 
@@ -27,12 +27,12 @@ def _keep(ctx: click.Context, param: click.Parameter, value: int) -> None:
 
 
 class LazyGroup(click.Group):
-    """Finds commands in modules of their own, each of which names it `command`.
+    """Load each command from its own module, where it is named `command`.
 
     Args:
-        modules: by name of a command, its module in this package.
-        about: by name of a command, what a list says of it, so that none is loaded to be listed.
-        rest: what `click.Group` takes.
+        modules: module in this package, by name of a command.
+        about: line in the list of commands, by name of a command; the list loads none.
+        rest: arguments of `click.Group`.
     """
 
     def __init__(self, *, modules: Mapping[str, str], about: Mapping[str, str], **rest: Any) -> None:

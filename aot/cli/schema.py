@@ -16,8 +16,8 @@ __all__ = ["command"]
 def command(out: Output) -> None:
     """Print the JSON schema of manifests, for editors.
 
-    Write it to a file, and name the file in the first line of a manifest: `#:schema manifest.schema.json`. Taplo ("Even Better
-    TOML") then completes keys and values. It is JSON with and without --json.
+    Write it to a file and name the file in the first line of a manifest: `#:schema manifest.schema.json`. Taplo ("Even Better TOML") then
+    completes keys and values. The output is JSON with and without --json.
     """
     if out.json or not out.quiet:
         click.echo(json.dumps(json_schema(), indent=2))

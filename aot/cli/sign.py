@@ -1,4 +1,4 @@
-"""``nojit sign``: vouch for bundles with a key."""
+"""``nojit sign``: sign bundles."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from nojit.runtime.errors import few
 
 __all__ = ["command", "warn_of_changes"]
 
-# of how many bundles a line names
+# how many bundles a line names
 _TOLD = 4
 
 
 @click.command("sign")
 @click.argument("places", metavar="BUNDLE|DIR...", nargs=-1, type=PLACE)
 @click.option("--key", "key_path", type=PLACE, help="Private Ed25519 key in PEM.")
-@click.option("--new-key", "new_key", type=PLACE, help="Make a key there first; also PATH.pub.")
+@click.option("--new-key", "new_key", type=PLACE, help="Create a key at PATH, and PATH.pub, and sign with it.")
 @click.option(
-    "--expires", default="", metavar="DATE", help="Day or moment in UTC from which on it does not count: 2027-01-01."
+    "--expires", default="", metavar="DATE", help="End of the signature's validity, a day or moment in UTC: 2027-01-01."
 )
-@click.option("--valid-for", default="", metavar="TIME", help="How long it counts from now: 90d, 12h, 8w.")
+@click.option("--valid-for", default="", metavar="TIME", help="Validity of the signature from now: 90d, 12h, 8w.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output, places: tuple[Path, ...], key_path: Path | None, new_key: Path | None, expires: str, valid_for: str
 ) -> None:
-    """Check bundles, and sign the provenance statement beside each: <bundle>.intoto.jsonl.
+    """Check bundles and sign the provenance statement beside each: <bundle>.intoto.jsonl.
 
-    A folder stands for every bundle in it. The statement, which `nojit build` wrote, pins every byte of the bundle; a
-    process with NOJIT_TRUST=signed loads only what a trusted key signed so. With --expires or --valid-for it does so until then, by
-    its machine's clock; a bundle that is signed without stays valid. NOJIT_KEY_PASSWORD decrypts the key, and encrypts a new one.
+    A folder means every bundle in it. The statement, written by `nojit build`, pins every byte of the bundle. A process with
+    NOJIT_TRUST=signed loads only bundles that a trusted key signed. Signatures end at --expires or after --valid-for by the clock of the
+    loading machine; without either they do not end. NOJIT_KEY_PASSWORD decrypts the key, and encrypts a new one.
     """
     if (key_path is None) == (new_key is None):
-        raise click.UsageError("expected either --key or --new-key")
+        raise click.UsageError("expected either --key or --new-key: --new-key PATH creates a key")
     if key_path is not None and not places:
         raise click.UsageError("expected bundles to sign")
     if expires and valid_for:
@@ -78,13 +78,13 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def warn_of_changes(out: Output, bundles: Sequence[str]) -> None:
-    """Name bundles that no commit tells the sources of, as their statements say."""
+    """Warn about bundles that were built from uncommitted changes, by their statements."""
     if bundles:
         out.warn(f"built from a checkout with changes that are not committed: {few(bundles, _TOLD)}")
 
 
 def _show_key(out: Output, made: NewKey) -> None:
-    """Show a new key as the file of trusted keys wants it."""
+    """Show a new key as an entry of the file of trusted keys."""
     out.note(f"{made.private} is the private key {made.key_id[:12]}, {made.public} the public one; to trust it:")
     pem = Path(made.public).read_text(encoding="ascii")
     stem = Path(made.private).stem

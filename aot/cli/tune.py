@@ -1,4 +1,4 @@
-"""``nojit tune``: measure the configs of kernels, and freeze the best into tables."""
+"""``nojit tune``: measure the configs of kernels and write the best into tables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nojit.aot.cli.lazy import LazyGroup
 
 __all__ = ["COMMANDS", "command"]
 
-# name, what the list of commands says of it; the module of `run` is `tune_run`
+# name and line in the list of commands; the module of `run` is `tune_run`
 COMMANDS: Final = {
     "run": "Time every config of a tuning bundle on this GPU.",
-    "select": "Choose the few configs that matter, and write tuned tables.",
-    "evaluate": "Compare what tuned tables choose with the best.",
-    "report": "Write a page on which tunables matter, and for which shapes.",
-    "import": "Make tuned tables of what others measured.",
+    "select": "Select the few configs that matter and write tuned tables.",
+    "evaluate": "Compare the configs of tuned tables with the best.",
+    "report": "Write an HTML page about tunables and shapes.",
+    "import": "Convert other tools' measurements to tuned tables.",
 }
 
 
@@ -27,4 +27,4 @@ COMMANDS: Final = {
     no_args_is_help=False,
 )
 def command() -> None:
-    """Measure which configs of kernels are fast where, and freeze the few that matter into tables."""
+    """Measure the configs of kernels and write the few that matter into tables."""

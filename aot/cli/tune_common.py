@@ -1,4 +1,4 @@
-"""What the commands of ``nojit tune`` that read measurements have in common."""
+"""Options and readers that the commands of ``nojit tune`` share."""
 
 from __future__ import annotations
 
@@ -39,40 +39,42 @@ SHARE = Number(0, 1)
 
 
 def database_argument(function: F) -> F:
-    """Give a command the file of measurements."""
+    """Add the argument for the database of measurements."""
     return click.argument("database", metavar="DB", type=PLACE)(function)
 
 
 def kernel_option(function: F) -> F:
-    """Give a command kernels to look at."""
-    return click.option("--kernel", "kernels", multiple=True, help="Only this one; repeatable.")(function)
+    """Add the option for kernels."""
+    return click.option("--kernel", "kernels", multiple=True, metavar="K", help="Only this kernel; repeatable.")(
+        function
+    )
 
 
 def manifests_option(function: F) -> F:
-    """Give a command the manifests that say which measurements stand for one another."""
-    words = "Folder of manifests, for `alike` and `bucket`; default manifests/ if it has any."
+    """Add the option for manifests, whose `alike` groups measurements."""
+    words = "Folder of manifests, for `alike` and `bucket`; default manifests/ if it contains any."
     return click.option("--manifests", type=PLACE, help=words)(function)
 
 
 def loss_option(about: str) -> Callable[[F], F]:
-    """Give a command the loss that portfolios are held to."""
+    """Add the option for the loss of portfolios."""
     return click.option("--loss", type=PERCENT, metavar="PERCENT", default=5.0, help=f"{about}; default 5.")
 
 
 def configs_option(about: str) -> Callable[[F], F]:
-    """Give a command the size that portfolios are held to."""
+    """Add the option for the size of portfolios."""
     words = f"{about}; default 6."
     return click.option("--max-configs", "most", type=click.IntRange(1), metavar="N", default=6, help=words)
 
 
 def out_option(function: F) -> F:
-    """Give a command the folder that it writes tuned tables to."""
-    words = f"Folder of the tuned tables; default {TUNED}."
+    """Add the option for the output folder of tuned tables."""
+    words = f"Output folder of the tuned tables; default {TUNED}."
     return click.option("--out", "folder", type=PLACE, default=TUNED, help=words)(function)
 
 
 def tables_option(about: str) -> Callable[[F], F]:
-    """Give a command tuned tables to read."""
+    """Add the option for tuned tables to read."""
     return click.option("--tables", "tables", type=PLACE, metavar="PATH", help=about)
 
 
@@ -89,7 +91,9 @@ def read_tables(place: Path) -> list[TunedTable]:
         )
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
     if not paths:
-        raise TuningError("expected a folder with tuned tables", got="none", where=str(place))
+        raise TuningError(
+            "expected a folder with tuned tables; nojit tune select writes them", got="none", where=str(place)
+        )
     return [read_tuned(path) for path in paths]
 
 
@@ -105,7 +109,8 @@ def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evide
         _check_kernels(opened, kernels)
         found = collect(opened, use, kernels)
     if not found:
-        what = f"expected measurements of problems for {use!r}" + (f" of {', '.join(kernels)}" if kernels else "")
+        of = f" of {', '.join(kernels)}" if kernels else ""
+        what = f"expected measurements of problems for {use!r}{of}; nojit tune run measures them"
         raise TuningError(what, got="none", where=str(database))
     return found
 

@@ -1,4 +1,4 @@
-"""``nojit tune evaluate``: how near frozen tables come to the best that was measured."""
+"""``nojit tune evaluate``: compare tuned tables with the best measured configs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TOLD = 0.02
 
 @dataclass(frozen=True, slots=True)
 class _Repeat:
-    """What to compare two runs with."""
+    """Inputs and limits of a comparison of two runs."""
 
     places: tuple[Path, Path]
     kernels: tuple[str, ...]
@@ -52,31 +52,31 @@ class _Repeat:
 
 @click.command("evaluate")
 @database_argument
-@tables_option(f"Folder of tuned tables, or one; default {TUNED}.")
-@click.option("--use", default="held_out", help="Problems to look at; default held_out.")
+@tables_option(f"Tuned table, or a folder of them; default {TUNED}.")
+@click.option("--use", default="held_out", help="Use of the problems to evaluate; default held_out.")
 @kernel_option
 @manifests_option
 @click.option(
-    "--min-geomean", type=SHARE, metavar="SHARE", help="Exit 1 if a kernel's mean share of the best is below this."
+    "--min-geomean", type=SHARE, metavar="SHARE", help="Exit with 1 if a kernel's mean share of the best is lower."
 )
 @click.option(
-    "--min-worst", type=SHARE, metavar="SHARE", help="Exit 1 if any problem's share of the best is below this."
+    "--min-worst", type=SHARE, metavar="SHARE", help="Exit with 1 if any problem's share of the best is lower."
 )
 @click.option(
     "--repeat",
     "again",
     metavar="DB2",
     type=PLACE,
-    help="Compare what DB and DB2 select, by the times of DB, instead of tables with the best.",
+    help="Compare the selections of DB and DB2, by the times of DB, instead of tables with the best.",
 )
 @click.option(
     "--max-drift",
     type=PERCENT,
     metavar="PERCENT",
-    help="With --repeat: exit 1 if any choice is this many percent slower or faster.",
+    help="With --repeat: exit with 1 if a selection is this many percent slower or faster.",
 )
-@loss_option("With --repeat: as of `tune select`")
-@configs_option("With --repeat: as of `tune select`")
+@loss_option("With --repeat: as in `tune select`")
+@configs_option("With --repeat: as in `tune select`")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -92,11 +92,10 @@ def command(  # noqa: PLR0917 - click passes each by name
     loss: float,
     most: int,
 ) -> int:
-    """Compare what tuned tables choose with the best that was measured, on problems that were held out.
+    """Compare the configs that tuned tables select with the best measured ones, on held-out problems.
 
-    The problems should be measured with every config (`nojit tune run --exhaustive`). Rows are looked up as the runtime
-    does. A problem that a table does not cover, or whose choice was not measured, has no share; with --min-worst that
-    fails too.
+    Measure the problems with every config first: `nojit tune run --exhaustive`. Rows are looked up as at run time. A problem that no table
+    covers, or whose selected config was not measured, has no share and fails --min-worst.
     """
     _check_options(again, max_drift, (min_geomean, min_worst))
     if again is not None:
@@ -117,7 +116,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def _check_options(again: Path | None, drift: float | None, bars: Sequence[float | None]) -> None:
-    """Refuse a bar that nothing would be held to."""
+    """Refuse a limit that would not be checked."""
     if again is None and drift is not None:
         raise click.UsageError("expected --repeat with --max-drift, got none")
     if again is not None and any(bar is not None for bar in bars):
@@ -128,7 +127,10 @@ def _table_for(tables: Sequence[TunedTable], evidence: Evidence, place: Path) ->
     table = table_for(tables, evidence.kernel.name, evidence.device)
     if table is None:
         got = ", ".join(sorted({f"{one.kernel} ({one.device.arch})" for one in tables}, key=by_arch))
-        what = f"expected a tuned table of kernel {evidence.kernel.name} for {evidence.device.arch}"
+        what = (
+            f"expected a tuned table of kernel {evidence.kernel.name} for {evidence.device.arch}; "
+            "nojit tune select writes one"
+        )
         raise TuningError(what, got=got, where=str(place))
     return table
 
@@ -166,10 +168,10 @@ def _show(out: Output, results: Sequence[Evaluation]) -> None:
 
 
 class _Labels:
-    """Configs in words, short: without the settings that all of them have.
+    """Short labels of configs, without the settings that all of them share.
 
     Attributes:
-        said: these settings, for a title.
+        said: the shared settings, for a title.
     """
 
     def __init__(self, labels: Iterable[str]) -> None:
@@ -205,7 +207,11 @@ def _repeat(out: Output, request: _Repeat) -> int:
     )
     both = [known for known in first if known in second]
     if not both:
-        raise TuningError("expected a kernel that both measured", got="none", where=str(request.places[1]))
+        raise TuningError(
+            "expected a kernel that both measured; run nojit tune run on the same kernels",
+            got="none",
+            where=str(request.places[1]),
+        )
     rules = rules_of(out, request.manifests, tuple(first.values()))
     drifts: list[Drift] = []
     for known in both:

@@ -1,4 +1,4 @@
-"""``nojit tune import``: tuned tables from what others measured."""
+"""``nojit tune import``: tuned tables from other tools' measurements."""
 
 from __future__ import annotations
 
@@ -42,38 +42,46 @@ def _expressions(context: click.Context, param: click.Parameter, values: tuple[s
 
 @click.command("import")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PLACE)
-@click.option("--kernel", required=True, help="The kernel that they are for.")
+@click.option("--kernel", required=True, metavar="K", help="Kernel of the table.")
 @click.option(
     "--key",
     multiple=True,
     required=True,
     metavar="EXPR",
     callback=_expressions,
-    help="What the best config depends on, as the manifest's tuning has it; repeatable, in order.",
+    help="Tuning key, as in the manifest; repeatable, in order.",
 )
 @click.option(
     "--take",
     metavar="NAME,NAME",
-    help="Which value of a file each --key is: places of a cache's key from 0, or M, E, N; default: all of a cache's, a server's M.",
+    help="Source of each --key: positions in a cache's key from 0, or M, E, N of a server's file; default: all, or M.",
 )
 @click.option(
     "--where",
     multiple=True,
     metavar="AXIS=VALUE",
     callback=_pairs,
-    help="What calls they hold for; an axis again for another value.",
+    help="Cases that the table covers; repeat an axis for more values.",
 )
 @click.option(
-    "--rename", multiple=True, metavar="OLD=NEW", callback=_pairs, help="The kernel's name of a constexpr; repeatable."
+    "--rename",
+    multiple=True,
+    metavar="OLD=NEW",
+    callback=_pairs,
+    help="Rename a constexpr of the file to the kernel's; repeatable.",
 )
-@click.option("--device-name", help="As the driver spells it; default: as the file's name says.")
-@click.option("--arch", type=Arch(), metavar="ARCH", required=True, help="Its architecture, such as sm_90.")
-@click.option("--multiprocessors", type=click.IntRange(1), metavar="N", required=True, help="How many it has.")
-@click.option("--memory-bytes", type=click.IntRange(1), metavar="N", required=True, help="Its memory.")
-@loss_option("Percent that a problem may stay behind its best, if there are times")
-@configs_option("Configs at most, if there are times")
+@click.option("--device-name", help="Device name as the driver spells it; default: from the file name.")
+@click.option("--arch", type=Arch(), metavar="ARCH", required=True, help="Architecture of the device, such as sm_90.")
+@click.option(
+    "--multiprocessors", type=click.IntRange(1), metavar="N", required=True, help="Multiprocessors of the device."
+)
+@click.option(
+    "--memory-bytes", type=click.IntRange(1), metavar="N", required=True, help="Memory of the device in bytes."
+)
+@loss_option("For files with times: percent that a problem may be slower than its best")
+@configs_option("For files with times: maximum configs")
 @out_option
-@click.option("--force", is_flag=True, help="Replace a table that another tool, or a person, wrote.")
+@click.option("--force", is_flag=True, help="Overwrite a table that this command did not write.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -92,11 +100,11 @@ def command(  # noqa: PLR0917 - click passes each by name
     folder: Path,
     force: bool,
 ) -> None:
-    """Make a tuned table of Triton's autotune caches, or of the per-device config files of LLM servers.
+    """Convert Triton's autotune caches, or the per-device config files of LLM servers, to a tuned table.
 
     Triton writes caches (NAME.autotune.json) for kernels with `cache_results`; vLLM and SGLang keep files such as
-    E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3.json. Several files make one table. Nothing is measured: what is
-    written is as good as the files are for this kernel.
+    E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3.json. Several files make one table. This command measures nothing: the configs may not be the
+    best for this kernel.
     """
     foreign = [read_foreign(path) for path in files]
     device = TunedDevice(_device_name(device_name, foreign), arch, multiprocessors, memory_bytes)
@@ -128,7 +136,7 @@ def _device_name(given: str | None, files: Sequence[ForeignFile]) -> str:
     names = {file.device_name for file in files}
     if len(names) != 1 or "" in names:
         got = ", ".join(sorted(filter(None, names))) or "none"
-        raise click.UsageError(f"expected --device-name, for the files name {got}")
+        raise click.UsageError(f"expected --device-name NAME: the files name {got}")
     return names.pop()
 
 

@@ -1,4 +1,4 @@
-"""``nojit tune report``: what was measured, for people."""
+"""``nojit tune report``: write a page about measurements."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ __all__ = ["command"]
 
 @click.command("report")
 @database_argument
-@click.option("--out", "place", type=PLACE, required=True, help="The page to write.")
+@click.option("--out", "place", type=PLACE, required=True, help="HTML page to write.")
 @click.option(
     "--markdown",
     "page",
     type=PLACE,
     metavar="FILE",
-    help="Also put the tables into this page, between its marks; rows there of other kernels stay.",
+    help="Also write the tables into this Markdown page, between its marks; rows of other kernels stay.",
 )
-@click.option("--use", default="tune", help="Problems to report; default tune.")
-@tables_option(f"Tuned tables to judge on problems of other uses than tune; default {TUNED} if it is there.")
-@loss_option("Percent that portfolios are held to")
-@configs_option("Configs of a portfolio at most")
+@click.option("--use", default="tune", help="Use of the problems to report; default tune.")
+@tables_option(f"Tuned tables to evaluate on problems of other uses; default {TUNED} if it exists.")
+@loss_option("Percent that a problem may be slower than its best")
+@configs_option("Maximum configs per portfolio")
 @kernel_option
 @manifests_option
 @output_options
@@ -61,15 +61,14 @@ def command(  # noqa: PLR0917 - click passes each by name
     kernels: tuple[str, ...],
     manifests: Path | None,
 ) -> None:
-    """Write one HTML page: which tunables matter for which shapes, the best configs, portfolios, what was left out.
+    """Write one HTML page: effects of tunables by shape, the best configs, portfolios, and skipped configs.
 
-    How good tuned tables are on problems that they were not made from stands on top, if any were measured.
-
-    The page needs no network. Needs the extra `tune` (scikit-learn), for the model that tells what matters.
+    If problems of other uses were measured, the page starts with the quality of the tuned tables on them. The page needs no network. The
+    command needs the extra `tune` (scikit-learn).
     """
-    from nojit.aot.tune.report import report  # noqa: PLC0415 - the extra `tune` is named only to who needs it
-    from nojit.aot.tune.report_html import render_html  # noqa: PLC0415 - likewise
-    from nojit.aot.tune.report_markdown import update_page  # noqa: PLC0415 - likewise
+    from nojit.aot.tune.report import report  # noqa: PLC0415 - only this command needs the extra `tune`
+    from nojit.aot.tune.report_html import render_html  # noqa: PLC0415 - only this command needs it
+    from nojit.aot.tune.report_markdown import update_page  # noqa: PLC0415 - only this command needs it
 
     found = evidence_of(database, use, kernels)
     others = evidence_by_use(database, kernels)
@@ -95,7 +94,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 def _quality(
     place: Path | None, others: Mapping[str, Sequence[Evidence]], rules: Mapping[str, TuningRules]
 ) -> list[QualityFacts]:
-    """Judge tuned tables by problems that they were not made from; without the default folder there is nothing to say."""
+    """Evaluate tuned tables on other problems; return nothing without the default folder."""
     if not any(others.values()) or (place is None and not TUNED.is_dir()):
         return []
     tables = read_tables(place or TUNED)

@@ -43,21 +43,21 @@ def _seconds(context: click.Context, param: click.Parameter, value: str | None) 
     multiple=True,
     required=True,
     metavar="P",
-    help="A family of kernels, a module or a file; P:USE for other problems than those of use tune; repeatable.",
+    help="Problems: a kernel family, a module or a file; P:USE for another use than tune; repeatable.",
 )
 @click.option(
     "--out",
     "database",
     type=PLACE,
     required=True,
-    help="Database of measurements; made or added to.",
+    help="Database of measurements; created or extended.",
 )
+@click.option("--budget", callback=_seconds, metavar="TIME", help="Time limit: 90s, 10m or 1h; default: none.")
+@click.option("--kernel", "kernels", multiple=True, metavar="K", help="Only problems of this kernel; repeatable.")
+@click.option("--exhaustive", is_flag=True, help="Measure every config to the end, slow ones too.")
 @click.option(
-    "--budget", callback=_seconds, metavar="TIME", help="Stop after 90s, 10m or 1h; default: when all is done."
+    "--seed", type=int, default=0, metavar="N", help="Seed of the order in which configs are timed; default 0."
 )
-@click.option("--kernel", "kernels", multiple=True, metavar="K", help="Problems of this kernel only; repeatable.")
-@click.option("--exhaustive", is_flag=True, help="Measure every config to the end, the slow ones too.")
-@click.option("--seed", type=int, default=0, metavar="N", help="Of the order in which configs are timed; default 0.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -69,11 +69,11 @@ def command(  # noqa: PLR0917 - click passes each by name
     exhaustive: bool,
     seed: int,
 ) -> int:
-    """Check every config of a tuning bundle against a reference, time the right ones, and keep all in a database.
+    """Check every config of a tuning bundle against a reference, time the correct ones, and store all results in a database.
 
-    Needs a GPU and torch, and no compiler. Each problem starts with all configs; the slow ones are dropped as soon as
-    they cannot be the best, and the rest is timed for longer. What the database has of this bundle and kind of GPU is
-    not measured again: run it once more to go on where it was stopped.
+    It needs a GPU and torch, but no compiler. Each problem starts with all configs; configs that cannot be the best are dropped, and the others
+    are timed for longer. Results in the database for this bundle and kind of GPU are not measured again: run the command again to
+    continue after an interruption.
     """
     order = Order(Setup(_STAGE, _bundle(bundle), problems, kernels), budget, exhaustive, seed)
     with _database(database) as opened, follow_tuning(out) as view:
@@ -85,7 +85,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 @contextmanager
 def _database(path: Path) -> Iterator[Database]:
-    """Open the database; one that nothing came into, because it failed before, is not left behind."""
+    """Open the database; remove a new one if nothing was stored because of a failure."""
     fresh = not path.exists()
     with open_database(path, create=True) as opened:
         try:
@@ -99,7 +99,7 @@ def _database(path: Path) -> Iterator[Database]:
 
 
 def _bundle(path: Path) -> Path:
-    """Take a file, or the one bundle of a folder."""
+    """Return the file, or the only bundle of a folder."""
     if not path.exists():
         raise FileNotFoundError(
             f"expected a tuning bundle, got no such path - at {path}; nojit build --tuning makes one"
@@ -109,7 +109,9 @@ def _bundle(path: Path) -> Path:
     found = sorted(path.glob(f"*{SUFFIX}"))
     if len(found) != 1:
         names = ", ".join(one.name for one in found) or "none"
-        raise NojitError("expected one tuning bundle for this GPU", got=names, where=str(path))
+        raise NojitError(
+            "expected the file of one tuning bundle, or a folder with only that", got=names, where=str(path)
+        )
     return found[0]
 
 
@@ -132,11 +134,11 @@ def _show(out: Output, summary: TuneRun, database: Path) -> None:
 
 
 def _show_rest(out: Output, summary: TuneRun) -> None:
-    """Say what was not measured."""
+    """Show the problems that were not measured."""
     if summary.known:
         out.line(f"{counted(summary.known, 'problem')} measured before")
     if summary.left:
-        out.line(f"{counted(summary.left, 'problem')} left, for which there was no time: run it again to go on")
+        out.line(f"{counted(summary.left, 'problem')} left, out of time: run the same command to continue")
     if summary.missing:
         out.line(f"not in the bundle: {', '.join(summary.missing)}")
     reasons: dict[tuple[str, str], list[str]] = {}

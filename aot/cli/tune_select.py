@@ -31,12 +31,12 @@ __all__ = ["command", "origin_of"]
 @click.command("select")
 @database_argument
 @out_option
-@loss_option("Percent that a problem may stay behind its best")
-@configs_option("Configs of a kernel and dtype class at most")
-@click.option("--use", default="tune", help="Problems to select for; default tune.")
+@loss_option("Percent that a problem may be slower than its best")
+@configs_option("Maximum configs per kernel and group of dtypes")
+@click.option("--use", default="tune", help="Use of the problems to select for; default tune.")
 @kernel_option
 @manifests_option
-@click.option("--force", is_flag=True, help="Replace tables that another tool, or a person, wrote.")
+@click.option("--force", is_flag=True, help="Overwrite tables that this command did not write.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -49,10 +49,10 @@ def command(  # noqa: PLR0917 - click passes each by name
     manifests: Path | None,
     force: bool,
 ) -> None:
-    """Choose the fewest configs that keep every problem near its best, and write a tuned table for each kernel and device.
+    """Select the fewest configs that keep every problem near its best, and write a tuned table for each kernel and device.
 
-    Needs no GPU. A portfolio is chosen for each kernel and class of dtypes that the manifest calls alike. If no
-    portfolio of --max-configs keeps --loss, the one with the least mean loss is written, and that is said.
+    It needs no GPU. It selects a portfolio for each kernel and group of dtypes that the manifest lists as alike. If no portfolio of
+    --max-configs keeps --loss, it writes the one with the lowest mean loss and warns.
     """
     bounds = Bounds(loss / 100, most)
     found = evidence_of(database, use, kernels)
@@ -70,7 +70,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def origin_of(evidence: Evidence, digest: str) -> dict[str, str]:
-    """Say where measurements come from."""
+    """Describe the origin of measurements."""
     runs = [run for run, _ in evidence.runs]
     return {
         "tool": f"nojit tune select {version('nojit')}",
@@ -123,7 +123,7 @@ def _show_group(out: Output, group: GroupFacts) -> None:
 
 
 def _warn_of(out: Output, kernel: str, group: GroupFacts) -> None:
-    """Say what was asked for and is not so; standard error has no line above that names the kernel."""
+    """Warn about requests that could not be met; standard error has no line above that names the kernel."""
     of = f"{kernel}, {group.label}"
     if group.worst_loss is None:
         out.warn(f"{of}: no set of configs serves every problem")

@@ -1,4 +1,4 @@
-"""``nojit verify``: is every byte of a bundle as it was built."""
+"""``nojit verify``: check every byte of a bundle."""
 
 from __future__ import annotations
 
@@ -26,24 +26,26 @@ __all__ = ["command"]
 _Rebuild: TypeAlias = Callable[[BundleFile, Statement | None], None]
 # as `nojit build` gives up on a variant unless told otherwise
 _TIMEOUT_S = 300.0
-# of how many files a line names
+# how many files a line names
 _TOLD = 8
 
 
 @click.command("verify")
 @click.argument("places", metavar="BUNDLE|DIR|WHEEL|NAME...", nargs=-1, required=True, type=PLACE)
-@click.option("--key", type=PLACE, help="Public key in PEM that must have signed them.")
-@click.option("--trusted-keys", "keys", type=PLACE, help="File of keys, one of which must have.")
-@click.option("--rebuild", is_flag=True, help="Build each again from its sources, and compare the bytes.")
+@click.option("--key", type=PLACE, help="Public key in PEM; each bundle must be signed by it.")
+@click.option(
+    "--trusted-keys", "keys", type=PLACE, help="File of trusted keys; each bundle must be signed by one of them."
+)
+@click.option("--rebuild", is_flag=True, help="Rebuild each bundle from its sources and compare the bytes.")
 @click.option(
     "--sources",
     type=PLACE,
-    help="With --rebuild: root of the checkout; default the current folder.",
+    help="With --rebuild: root of the checkout; default: the current folder.",
 )
 @click.option(
-    "-j", "--jobs", type=click.IntRange(1), help="With --rebuild: how many compile at once; default: every CPU."
+    "-j", "--jobs", type=click.IntRange(1), help="With --rebuild: parallel compilations; default: one per CPU."
 )
-@click.option("--ptxas", type=PLACE, help="With --rebuild: assemble with this one, as the build did.")
+@click.option("--ptxas", type=PLACE, help="With --rebuild: the ptxas that the build used.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -55,21 +57,19 @@ def command(  # noqa: PLR0917 - click passes each by name
     jobs: int | None,
     ptxas: Path | None,
 ) -> int:
-    """Check bundles: hashes, format, and every image against what the bundle says of how to launch it.
+    """Check bundles: hashes, format, and each image against its launch description.
 
-    A folder and a wheel (.whl) stand for every bundle in them, a name for those that `runtime.load` finds by it. A wheel must also hold
-    what its RECORD lists and nothing else, read alike by every reader of zip archives, and nothing that runs by being installed;
-    what is signed of it, and what RECORD alone says, which anybody can write, is told apart.
+    A folder or a wheel (.whl) means every bundle in it, a name every bundle that `runtime.load` finds. A wheel must also contain exactly the
+    files of its RECORD, read the same by every zip reader, and no code that runs on installation. The output separates signed files from
+    those that only RECORD lists, which anybody can write.
 
-    Exits 3 if any bundle or wheel fails, 1 if one could not be looked at, or built. That
-    the bytes are the ones that were built says nothing of who built them: with --key or --trusted-keys the provenance
-    statement beside each bundle must be signed, as for a process with NOJIT_TRUST=signed. With --rebuild each bundle must
-    come out of its sources again, byte for byte, as its statement says: as the signed one does, with a key. Nothing is taken
-    from the cache.
+    Exit code 3: a bundle or wheel fails. Exit code 1: one could not be read or rebuilt. Intact bytes do not show who built them: with --key
+    or --trusted-keys the provenance statement beside each bundle must be signed, as with NOJIT_TRUST=signed. --rebuild compiles each
+    bundle again from its statement (with a key, the signed one), without the cache, and compares the bytes.
     """
     for option, given in (("--sources", sources), ("--jobs", jobs), ("--ptxas", ptxas)):
         if given is not None and not rebuild:
-            raise click.UsageError(f"expected --rebuild with {option}")
+            raise click.UsageError(f"expected --rebuild with {option}: add --rebuild")
     trusted = _trusted(key, keys)
     again = None
     if rebuild:
@@ -97,7 +97,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def _show_wheel(out: Output, result: dict[str, Any], *, signed: bool) -> None:
-    """Say what vouches for which files of a wheel."""
+    """Show which files of a wheel are signed and which only RECORD lists."""
     recorded, unusual = result["recorded"], result["unusual"]
     by_key = f"{counted(len(result['signed']), 'file')} signed" if signed else "no signature checked"
     out.line(
@@ -140,7 +140,7 @@ def _rebuild(
 def _verify_at(
     place: Path, trusted: TrustedKeys | None, rebuild: _Rebuild | None
 ) -> Iterator[tuple[str, dict[str, Any], int]]:
-    """Verify the bundles that a place stands for, and the wheel that they lie in, and say of each how that went and with which code."""
+    """Verify the bundles of a place, and the wheel that contains them; yield kind, result and exit code of each."""
     try:
         with bundles_at(place) as found:
             signed: set[str] = set()
@@ -159,11 +159,11 @@ def _verify_at(
 
 
 def _verify_wheel(wheel: WheelFile, signed: Collection[str]) -> tuple[dict[str, Any], int]:
-    """Hold a wheel against its record.
+    """Compare a wheel with its RECORD.
 
     Args:
-        wheel: it.
-        signed: files of it that a signature was checked of, behind its path.
+        wheel: the wheel.
+        signed: paths of its files whose signature was checked, behind the wheel's path.
     """
     path = str(wheel.path)
     try:

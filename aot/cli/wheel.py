@@ -1,4 +1,4 @@
-"""``nojit wheel``: bundles to wheels."""
+"""``nojit wheel``: pack bundles into wheels."""
 
 from __future__ import annotations
 
@@ -30,35 +30,37 @@ _DIST = Path("dist")
 _MAX_MB = 100.0
 # what metadata allows, in characters
 _LABEL_MAX = 32
-# of how many bundles a line names
+# how many bundles a line names
 _TOLD = 4
 
 
 @click.command("wheel")
 @click.argument("places", metavar="[BUNDLE|DIR]...", nargs=-1, type=PLACE)
-@click.option("--out", "folder", type=PLACE, default=_DIST, help="Folder of the wheels; default dist.")
+@click.option("--out", "folder", type=PLACE, default=_DIST, help="Output folder; default dist.")
 @click.option(
     "--layout",
     type=click.Choice(["providers", "variants"]),
     default="providers",
-    help="A distribution for each architecture, or wheel variants of one; default providers.",
+    help="providers: one distribution per architecture; variants: wheel variants of one; default providers.",
 )
-@click.option("--name", default="", metavar="NAME", help="Name of the wheels; default: the bundles' own.")
-@click.option("--version", default="", metavar="V", help="Version of the wheels; default: the bundles' own.")
+@click.option("--name", default="", metavar="NAME", help="Name of the wheels; default: the name of the bundles.")
+@click.option("--version", default="", metavar="V", help="Version of the wheels; default: the version of the bundles.")
 @click.option(
     "--max-size",
     type=Number(0, 1e6, min_open=True),
     default=_MAX_MB,
     metavar="MB",
-    help="Refuse larger wheels; default 100.",
+    help="Size limit of a wheel; default 100.",
 )
 @click.option("--license", "license_", default="", metavar="SPDX", help="Licence of the kernels, such as Apache-2.0.")
-@click.option("--license-file", "license_files", multiple=True, type=PLACE, help="Its text; repeatable.")
-@click.option("--url", "urls", multiple=True, metavar="LABEL=URL", help="Where to read on; repeatable.")
 @click.option(
-    "--runtime", default="", metavar="REQ", help="Requirement that brings the runtime; default: this nojit or later."
+    "--license-file", "license_files", multiple=True, type=PLACE, help="File with the licence text; repeatable."
 )
-@click.option("--require", "requires", multiple=True, metavar="REQ", help="Require this as well; repeatable.")
+@click.option("--url", "urls", multiple=True, metavar="LABEL=URL", help="Project link for the metadata; repeatable.")
+@click.option(
+    "--runtime", default="", metavar="REQ", help="Requirement on the runtime; default: this version of nojit or newer."
+)
+@click.option("--require", "requires", multiple=True, metavar="REQ", help="Additional requirement; repeatable.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -76,13 +78,12 @@ def command(  # noqa: PLR0917 - click passes each by name
 ) -> None:
     """Pack bundles into wheels that pip and uv install and nojit.runtime finds.
 
-    Without arguments: every bundle in artifacts/; of several versions of one in a folder, the newest. With --layout providers each architecture is a distribution of its own,
-    <name>-sm90, and <name> is a thin wheel with the extras sm90 and so on, and all. With --layout variants they are wheel variants
-    of <name>, which uv can choose by the GPU, beside a plain wheel with every bundle, and the file that an index needs.
+    Without arguments it packs every bundle in artifacts/; of several versions in a folder, the newest. --layout providers makes one
+    distribution per architecture, <name>-sm90, and a thin wheel <name> with the extras sm90 and so on, and all. --layout variants makes
+    wheel variants of <name>, from which uv selects by the GPU, a plain wheel with every bundle, and the index file that uv needs.
 
-    Bundles of several names make distributions of several names, unless --name gathers them in one. A signed
-    statement beside a bundle goes with it; whose signature it has, `nojit verify --key` says of a wheel. The same bundles and
-    statements give the same bytes.
+    Bundles with different names make different distributions, unless --name combines them. Signed statements are packed with their
+    bundles; `nojit verify --key` checks them in a wheel. The same bundles and statements give the same bytes.
     """
     bundles = _without_older(out, [read_bundle(path) for path in find_bundles(places or (_ARTIFACTS,))], places)
     facts = Facts(
@@ -116,13 +117,13 @@ def command(  # noqa: PLR0917 - click passes each by name
     if unsigned:
         out.line(f"without a signed statement, which NOJIT_TRUST=signed refuses: {few(unsigned, _TOLD)}")
     if not license_:
-        out.note("without a licence: --license says under which one others may use the kernels")
+        out.note("no licence: add --license SPDX to say how others may use the kernels")
     signed = ((bundle.statement, bundle.path) for bundle in bundles)
     warn_of_changes(out, [str(path) for raw, path in signed if raw and open_signed(raw, path).is_dirty()])
 
 
 def _without_older(out: Output, bundles: Sequence[BundleContent], named: Sequence[Path]) -> list[BundleContent]:
-    """Leave out bundles that a newer version lies beside, but for those that are named themselves."""
+    """Remove bundles with a newer version beside them, except those named on the command line."""
     older = superseded(
         Release(str(one.path), one.index.name, one.index.version, one.index.target.image_arch) for one in bundles
     )
@@ -137,7 +138,7 @@ def _without_older(out: Output, bundles: Sequence[BundleContent], named: Sequenc
 
 
 def _gathered(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:
-    """Put together what is released together."""
+    """Group the bundles of each distribution."""
     if name:
         return [list(bundles)]
     groups: dict[str, list[BundleContent]] = {}
@@ -165,7 +166,7 @@ def _urls(texts: Sequence[str]) -> tuple[str, ...]:
         label, _, url = text.partition("=")
         if not (label and re.fullmatch(r"https?://\S+", url)):
             raise click.UsageError(f"expected --url LABEL=https://..., got {text!r}")
-        # metadata is read so: the label ends at the first comma, and blanks around it are none of it
+        # readers of metadata end the label at the first comma and strip blanks
         if "," in label or label != label.strip() or len(label) > _LABEL_MAX:
             what = f"--url: expected a label of at most {_LABEL_MAX} characters, without commas and blanks around it"
             raise click.UsageError(f"{what}, got {label!r}")

@@ -83,7 +83,7 @@ def test_signal_ends_workers_and_leaves_nothing(
         os.close(journal)
     assert process.returncode == code
     assert stdout == ""
-    said = "interrupted: what is compiled stays in the cache, and the next build goes on from there\n"
+    said = "interrupted: compiled variants are cached; run the same command to continue\n"
     assert stderr.endswith(said) == (code == 130)
     assert ("interrupted" in stderr) == (code == 130)
     assert "Traceback" not in stderr

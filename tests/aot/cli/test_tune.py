@@ -144,7 +144,10 @@ def test_evaluate_names_a_missing_table(run: Run, database: Path, tmp_path: Path
     assert run("tune", "select", other, "--out", "tables").exit_code == 0
     result = run("tune", "evaluate", database, "--tables", "tables")
     assert result.exit_code == 1
-    assert "expected a tuned table of kernel toy for sm_90, got another (sm_90)" in result.stderr
+    assert (
+        "expected a tuned table of kernel toy for sm_90; nojit tune select writes one, got another (sm_90)"
+        in result.stderr
+    )
     (tmp_path / "empty").mkdir()
     assert "expected a folder with tuned tables" in run("tune", "evaluate", database, "--tables", "empty").stderr
 
@@ -193,7 +196,11 @@ def test_a_table_with_another_key_is_refused(run: Run, database: Path) -> None:
     ("words", "code", "said"),
     [
         (("select", "none.db"), 1, "expected a database of measurements"),
-        (("select", "toy.db", "--use", "bars"), 1, "expected measurements of problems for 'bars', got none"),
+        (
+            ("select", "toy.db", "--use", "bars"),
+            1,
+            "expected measurements of problems for 'bars'; nojit tune run measures them, got none",
+        ),
         (("select", "toy.db", "--kernel", "toi"), 1, "was measured: toy, got 'toi'; did you mean 'toy'?"),
         (("select", "toy.db", "--loss", "nan"), 2, "--loss"),
         (("select", "."), 1, "unable to open database file - at ."),
@@ -245,7 +252,7 @@ def test_wrong_usage_of_import_is_named(run: Run, tmp_path: Path, words: tuple[s
     result = run("tune", "import", path, *IMPORT, *words)
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
     unnamed = run("tune", "import", path, *IMPORT, "--key", "tokens")
-    assert "expected --device-name, for the files name none" in unnamed.stderr
+    assert "expected --device-name NAME: the files name none" in unnamed.stderr
 
 
 def test_report_writes_a_page_and_tables(document: Document, database: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_budget_is_a_time(run: Run, tmp_path: Path, budget: str) -> None:
 
 def test_without_a_bundle_no_database_is_made(run: Run, tmp_path: Path) -> None:
     result = run("tune", "run", tmp_path / "no.nojit", "--problems", "x", "--out", tmp_path / "some.db")
-    assert (result.exit_code, "expected a tuning bundle at" in result.stderr) == (1, True)
+    assert (result.exit_code, "expected a tuning bundle, got no such path" in result.stderr) == (1, True)
     assert not list(tmp_path.iterdir())
 
 
@@ -97,7 +97,7 @@ def test_without_problems_no_database_is_left(run: Run, bundle: Path, tmp_path: 
 def test_a_folder_must_hold_one_bundle(run: Run, tmp_path: Path) -> None:
     result = run("tune", "run", str(tmp_path), "--problems", "x", "--out", str(tmp_path / "a.db"))
     assert result.exit_code == 1
-    assert "expected one tuning bundle for this GPU, got none" in result.stderr
+    assert "expected the file of one tuning bundle, or a folder with only that, got none" in result.stderr
 
 
 def test_lines_come_now_and_then() -> None:
