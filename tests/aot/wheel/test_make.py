@@ -265,7 +265,7 @@ def _named(bundle: Path, name: str) -> dict[str, Any]:
 def test_what_a_wheel_lacks_is_warned_of(bundles: Make, wheel: Wheel) -> None:
     built = bundles("sm_90a") / "acme-kernels-1.0-sm_90.nojit"
     Path(signed_path(str(built))).write_bytes(envelope(built))
-    assert "without a licence: --license says" in wheel(built).stderr
+    assert "no licence: add --license SPDX" in wheel(built).stderr
     assert wheel(built, "-q").stderr == ""
     assert wheel(built, "--license", "MIT").stderr == ""
     Path(signed_path(str(built))).write_bytes(envelope(built, dirty=True))
