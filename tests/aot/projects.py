@@ -11,6 +11,8 @@ from pathlib import Path
 
 from nojit.runtime.bundle import BundleFile
 
+from tests.support.digests import with_digests
+
 __all__ = ["KERNEL", "Built", "Project", "entry"]
 
 HEADER = """
@@ -108,6 +110,6 @@ class Project:
             "--out",
             self.folder / "out",
             "--cache-dir",
-            cache or self.folder / "cache",
+            with_digests(cache or self.folder / "cache"),
         ]
         return [sys.executable, "-m", "nojit", "build", *map(str, places), "-j", "2", *words]
