@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
@@ -59,18 +59,27 @@ def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> 
 def _of_matrix(spec: KernelSpec, axes: Sequence[Axis], where: str) -> Iterator[Point]:
     """Multiply the matrix out, each point with every choice of types that it comes to."""
     hints = _hints_of(spec, where)
+    known: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for values in product(*(axis.values for axis in axes)):
         chosen = tuple(zip((axis.name for axis in axes), values, strict=True))
         spelled = {name: str(value) for name, value in chosen}
-        choices = []
-        mistakes = Mistakes()
-        for name, spelling in spec.params.items():
-            with mistakes.caught():
-                choices.append(types_of(fill(spelling, spelled), f"{where}.params.{name}"))
-        mistakes.raise_found()
-        for types in product(*choices):
+        filled = tuple(fill(spelling, spelled) for spelling in spec.params.values())
+        if filled not in known:
+            known[filled] = _choices(spec.params, filled, where)
+        for types in product(*known[filled]):
             signature = tuple(zip(spec.params, types, strict=True))
             yield Point(chosen, signature, hints, spec.aligned_only, where)
+
+
+def _choices(params: Iterable[str], spellings: Iterable[str], where: str) -> list[tuple[str, ...]]:
+    """List the types of each param."""
+    choices = []
+    mistakes = Mistakes()
+    for name, spelling in zip(params, spellings, strict=True):
+        with mistakes.caught():
+            choices.append(types_of(spelling, f"{where}.params.{name}"))
+    mistakes.raise_found()
+    return choices
 
 
 def _hints_of(spec: KernelSpec, where: str) -> tuple[WrittenHints, ...]:

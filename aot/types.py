@@ -78,7 +78,7 @@ def dims_in(spelling: str) -> tuple[str, ...]:
 
 def fill(spelling: str, values: Mapping[str, str]) -> str:
     """Put values, of axes or of a config, in place of their names; a name that has none stays."""
-    return _AXIS.sub(lambda match: values.get(match[1], match[0]), spelling)
+    return _AXIS.sub(lambda match: values.get(match[1], match[0]), spelling) if "{" in spelling else spelling
 
 
 def is_open(kind: str) -> bool:

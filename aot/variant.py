@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from nojit.aot.target import target_of
 from nojit.aot.types import NONE, plain
@@ -97,9 +98,13 @@ def functions_of(variant: Variant) -> Iterator[tuple[str, FunctionRef]]:
     for name, value in sorted(variant.constexprs, key=lambda pair: pair[0]):
         yield from ((name, function) for function in functions_in(value))
     for name, kind in variant.signature:
-        for _, leaf in leaves(plain(kind), name):
-            if is_constant(leaf):
-                yield from ((name, function) for function in functions_in(constant_of(leaf)))
+        yield from ((name, function) for function in _functions_typed(kind))
+
+
+@lru_cache(maxsize=4096)
+def _functions_typed(kind: str) -> tuple[FunctionRef, ...]:
+    constants = (constant_of(leaf) for _, leaf in leaves(plain(kind), "") if is_constant(leaf))
+    return tuple(function for constant in constants for function in functions_in(constant))
 
 
 def functions_in(value: Value) -> Iterator[FunctionRef]:
