@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.aot.conftest import ROOT
+from tests.support.digests import with_digests
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
 
@@ -149,6 +150,7 @@ def build(parent: Path, how: Circumstances) -> dict[str, bytes]:
     (folder / "project" / "kernels" / "constants_of_reproducible.py").write_text(constants, encoding="utf-8")
     (folder / "home").mkdir()
     base = folder / "project" if how.absolute else Path()
+    with_digests(folder / "project" / "cache")
     places = [base / "demo.toml", "--out", base / "out", "--cache-dir", base / "cache"]
     subprocess.run(
         [sys.executable, "-m", "nojit", "build", *places, "--jobs", str(how.jobs), "--quiet"],

@@ -23,6 +23,7 @@ from nojit import runtime
 from nojit.kernels import library, maps
 
 from tests.kernels.interpreter import Interpreter
+from tests.support.digests import with_digests
 
 pytest.importorskip("uvicorn")
 testclient = pytest.importorskip("starlette.testclient")
@@ -386,7 +387,7 @@ def test_who_has_nothing_to_choose_rehearses_nothing(example, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.triton
 def test_a_bundle_of_its_own_kernels_serves_it_with_every_hint(example, tmp_path):
-    words = ["--arch", "sm_90", "--out", tmp_path, "--cache-dir", tmp_path / "cache", "-q"]
+    words = ["--arch", "sm_90", "--out", tmp_path, "--cache-dir", with_digests(tmp_path / "cache"), "-q"]
     build = [sys.executable, "-m", "nojit", "build", FOLDER / "decoder.toml", *words]
     subprocess.run(build, check=True, timeout=300)
     report = json.loads(next(tmp_path.glob("*.report.json")).read_text())

@@ -22,6 +22,7 @@ from nojit.runtime import errors
 from tests.fakecuda import FakeCuda
 from tests.spec import stage
 from tests.spec.pages import ROOT, Block, blocks, rows
+from tests.support.digests import with_digests
 
 PYTHON = blocks("python")
 EXAMPLE = ROOT / "examples/vector_add"
@@ -150,5 +151,5 @@ def build(folder: Path, arch: str) -> None:
         if block.page == ROOT / "README.md" and "nojit build" in line
     }
     words = line.replace("sm_90", arch).split()[1:]
-    environment = os.environ | {"NOJIT_CACHE_DIR": str(folder / "cache")}
+    environment = os.environ | {"NOJIT_CACHE_DIR": str(with_digests(folder / "cache"))}
     subprocess.run([sys.executable, "-m", "nojit", *words], cwd=folder, check=True, env=environment)

@@ -16,6 +16,7 @@ from nojit.runtime.errors import BundleError, NojitError, PackageError
 
 from tests.aot.bench.conftest import cold_kernel
 from tests.support.bundles import make_bundle
+from tests.support.digests import with_digests
 
 
 def test_a_bundle_is_found_by_its_name_and_arch(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_a_child_answers_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.triton
 def test_the_kernels_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOJIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NOJIT_CACHE_DIR", str(with_digests(tmp_path / "cache")))
     bundles.build(tmp_path, "sm_90", (2,), launch=True)
     with BundleFile(bundles.find(tmp_path, bundles.cold_name(2), "sm_90")) as cold:
         assert cold.kernels == ("cold_0", "cold_1")
