@@ -44,7 +44,7 @@ _KINDS: Final[Mapping[Callable[[int], bool], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """An entry that was of no use, and so was made anew."""
+    """An unusable cache entry that was compiled again."""
 
     path: str
     reason: str

@@ -20,25 +20,25 @@ class BundleState:
     path: str
     origin: str
     problem: str
-    """Why it cannot be used; the facts below are empty then, unless `untrusted`."""
+    """Why it cannot be used; the fields below are then empty, unless `untrusted`."""
     name: str = ""
     version: str = ""
     id: str = ""
     image_arch: str = ""
     min_driver: int = 0
     driver: str = ""
-    """Least version of the Linux driver that loads it; empty if that is not known."""
+    """Oldest version of the Linux driver that loads it; empty if unknown."""
     variants: int = 0
     kernels: tuple[str, ...] = ()
     untrusted: bool = False
-    """Whether its problem is that ``NOJIT_TRUST`` refuses it, and so all that would be loaded together with it."""
+    """Whether ``NOJIT_TRUST`` refuses it, and with it all bundles that load together with it."""
     foreign: bool = False
-    """Whether operators take from it only what no other bundle holds, and pass it over if it has a problem."""
+    """Whether operators use only kernels of it that no other bundle has, and skip it if it has a problem."""
     expires: str = ""
-    """When its signature stops to count, in UTC, where ``NOJIT_TRUST`` asks for one; empty if never."""
+    """End of its signature's validity, in UTC, if ``NOJIT_TRUST`` requires one; empty if none."""
 
     newer: str = ""
-    """A newer version of it that lies beside it, and that is used instead."""
+    """A newer version beside it that is used instead."""
 
     @property
     def counts(self) -> bool:
@@ -48,17 +48,17 @@ class BundleState:
 
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
-    """Which bundles one device would use."""
+    """The bundles that one device would use."""
 
     device: int
     capability: int
     """90 for 9.0."""
     used: tuple[str, ...]
-    """Paths of bundles that have a kernel which no other one has that fits better or comes first."""
+    """Paths of bundles with a kernel for which none fits better or comes first."""
     rejected: tuple[tuple[str, str], ...]
-    """Path and reason of each other one."""
+    """Path and reason of each other bundle."""
     missing: tuple[tuple[str, str], ...] = ()
-    """Names of bundles of which nothing fits, and what to do about it."""
+    """Names of bundles that do not fit, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

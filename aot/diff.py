@@ -16,7 +16,7 @@ _COMPARED = ("registers", "spill_bytes", "shared_bytes", "num_warps", "num_ctas"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One fact that differs; `before` or `after` is None where there is no such fact."""
+    """One difference; None if `before` or `after` has no such fact."""
 
     name: str
     before: Json
@@ -25,7 +25,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class VariantChange:
-    """One variant that both bundles have, but not with the same facts."""
+    """One variant of both bundles whose facts differ."""
 
     id: str
     label: str
@@ -39,30 +39,30 @@ class VariantChange:
 
 @dataclass(frozen=True, slots=True)
 class KernelDiff:
-    """One kernel that either bundle has."""
+    """One kernel of either bundle."""
 
     name: str
     status: str
     """``added``, ``removed``, ``changed`` or ``same``."""
     definition: tuple[Change, ...]
-    """What differs in params, grid, axes, configs and the like."""
+    """Differences in params, grid, axes, configs and similar."""
     added: tuple[VariantFacts, ...]
     removed: tuple[VariantFacts, ...]
     changed: tuple[VariantChange, ...]
     same: int
-    """How many variants are alike to the last bit of their images."""
+    """Number of identical variants, images included."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundleDiff:
-    """Two bundles, compared."""
+    """Comparison of two bundles."""
 
     identical: bool
-    """Whether the two are one and the same, byte for byte."""
+    """Whether the two are the same, byte for byte."""
     facts: tuple[Change, ...]
-    """Name, version, arch, driver and each tool."""
+    """Differences in name, version, arch, driver and tools."""
     kernels: tuple[KernelDiff, ...]
-    """Every kernel of either, sorted by name."""
+    """All kernels of both, sorted by name."""
 
     @property
     def alike(self) -> bool:

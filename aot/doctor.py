@@ -64,19 +64,19 @@ class DriverState:
     devices: tuple[int, ...]
     """Compute capability of each device, 90 for 9.0."""
     problem: str
-    """Why there is no version or no device; empty if all is well."""
+    """Why there is no version or no device; empty if there is."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningState:
-    """What ``NOJIT_TUNING`` names."""
+    """The tuned tables in ``NOJIT_TUNING``."""
 
     places: str
-    """Its value; empty if it is not set."""
+    """Value of the variable; empty if unset."""
     tables: tuple[str, ...]
-    """Each tuned table in words: kernel, device and file."""
+    """Each tuned table: kernel, device and file."""
     problems: tuple[str, ...]
-    """Why it, or a bundle together with it, cannot be used."""
+    """Why a table, or a bundle with it, cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CacheState:
-    """The folder of compiled variants."""
+    """The cache of compiled variants."""
 
     path: str
     exists: bool

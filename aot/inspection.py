@@ -40,23 +40,23 @@ class BundleFacts:
     name: str
     version: str
     id: str
-    """First twelve digits of the digest."""
+    """First twelve hex digits of the digest."""
     digest: str
-    """SHA-256 of the index, which pins everything else."""
+    """SHA-256 of the index, which pins the whole file."""
     inputs: str
-    """Digest of everything that the bundle is a function of."""
+    """Digest of all inputs of the bundle."""
     arch: str
     image_arch: str
     min_driver: int
-    """Least CUDA version whose driver loads it, 13000 for 13.0."""
+    """Oldest CUDA version whose driver loads it, 13000 for 13.0."""
     toolchain: dict[str, str]
     file_bytes: int
     payload_bytes: int
-    """Length of the images, compressed."""
+    """Size of the images, compressed."""
     image_bytes: int
-    """Length of the distinct images of each kernel before compression."""
+    """Size of the distinct images of each kernel before compression."""
     images: int
-    """Distinct images of each kernel, together."""
+    """Distinct images of each kernel, summed."""
     groups: int
     variants: int
 
@@ -71,15 +71,15 @@ class KernelFacts:
     images: int
     """Distinct images of its variants."""
     image_bytes: int
-    """Their length before compression."""
+    """Size of these images before compression."""
     registers_min: int
     registers_max: int
     spilling: int
-    """How many variants spill registers."""
+    """Variants that spill registers."""
     spill_bytes_max: int
-    """Bytes that a thread of the worst of them spills."""
+    """Most spilled bytes per thread of a variant."""
     shared_bytes_max: int
-    """Largest dynamic shared memory of a block."""
+    """Most dynamic shared memory per block of a variant."""
 
 
 @dataclass(frozen=True, slots=True)

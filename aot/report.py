@@ -33,34 +33,34 @@ class Absence:
     bundle: str
     kernel: str
     archs: tuple[str, ...]
-    """Those for which it has no variant, of those that are built for."""
+    """Architectures of the build for which the kernel has no variant."""
 
 
 @dataclass(frozen=True, slots=True)
 class VariantReport:
-    """One variant that is in the bundle."""
+    """One variant in the bundle."""
 
     kernel: str
     label: str
     key: str
-    """Identity of its machine code: the cache key."""
+    """Cache key: identifies the machine code."""
     registers: int
-    """Registers of a thread."""
+    """Registers per thread."""
     spill_bytes: int
-    """Bytes that a thread spills."""
+    """Spilled bytes per thread."""
     shared_bytes: int
-    """Dynamic shared memory of a block."""
+    """Dynamic shared memory per block."""
     image_bytes: int
-    """Length of its cubin."""
+    """Size of the cubin."""
     compile_ms: int
-    """What compiling took, in this build or in the one that filled the cache."""
+    """Compile time, in this build or the one that filled the cache."""
     cached: bool
-    """Whether nothing was compiled for it in this build."""
+    """Whether this build compiled nothing for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One variant that could not be compiled, and so is not in the bundle."""
+    """One variant that failed to compile and is not in the bundle."""
 
     label: str
     where: str
@@ -70,14 +70,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """One variant of a tuning space that is not worth measuring, and so is not in the bundle."""
+    """One variant of a tuning space that was skipped."""
 
     kernel: str
     label: str
     reason: str
-    """One of few, to count by."""
+    """Category of the reason, to count by."""
     detail: str
-    """What was found; empty if the reason says all."""
+    """Details; empty if the category is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +90,21 @@ class BundleReport:
     digest: str
     """SHA-256 of the bundle's index; empty if no bundle was written."""
     up_to_date: bool
-    """Whether the file that stood there already was the one to build."""
+    """Whether the existing file was already the result of this build."""
     bundle_bytes: int
     images: int
     """Distinct images."""
     image_bytes: int
-    """Length of the distinct images before compression."""
+    """Size of the distinct images before compression."""
     excluded: int
-    """Variants that the manifests leave out."""
+    """Variants that the manifests exclude."""
     toolchain: tuple[tuple[str, str], ...]
     variants: tuple[VariantReport, ...]
     failures: tuple[Failure, ...]
     pruned: tuple[Pruned, ...] = ()
-    """Of a tuning bundle only."""
+    """For a tuning bundle: configs that were skipped."""
     code_differs: tuple[str, ...] = ()
-    """Of a twin with line info only: variants whose instructions are others than without."""
+    """For a bundle with line info: variants whose instructions differ from those without."""
 
 
 @dataclass(frozen=True, slots=True)

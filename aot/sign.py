@@ -32,10 +32,10 @@ __all__ = ["NewKey", "SignedBundle", "make_key", "moment_of", "read_signer", "si
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key pair that was made."""
+    """A new key pair."""
 
     private: str
-    """File of the private key, in PEM, for its owner's eyes only."""
+    """File of the private key, in PEM, readable only by its owner."""
     public: str
     """File of the public key, in PEM."""
     key_id: str
@@ -44,17 +44,17 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class SignedBundle:
-    """A bundle whose statement was signed."""
+    """A signed bundle."""
 
     path: str
     statement: str
     """File of the signed statement."""
     digest: str
-    """Of the bundle."""
+    """Digest of the bundle."""
     build_number: int
     key_id: str
     expires: str
-    """When the signature stops to count, in UTC; empty if never."""
+    """End of the signature's validity, in UTC; empty if none."""
 
 
 def make_key(path: Path, password: bytes | None = None) -> NewKey:

@@ -56,28 +56,28 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class ProvenanceFacts:
-    """What the statement beside a bundle says of where it came from; anybody can write one that is not signed."""
+    """Origin of a bundle, from the statement beside it. Without a signature, anybody can have written it."""
 
     describes: bool
-    """Whether it is of this bundle, by its digest."""
+    """Whether the statement belongs to this bundle, by its digest."""
     commit: str
-    """Full hash of the commit that was checked out; empty if that is not known."""
+    """Full hash of the commit; empty if unknown."""
     dirty: bool
-    """Whether the checkout had changes on top of it."""
+    """Whether the checkout had uncommitted changes."""
     uri: str
-    """Of the repository; empty if that is not known."""
+    """URI of the repository; empty if unknown."""
     builder: str
     build_number: int
     finished: str
-    """When, in UTC."""
+    """End of the build, in UTC."""
     expires: str
-    """When its signature stops to count, in UTC; empty if never."""
+    """End of the signature's validity, in UTC; empty if none."""
     signed: bool
-    """Whether a signed statement of this bundle lies beside it too; by whom, and whether rightly, `nojit verify` says."""
+    """Whether a signed statement of this bundle exists too; `nojit verify` checks the signature."""
     distributions: tuple[str, ...] = ()
-    """Distributions that kernel sources import modules of, each with its version, sorted."""
+    """Distributions that kernel sources import, with versions, sorted."""
     signed_problem: str = ""
-    """Why the signed statement that lies there is of no use to this bundle; empty if it may be, or there is none."""
+    """Why the existing signed statement cannot be used; empty if it can, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,24 +33,24 @@ class StartStage:
 
 @dataclass(frozen=True, slots=True)
 class StartFigure:
-    """What a start costs in one way."""
+    """Cost of a start by one contender."""
 
     way: str
     kernels: int
-    """How many are loaded and launched, once each."""
+    """Kernels that are loaded and launched once each."""
     median_ms: float
-    """From making the process to the last kernel done, in milliseconds."""
+    """From the creation of the process to the last kernel done, in milliseconds."""
     best_ms: float
     worst_ms: float
     ratio: float | None
-    """The median's, to the ctypes script; None if that is not measured."""
+    """The median relative to the ctypes script; None if that was not measured."""
     stages: tuple[StartStage, ...]
-    """In order; the first begins when the process is made."""
+    """In order; the first starts with the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unstarted:
-    """A way that could not be measured."""
+    """A contender that could not be measured."""
 
     way: str
     kernels: int
@@ -59,12 +59,12 @@ class Unstarted:
 
 @dataclass(frozen=True, slots=True)
 class ColdStartBench:
-    """What ``nojit bench cold-start`` found."""
+    """Results of ``nojit bench cold-start``."""
 
     environment: dict[str, str]
-    """GPU, driver, and the versions of what was measured."""
+    """GPU, driver, and versions of the contenders."""
     rounds: int
-    """Processes of each way."""
+    """Processes per contender."""
     figures: tuple[StartFigure, ...]
     unmeasured: tuple[Unstarted, ...]
 

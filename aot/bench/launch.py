@@ -17,19 +17,19 @@ CONTENDERS = (FLOOR, *OURS, *RIVALS)
 
 @dataclass(frozen=True, slots=True)
 class LaunchFigure:
-    """What one launch costs in one way."""
+    """Cost of one launch by one contender."""
 
     contender: str
     arguments: int
-    """Of the kernel, constexprs aside."""
+    """Arguments of the kernel, without constexprs."""
     best_us: float
-    """The best round's microseconds for one launch."""
+    """Microseconds per launch in the best round."""
     median_us: float
-    """The median round's microseconds for one launch."""
+    """Microseconds per launch in the median round."""
     best_ratio: float | None
-    """To the C loop's best; None if there is none."""
+    """Relative to the best of the C loop; None without it."""
     median_ratio: float | None
-    """To the C loop's median; None if there is none."""
+    """Relative to the median of the C loop; None without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Unmeasured:
 
 @dataclass(frozen=True, slots=True)
 class LaunchBench:
-    """What ``nojit bench launch`` found."""
+    """Results of ``nojit bench launch``."""
 
     environment: dict[str, str]
-    """GPU, driver, and the versions of what was measured."""
+    """GPU, driver, and versions of the contenders."""
     rounds: int
     launches: int
-    """Launches of each contender in a round, after the device has been waited for."""
+    """Launches per contender and round, after waiting for the device."""
     figures: tuple[LaunchFigure, ...]
     unmeasured: tuple[Unmeasured, ...]
 

@@ -173,12 +173,12 @@ def command(  # noqa: PLR0917 - click passes each by name
     """Compile manifests into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
 
     Without arguments it builds every manifest in manifests/ for the architectures that it names. It compiles only variants that are not
-    in the cache and leaves up-to-date bundles alone. If nothing has changed since the last build, it does not import the sources;
-    --recheck does. It needs no GPU. Beside each bundle it writes a report and a provenance statement,
+    in the cache and leaves up-to-date bundles alone. If no file, setting or argument has changed since the last build, it does not
+    even import the sources; --recheck does. It needs no GPU. Beside each bundle it writes a report and a provenance statement,
     which `nojit sign` signs.
 
-    With --kernel, or some manifests of a folder, the existing bundle keeps its other kernels in its profile; they come from the cache
-    unless their sources changed. Without an existing bundle in --out, only the named kernels are built. A new version leaves the old
+    With --kernel, or some manifests of a folder, the existing bundle keeps its other kernels, from the cache unless their sources
+    changed. The build then uses the existing bundle's profile and refuses another --profile. Without an existing bundle in --out, only the named kernels are built. A new version leaves the old
     file; `nojit clean` deletes it.
 
     Kernels with tuned tables in tuned/ beside their manifest are built with the configs of these tables. --tuning builds every config

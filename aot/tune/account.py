@@ -14,47 +14,46 @@ __all__ = ["CurveStep", "GroupFacts", "QualityFacts", "TableFacts", "quality_fac
 
 @dataclass(frozen=True, slots=True)
 class CurveStep:
-    """What the best portfolio of one size leaves."""
+    """Loss of the best portfolio of one size."""
 
     configs: int
     worst_loss: float
-    """How far the worst problem is from its best, as a share: 0.05 is 5 % slower."""
+    """Slowdown of the worst problem, as a share: 0.05 is 5% slower."""
     mean_loss: float
-    """The same of all problems, as a geometric mean by their weights."""
+    """The same for all problems, as a weighted geometric mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """The portfolio of one kernel for dtypes that are tuned alike."""
+    """The portfolio of one kernel for dtypes that share measurements."""
 
     dtypes: tuple[str, ...]
     apart: str
-    """Values of axes that have portfolios of their own: ``GROUPS=none``; empty without such axes."""
+    """Values of the axes with separate portfolios, such as `GROUPS=none`; empty without such axes."""
     rows: int
-    """Problems, those in one bucket counted once."""
+    """Problems; those in one bucket count once."""
     candidates: int
     """Configs that were timed and never wrong."""
     configs: tuple[str, ...]
-    """Those chosen, in words."""
+    """Selected configs, as labels."""
     worst_loss: float | None
-    """Of the worst problem, as a share; None if nothing serves every problem."""
+    """Loss of the worst problem, as a share; None if no set of configs serves every problem."""
     mean_loss: float | None
-    """Geometric mean over the problems, by their weights."""
+    """Weighted geometric mean over the problems."""
     kept: bool
-    """Whether every problem is within the loss that was asked for."""
+    """Whether every problem is within the requested loss."""
     exact: bool
-    """Whether no other portfolio of this size is better; False if the search was cut short."""
+    """Whether no better portfolio of this size exists; False if the search was cut short."""
     early: int
-    """How many times of chosen configs stem from an early rung, with few samples."""
+    """Times of selected configs that come from an early step, with few samples."""
     unserved: tuple[str, ...]
     """Problems that no config serves."""
     by_rows: float | None
-    """How near to the best the rows that are near choose, on problems left out, as a geometric mean of shares; None unless
-    the kernel has terms, and enough was measured."""
+    """Quality of near rows on left-out problems, as a geometric mean of shares; None without terms or enough measurements."""
     by_costs: float | None
-    """The same of costs. The better of the two decides."""
+    """The same for costs. The better of the two is used."""
     costless: bool
-    """Whether the kernel has terms, and costs could not be fitted."""
+    """Whether the kernel has terms whose costs could not be fitted."""
     curve: tuple[CurveStep, ...]
 
     @property
@@ -71,30 +70,30 @@ class TableFacts:
     device: str
     arch: str
     path: str
-    """The file; empty if none was written."""
+    """File; empty if none was written."""
     entries: int
     rows: int
     configs: int
-    """Different ones, over all groups."""
+    """Distinct configs of all groups."""
     groups: tuple[GroupFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QualityFacts:
-    """How near the tuned table of one kernel and device comes to the best, on problems that it was not made from."""
+    """Quality of one kernel's tuned table on problems that were not used to make it."""
 
     kernel: str
     device: str
     use: str
-    """Which problems."""
+    """Use of the problems."""
     problems: int
     unknown: int
-    """How many of them have no share: the table does not cover them, or its choice was not measured."""
+    """Problems without a share: the table does not cover them, or the selected config was not measured."""
     mean_share: float | None
-    """The best time over the choice's, as a geometric mean; None if no problem has a share, or there is no table."""
+    """Best time over the selected config's, as a geometric mean; None without any share or table."""
     worst_share: float | None
     worst_problem: str
-    """The problem of the worst share."""
+    """Problem with the worst share."""
 
 
 def quality_facts(use: str, evidence: Evidence, result: Evaluation | None) -> QualityFacts:

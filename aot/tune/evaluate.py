@@ -19,29 +19,28 @@ __all__ = ["Drift", "Evaluation", "ProblemShare", "evaluate", "mean_share", "rep
 
 @dataclass(frozen=True, slots=True)
 class ProblemShare:
-    """One problem: what the table runs, beside the best."""
+    """One problem: the selected config compared with the best."""
 
     problem: str
     shape_class: str
     dtype: str
     status: str
-    """``ok``; ``wrong`` or ``failed``: what the table's choice did; ``unmeasured``: none of its configs was timed;
-    ``untuned``: the table does not cover the meaning."""
+    """`ok`; `wrong` or `failed`: result of the selected config; `unmeasured`: no config of the table was timed; `untuned`: the table does not cover the case."""
     share: float | None
-    """The best time over the choice's: 1 is the best; 0 for a choice that does not work, None if there is none."""
+    """Best time over the selected config's: 1 is the best; 0 if the selected config does not work; None if unknown."""
     config: str
-    """The choice, in words."""
+    """Label of the selected config."""
     us: float | None
     best: str
     best_us: float | None
     candidates: int
-    """How many configs were timed at the problem."""
+    """Configs that were timed at the problem."""
     skipped: int
-    """How many configs the table puts before the choice that were not measured here: they cannot run, or time was short."""
+    """Configs before the selected one that were not measured here: they cannot run, or time was short."""
     at: tuple[int, ...]
-    """The row that decided."""
+    """Row that decided."""
     exact: bool
-    """Whether the problem lies in the row's buckets."""
+    """Whether the problem is in the row's buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +50,17 @@ class Evaluation:
     kernel: str
     device: str
     table: str
-    """The file."""
+    """File of the table."""
     mean_share: float | None
     """Geometric mean over problems with a share."""
     worst_share: float | None
     problems: tuple[ProblemShare, ...]
-    """The worst first."""
+    """Worst first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One problem: what two runs choose, timed in the first."""
+    """One problem: the selections of two runs, timed in the first."""
 
     kernel: str
     problem: str
@@ -69,7 +68,7 @@ class Drift:
     first: str
     second: str
     drift: float | None
-    """How much slower, as a share, the second's choice is; below 0 if faster; None if it was not timed in the first."""
+    """Slowdown of the second's selection, as a share; below 0 if faster; None if the first run did not time it."""
 
 
 def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evaluation:

@@ -47,27 +47,27 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a factor, or two together, explain."""
+    """Share of one factor, or of two together."""
 
     factors: tuple[str, ...]
     """Names of tunables, or `PROBLEM`."""
     share: float
-    """Of the variance, beyond what its parts explain alone."""
+    """Share of the variance, beyond that of its parts alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """What explains the times of a set of problems."""
+    """Shares of tunables in the variance of times."""
 
     shares: tuple[Share, ...]
-    """The largest first; with `rest` they make up 1."""
+    """Largest first; they and `rest` sum to 1."""
     rest: float
-    """What only three factors or more explain together."""
+    """Share of interactions of three or more factors."""
     fit: float | None
-    """R^2 of the forest on times that it had not seen; None if there are too few."""
+    """R² of the forest on times outside its training data; None with too few."""
     samples: int
     spread: float
-    """Geometric mean over the problems of the slowest time over the fastest."""
+    """Slowest time over fastest, as a geometric mean over the problems."""
 
     def totals(self) -> dict[str, float]:
         """Return what each tunable has a part in, alone or with another, the largest first."""

@@ -38,46 +38,46 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class ProblemRun:
-    """What became of one problem."""
+    """Result of one problem."""
 
     kernel: str
     name: str
     use: str
     dtype: str
     configs: int
-    """Checked and measured, those that were wrong or failed included."""
+    """Configs that were checked and measured, including wrong and failed ones."""
     wrong: int
     failed: int
     complete: bool
-    """Whether its last rung was reached."""
+    """Whether the last step was reached."""
     best_us: float | None
     seconds: float
     reason: str
-    """Why it was left out; empty if it was not."""
+    """Why it was skipped; empty if it was not."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuneRun:
-    """What ``nojit tune run`` did."""
+    """Results of ``nojit tune run``."""
 
     device: Device
     started_s: float
-    """Until the process that measures was up."""
+    """Seconds until the measuring process was ready."""
     seconds: float
-    """All in all."""
+    """Total time."""
     pairs: int
-    """Of a config and a problem."""
+    """Measured pairs of config and problem."""
     pairs_per_s: float
-    """Everything counted."""
+    """Pairs per second of total time."""
     quick_pairs_per_s: float | None
-    """Likewise, of problems whose best config takes less than 100 us; null if there is none."""
+    """The same for problems whose best config takes less than 100 us; None if there are none."""
     problems: tuple[ProblemRun, ...]
     known: int
-    """Problems that the database had already."""
+    """Problems that the database already had."""
     left: int
-    """Problems for which there was no time."""
+    """Problems for which no time was left."""
     missing: tuple[str, ...]
-    """Kernels that problems are for and the bundle lacks."""
+    """Kernels of problems that the bundle lacks."""
 
 
 class View(Protocol):

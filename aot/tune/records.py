@@ -17,17 +17,17 @@ Size: TypeAlias = "int | bool | str"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU that was measured on."""
+    """A GPU that was measured."""
 
     name: str
     arch: str
-    """``sm_90``."""
+    """Such as `sm_90`."""
     multiprocessors: int
     memory_bytes: int
     driver: str
-    """The driver's version, ``580.82.07``; empty if it is not known."""
+    """Version of the driver, such as `580.82.07`; empty if unknown."""
     uuid: str
-    """Empty if it is not known."""
+    """Empty if unknown."""
 
     def kind(self) -> TunedDevice:
         """Return what measurements of devices like it count as."""

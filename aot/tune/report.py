@@ -31,46 +31,46 @@ __all__ = ["BestFacts", "ClassFacts", "HeatMap", "KernelReport", "UnfitFacts", "
 
 @dataclass(frozen=True, slots=True)
 class BestFacts:
-    """One problem's fastest config."""
+    """The fastest config of one problem."""
 
     problem: str
     dtype: str
     config: str
     us: float
     noise: float
-    """Half the width of the median's 95 % interval, as a share."""
+    """Half the width of the median's 95% interval, as a share."""
     rate: str
-    """What it comes to: ``412 TFLOP/s``, ``3,900 GB/s``."""
+    """Such as `412 TFLOP/s` or `3,900 GB/s`."""
     default_loss: float | None
-    """How far the manifest's config is behind, as a share; None if it was not measured."""
+    """Slowdown of the manifest's config, as a share; None if not measured."""
     slowest: float
-    """The slowest config's time over the best."""
+    """Time of the slowest config over the best."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """The median cost of every pair of values of two tunables, over problems and whatever else varies."""
+    """Median cost of every pair of values of two tunables, over problems and the other tunables."""
 
     names: tuple[str, str]
     levels: tuple[tuple[str, ...], tuple[str, ...]]
     costs: tuple[tuple[float | None, ...], ...]
-    """Time over the problem's best; a row for each level of the first; None where nothing was measured."""
+    """Time over the problem's best; one row for each level of the first; None where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassFacts:
-    """The problems of one kernel that have one class of shapes."""
+    """The problems of one kernel with one class of shapes."""
 
     kernel: str
     device: str
     shape_class: str
     problems: int
     configs: int
-    """How many were timed at some problem."""
+    """Configs that were timed at some problem."""
     default_loss: float | None
-    """How far the manifest's config is behind the best, as a geometric mean over the problems."""
+    """Slowdown of the manifest's config, as a geometric mean over the problems."""
     default_worst: float | None
-    """The same of the worst problem."""
+    """The same for the worst problem."""
     importance: Importance | None
     """None if nothing varies."""
     heat: HeatMap | None

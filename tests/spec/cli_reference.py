@@ -1,4 +1,4 @@
-"""The generated parts of docs/cli.md: every command with its options, and the types that its JSON is made of."""
+"""The generated parts of docs/cli.md and docs/json-output.md: commands with their options, and the types of their JSON."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "docs/manifest.md", "reference"): manifest_reference.render_reference,
     (ROOT / "docs/cache.md", "settings"): settings_reference.render_settings,
     (ROOT / "docs/cli.md", "commands"): cli_reference.render_commands,
-    (ROOT / "docs/cli.md", "facts"): cli_reference.render_facts,
+    (ROOT / "docs/json-output.md", "facts"): cli_reference.render_facts,
 }
 
 

@@ -1,4 +1,4 @@
-"""The page of the command line says what the commands do."""
+"""The pages of the command line and of its JSON describe the commands."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from tests.spec.tiny import TABLE
 from tests.support.bundles import kernel, make_bundle
 
 PAGE = ROOT / "docs/cli.md"
-TEXT = PAGE.read_text(encoding="utf-8")
-SAID = dict(rows(PAGE, "documents"))
+JSON_PAGE = ROOT / "docs/json-output.md"
+TEXT = JSON_PAGE.read_text(encoding="utf-8")
+SAID = dict(rows(JSON_PAGE, "documents"))
 # what these write has types of its own, which the page explains field by field
 MEASURED = ("bench launch", "bench cold-start", "bench bundles", "tune run", "tune report")
 
