@@ -1,7 +1,7 @@
-"""What the forward passes of attention for sm_90 share: queries copied ahead, exponentials, how a tile begins and ends.
+"""Shared parts of attention's forward passes for sm_90: early copies of queries, exponentials, start and end of a tile.
 
-A consumer owns the rows of number `OWN` of each tile of queries. Where queries have two places, the next ones come while
-the present tile is computed. Where that is faster, consumers take turns in starting their products.
+Consumer `OWN` owns the rows with that number in each tile of queries. If queries have two buffers, the next ones are copied
+while the current tile is computed. Where that is faster, consumers take turns to start their products.
 """
 
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
@@ -18,17 +18,17 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 @gluon.jit
 def copy_queries(q_map, batch, head, row_start, memory, full, empty, turn):
-    """Copy the queries of one tile, as soon as those whose place they take are done with.
+    """Copy the queries of one tile, as soon as their buffer is free.
 
     Args:
         q_map: describes queries [batch, heads, q_len, head_dim] in boxes of [1, 1, rows, head_dim].
-        batch: whose.
-        head: likewise.
-        row_start: the first of them.
-        memory: places [stages * consumers, 1, 1, rows, head_dim]; a stage holds a box for each consumer.
+        batch: the batch.
+        head: the head.
+        row_start: the first query.
+        memory: buffers [stages * consumers, 1, 1, rows, head_dim]; a stage holds a box for each consumer.
         full: barriers [stages, 1] that a stage's copies complete.
         empty: barriers [stages, 1] at which its consumers arrive.
-        turn: how many tiles were copied before.
+        turn: the number of tiles copied before.
     """
     STAGES: gl.constexpr = full.shape[0]
     CONSUMERS: gl.constexpr = memory.shape[0] // STAGES
@@ -49,9 +49,9 @@ def queries_of(OWN: gl.constexpr, memory, full, turn):
 
 @gluon.jit
 def weigh(scores, row_max, row_sum, qk_scale):
-    """Take exponentials of scores [rows, keys]; return them, what to scale the past with, the new maximum and sum."""
+    """Return the exponentials of scores [rows, keys], the factor for previous sums, the new maximum and the new sum."""
     new_max = gl.maximum(row_max, gl.max(scores, 1))
-    # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
+    # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
     shift = gl.where(new_max == float("-inf"), 0.0, new_max) * qk_scale
     weights = gl.exp2(scores * qk_scale - shift[:, None])
     keep = gl.exp2(row_max * qk_scale - shift)
@@ -60,14 +60,14 @@ def weigh(scores, row_max, row_sum, qk_scale):
 
 @gluon.jit
 def take_turn(OWN: gl.constexpr, order, number):
-    """Wait until the consumer before has started its products of this number, or for the first of them its last ones.
+    """Wait for this consumer's turn: until the previous consumer has started its products, or for the first, the last one.
 
-    So that consumers never start theirs together: while one takes exponentials, the tensor cores have another's work.
+    Consumers then never start together: while one computes exponentials, the tensor cores work for another.
 
     Args:
         OWN: the consumer.
-        order: barriers [consumers, 1], each for a single arrival; [1, 1] where consumers need not wait for one another.
-        number: how often it had its turn before.
+        order: barriers [consumers, 1] with one arrival each; [1, 1] if consumers take no turns.
+        number: the number of turns that it had before.
     """
     if order.shape[0] > 1:
         FIRST: gl.constexpr = 1 if OWN == 0 else 0
@@ -83,15 +83,15 @@ def pass_turn(OWN: gl.constexpr, order):
 
 @gluon.jit
 def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
-    """Multiply a tile's queries by its first keys, once both are there, and let go of the keys.
+    """Multiply a tile's queries by its first keys, once both have arrived, and release the keys.
 
     Args:
         OWN: the consumer.
-        queries: its own, as `queries_of` gives them.
-        memory: queries, keys, values and results: places [stages, 1, 1, rows, width], of queries as `copy_queries` has them.
-        barriers: full and empty ones of queries, then of keys, then of values, then those of `take_turn`.
-        turn: how many tiles of queries came before.
-        used: how many tiles of keys.
+        queries: its own, from `queries_of`.
+        memory: queries, keys, values and results: buffers [stages, 1, 1, rows, width], for queries as in `copy_queries`.
+        barriers: full and empty barriers of queries, of keys and of values, then those of `take_turn`.
+        turn: the number of query tiles before.
+        used: the number of key tiles before.
 
     Returns:
         The products [rows, keys].
@@ -111,20 +111,20 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
 
 @gluon.jit
 def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, turn, used):
-    """Multiply queries by the keys of the tile of number `used`, beside the weights by the values of the one before.
+    """Multiply queries by key tile `used`, and concurrently the weights by the values of the previous tile.
 
     Args:
         OWN: the consumer.
-        queries: as `first_scores` takes them.
-        weights: what the values are weighed with, [rows, keys].
-        acc: the sums of values before, [rows, v_dim].
-        memory: as `first_scores` takes it.
-        barriers: likewise.
-        turn: likewise.
-        used: how many tiles of keys came before.
+        queries: as for `first_scores`.
+        weights: the weights of the values, [rows, keys].
+        acc: the previous sums of values, [rows, v_dim].
+        memory: as for `first_scores`.
+        barriers: as for `first_scores`.
+        turn: the number of query tiles before.
+        used: the number of key tiles before.
 
     Returns:
-        The products with keys [rows, keys], which are let go, and the sums of values, for `summed` to wait for.
+        The products [rows, keys], whose keys are released, and the pending sums of values, for `summed`.
     """
     k_full, k_empty, order, k_memory = barriers[2], barriers[3], barriers[6], memory[1]
     stage = used % k_memory.shape[0]
@@ -140,7 +140,7 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
 
 @gluon.jit
 def summed(acc_token, memory, barriers, used):
-    """Wait for sums of values that were begun, and let go of the values of the tile of number `used` - 1; return the sums."""
+    """Wait for pending sums of values, and release the values of tile `used` - 1; return the sums."""
     acc = warpgroup_mma_wait(0, deps=(acc_token,))
     mbarrier.arrive(barriers[5].index((used - 1) % memory[2].shape[0]))
     return acc
@@ -148,7 +148,7 @@ def summed(acc_token, memory, barriers, used):
 
 @gluon.jit
 def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
-    """Add up the weighted values of the tile of number `used` - 1, once they are there, and let go of them; return the sums."""
+    """Add the weighted values of tile `used` - 1 once they have arrived, and release them; return the sums."""
     order = barriers[6]
     take_turn(OWN, order, used + turn)
     token = _sums(weights, acc, memory, barriers, used)
@@ -158,7 +158,7 @@ def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
 
 @gluon.jit
 def _scores(queries, k_memory, stage):
-    """Start the products of queries with the keys at a place."""
+    """Start the products of queries with the keys in a buffer."""
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     k = k_memory.index(stage).reshape([BLOCK_N, k_memory.shape[4]])
@@ -169,7 +169,7 @@ def _scores(queries, k_memory, stage):
 
 @gluon.jit
 def _sums(weights, acc, memory, barriers, used):
-    """Start adding up the weighted values of the tile of number `used` - 1, once they are there."""
+    """Start to add the weighted values of tile `used` - 1, once they have arrived."""
     v_full, v_memory = barriers[4], memory[2]
     stage = (used - 1) % v_memory.shape[0]
     mbarrier.wait(v_full.index(stage), (used - 1) // v_memory.shape[0] & 1)
@@ -179,11 +179,11 @@ def _sums(weights, acc, memory, barriers, used):
 
 @gluon.jit
 def write_rows(OWN: gl.constexpr, acc, row_sum, out_map, out_memory, batch, head, row_start):
-    """Divide a consumer's sums of values [rows, v_dim] by those of weights, and copy them out, from `row_start` on."""
+    """Divide a consumer's sums of values [rows, v_dim] by those of weights, and store them from `row_start` on."""
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, out_memory.shape[4], 16])
     inverse = 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum)
     out = acc * gl.convert_layout(inverse, gl.SliceLayout(1, out_layout))[:, None]
-    # what was stored of the tile before must have left
+    # the previous tile's store must have read its buffer
     tma.store_wait(0)
     out_memory.index(OWN).reshape([out_memory.shape[3], out_memory.shape[4]]).store(out.to(out_memory.dtype))
     fence_async_shared()

@@ -1,4 +1,4 @@
-"""Copies between global and shared memory by tensor maps, as every supported Triton knows them."""
+"""Copies between global and shared memory with TMA descriptors, for every supported Triton."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -8,14 +8,14 @@ from triton.experimental.gluon.language.nvidia.hopper import tma
 
 @builtin
 def _add_out(tensor_desc, coord, src, _semantic=None):
-    """Add a tile in shared memory to a tile in global memory: what Triton calls async_atomic_add, where it has no name."""
+    """Add a tile in shared memory to a tile in global memory; newer versions of Triton call it async_atomic_add."""
     from triton._C.libtriton.ir import DESCRIPTOR_REDUCE_KIND  # noqa: PLC0415 - for an older Triton only
 
     coord = _semantic._convert_to_ir_values(coord, require_i64=False)  # noqa: SLF001 - as Triton's own do
     _semantic.builder.create_async_tma_reduce(DESCRIPTOR_REDUCE_KIND.ADD, tensor_desc.handle, coord, src.handle)
 
 
-# Triton renamed them after 3.7
+# Triton renamed these after 3.7
 copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
 copy_out = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
 add_out = tma.async_atomic_add if hasattr(tma, "async_atomic_add") else _add_out
@@ -23,9 +23,9 @@ add_out = tma.async_atomic_add if hasattr(tma, "async_atomic_add") else _add_out
 
 @gluon.jit
 def wait_until_written():
-    """Wait until what this warp has copied or added out of shared memory can be read by others; for parts of one warp.
+    """Wait until the copies and additions of this warp from shared memory are visible to others; for one warp.
 
-    `tma.store_wait` waits until shared memory has been read, and in Triton 3.6 for nothing else.
+    `tma.store_wait` only waits until shared memory was read; in Triton 3.6 it can do nothing else.
     """
     gl.inline_asm_elementwise(
         "cp.async.bulk.wait_group 0; bar.warp.sync -1; mov.u32 $0, 0;", "=r", [], gl.int32, is_pure=False, pack=1
@@ -36,8 +36,8 @@ def wait_until_written():
 def wait_for_count(pointer, count):
     """Wait until an int32 in global memory is at least `count`.
 
-    What a program had written when it counted, with a release, can then be read, and added to by the copy engine: that
-    sees global memory through another proxy than loads do.
+    Writes that other programs made before they counted, with a release, can then be read, and added to by the copy engine, which
+    accesses global memory through another proxy than loads.
     """
     while _load_acquired(pointer) < count:
         pass
@@ -46,7 +46,7 @@ def wait_for_count(pointer, count):
 
 @gluon.jit
 def _load_acquired(pointer):
-    """Load an int32, and let nothing that comes after go before; Triton's loads cannot say so."""
+    """Load an int32 with acquire semantics, which Triton's loads lack."""
     return gl.inline_asm_elementwise(
         "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l", [pointer.to(gl.int64)], gl.int32, is_pure=False, pack=1
     )

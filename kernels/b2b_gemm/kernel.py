@@ -7,7 +7,7 @@ from nojit.kernels.gemm.kernel_tiles import activate, multiply, place_tile, spre
 
 @triton.jit
 def listed(x, activation):
-    """Apply an activation of the library to fp32 values, by its number."""
+    """Apply an activation of the library, by number, to fp32 values."""
     return activate(x, activation)
 
 
@@ -41,8 +41,8 @@ def b2b_gemm_kernel(
 ):
     """Write ``f(alpha * a @ b) @ c``: a [m_len, k_len], b [k_len, middle_len], c [middle_len, n_len]; any strides.
 
-    `FUNCTION` takes fp32 values and the number of the activation; what it gives is rounded to the operands' dtype. A program
-    computes `BLOCK_L` columns of the middle at a time, for its rows, and multiplies them on. Grid: cdiv(m_len, BLOCK_M) *
+    `FUNCTION` takes fp32 values and the activation's number; its result is rounded to the operands' dtype. For its rows, a
+    program computes `BLOCK_L` columns of the middle at a time, and multiplies them by c. Grid: cdiv(m_len, BLOCK_M) *
     cdiv(n_len, BLOCK_N).
     """
     row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
@@ -61,7 +61,7 @@ def b2b_gemm_kernel(
         middle = multiply(
             middle, a_ptrs, b_ptrs, in_rows, in_middle[None, :], k_len, stride_ak, stride_bk, PRECISION, BLOCK_K
         )
-        # behind the last column there is no middle, whatever the function makes of 0
+        # columns past the end must be 0, also if the function maps 0 to another value
         middle = tl.where(in_middle[None, :], FUNCTION(middle * alpha, activation), 0.0)
         c_ptrs = spread(c_ptr, across, cols, stride_cm, stride_cn)
         c = tl.load(c_ptrs, mask=in_middle[:, None] & in_cols, other=0.0)

@@ -1,11 +1,11 @@
-"""Two products with a function between them for sm_90: many rows through layers of up to 128, which stay in registers.
+"""Two products with a function between them for sm_90: many rows through layers of up to 128, kept in registers.
 
-Both right factors are copied to shared memory once, and stay; rows go from memory to registers, through both products, and back:
-every group of four warps takes 64 of them at a time, and none waits for another. Of eight neighbours in a row tensor cores
-want pairs in four threads. But in which order the depth is summed does not matter, as long as both operands agree, nor which
-column of the product is which: so a thread loads all eight, takes them for pairs from four eights, and finds the lines of the
-right factor in that order. Likewise columns of the last factor are stored in such an order that a thread has eight neighbours of
-the result.
+Both right factors are copied to shared memory once, and stay there. Rows go from memory to registers, through both products,
+and back: each group of four warps takes 64 of them at a time and waits for no other group. Tensor cores expect eight
+neighbours in a row as pairs in four threads. But the order of the depth does not matter if both operands use the same, nor
+does the order of a product's columns. So a thread loads eight neighbours, uses them as pairs of four different eights, and
+reads the rows of the right factor in that order. Columns of the last factor are stored in an order that gives each thread
+eight neighbours of the result.
 """
 
 from nojit.kernels.gemm.kernel_tiles import activate, bits
@@ -14,14 +14,14 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait
 
 ROWS = gl.constexpr(64)
-"""The rows that a program takes at a time."""
+"""Rows per step of a program."""
 LINE = gl.constexpr(8)
-"""The neighbours in a row that a thread has: 16 bytes."""
+"""Neighbours in a row per thread: 16 bytes."""
 
 
 @gluon.constexpr_function
 def _layout_of_rows(cols):
-    """Lay out rows as they are loaded and stored: a thread has eights of columns, 32 apart, of two rows."""
+    """Return the layout of rows for loads and stores: a thread has eights of columns, 32 apart, of two rows."""
     registers = [*bits(LINE, 1, 1, 2), *bits(cols // 32, 32, 1, 2), [8, 0]]
     lanes = [*bits(4, LINE, 1, 2), *bits(8, 1, 0, 2)]
     return gl.DistributedLinearLayout(registers, lanes, bits(4, 16, 0, 2), [], [ROWS, cols])
@@ -29,20 +29,20 @@ def _layout_of_rows(cols):
 
 @gluon.constexpr_function
 def _layout_of_factor(cols):
-    """Lay out a factor as it is loaded: whole lines."""
+    """Return the layout of a factor for loads: whole lines."""
     lanes = cols // LINE
     return gl.BlockedLayout([1, LINE], [32 // lanes, lanes], [4, 1], [1, 0])
 
 
 @gluon.jit
 def listed_rounded(x, activation):
-    """Apply an activation of the library to fp32 values that are rounded to 16 bits next, by its number."""
+    """Apply an activation of the library, by number, to fp32 values that are then rounded to 16 bits."""
     return activate(x, activation, True)
 
 
 @gluon.jit
 def _paired(tile):
-    """Take columns [.., 32: 4 eights of 4 pairs] for those of tensor cores, [.., 4 pairs of 4 eights]."""
+    """Reorder columns [.., 32: 4 eights of 4 pairs] to the tensor cores' [.., 4 pairs of 4 eights]."""
     HEIGHT: gl.constexpr = tile.shape[0]
     WIDTH: gl.constexpr = tile.shape[1]
     return tile.reshape(HEIGHT, WIDTH // 32, 4, 4, 2).permute(0, 1, 3, 2, 4).reshape(HEIGHT, WIDTH)
@@ -50,27 +50,27 @@ def _paired(tile):
 
 @gluon.jit
 def _place_of(line):
-    """Say which line of memory is a line of the depth, or a column of the result, of tensor cores: see `_paired`."""
+    """Return the line in memory for a line of the depth, or a column of the result, in tensor-core order: see `_paired`."""
     return line // 32 * 32 + line % 8 // 2 * 8 + line % 32 // 8 * 2 + line % 2
 
 
 @gluon.jit
 def _load_rows(ptr, offsets, pitch, row, rows, m_len, in_depth):
-    """Load rows from `row` on: zeros behind the last."""
+    """Load rows from `row` on; rows past the end read as 0."""
     base = ptr + row.to(gl.int64) * pitch * LINE
     return gl.load(base + offsets, mask=in_depth & (rows < m_len - row)[:, None], other=0.0)
 
 
 @gluon.jit
 def _store_rows(ptr, result, offsets, pitch, row, rows, m_len, in_cols):
-    """Store rows from `row` on: none behind the last."""
+    """Store rows from `row` on; rows past the end are skipped."""
     base = ptr + row.to(gl.int64) * pitch * LINE
     gl.store(base + offsets, result, mask=in_cols & (rows < m_len - row)[:, None])
 
 
 @gluon.jit
 def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.constexpr):
-    """Load a factor [height, width]: zeros outside, and, if it is `BY_LINES` that it is put in order, the lines of tensor cores."""
+    """Load a factor [height, width], 0 outside; `BY_LINES` permutes its lines to tensor-core order."""
     layout: gl.constexpr = _layout_of_factor(SHAPE[1])
     lines = gl.arange(0, SHAPE[0], layout=gl.SliceLayout(1, layout))
     cols = gl.arange(0, SHAPE[1], layout=gl.SliceLayout(0, layout))
@@ -82,7 +82,7 @@ def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.co
 
 @gluon.jit
 def _keep(tile, BY_LINES: gl.constexpr):
-    """Store a factor in shared memory: in the order of tensor cores, which it has already if that is `BY_LINES`."""
+    """Store a factor in shared memory in tensor-core order, which it already has if `BY_LINES`."""
     layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([tile.shape[0], tile.shape[1]], tile.dtype)
     memory = gl.allocate_shared_memory(tile.dtype, [tile.shape[0], tile.shape[1]], layout)
     memory.store(tile if BY_LINES else _paired(tile))
@@ -91,7 +91,7 @@ def _keep(tile, BY_LINES: gl.constexpr):
 
 @gluon.jit
 def _keep_factors(b_ptr, c_ptr, pitch_b, pitch_c, sizes, WIDTHS: gl.constexpr, TRANS: gl.constexpr):
-    """Copy both right factors to shared memory, where they are [depth, columns] however they lie."""
+    """Copy both right factors to shared memory as [depth, columns], for either memory order."""
     k_len, middle_len, n_len = sizes
     DEEP: gl.constexpr = WIDTHS[0]
     MIDDLE: gl.constexpr = WIDTHS[1]
@@ -102,7 +102,7 @@ def _keep_factors(b_ptr, c_ptr, pitch_b, pitch_c, sizes, WIDTHS: gl.constexpr, T
     else:
         b = _load_factor(b_ptr, pitch_b, k_len, middle_len, (DEEP, MIDDLE), True)
         c = _load_factor(c_ptr, pitch_c, middle_len, n_len, (MIDDLE, WIDE), False)
-    # not before both are on their way
+    # start both loads before waiting for the first
     b_memory = _keep(b, not TRANS)
     c_memory = _keep(c, TRANS)
     if TRANS:
@@ -139,10 +139,10 @@ def b2b_gemm_sm90_kernel(
 ):
     """Write ``f(alpha * a @ b) @ c``: a [m_len, k_len], b [k_len, middle_len], c [middle_len, n_len].
 
-    But for m_len these are multiples of 8, of at most `BLOCK_K`, `BLOCK_L`, which `WHOLE` says the middle is, and `BLOCK_N`.
-    All start at multiples of 16 bytes, and lie by rows, b and c with `TRANS` by columns: pitches are the distances between
-    these, in eights of elements, of at most 2^21. `AHEAD` loads a program's next rows before it multiplies those it has. Any
-    grid in x: programs that share a multiprocessor fill one another's waits. Four warps.
+    m_len is any size; the other lengths are multiples of 8, at most `BLOCK_K`, `BLOCK_L` (equal to it with `WHOLE`) and
+    `BLOCK_N`. All tensors are aligned to 16 bytes and row-major; with `TRANS` b and c are column-major. Pitches are the distances
+    of rows (columns) in units of eight elements, at most 2^21. `AHEAD` loads a program's next rows before it multiplies the
+    current ones. Any grid in x: programs on one multiprocessor hide one another's latency. Four warps.
     """
     dtype: gl.constexpr = a_ptr.dtype.element_ty
     of_a: gl.constexpr = _layout_of_rows(BLOCK_K)
@@ -172,7 +172,7 @@ def b2b_gemm_sm90_kernel(
         middle, left = warpgroup_mma_wait(0, deps=(token, left))
         middle = FUNCTION(middle * alpha, activation)
         if not WHOLE:
-            # behind the last column there is no middle, whatever the function makes of 0
+            # columns past the end must be 0, also if the function maps 0 to another value
             cols = gl.arange(0, BLOCK_L, layout=gl.SliceLayout(0, inner))
             middle = gl.where((cols < middle_len)[None, :], middle, 0.0)
         left = gl.convert_layout(middle.to(dtype), gl.DotOperandLayout(0, outer, 2), assert_trivial=True)

@@ -1,12 +1,12 @@
 """Softmax over block-sparse matrices, forward and backward: one program owns `ROWS` rows of one block row.
 
 A sparse tensor is [batch, nnz, block, block] with its blocks in row-major (head, block row, block column) order, so the
-blocks of a block row are neighbours: `spans` (int32 [heads * rows, 3]) lists the block rows by number (head * rows + row),
-first block and count, and `columns` (int32 [nnz]) says in which block column each block lies. The first `long_rows` of
-the spans are much longer than the others and start first, so that none is still at work when all others are done. A
-program sees its rows as tiles [ROWS, CHUNKS, 16]: chunks of 16 columns lie inside one block for every block size (16, 32,
-64, 128), which therefore stays a run-time value. Rows that fit `TILES` tiles are read once; longer ones twice, the first
-time for their maximum and sum alone.
+blocks of a block row are adjacent. `spans` (int32 [heads * rows, 3]) lists the block rows by number (head * rows + row),
+first block and count; `columns` (int32 [nnz]) has the block column of each block. The first `long_rows` spans are much longer
+than the others and start first, so that none is still running when all others are done. A program handles its rows as
+tiles [ROWS, CHUNKS, 16]: a chunk of 16 columns lies inside one block for every block size (16, 32, 64, 128), which therefore
+stays a run-time value. Rows that fit `TILES` tiles are read once; longer ones twice, the first time for their maximum and
+sum.
 """
 
 # ruff: noqa: RUF005 - Triton knows no starred tuples
@@ -27,11 +27,11 @@ def _shift_of(block):
 
 @triton.jit
 def _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS: tl.constexpr):
-    """Find this program's batch and head (int64), and its span: first row in the head and in its block, first block, chunks."""
+    """Return this program's batch and head (int64), and its span: first row in the head and in its block, first block, chunks."""
     ROWS_IN_16: tl.constexpr = (ROWS <= 8) + (ROWS <= 4) + (ROWS <= 2) + (ROWS <= 1)
     place = tl.program_id(0) >> (_shift_of(block) + ROWS_IN_16)
     is_long = place < long_rows * batch
-    # neighbours in memory stay neighbours in time, but for the long rows
+    # except for long rows, neighbours in memory run at the same time
     first = tl.where(is_long, 0, long_rows)
     count = tl.where(is_long, long_rows, listed - long_rows)
     index_z, span = divide(place - first * batch, count)
@@ -46,9 +46,9 @@ def _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS: tl.conste
 
 @triton.jit
 def _place_tile(start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Place the chunks [start, start + CHUNKS) of a span in the sparse tensor.
+    """Locate the chunks [start, start + CHUNKS) of a span in the sparse tensor.
 
-    Returns the block (int64) and the first column in it of each chunk (both [CHUNKS]), and the rows of the head [ROWS].
+    Returns the block (int64) and the first column in it for each chunk (both [CHUNKS]), and the rows of the head [ROWS].
     """
     first_row, _, first_block, _ = span
     chunks = start + tl.arange(0, CHUNKS)
@@ -70,26 +70,26 @@ def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constex
 
 @triton.jit
 def _step(sparse, block, CHUNKS: tl.constexpr):
-    """Return how far behind the pointers of a tile those of the next one are (int64); `CHUNKS` are whole blocks."""
+    """Return the distance (int64) between pointers of successive tiles; `CHUNKS` are whole blocks."""
     return (CHUNKS >> _shift_of(block)).to(tl.int64) * sparse[1]
 
 
 @triton.jit
 def _live(start, span, CHUNKS: tl.constexpr):
-    """Say which chunks from `start` on a span has: [1, CHUNKS, 1]."""
+    """Return which chunks from `start` on belong to a span: [1, CHUNKS, 1]."""
     return (start + tl.arange(0, CHUNKS) < span[3])[None, :, None]
 
 
 @triton.jit
 def _dense_columns(columns_ptr, blocks, in_block, block, live):
-    """Return the columns [CHUNKS, 16] of the dense matrix that the chunks of `blocks` stand for."""
+    """Return the dense matrix's columns [CHUNKS, 16] for the chunks of `blocks`."""
     block_cols = tl.load(columns_ptr + blocks, mask=live, other=0)
     return (block_cols * block + in_block)[:, None] + tl.arange(0, CHUNK)[None, :]
 
 
 @triton.jit
 def _mask_term(value, multiplies):
-    """Return what a mask adds to the scores: its value, or, if it `multiplies`, -inf where it is 0 and 0 elsewhere."""
+    """Return the term that a mask adds to the scores: its value, or, if it `multiplies`, -inf where it is 0 and 0 elsewhere."""
     return tl.where(multiplies != 0, tl.where(value == 0.0, float("-inf"), 0.0), value)
 
 
@@ -107,23 +107,23 @@ def _row_sum(tile):
 
 @triton.jit
 def _scores(loaded, start, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Return the scores (fp32, [ROWS, CHUNKS, 16]) of a tile that is loaded; what is masked or past the row's end is -inf.
+    """Return the scores (fp32, [ROWS, CHUNKS, 16]) of a loaded tile, -inf if masked or past the row's end.
 
-    The pointers of rpe and kpm in `terms` point at this program's batch and head already.
+    The pointers of rpe and kpm in `terms` already point at this program's batch and head.
     """
     (
         columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies, am_ptr, stride_am, stride_an,
         am_multiplies,
     ) = terms  # fmt: skip
     live = _live(start, span, CHUNKS)
-    # what is past the end was loaded as 0: one instruction scales, and hides it
+    # elements past the end were loaded as 0: one instruction both scales and masks
     hidden = tl.where(live, tl.full((1, CHUNKS, 1), 0.0, tl.float32), float("-inf"))
     shape: tl.constexpr = [ROWS, CHUNKS, CHUNK]
     scores = tl.fma(loaded.to(tl.float32), tl.full(shape, scale, tl.float32), hidden.broadcast_to(shape))
     blocks, in_block, rows = _place_tile(start, span, block, ROWS, CHUNKS)
     wide_rows = rows.to(tl.int64)[:, None, None]
     in_row = start + tl.arange(0, CHUNKS) < span[3]
-    # each term finds its columns anew: a call without terms, the common one, must not pay for them
+    # each term recomputes its columns, so that the common call without terms does not pay for them
     if rpe_ptr is not None:
         cols = _dense_columns(columns_ptr, blocks, in_block, block, in_row).to(tl.int64)
         rpe_ptrs = rpe_ptr + (wide_rows * stride_rm + (cols * stride_rn)[None, :, :])
@@ -144,23 +144,23 @@ def _scores(loaded, start, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS
 
 @triton.jit
 def _shift(row_max):
-    """Return what to take off a row's base-two scores: its scaled maximum, or 0 if it has seen nothing yet."""
+    """Return the shift of a row's base-two scores: its scaled maximum, or 0 if nothing was visible so far."""
     return tl.where(row_max == float("-inf"), 0.0, row_max) * LOG2_E
 
 
 @triton.jit
 def _exponentials(scores, shift):
-    """Return ``exp(scores)`` divided by two to the `shift` of each row, 0 where the score is -inf.
+    """Return ``exp(scores)`` divided by two to the power of each row's `shift`, 0 where the score is -inf.
 
-    Base two, as its exponential is one instruction. The product is not rounded before the shift is taken off, so that
-    large scores lose nothing; how the shift itself is rounded cancels out of the softmax.
+    Base two needs a single instruction. The product is not rounded before the shift is subtracted, so that large scores
+    lose no precision; the rounding of the shift itself cancels in the softmax.
     """
     return tl.exp2(tl.fma(scores, tl.full(scores.shape, LOG2_E, tl.float32), -shift[:, None, None]))
 
 
 @triton.jit
 def _load_tile(ptrs, start, span, CHUNKS: tl.constexpr):
-    """Load a tile of a sparse tensor as it is stored, 0 past the row's end."""
+    """Load a tile of a sparse tensor in its dtype, 0 past the row's end."""
     return tl.load(ptrs, mask=_live(start, span, CHUNKS), other=0.0)
 
 
@@ -172,7 +172,7 @@ def _store_tile(values, ptrs, start, span, CHUNKS: tl.constexpr):
 
 @triton.jit
 def _inverse(row_sum):
-    """Return ``1 / row_sum`` for [ROWS, 1, 1] tiles; a row whose sum is 0 saw nothing, and stays 0."""
+    """Return ``1 / row_sum`` for [ROWS, 1, 1] tiles; a fully masked row, whose sum is 0, stays 0."""
     return (1.0 / tl.where(row_sum == 0.0, 1.0, row_sum))[:, None, None]
 
 
@@ -189,9 +189,9 @@ def _write_at_once(
     CHUNKS: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """Write the softmax of rows that `TILES` tiles hold."""
+    """Write the softmax of rows that fit `TILES` tiles."""
     x_ptrs, x_step = _point_at(x, 0, span, block, ROWS, CHUNKS), _step(x, block, CHUNKS)
-    # all loads first; behind the first tile, what no row has of a tile costs nothing then
+    # issue all loads first; after the first tile, those past all rows cost nothing
     loaded = ()
     for tile in tl.static_range(TILES):
         loaded = loaded + (_load_tile(x_ptrs + tile * x_step, tile * CHUNKS, span, CHUNKS),)
@@ -228,12 +228,12 @@ def _write_in_two_passes(
     """Write the softmax of longer rows."""
     row_max = tl.full([ROWS], float("-inf"), tl.float32)
     row_sum = tl.zeros([ROWS], tl.float32)
-    # pointers of tiles that nobody knows the alignment of are too many to be kept
+    # too many pointers of unknown alignment to keep in registers
     for start in range(0, span[3], CHUNKS):
         loaded = _load_tile(_point_at(x, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
         scores = _scores(loaded, start, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
         new_max = tl.maximum(row_max, _row_max(scores))
-        # a row that has seen nothing has nothing to keep, and its factor may be infinite
+        # a row without visible elements so far has nothing to rescale, and its factor may be infinite
         keep = tl.where(row_max == float("-inf"), 0.0, tl.exp2(_shift(row_max) - _shift(new_max)))
         row_sum = row_sum * keep + _row_sum(_exponentials(scores, _shift(new_max)))
         row_max = new_max
@@ -261,7 +261,7 @@ def block_sparse_softmax_fwd_kernel(
     listed,
     rows,
     block,
-    blocks,  # noqa: ARG001 - what configs are chosen by reads it
+    blocks,  # noqa: ARG001 - the choice of configs reads it
     max_row_blocks,  # noqa: ARG001 - the manifest's `requires` reads it
     stride_xz,
     stride_xb,
@@ -287,10 +287,10 @@ def block_sparse_softmax_fwd_kernel(
 ):
     """Write softmax(x * scale + rpe + kpm + am) over the active columns of each row; a fully masked row gives 0.
 
-    x and out are [batch, nnz, block, block], rpe dense [batch, heads, M, N], kpm [batch, N], am [M, N], each with any
-    strides, the last three optional. `kpm_multiplies` and `am_multiplies` are 0 or 1. out may be x: a program
-    reads all it needs of a tile before it writes it. With `WHOLE` no row is wider than 16 * CHUNKS * TILES columns.
-    The grid is ``batch * listed * (block // ROWS)``, in x alone.
+    x and out are [batch, nnz, block, block], rpe dense [batch, heads, M, N], kpm [batch, N], am [M, N], all with any
+    strides, the last three optional. `kpm_multiplies` and `am_multiplies` are 0 or 1. out may be x: a program reads all it
+    needs of a tile before it writes it. With `WHOLE` no row is wider than 16 * CHUNKS * TILES columns. The grid is
+    ``batch * listed * (block // ROWS)``, in x alone.
     """
     z, head, span = _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS)
     x = (x_ptr + z * stride_xz, stride_xb, stride_xr, stride_xc)
@@ -326,7 +326,7 @@ def _store_gradients(
     ROWS: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
-    """Write ``y * (dy - dot)`` for a tile: times `scale` to `ptrs`, as it is to the dense drpe."""
+    """Write ``y * (dy - dot)`` for a tile: multiplied by `scale` to `ptrs`, unscaled to the dense drpe."""
     ds = y.to(tl.float32) * (dy.to(tl.float32) - dot)
     _store_tile(ds * scale, ptrs, start, span, CHUNKS)
     if drpe_ptr is not None:
@@ -351,7 +351,7 @@ def block_sparse_softmax_bwd_kernel(
     listed,
     rows,
     block,
-    blocks,  # noqa: ARG001 - what configs are chosen by reads it
+    blocks,  # noqa: ARG001 - the choice of configs reads it
     max_row_blocks,  # noqa: ARG001 - the manifest's `requires` reads it
     stride_yz,
     stride_yb,
@@ -374,10 +374,10 @@ def block_sparse_softmax_bwd_kernel(
     TILES: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """Write dx = y * (dy - sum(y * dy)) * scale and, if asked, the gradient of the dense bias (dx without the scale).
+    """Write dx = y * (dy - sum(y * dy)) * scale and, if requested, the gradient of the dense bias (dx without the scale).
 
     y, dy and dx are [batch, nnz, block, block] with any strides (`stride_g*` are those of dy, all 0 for the gradient of
-    a sum); drpe is dense [batch, heads, M, N], and only what active blocks cover is written: the rest must be 0 before.
+    a sum). drpe is dense [batch, heads, M, N]; only positions in active blocks are written, so it must be zeroed before.
     Tiles, grid and `WHOLE` as in the forward kernel.
     """
     z, head, span = _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS)

@@ -1,18 +1,18 @@
-"""The product of blocks by a dense matrix for sm_90: tensor maps, and warps specialized in copying.
+"""The product of blocks and a dense matrix for sm_90: TMA descriptors and warp specialization.
 
-It computes what `kernel_matmul.block_sparse_dsd_kernel` does, over the same tables, with strips of 128 rows and blocks of
-32 and more. A program is persistent: it takes one piece of work after the other, `BLOCK_N` columns of a task. One warp, the
-producer, copies blocks and rows of the dense operand into shared memory, as far ahead as there is room; each of the two
-warp groups beside it, the consumers, owns 64 rows of the result, and skips entries that have no block in them.
+It computes the same as `kernel_matmul.block_sparse_dsd_kernel`, over the same tables, with strips of 128 rows and blocks of
+at least 32. A program is persistent: it takes one piece of work after another, `BLOCK_N` columns of a task. One warp, the
+producer, copies blocks and rows of the dense operand into shared memory, as far ahead as stages allow. Each of two consumer
+warp groups owns 64 rows of the result, and skips entries without a block in them.
 
-Pieces of long tasks come first. Programs that have one fewer of them take as many others as take that long, so that all come to
-neighbouring pieces, which read the same rows, together.
+Pieces of long tasks come first. Programs that take one fewer of them take other pieces of the same duration instead. All
+programs then reach neighbouring pieces, which read the same rows, at the same time.
 
-What a part of a program must know of its next piece it reads while it works on this one: a look-up takes as long as a
-block's product.
+Each part of a program reads the table entries of its next piece while it works on the current one: a look-up takes as long
+as a block's product.
 
-Tensor maps pad with zeros, and leave out what is stored outside: a block that is not there is number -1, outside of the
-sparse tensor.
+TMA descriptors pad with zeros and skip stores outside the tensor: an absent block has number -1, outside of the sparse
+tensor.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
@@ -37,10 +37,10 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 @gluon.jit
 def _order_of(sizes, WIDTH: gl.constexpr):
-    """Work out the order of pieces, for `_following` and `_task_of`.
+    """Compute the order of pieces, for `_following` and `_task_of`.
 
-    Returns how many a task has, and all long tasks; the first one behind those that are for programs with one fewer of these;
-    how many such programs there are; and the first one that ends this program's steps of one kind.
+    Returns the pieces per task; the pieces of all long tasks; the end of the pieces reserved for programs with one fewer of
+    these; the number of such programs; and the end of this program's first kind of steps.
     """
     batch, n_len, long, ahead = sizes[0], sizes[3], sizes[7], sizes[8]
     parts = gl.cdiv(n_len, WIDTH)
@@ -53,7 +53,7 @@ def _order_of(sizes, WIDTH: gl.constexpr):
 
 @gluon.jit
 def _following(number, order):
-    """Return the piece of work that this program takes after another."""
+    """Return the piece of work that this program takes after `number`."""
     _, longs, even, free, apart = order
     step = gl.where((number >= longs) & (number < even), free, gl.num_programs(0))
     return gl.where((number < apart) & (number + step >= apart), even + gl.program_id(0), number + step)
@@ -61,7 +61,7 @@ def _following(number, order):
 
 @gluon.jit
 def _task_of(number, order, tables, sizes, WIDTH: gl.constexpr):
-    """Return the batch, the first column and the task of a piece of work; behind the last one, of one that is there."""
+    """Return the batch, first column and task of a piece of work; past the last piece, of an existing one."""
     batch, tasks, long = sizes[0], sizes[1], sizes[7]
     parts, longs, _, _, _ = order
     is_long = number < longs
@@ -72,7 +72,7 @@ def _task_of(number, order, tables, sizes, WIDTH: gl.constexpr):
 
 @gluon.jit
 def _read_task(task_ptr, atomic):
-    """Read a task: its strip, its entries from the first to before the last, and where partial sums go, if they do."""
+    """Read a task: its strip, its first entry and the end of its entries, and its slot for partial sums, if any."""
     return gl.load(task_ptr), gl.load(task_ptr + 1), gl.load(task_ptr + 2), gl.load(task_ptr + 3 + atomic)
 
 
@@ -105,7 +105,7 @@ def _produce(
         number = _following(number, order)
         next_z, next_col, task_ptr = _task_of(number, order, tables, sizes, WIDTH)
         next_strip, next_first, next_last, _ = _read_task(task_ptr, 0)
-        # an entry ahead, too
+        # the entry, too, is read ahead
         for entry in range(first, last):
             row = column * block
             owned = numbers
@@ -131,7 +131,7 @@ def _produce(
 
 @gluon.jit
 def _read_entry(tables, entry, group, block, BOX: gl.constexpr):
-    """Read an entry: the column that its blocks are in, of `group` to a strip, and the block of each `BOX` rows."""
+    """Read an entry: the column of its blocks, with `group` of them per strip, and the block of each `BOX` rows."""
     column = gl.load(tables[1] + entry * 2)
     blocks_ptr = tables[2] + entry * group
     numbers = ()
@@ -145,7 +145,7 @@ def _consume(
     OWN: gl.constexpr, maps, partial_ptr, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr,
     STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Sum up the rows of number `OWN` of every task, and store them."""
+    """Add up the rows of consumer `OWN` for every task, and store them."""
     out_map = maps[2]
     halves_ptr = tables[1] + 1
     out_memory = memory[2]
@@ -180,7 +180,7 @@ def _consume(
             layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
             rows = OWN * OWNED + gl.arange(0, OWNED, layout=gl.SliceLayout(1, layout))
             cols = gl.arange(0, WIDTH, layout=gl.SliceLayout(0, layout))
-            # in 64 bits, so that all but one of a thread's addresses are constants away
+            # in 64 bits, so that all but one of a thread's addresses are at constant offsets
             places = rows.to(gl.int64)[:, None] * PANEL
             places = places + (cols // PANEL * (ROWS * PANEL) + cols % PANEL).to(gl.int64)[None, :]
             if atomic == 1:
@@ -195,9 +195,9 @@ def _sum(
     OWN: gl.constexpr, halves_ptr, halves, memory, barriers, sizes, first, last, used, WIDTH: gl.constexpr,
     BOX: gl.constexpr, STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Sum up the rows of number `OWN` of one task, whose first entry has blocks in `halves`.
+    """Add up the rows of consumer `OWN` for one task, whose first entry has blocks in `halves`.
 
-    The last product may be in flight: return the stage to free when it has ended, too.
+    The last product may be in flight at the end: also return the stage to free when it has ended.
     """
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
@@ -207,7 +207,7 @@ def _sum(
     before = gl.to_tensor(-1)
     for entry in range(first, last):
         here = halves & (1 + OWN)
-        # never behind `last`, and the minimum is no code: Triton 3.6 and 3.7 do not carry what only bounds a loop within a loop
+        # never past `last`; the minimum is needed because Triton 3.6 and 3.7 fail on a value that only bounds a nested loop
         halves = gl.load(halves_ptr + gl.minimum(entry + 1, last) * 2)
         for _ in range(0, block, BOX):
             if here != 0:
@@ -222,7 +222,7 @@ def _sum(
                 acc = accumulate(acc, s, d, empty, before)
                 before = stage
             else:
-                # all stages may be skipped until that of the product in flight is wanted again
+                # all stages may be skipped until the one of the product in flight is needed again
                 acc = finish(acc, empty, before)
                 before = -1
                 discard(full, empty, used, STAGES)
@@ -234,14 +234,14 @@ def _sum(
 def _store_rows(
     OWN: gl.constexpr, out_map, out_memory, acc, index_z, head, row, col, STORED: gl.constexpr, COLUMNS: gl.constexpr
 ):
-    """Store rows of a consumer, `PANEL` columns at a time, from two tiles in turn; `STORED` columns were before them."""
+    """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done."""
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
         _store_rows(OWN, out_map, out_memory, left, index_z, head, row, col, STORED, COLUMNS)
         _store_rows(OWN, out_map, out_memory, right, index_z, head, row, col, STORED + HALF, COLUMNS)
     else:
-        # what was stored from this tile before must have left
+        # the previous store from this buffer must have read it
         if STORED == 0:
             tma.store_wait(0)
         else:
@@ -284,13 +284,13 @@ def block_sparse_dsd_sm90_kernel(
     BLOCK_N: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """Write ``s @ d``: s [batch, nnz, block, block] of a layout, each block transposed where it is `TURNED`.
+    """Write ``s @ d``: s [batch, nnz, block, block] of a layout, each block transposed if `TURNED`.
 
     The maps describe s, d [batch, heads, k, n_len] and the result in blocks of [1, 1, BOX, BOX], `BOX` rows of d by 64
     columns, and [1, 1, 64, 64]; with `COLUMNS` those of d and of the result describe their transposes. `BOX` is the block
-    size, 64 at most. Tables and partial results are those of `kernel_matmul.block_sparse_dsd_kernel` with strips of 128
-    rows; the first `long` tasks are long, of the others `ahead` take as long. `STAGES` is how many steps of `BOX` shared memory
-    holds. Any grid in x.
+    size, at most 64. Tables and partial results are those of `kernel_matmul.block_sparse_dsd_kernel` with strips of 128
+    rows; the first `long` tasks are long, and `ahead` others take as long. `STAGES` is the number of steps of `BOX` in shared
+    memory. Any grid in x.
     """
     s_memory = allocate(s_map, STAGES * 2, BOX if TURNED else OWNED, OWNED if TURNED else BOX, BOX)
     d_memory = allocate(d_map, STAGES, BLOCK_N if COLUMNS else BOX, BOX if COLUMNS else BLOCK_N, D_WIDTH)

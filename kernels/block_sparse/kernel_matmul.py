@@ -1,22 +1,22 @@
 """Triton kernels of the block-sparse products: dense by dense into blocks, and blocks by dense.
 
-The tables they read are those of `nojit.kernels.block_sparse.packing`: a program of either kernel works on a tile of `STRIP`
-rows, which are several block rows where blocks are small. The block size is a multiple of 16 known at run time; rows,
-columns and blocks that are not there are masked. Offsets that grow with a tensor are 64-bit.
+Both kernels read the tables of `nojit.kernels.block_sparse.packing`. A program works on a tile of `STRIP` rows, which are
+several block rows if blocks are small. The block size is a run-time multiple of 16; absent rows, columns and blocks are
+masked. Offsets that grow with a tensor are 64-bit.
 """
 
 import triton
 import triton.language as tl
 
 PANEL = tl.constexpr(64)
-"""Columns of partial results that lie together, so that where a thread writes its own is known when it is compiled."""
+"""Adjacent columns of partial results, so that the addresses of a thread's results are compile-time offsets."""
 PADDED = tl.constexpr(256)
-"""What columns of partial results are padded to: a multiple of every tile's."""
+"""Alignment of the columns of partial results: a multiple of every tile's."""
 
 
 @triton.jit
 def _halves(acc):
-    """Return the left and the right half of a wide tile: its halves take fewer registers to write."""
+    """Return the left and the right half of a wide tile, which take fewer registers to write."""
     return tl.split(tl.permute(tl.reshape(acc, (acc.shape[0], 2, acc.shape[1] // 2)), (0, 2, 1)))
 
 
@@ -25,7 +25,7 @@ def _store_sums(
     out_ptr, partial_ptr, acc, row_start, first_col, m_len, n_len, slot, atomic, stride_om, stride_on,
     STRIP: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
-    """Write columns of a dense tile, `SPAN` from `first_col`, to the result, or to a slot of partial results."""
+    """Write `SPAN` columns of a dense tile from `first_col` on, to the result or to a slot of partial results."""
     lanes = tl.arange(0, STRIP)
     cols = first_col + tl.arange(0, SPAN)
     in_cols = (cols < n_len)[None, :]
@@ -48,9 +48,9 @@ def _store_blocks(
     out_ptr, acc, blocks_ptr, first_col, width, block, stride_ob, stride_or, stride_oc, STRIP: tl.constexpr,
     SPAN: tl.constexpr,
 ):  # fmt: skip
-    """Write columns of a tile, `SPAN` from `first_col`, to the blocks that are there.
+    """Write `SPAN` columns of a tile from `first_col` on to the present blocks.
 
-    They go in pieces of 16 x 16, which never straddle two blocks.
+    They are written in pieces of 16 x 16, which never straddle two blocks.
     """
     down = tl.arange(0, STRIP // 16) * 16
     across = first_col + tl.arange(0, SPAN // 16) * 16
@@ -95,8 +95,8 @@ def block_sparse_sdd_kernel(
 ):
     """Write the active blocks of ``a @ b``: a [batch, heads, m_len, k_len], b [batch, heads, k_len, n], any strides.
 
-    The tile of a program is `STRIP` neighbouring rows of a by the columns of b that its table lists, `SPAN` in all.
-    `strips` is the number of strips of a head, `tiles` that of tiles of all heads. Grid: batch * tiles.
+    A program's tile is `STRIP` neighbouring rows of a by the `SPAN` columns of b that its table lists. `strips` is the number
+    of strips per head, `tiles` the number of tiles of all heads. Grid: batch * tiles.
     """
     tile = tl.program_id(0) % tiles
     index_z = (tl.program_id(0) // tiles).to(tl.int64)
@@ -167,10 +167,10 @@ def block_sparse_dsd_kernel(
 ):
     """Write ``s @ d``: s [batch, nnz, block, block] of a layout, d [batch, heads, k, n_len]; any strides.
 
-    A program works on `BLOCK_N` columns of one task: on all of a strip of `STRIP` rows, or, of a long one, on a run of
-    its entries. Of those the sums go to the slots of `partial` fp32, [batch, slots, panels, STRIP, PANEL] with n_len
-    padded to `PADDED`, one slot for each task, or, where `atomic` is 1, one for each strip, and are added there. The layout of a transposed s is the transpose's, with the strides of rows and columns swapped.
-    `block` is a multiple of `BLOCK_K`. Grid: batch * tasks * cdiv(n_len, BLOCK_N).
+    A program works on `BLOCK_N` columns of one task: a whole strip of `STRIP` rows, or a run of entries of a long one. Sums
+    of a run go to the slots of `partial` fp32, [batch, slots, panels, STRIP, PANEL] with n_len padded to `PADDED`: one slot
+    per task, or, if `atomic` is 1, one per strip to which they are added. For a transposed s, pass the transpose's layout and
+    swapped strides of rows and columns. `block` is a multiple of `BLOCK_K`. Grid: batch * tasks * cdiv(n_len, BLOCK_N).
     """
     parts = tl.cdiv(n_len, BLOCK_N)
     cols = tl.program_id(0) % parts * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -193,14 +193,14 @@ def block_sparse_dsd_kernel(
     acc = tl.zeros((STRIP, BLOCK_N), tl.float32)
     entry = first
     start = 0
-    # the tables have one entry more than there are: what is read ahead is always there
+    # the tables have an extra last entry, so that reading ahead is always valid
     blocks = tl.load(own_blocks_ptr + entry.to(tl.int64) * group)
     column = tl.load(entries_ptr + entry * 2)
     for _ in range((last - first) * (block // BLOCK_K)):
         offsets = blocks.to(tl.int64)[:, None] * stride_sb + start * stride_sc
         s = tl.load(s_ptrs + offsets, mask=(blocks >= 0)[:, None], other=0.0)
         d = tl.load(d_ptrs + (column.to(tl.int64) * block + start) * stride_dk, mask=in_cols[None, :], other=0.0)
-        # what the next step reads is known a step ahead, so that its loads wait for no table
+        # the next step's table entries are known a step ahead, so that its loads wait for no table
         start += BLOCK_K
         ends = start == block
         start = tl.where(ends, 0, start)
@@ -247,9 +247,9 @@ def block_sparse_merge_kernel(
     stride_on,
     ROWS: tl.constexpr,
 ):
-    """Add up the partial results of the strips that were cut, in the order of their slots, and write them rounded once.
+    """Add up the partial results of split strips in the order of their slots, and write them, rounded once.
 
-    Where `atomic` is 1, a strip has one slot, which holds the sum already. Grid: batch * merges * (height // ROWS) *
+    If `atomic` is 1, a strip has one slot, which already holds the sum. Grid: batch * merges * (height // ROWS) *
     cdiv(n_len, 64).
     """
     panels = tl.cdiv(n_len, PANEL)

@@ -1,13 +1,12 @@
-"""The block-sparse product of dense matrices for sm_90: tensor maps, and warps specialized in copying.
+"""The block-sparse product of dense matrices for sm_90: TMA descriptors and warp specialization.
 
-It computes what `kernel_matmul.block_sparse_sdd_kernel` does, over the same tables, with tiles of 128 rows and blocks of
-32 and more. A program is persistent: it takes every so many-th tile. One warp, the producer, copies tiles of both
-operands into shared memory, as far ahead as there is room; each of the two warp groups beside it, the consumers, owns 64
-rows of the result.
+It computes the same as `kernel_matmul.block_sparse_sdd_kernel`, over the same tables, with tiles of 128 rows and blocks of
+at least 32. A program is persistent and takes tiles at a fixed stride. One warp, the producer, copies tiles of both operands
+into shared memory, as far ahead as stages allow. Each of two consumer warp groups owns 64 rows of the result.
 
-A consumer multiplies as many of a tile's columns as its own rows have blocks in: all, the first half, or none.
+A consumer multiplies only the columns of a tile in which its own rows have blocks: all, the first half, or none.
 
-Tensor maps pad with zeros, and leave out what is stored outside.
+TMA descriptors pad with zeros and skip stores outside the tensor.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
@@ -47,7 +46,7 @@ def _produce(
     index_z, tile = divide(gl.program_id(0), tiles)
     following = _look_up(tables, tile, block, SPAN, BOX)
     for number in range(gl.program_id(0), batch * tiles, gl.num_programs(0)):
-        # a tile ahead: the first copies of a tile would wait for it
+        # read one tile ahead, since the first copies of a tile would wait for it
         strip, needed, columns = following
         next_z, tile = divide(number + gl.num_programs(0), tiles)
         following = _look_up(tables, tile, block, SPAN, BOX)
@@ -75,11 +74,11 @@ def _produce(
 
 @gluon.jit
 def _look_up(tables, tile, block, SPAN: gl.constexpr, BOX: gl.constexpr):
-    """Read where a tile's rows are, how many of its columns any of them needs, and which these are."""
+    """Read the location of a tile's rows, the number of needed columns, and these columns."""
     tiles_ptr = tables[0] + tile * 3
     columns = ()
     for part in gl.static_range(SPAN // BOX):
-        # before the first column of the layout where the tile is not full
+        # negative columns if the tile is not full
         column = gl.load(tables[1] + tile * (SPAN // block) + part * BOX // block)
         columns = columns + (column * block + part * BOX % block,)  # noqa: RUF005 - no Gluon
     return gl.load(tiles_ptr), gl.maximum(gl.load(tiles_ptr + 1), gl.load(tiles_ptr + 2)), columns
@@ -90,7 +89,7 @@ def _multiply(
     OWN: gl.constexpr, memory, barriers, used, k_len, SPAN: gl.constexpr, STAGES: gl.constexpr,
     TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Multiply the rows of number `OWN` of a tile by its first `SPAN` columns."""
+    """Multiply the rows of consumer `OWN` of a tile by its first `SPAN` columns."""
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, SPAN, 16])
@@ -116,7 +115,7 @@ def _multiply(
 def _store_blocks(
     OWN: gl.constexpr, out_map, out_memory, acc, numbers, index_z, block, FIRST: gl.constexpr, BOX: gl.constexpr
 ):
-    """Store those blocks of a tile's columns from `FIRST` that are there: `PANEL` columns at a time, from two pieces in turn."""
+    """Store the present blocks among a tile's columns from `FIRST` on: `PANEL` columns at a time, through two alternating buffers."""
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -126,7 +125,7 @@ def _store_blocks(
         DOWN: gl.constexpr = OWNED // BOX
         COPIES: gl.constexpr = PANEL // BOX * DOWN
         first: gl.constexpr = FIRST // PANEL * COPIES
-        # what was stored from this piece before must have left
+        # the previous store from this buffer must have read it
         if FIRST == 0:
             tma.store_wait(0)
         else:
@@ -146,17 +145,17 @@ def _write_tile(
     OWN: gl.constexpr, maps, tables, memory, barriers, sizes, index_z, tile, used, WIDTH: gl.constexpr,
     SPAN: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr, TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Multiply the rows of number `OWN` of a tile by its first `WIDTH` columns, and store the blocks that are there."""
+    """Multiply the rows of consumer `OWN` of a tile by its first `WIDTH` columns, and store the present blocks."""
     k_len, block = sizes[3], sizes[4]
     out_map = maps[2]
-    # read before they are needed
+    # read early
     numbers = ()
     blocks_ptr = tables[2] + tile * (ROWS // block) * (SPAN // block)
     for part in gl.static_range(WIDTH // BOX):
         for down in gl.static_range(OWNED // BOX):
             row = (OWN * OWNED + down * BOX) // block
             number = gl.load(blocks_ptr + row * (SPAN // block) + part * BOX // block)
-            # past the last block nothing is stored, but to block -1 a store is an illegal instruction
+            # a store past the last block is skipped, but one to block -1 is an illegal instruction
             numbers = numbers + (gl.where(number < 0, out_map.shape[1], number),)  # noqa: RUF005 - no Gluon
     acc = _multiply(OWN, memory, barriers, used, k_len, WIDTH, STAGES, TRANS_A, TRANS_B)
     _store_blocks(OWN, out_map, memory[2], acc, numbers, index_z, block, 0, BOX)
@@ -167,7 +166,7 @@ def _consume(
     OWN: gl.constexpr, maps, tables, memory, barriers, sizes, SPAN: gl.constexpr, BOX: gl.constexpr,
     STAGES: gl.constexpr, TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Write the rows of number `OWN` of every tile."""
+    """Write the rows of consumer `OWN` of every tile."""
     full, empty = barriers
     sizes = worked_out_here(sizes)
     batch, tiles, k_len = sizes[0], sizes[1], sizes[3]
@@ -225,8 +224,8 @@ def block_sparse_sdd_sm90_kernel(
 
     The maps describe a, b and the result [batch, nnz, block, block] in blocks of [1, 1, 64, 64], `BOX` columns of b by 64
     of its depth, and [1, 1, BOX, BOX]; with `TRANS_A` and `TRANS_B` those of a and b describe their transposes. `BOX` is
-    the block size, 64 at most. The tables are those of tiles of 128 rows and `SPAN` columns. `STAGES` is how many steps
-    of 64 of the depth shared memory holds. Any grid in x.
+    the block size, at most 64. The tables are those of tiles of 128 rows and `SPAN` columns. `STAGES` is the number of steps
+    of depth 64 in shared memory. Any grid in x.
     """
     a_memory = allocate(a_map, STAGES * 2, OWNED, DEPTH, DEPTH)
     b_memory = allocate(b_map, STAGES, SPAN if TRANS_B else DEPTH, DEPTH if TRANS_B else SPAN, B_WIDTH)

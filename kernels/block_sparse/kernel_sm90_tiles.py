@@ -1,7 +1,7 @@
-"""What the block-sparse kernels for sm_90 share: tiles in shared memory, the boxes they are copied in, products in flight.
+"""Shared parts of the block-sparse kernels for sm_90: tiles in shared memory, their copy boxes, products in flight.
 
-Matrices of 16 bits lie in shared memory in panels of so many columns, one after the other, each row of a panel being what
-tensor maps swizzle: 64 or 128 bytes.
+16-bit matrices lie in shared memory as panels of columns, one after another; each row of a panel is as long as TMA's
+swizzle: 64 or 128 bytes.
 """
 
 from triton.experimental import gluon
@@ -9,15 +9,15 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
 
 DEPTH = gl.constexpr(64)
-"""How deep a step is at most: rows of 128 bytes."""
+"""The largest depth of a step: rows of 128 bytes."""
 OWNED = gl.constexpr(64)
-"""The rows of a result that a consumer owns."""
+"""Rows of a result per consumer."""
 ROWS = gl.constexpr(128)
-"""The rows of a strip: those of two consumers."""
+"""Rows of a strip: two consumers."""
 PANEL = gl.constexpr(64)
-"""The columns of a result that are stored at once, and those of partial results that lie together."""
+"""Columns per store, and adjacent columns of partial results."""
 PADDED = gl.constexpr(256)
-"""What columns of partial results are padded to."""
+"""Alignment of the columns of partial results."""
 
 # Triton renamed it after 3.6
 reinterpret = getattr(gl.shared_memory_descriptor, "reinterpret", None) or gl.shared_memory_descriptor._reinterpret  # noqa: SLF001
@@ -32,7 +32,7 @@ def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.conste
 
 @gluon.jit
 def barriers_of(COUNT: gl.constexpr):
-    """Make barriers that say that stages are full, which one copies, and empty, which two read."""
+    """Return barriers for full stages, with one arriving copier, and for empty ones, with two arriving readers."""
     full = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(COUNT):
@@ -43,7 +43,7 @@ def barriers_of(COUNT: gl.constexpr):
 
 @gluon.jit
 def box(of_map, tile, number):
-    """View one box of a tile as a copy takes it; boxes are as wide as panels, and lie one after the other."""
+    """Return a view of one box of a tile for a copy; boxes are as wide as panels, one after another."""
     HEIGHT: gl.constexpr = of_map.block_type.shape[2]
     WIDTH: gl.constexpr = of_map.block_type.shape[3]
     COUNT: gl.constexpr = tile.shape[0] * tile.shape[1] // (HEIGHT * WIDTH)
@@ -52,8 +52,8 @@ def box(of_map, tile, number):
 
 @gluon.jit
 def narrowed(tile, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """View the first rows of a tile, if it has one panel, or its first panels."""
-    # Triton 3.8 views memory as no less of it than there is
+    """Return a view of a tile's first rows, if it has one panel, or of its first panels."""
+    # Triton 3.8 requires a view to cover all the memory
     COUNT: gl.constexpr = tile.shape[0] * tile.shape[1] // (HEIGHT * WIDTH)
     return reinterpret(tile, tile.dtype, [COUNT, HEIGHT, WIDTH], tile.layout).index(0)
 
@@ -67,7 +67,7 @@ def halves_of(acc):
 
 @gluon.jit
 def accumulate(acc, a, b, empty, before):
-    """Start a product, and free the stage of the one `before`, if there was one, which has ended."""
+    """Start a product, and free the stage of the previous one, `before`, which has ended."""
     token = warpgroup_mma(a, b, acc, is_async=True)
     acc = warpgroup_mma_wait(1, deps=(token,))
     mbarrier.arrive(empty.index(gl.maximum(before, 0)), pred=before >= 0)
@@ -84,7 +84,7 @@ def finish(acc, empty, before):
 
 @gluon.jit
 def discard(full, empty, used, COUNT: gl.constexpr):
-    """Wait for a stage, and free it unread: of what another consumer reads."""
+    """Wait for a stage and free it unread: another consumer reads it."""
     stage = used % COUNT
     mbarrier.wait(full.index(stage), used // COUNT & 1)
     mbarrier.arrive(empty.index(stage))

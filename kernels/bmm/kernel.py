@@ -1,4 +1,4 @@
-"""Triton kernels of products of batches of matrices, for any strides and any architecture, and the sums of their parts."""
+"""Triton kernels of batched matrix products, for any strides and any architecture, and the split-K merge."""
 
 import triton
 import triton.language as tl
@@ -42,8 +42,8 @@ def bmm_kernel(
 ):
     """Write ``activation(alpha * a @ b + beta * input)``: a [batch, m_len, k_len], b [batch, k_len, n_len]; any strides.
 
-    With several `splits`, each multiplies a part of the depth and writes its sums to `partial_ptr`, fp32 [splits, batch,
-    m_len, width]; `bmm_merge_kernel` does the rest. Products of integers are exact, and nothing is done to them.
+    With several `splits` (split-K), each multiplies a part of the depth and writes its sums to `partial_ptr`, fp32 [splits,
+    batch, m_len, width]; `bmm_merge_kernel` does the rest. Products of integers are exact and have no epilogue.
     Grid: batch * splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
     steps = tl.cdiv(k_len, BLOCK_K)
@@ -99,7 +99,7 @@ def bmm_merge_kernel(
     stride_on,
     BLOCK: tl.constexpr,
 ):
-    """Add up parts, fp32 [splits, batch, m_len, width], in their order, and write what `bmm_kernel` says, rounded once.
+    """Add up split-K parts, fp32 [splits, batch, m_len, width], in order, and write the result of `bmm_kernel`, rounded once.
 
     Grid: batch * m_len * cdiv(n_len, BLOCK).
     """

@@ -1,8 +1,8 @@
-"""Triton kernels of convolutions as products of matrices whose operands are gathered while they are multiplied.
+"""Triton kernels of convolutions as matrix products with operands gathered on the fly (implicit GEMM).
 
-Positions have three dimensions, of which images leave the first at 1. Position p of a result meets, at tap t of the
-weight, position ``p * mul + t * step + start`` of what it is computed from, in each dimension; what lies outside counts as 0.
-Offsets that grow with a tensor are 64-bit; the positions of a result, and the depth of a sum, are fewer than 2^31.
+Positions have three dimensions; images have size 1 in the first. In each dimension, position p of a result meets, at tap t of
+the weight, source position ``p * mul + t * step + start``; positions outside the source count as 0. Offsets that grow with
+a tensor are 64-bit; the positions of a result and the depth of a sum are fewer than 2^31.
 """
 
 import triton
@@ -12,7 +12,7 @@ from nojit.kernels.gemm.kernel_tiles import add_product, place_piece
 
 @triton.jit
 def _position_of(number, size_d, size_h, size_w):
-    """Return which of a batch a number counts, and where in it."""
+    """Return the batch and the position for a running number."""
     row = number // size_w
     plane = row // size_h
     return plane // size_d, plane % size_d, row % size_h, number % size_w
@@ -20,19 +20,19 @@ def _position_of(number, size_d, size_h, size_w):
 
 @triton.jit
 def _offset_of(d, h, w, stride_d, stride_h, stride_w):
-    """Return how far a position lies behind the first one."""
+    """Return the offset of a position."""
     return d.to(tl.int64) * stride_d + h.to(tl.int64) * stride_h + w.to(tl.int64) * stride_w
 
 
 @triton.jit
 def _tap_of(number, taps_h, taps_w):
-    """Return where in a weight the tap of a number is."""
+    """Return the position of a tap in the weight, for its number."""
     return number // (taps_h * taps_w), number // taps_w % taps_h, number % taps_w
 
 
 @triton.jit
 def _is_inside(d, h, w, size_d, size_h, size_w):
-    """Say which positions there are."""
+    """Return which positions lie inside."""
     return (d >= 0) & (d < size_d) & (h >= 0) & (h < size_h) & (w >= 0) & (w < size_w)
 
 
@@ -91,12 +91,12 @@ def conv_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Write ``bias + sum over taps and channels of x * w``: x [batch, groups * c_len, x_d, x_h, x_w] into `n_len` channels a group.
+    """Write ``bias + sum over taps and channels of x * w``: x [batch, groups * c_len, x_d, x_h, x_w] to `n_len` channels per group.
 
-    The weight of a group has `n_len` by `c_len` channels, whichever lie how far apart. The depth of the product is the taps,
-    and of each its channels: `WHOLE` says that a step never has channels of two. With several `splits`, of one group,
-    each sums up a part of the depth in `partial_ptr`, fp32 [splits, positions, width], and leaves out the bias;
-    `bmm_merge_kernel` does the rest. Grid: groups * splits * cdiv(positions, BLOCK_M) * cdiv(n_len, BLOCK_N).
+    The weight of a group has `n_len` by `c_len` channels, with any strides. The depth of the product is the taps, each with its
+    channels; with `WHOLE` no step has channels of two taps. With several `splits` (split-K, one group only), each adds up a
+    part of the depth in `partial_ptr`, fp32 [splits, positions, width], without the bias; `bmm_merge_kernel` does the rest.
+    Grid: groups * splits * cdiv(positions, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
     m_len = batch * out_d * out_h * out_w
     depth = taps_d * taps_h * taps_w * c_len
@@ -120,7 +120,7 @@ def conv_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for step in range(first, last):
         if WHOLE:
-            # one tap for all lanes: what is inside is a matter of rows
+            # one tap for all lanes: only rows can be outside
             across = c_len // BLOCK_K
             t_d, t_h, t_w = _tap_of(step // across, taps_h, taps_w)
             c = step % across * BLOCK_K + lanes
@@ -215,10 +215,10 @@ def conv_weight_grad_kernel(
 ):
     """Write ``sum over positions of grad * x``: grad [batch, groups * n_len, out_d, out_h, out_w], x as in `conv_kernel`.
 
-    The result is [groups * n_len, c_len, taps_d, taps_h, taps_w]; its rows are dense. `WHOLE` says that no tile has channels
-    of two taps. Unless `summed`, sums of parts of the positions go to `partial_ptr` instead, fp32 [splits, groups * n_len,
-    width], each row in the order of the result's; `bmm_merge_kernel` does the rest. Grid: groups * splits *
-    cdiv(n_len, BLOCK_M) * cdiv(taps_d * taps_h * taps_w * c_len, BLOCK_N).
+    The result is [groups * n_len, c_len, taps_d, taps_h, taps_w] with dense rows. With `WHOLE` no tile has channels of two
+    taps. Unless `summed`, sums over parts of the positions go to `partial_ptr` instead, fp32 [splits, groups * n_len, width],
+    rows in the result's order; `bmm_merge_kernel` does the rest. Grid: groups * splits * cdiv(n_len, BLOCK_M) *
+    cdiv(taps_d * taps_h * taps_w * c_len, BLOCK_N).
     """
     across = taps_d * taps_h * taps_w * c_len
     m_len = batch * out_d * out_h * out_w

@@ -1,7 +1,7 @@
-"""Convolutions for sm_90, over tensor maps: each tap of the weight is a product by a shifted box of the input.
+"""Convolutions for sm_90, over TMA descriptors: each tap of the weight is a product with a shifted box of the input.
 
-It runs as `nojit.kernels.gemm.kernel_sm90` does: programs are persistent, one warp copies, and each consumer, four warps,
-owns a box of 64 positions and all columns of a tile. See `kernel_sm90_boxes` for what a box is.
+The pipeline is that of `nojit.kernels.gemm.kernel_sm90`: persistent programs, one copying warp, and consumers of four warps.
+Each consumer owns a box of 64 positions and all columns of a tile. `kernel_sm90_boxes` defines boxes.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
@@ -17,14 +17,14 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 @gluon.jit
 def _pieces(sizes, TILE: gl.constexpr):
-    """Count the pieces of work: tiles of all groups, and of each as many as its depth has parts."""
+    """Return the number of pieces of work: tiles of all groups, times the split-K parts."""
     groups, rows, n_len, _, _, splits = sizes
     return groups * splits * gl.cdiv(rows, TILE[0]) * gl.cdiv(n_len, TILE[1])
 
 
 @gluon.jit
 def _piece(number, sizes, TILE: gl.constexpr):
-    """Say where a piece of work is: which part of the depth and which group, its first box and column, its steps."""
+    """Return the part of the depth, the group, the first box and column, and the steps of a piece of work."""
     _, rows, n_len, c_len, taps, splits = sizes
     steps = taps * gl.cdiv(c_len, DEPTH)
     group, split, row, col, first, last = place_piece(number, rows, n_len, steps, splits, TILE[0], TILE[1], TILE[2])
@@ -49,9 +49,9 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
             places = places + (box_at(first_box + part, boxes, shape),)  # noqa: RUF005 - no Gluon
         number_of_tap, chunk = divide(first, across)
         tap = tap_at(number_of_tap, taps)
-        for step in range(first, last):  # noqa: B007 - Gluon counts so
+        for step in range(first, last):  # noqa: B007 - Gluon needs the loop variable
             here, start = tap, chunk * DEPTH
-            # all channels of a tap, then the next one
+            # all channels of a tap, then the next tap
             chunk += 1
             if chunk == across:
                 _, tap_d, tap_h, tap_w = behind(tap[0], tap[1], tap[2], taps)
@@ -77,7 +77,7 @@ def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, bias, boxes, shape, batch, TILE: gl.constexpr,
     TURNED: gl.constexpr, PANEL: gl.constexpr,
 ):  # fmt: skip
-    """Write the boxes of number `OWN` of every tile."""
+    """Write the boxes of consumer `OWN` of every tile."""
     trans: gl.constexpr = (False, not TURNED)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = worked_out_here(sizes)
@@ -91,7 +91,7 @@ def _consume(
         acc = finish(acc, barriers[1], before)
         used += last - first
         n, d, h, w = box_at(first_box + OWN, boxes, shape)
-        # of partial sums, the batches of all parts follow one another; what lies behind one is of none
+        # batches of split-K parts follow one another; a box past a part's batch is moved past all
         n = gl.where(n < batch, split * batch + n, sizes[5] * batch)
         place = (n, d, h, w, group * n_len + col, col)
         store_panels(OWN, maps[2], memory[2], acc, place, n_len, bias, 0, PANEL)
@@ -140,11 +140,11 @@ def conv_sm90_kernel(
 ):
     """Write ``bias + sum over taps and channels of x * w``, as `nojit.kernels.conv.kernel.conv_kernel` does.
 
-    The maps are of x and the result, by channels, copied in boxes of [box_n, box_d, box_h, box_w, 64] of which there are
-    so many in each dimension, and of w [rows, taps, columns], in boxes of [64, 1, 1, 1, 64]: its rows are the channels of
-    the result, or, `TURNED`, those that are summed up. Groups have multiples of 64 channels, unless there is one only. With
-    several `splits` boxes are of one image, and the batch of the result is fp32 and as many times as large. `STAGES` is how
-    many steps of 64 of the depth shared memory holds. `BLOCK_M` is 64, 128 or 192. Any grid in x.
+    The maps describe x and the result, channels-last, in boxes of [box_n, box_d, box_h, box_w, 64], and w [rows, taps,
+    columns] in boxes of [64, 1, 1, 1, 64], whose rows are the result's channels or, if `TURNED`, the summed ones. The result has
+    the given number of boxes in each dimension. Several groups need multiples of 64 channels. With several `splits`, boxes
+    hold one image, and the result is fp32 with a batch for each split. `STAGES` is the number of steps of depth 64 in shared
+    memory. `BLOCK_M` is 64, 128 or 192. Any grid in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED), OWNED, DEPTH, DEPTH)
@@ -160,7 +160,7 @@ def conv_sm90_kernel(
     sweep = ((mul_d, mul_h, mul_w), (step_d, step_h, step_w), (start_d, start_h, start_w))
     sizes = (groups, boxes_n * boxes_d * boxes_h * boxes_w * OWNED, n_len, c_len, taps_d * taps_h * taps_w, splits)
     bias = (bias_ptr, has_bias)
-    # registers of each thread: the first consumer gets what all others leave, and copying three boxes takes more than two
+    # registers per thread: the first consumer gets what the others leave, and copying three boxes takes more than two
     if BLOCK_M == OWNED:
         gl.warp_specialize(
             [

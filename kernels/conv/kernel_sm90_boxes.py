@@ -1,9 +1,9 @@
-"""What the convolutions for sm_90 share: boxes of positions, and how they are stored.
+"""Shared parts of the convolutions for sm_90: boxes of positions, and their stores.
 
-Tensor maps have five dimensions, [batch, depth, height, width, channels]. What a copy takes of them is not the block that a
-kernel is compiled for, 64 positions of 64 channels, but a box of as many, which the launch chooses by the shape of the result:
-8 by 8 positions of an image, say, or 4 by 4 of each of 4. Maps pad with zeros, which is what a convolution pads with,
-and leave out what is stored outside; that of an input counts every so many-th position where the stride is more than 1.
+TMA descriptors have five dimensions, [batch, depth, height, width, channels]. A copy takes a box of 64 positions by 64
+channels, whose shape the launch chooses to suit the result: for example 8 by 8 positions of an image, or 4 by 4 of each of 4
+images. Descriptors pad with zeros, as the convolution does, and skip stores outside the tensor; the input's descriptor
+takes positions at the convolution's stride.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import halves_of, reinterpret
@@ -15,14 +15,14 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
 DEPTH = gl.constexpr(64)
-"""How deep a step is: channels, or positions of a box."""
+"""The depth of a step: channels, or positions of a box."""
 OWNED = gl.constexpr(64)
-"""The rows of a tile that a consumer owns: those of a box."""
+"""Rows of a tile per consumer: those of a box."""
 
 
 @gluon.jit
 def box5(of_map, tile, number):
-    """View one box of a tile as a copy takes it; boxes lie one after the other."""
+    """Return a view of one box of a tile for a copy; boxes lie one after another."""
     N: gl.constexpr = of_map.block_type.shape[0]
     D: gl.constexpr = of_map.block_type.shape[1]
     H: gl.constexpr = of_map.block_type.shape[2]
@@ -34,7 +34,7 @@ def box5(of_map, tile, number):
 
 @gluon.jit
 def box_number(number, boxes):
-    """Return which box a number is of each dimension; behind the last one, of a batch that there is not."""
+    """Return the box index in each dimension; past the last box, one outside the batch."""
     _, across_d, across_h, across_w = boxes
     row, w = divide(number, across_w)
     plane, h = divide(row, across_h)
@@ -44,9 +44,9 @@ def box_number(number, boxes):
 
 @gluon.jit
 def behind(d, h, w, counts):
-    """Return whether the next of so many in each dimension is among the next so many, and which it is there.
+    """Return whether an index in three dimensions has a successor in the last two, and the successor.
 
-    So a loop over boxes or taps need not divide.
+    It saves the divisions in a loop over boxes or taps.
     """
     w += 1
     h += gl.where(w == counts[2], 1, 0)
@@ -57,7 +57,7 @@ def behind(d, h, w, counts):
 
 @gluon.jit
 def box_behind(own, boxes):
-    """Return which box of each dimension is the one behind a box."""
+    """Return the index, in each dimension, of the box after a box."""
     n, d, h, w = own
     carry, d, h, w = behind(d, h, w, (boxes[1], boxes[2], boxes[3]))
     return n + carry, d, h, w
@@ -71,13 +71,13 @@ def position_of(own, box):
 
 @gluon.jit
 def box_at(number, boxes, box):
-    """Return the first position of a box of a number."""
+    """Return the first position of a box, given its number."""
     return position_of(box_number(number, boxes), box)
 
 
 @gluon.jit
 def tap_at(number, taps):
-    """Return where in a weight the tap of a number is."""
+    """Return the position of a tap in the weight, for its number."""
     _, across_h, across_w = taps
     row, w = divide(number, across_w)
     d, h = divide(row, across_h)
@@ -86,7 +86,7 @@ def tap_at(number, taps):
 
 @gluon.jit
 def met_at(position, tap, sweep):
-    """Return the place of an input that a position meets at a tap."""
+    """Return the input position that a result position meets at a tap."""
     mul, step, start = sweep
     n, d, h, w = position
     at_d = d * mul[0] + tap[0] * step[0] + start[0]
@@ -99,10 +99,10 @@ def met_at(position, tap, sweep):
 def store_panels(
     OWN: gl.constexpr, out_map, out_memory, acc, place, limit, bias, STORED: gl.constexpr, PANEL: gl.constexpr
 ):
-    """Store rows of a consumer, `PANEL` columns at a time, from two pieces in turn; `STORED` columns were before them.
+    """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done.
 
-    `place` is where the rows are, a column of all groups and the same of its own, of which there are `limit`; `bias` is its
-    address for all groups and whether there is one.
+    `place` is the location of the rows, a column counted over all groups and the same within its group, which has `limit`
+    columns; `bias` is its address for all groups and whether there is one.
     """
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
@@ -111,10 +111,10 @@ def store_panels(
         store_panels(OWN, out_map, out_memory, right, place, limit, bias, STORED + HALF, PANEL)
     else:
         n, d, h, w, channel, col = place
-        # what a map does not leave out there is another group's
+        # columns past the group that the map does not skip belong to the next group
         if col + STORED < limit:
             acc = add_bias(acc, bias, channel + STORED, limit - col - STORED)
-            # what was stored from this piece before must have left
+            # the previous store from this buffer must have read it
             if STORED == 0:
                 tma.store_wait(0)
             else:
@@ -127,7 +127,7 @@ def store_panels(
 
 @gluon.jit
 def add_bias(acc, bias, channel, left):
-    """Add the bias of a panel's channels, of which so many are left."""
+    """Add the bias for a panel's channels; only `left` of them exist."""
     bias_ptr, has_bias = bias
     if has_bias != 0:
         _, cols = lanes_of(acc)

@@ -1,7 +1,7 @@
-"""Gradients of convolutions' weights for sm_90, over tensor maps: the depth of each product is positions, a box at a time.
+"""Weight gradients of convolutions for sm_90, over TMA descriptors: the depth of each product is positions, box by box.
 
-It runs as `nojit.kernels.gemm.kernel_sm90` does; see `kernel_sm90_boxes` for what a box is. The columns of a tile are panels
-of 64 channels of the input, each at a tap of its own. A consumer owns 64 channels of the gradient.
+The pipeline is that of `nojit.kernels.gemm.kernel_sm90`; `kernel_sm90_boxes` defines boxes. The columns of a tile are panels
+of 64 input channels, each at one tap. A consumer owns 64 channels of the gradient.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
@@ -17,14 +17,14 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 @gluon.jit
 def _pieces(sizes, TILE: gl.constexpr):
-    """Count the pieces of work: tiles of all groups, and of each as many as its positions have parts."""
+    """Return the number of pieces of work: tiles of all groups, times the parts of the positions."""
     groups, n_len, c_len, taps, _, splits = sizes
     return groups * splits * gl.cdiv(n_len, TILE[0]) * gl.cdiv(taps * gl.cdiv(c_len, DEPTH) * DEPTH, TILE[1])
 
 
 @gluon.jit
 def _piece(number, sizes, TILE: gl.constexpr):
-    """Say where a piece of work is: which part of the positions and which group, its first row and panel, its boxes."""
+    """Return the part of the positions, the group, the first row and panel, and the boxes of a piece of work."""
     _, n_len, c_len, taps, boxes, splits = sizes
     across = taps * gl.cdiv(c_len, DEPTH) * DEPTH
     group, split, row, col, first, last = place_piece(number, n_len, across, boxes, splits, TILE[0], TILE[1], TILE[2])
@@ -33,7 +33,7 @@ def _piece(number, sizes, TILE: gl.constexpr):
 
 @gluon.jit
 def _panel_at(number, sizes, taps):
-    """Return the tap of a panel, and its first channel; behind the last panel, one that lies outside of the input."""
+    """Return the tap of a panel and its first channel; past the last panel, a tap outside the input."""
     _, _, c_len, count, _, _ = sizes
     across = gl.cdiv(c_len, DEPTH)
     tap, chunk = divide(number, across)
@@ -43,7 +43,7 @@ def _panel_at(number, sizes, taps):
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr):
-    """Copy the boxes of both gradient and input that each tile needs."""
+    """Copy the boxes of gradient and input that each tile needs."""
     grad_map, x_map, grad_memory, x_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
@@ -57,12 +57,12 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
         channels = ()
         for part in gl.static_range(ACROSS):
             tap, start = _panel_at(panel + part, sizes, taps)
-            # a panel that there is not lies behind the channels of all groups
+            # an absent panel starts past the channels of all groups
             outside = start >= gl.cdiv(c_len, DEPTH) * DEPTH
             met = met + (tap,)  # noqa: RUF005 - no Gluon
-            channels = channels + (gl.where(outside, groups * c_len, group * c_len + start),)  # noqa: RUF005 - likewise
+            channels = channels + (gl.where(outside, groups * c_len, group * c_len + start),)  # noqa: RUF005 - as above
         own = box_number(first, boxes)
-        for step in range(first, last):  # noqa: B007 - Gluon counts so
+        for step in range(first, last):  # noqa: B007 - Gluon needs the loop variable
             position = position_of(own, shape)
             own = box_behind(own, boxes)
             n, d, h, w = position
@@ -83,9 +83,9 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
 def _store_panels(
     OWN: gl.constexpr, out_map, out_memory, acc, place, sizes, taps, STORED: gl.constexpr, PANEL: gl.constexpr
 ):
-    """Store rows of a consumer, `PANEL` columns at a time, from two pieces in turn; `STORED` columns were before them.
+    """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done.
 
-    `place` is the part of the sum, the first row of all groups and of its own, and the first panel.
+    `place` is the part of the sum, the first row counted over all groups and within its group, and the first panel.
     """
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
@@ -96,9 +96,9 @@ def _store_panels(
         split, channel, row, panel = place
         tap, start = _panel_at(panel + STORED // DEPTH, sizes, taps)
         start = start + STORED % DEPTH
-        # rows that the map does not leave out there are another group's
+        # rows past the group that the map does not skip belong to the next group
         if row < sizes[1]:
-            # what was stored from this piece before must have left
+            # the previous store from this buffer must have read it
             if STORED == 0:
                 tma.store_wait(0)
             else:
@@ -112,7 +112,7 @@ def _store_panels(
 
 @gluon.jit
 def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, taps, TILE: gl.constexpr, PANEL: gl.constexpr):
-    """Write the rows of number `OWN` of every tile."""
+    """Write the rows of consumer `OWN` of every tile."""
     trans: gl.constexpr = (True, False)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = worked_out_here(sizes)
@@ -168,10 +168,10 @@ def conv_weight_grad_sm90_kernel(
 ):
     """Write ``sum over positions of grad * x``, as `nojit.kernels.conv.kernel.conv_weight_grad_kernel` does.
 
-    The maps are of the gradient and of x, by channels, copied in boxes of [box_n, box_d, box_h, box_w, 64] of which there are
-    so many in each dimension, and of the result [1, splits, rows, taps, c_len], in boxes of [1, 1, 64, 1, PANEL]: with several
-    splits each is fp32, the sum of a part of the boxes. Groups have multiples of 64 channels, unless there is one only.
-    `STAGES` is how many boxes shared memory holds. Any grid in x.
+    The maps describe the gradient and x, channels-last, in boxes of [box_n, box_d, box_h, box_w, 64], with the given number
+    of boxes in each dimension, and the result [1, splits, rows, taps, c_len], in boxes of [1, 1, 64, 1, PANEL]. With several
+    splits each is fp32, the sum of a part of the boxes. Several groups need multiples of 64 channels. `STAGES` is the number of
+    boxes in shared memory. Any grid in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     grad_memory = allocate(grad_map, STAGES * (BLOCK_M // OWNED), DEPTH, OWNED, OWNED)

@@ -1,9 +1,9 @@
-"""Convolutions for sm_90 that copy once what several taps meet: for few channels, where copies take longer than products.
+"""Convolutions for sm_90 that copy rows shared by several taps once: for few channels, where copies outlast products.
 
-It runs as `nojit.kernels.conv.kernel_sm90` does, but all positions of a box have one height, and the boxes of a tile lie one
-below the other. So what a box meets at a tap is what the next one meets at the tap above. A step is a column of taps: the
-boxes that a tile meets there are as many as its own and two more, and each of them is multiplied by up to three weights.
-Where all weights of a column of tiles fit shared memory, each program copies them once.
+The pipeline is that of `nojit.kernels.conv.kernel_sm90`, but all positions of a box have one height, and the boxes of a tile
+are stacked vertically. The input that a box meets at one tap is then the input that the next box meets at the tap above. A
+step is a column of taps: a tile meets as many boxes as its own and two more, and multiplies each by up to three weights. If
+all weights of a column of tiles fit shared memory, each program copies them once.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import accumulate, finish, halves_of
@@ -24,7 +24,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 @gluon.jit
 def _tiles(sizes, TILE: gl.constexpr):
-    """Count the tiles, and how many of them lie side by side."""
+    """Return the number of tiles, and the number side by side."""
     boxes, height, n_len = sizes[0], sizes[1], sizes[2]
     columns = gl.cdiv(n_len, TILE[1])
     return boxes[0] * boxes[1] * gl.cdiv(height * OWNED, TILE[0]) * boxes[2] * columns, columns
@@ -42,13 +42,13 @@ def _tile_at(number, sizes, box, TILE: gl.constexpr):
 
 @gluon.jit
 def _steps(sizes, taps):
-    """Count the steps of a tile: columns of taps, times channels."""
+    """Return the number of steps of a tile: columns of taps, times channels."""
     return taps[0] * taps[1] * gl.cdiv(sizes[3], DEPTH)
 
 
 @gluon.jit
 def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: gl.constexpr, TURNED: gl.constexpr):
-    """Copy the weights of a step; first that of the tap which meets the highest row, the last one unless taps go `down`."""
+    """Copy the weights of a step, starting with the tap that meets the highest row: the last one, unless taps go `down`."""
     for number in gl.static_range(TILE[3]):
         tap_h = gl.where(down, number, TILE[3] - 1 - number)
         tile = w_memory.index(slot * TILE[3] + number)
@@ -60,7 +60,7 @@ def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: g
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr, TURNED: gl.constexpr):
-    """Copy the boxes that each tile meets, and the weights; those that stay for the first tile only."""
+    """Copy the boxes that each tile meets, and the weights; weights that stay, for the first tile only."""
     x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty, kept = barriers
     TAPS: gl.constexpr = TILE[3]
@@ -103,7 +103,7 @@ def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr
 def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, box, taps, bias, TILE: gl.constexpr, TURNED: gl.constexpr
 ):
-    """Write the box of number `OWN` of every tile."""
+    """Write the box of consumer `OWN` of every tile."""
     x_memory, w_memory = memory[0], memory[1]
     full, empty, kept = barriers
     TAPS: gl.constexpr = TILE[3]
@@ -149,7 +149,7 @@ def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, col, n_len, bias)
     else:
         n, d, h, w = place
         acc = add_bias(acc, bias, col, n_len - col)
-        # what was stored from here before must have left
+        # the previous store from this buffer must have read it
         tma.store_wait(0)
         piece = out_memory.index(OWN)
         piece.store(acc.to(out_memory.dtype))
@@ -191,10 +191,10 @@ def conv_halo_sm90_kernel(
 ):
     """Write ``bias + sum over taps and channels of x * w``, as `nojit.kernels.conv.kernel.conv_kernel` does.
 
-    There is one group, positions lie as close as those that they meet, and `step_h` is 1 or -1. The maps are those of
-    `nojit.kernels.conv.kernel_sm90.conv_sm90_kernel`, in boxes of [box_n, box_d, 1, box_w, 64]; `height` is how many
-    positions the result has in that dimension, and `TAPS` how many taps the weight. Shared memory holds `STAGES` steps, of
-    64 channels each. If `KEPT` is not 0 a tile has as many steps at most, and all columns. Any grid in x.
+    It needs one group, a stride of 1, and `step_h` of 1 or -1. The maps are those of
+    `nojit.kernels.conv.kernel_sm90.conv_sm90_kernel`, in boxes of [box_n, box_d, 1, box_w, 64]. `height` is the height of the
+    result, and `TAPS` that of the weight. Shared memory holds `STAGES` steps of 64 channels each. If `KEPT` is not 0, a tile has
+    at most that many steps, and all columns. Any grid in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, STAGES, TAPS, KEPT)
     SLOTS: gl.constexpr = TAPS * (KEPT if KEPT > 0 else STAGES)
@@ -202,7 +202,7 @@ def conv_halo_sm90_kernel(
     w_memory = allocate(w_map, SLOTS, DEPTH if TURNED else BLOCK_N, BLOCK_N if TURNED else DEPTH, DEPTH)
     out_memory = allocate(out_map, BLOCK_M // OWNED, OWNED, DEPTH, DEPTH)
     full, empty = barriers_for(STAGES, BLOCK_M // OWNED)
-    # what stays is never emptied
+    # weights that stay are never released
     kept = barriers_for(KEPT if KEPT > 0 else 1, 1)[0]
     fence_async_shared()
     maps = (x_map, w_map, out_map)

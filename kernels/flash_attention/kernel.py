@@ -1,9 +1,8 @@
 """Flash attention, forward (Dao 2023, https://arxiv.org/abs/2307.08691): one program owns `BLOCK_M` queries of a head.
 
 A program walks the keys in tiles of `BLOCK_N` and keeps, per query, the running maximum and sum of the softmax and the
-running output, all in fp32. Tiles that every query of the program may see in full come first and carry no mask; the
-tiles that an edge of the mask or the end of the keys cuts come after, masked. Exponentials are taken in base two, with
-log2(e) folded into the scale.
+running output, all in fp32. Tiles that all its queries see in full come first and need no mask. Tiles that an edge of the
+mask or the end of the keys cuts come after, masked. Exponentials use base two, with log2(e) folded into the scale.
 """
 
 import triton
@@ -49,18 +48,18 @@ def _attend(
 ):
     """Fold the keys [first, last) of one head into the running state.
 
-    Unless `MASKED`, every key of every tile must exist and be visible to every row. If it is, the keys of tiles that are
-    seen in full, from `full_first` to `full_last`, do not count.
+    Unless `MASKED`, every key of every tile must exist and be visible to every row. With `MASKED`, the fully visible tiles
+    from `full_first` to `full_last` are skipped.
     """
     lanes = tl.arange(0, BLOCK_N)
     k_cols = tl.arange(0, BLOCK_D)
     v_cols = tl.arange(0, BLOCK_DV)
     for start in range(first, last, BLOCK_N):
         if MASKED:
-            start = hidden_tile(start, full_first, full_last, MASK == "window")  # noqa: PLW2901 - where it really lies
-        start = tl.multiple_of(start, BLOCK_N)  # noqa: PLW2901 - a fact about it, not another value
+            start = hidden_tile(start, full_first, full_last, MASK == "window")  # noqa: PLW2901 - its actual position
+        start = tl.multiple_of(start, BLOCK_N)  # noqa: PLW2901 - a hint, not another value
         keys = start + lanes
-        # made here and not carried: hoisted, the pointers of unaligned calls (one per element) would fill the registers
+        # computed here, not carried: hoisted pointers of unaligned calls (one per element) would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
         k_tile = k_head_ptr + key_rows * stride_kn + k_cols[None, :]
         k = load_tile(k_tile, keys, kv_len, k_cols, head_dim, MASKED, not EVEN_D)
@@ -71,7 +70,7 @@ def _attend(
                 visible = visible & in_band(rows[:, None], keys[None, :], left, right, MASK)
             scores = tl.where(visible, scores * qk_scale, float("-inf"))
             new_max = tl.maximum(row_max, tl.max(scores, 1))
-            # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
+            # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
             shift = tl.where(new_max == float("-inf"), 0.0, new_max)
             weights = tl.exp2(scores - shift[:, None])
         else:
@@ -83,7 +82,7 @@ def _attend(
         v_tile = v_head_ptr + key_rows * stride_vn + v_cols[None, :]
         v = load_tile(v_tile, keys, kv_len, v_cols, v_dim, MASKED, not EVEN_D)
         if v.dtype == tl.float8e4nv:
-            # fp16 holds them all, and weights that are rounded to it are as good as exact
+            # fp16 represents all e4m3 values, and weights rounded to it are precise enough
             v = v.to(tl.float16)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
         row_max = new_max
@@ -126,15 +125,15 @@ def flash_attention_fwd_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write ``softmax(q @ k^T * scale) @ v`` and, if asked, the natural-log sum of exponentials of each row.
+    """Write ``softmax(q @ k^T * scale) @ v`` and, if requested, the natural-log sum of exponentials of each row.
 
     q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], out
     [batch, heads, q_len, v_dim]: any strides, the last 1. lse is None or contiguous fp32 [batch, heads, q_len].
-    By `MASK`, query m sees all keys, those up to m + `right`, or those from m + `left` on too. A row that sees no key
-    gives 0 and lse -inf. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x alone, as y and z end at 65,535.
+    `MASK` lets query m see all keys, the keys up to m + `right`, or the keys from m + `left` to m + `right`. A fully masked row
+    gives 0 and lse -inf. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x alone, since y and z are limited to 65,535.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles are the longest: they go first, so that short ones fill the end of the wave
+    # under a causal mask the last tiles are the longest: they start first, so that short ones fill the end of the wave
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
@@ -152,7 +151,7 @@ def flash_attention_fwd_kernel(
     v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
 
     q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
-    # the running maximum is taken before scaling, which needs a scale of at least 0; turning the sign of q is exact
+    # the maximum is taken before scaling, which needs a scale of at least 0; negating q is exact
     q = (q.to(tl.float32) * tl.where(scale < 0, -1.0, 1.0)).to(q.dtype)
     qk_scale = tl.abs(scale) * LOG2_E
 
@@ -179,6 +178,6 @@ def flash_attention_fwd_kernel(
     )
     store_tile(out_ptrs, out, rows, q_len, v_cols, v_dim, not EVEN_D)
     if lse_ptr is not None:
-        # a row that saw nothing has sum 0 and maximum -inf: log2(0) is -inf already
+        # a fully masked row has sum 0 and maximum -inf: log2(0) is -inf already
         lse = (row_max + tl.log2(row_sum)) * LN_2
         tl.store(lse_ptr + batch_head.to(tl.int64) * q_len + rows, lse, mask=rows < q_len)

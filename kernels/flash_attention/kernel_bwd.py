@@ -1,17 +1,17 @@
 """Flash attention, backward (Dao 2023, https://arxiv.org/abs/2307.08691, algorithm 2), in three kernels.
 
-That for the gradient of queries is in `kernel_bwd_dq`.
+The kernel for the gradient of queries is in `kernel_bwd_dq`.
 
-With p = exp(q k^T scale - lse), the weights that the forward did not keep, and delta = rowsum(out * dout) - dlse:
+With the recomputed weights p = exp(q k^T scale - lse), and delta = rowsum(out * dout) - dlse:
 
     dv = p^T dout        ds = p * (dout v^T - delta)        dk = ds^T q scale        dq = ds k scale
 
-One program owns what it sums up: keys and values of a head, over all queries of all heads that read it, or queries, over all
-keys. Nothing is added to memory, so a result does not depend on which program comes first. Sums are fp32; p and ds are
-rounded to the dtype of the operands before they are multiplied. Exponentials are taken in base two.
+One program owns one sum: keys and values of a head, over all queries of all heads that read them, or queries, over all
+keys. Nothing is added to memory, so results do not depend on the order of programs. Sums are fp32; p and ds are rounded to
+the dtype of the operands before they are multiplied. Exponentials use base two.
 
-Tiles that an edge of the mask cuts are masked in a branch of the one loop there is: with a loop for them and another for
-the rest, as the forward has, addresses of both are kept, and the sums of keys and values at width 128 spill.
+One loop handles all tiles, with a branch for those that an edge of the mask cuts. With two loops, as in the forward pass,
+addresses of both would be kept, and the sums of keys and values would spill at a head dimension of 128.
 """
 
 import triton
@@ -48,7 +48,7 @@ def flash_attention_bwd_delta_kernel(
     """Write ``rowsum(out * dout) - dlse``, where dlse may be None.
 
     out and dout are [batch, heads, q_len, v_dim]: any strides, the last 1. The others are contiguous fp32 [batch, heads,
-    q_len]. A row that saw nothing, whose lse is -inf, takes no part of dlse. The grid is
+    q_len]. dlse is ignored for fully masked rows, whose lse is -inf. The grid is
     ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
@@ -98,27 +98,27 @@ def _gather_for_keys(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Add what the queries of one head give to the gradients of a tile of keys and values.
+    """Add the contribution of one head's queries to the gradients of a tile of keys and values.
 
-    Scores stand with keys in rows. Queries past the end read as 0, with log-sum and delta 0, and so give 0.
+    Scores have keys as rows. Queries past the end read as 0, with log-sum and delta 0, and contribute 0.
     """
     first, full_first, full_last, last = span
     lanes = tl.arange(0, BLOCK_M)
     k_cols = tl.arange(0, BLOCK_D)
     v_cols = tl.arange(0, BLOCK_DV)
     for start in range(first, last, BLOCK_M):
-        start = tl.multiple_of(start, BLOCK_M)  # noqa: PLW2901 - a fact about it, not another value
+        start = tl.multiple_of(start, BLOCK_M)  # noqa: PLW2901 - a hint, not another value
         rows = start + lanes
-        # made here and not carried: see the forward
+        # computed here, not carried: see the forward pass
         query_rows = rows.to(tl.int64)[:, None]
         q_tile = q_head_ptr + query_rows * stride_qm + k_cols[None, :]
         q = load_tile(q_tile, rows, q_len, k_cols, head_dim, True, not EVEN_D)
         scores = tl.dot(k, tl.trans(q), input_precision="ieee")
         lse = tl.load(lse_head_ptr + rows, mask=rows < q_len, other=0.0)
         weights = tl.exp2(scores * qk_scale - (lse * LOG2_E)[None, :])
-        if MASK != "none":  # noqa: SIM102 - Triton leaves out the arm of a constexpr, and only of that
+        if MASK != "none":  # noqa: SIM102 - Triton drops a branch only if its condition is just a constexpr
             if (start < full_first) | (start >= full_last):
-                # where a query sees nothing its log-sum is -inf, and the weights infinite until they are hidden
+                # a fully masked query has log-sum -inf, and infinite weights until they are masked
                 weights = tl.where(in_band(rows[None, :], keys[:, None], left, right, MASK), weights, 0.0)
         dout_tile = dout_head_ptr + query_rows * stride_gm + v_cols[None, :]
         dout = load_tile(dout_tile, rows, q_len, v_cols, v_dim, True, not EVEN_D)
@@ -179,11 +179,11 @@ def flash_attention_bwd_dkdv_kernel(
 
     q is [batch, kv_heads * group, q_len, head_dim], dout [..., q_len, v_dim], k and dk [batch, kv_heads, kv_len,
     head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch,
-    kv_heads * group, q_len]. `MASK`, `left` and `right` are the forward's. A key that no query sees gets 0.
+    kv_heads * group, q_len]. `MASK`, `left` and `right` are the forward pass's. A key that no query sees gets 0.
     The grid is ``cdiv(kv_len, BLOCK_N) * batch * kv_heads`` in x.
     """
     tiles = tl.cdiv(kv_len, BLOCK_N)
-    # under a causal mask the first tiles are the longest, and go first
+    # under a causal mask the first tiles are the longest, and start first
     tile = tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // kv_heads).to(tl.int64)
@@ -202,7 +202,7 @@ def flash_attention_bwd_dkdv_kernel(
     dv = tl.zeros([BLOCK_N, BLOCK_DV], tl.float32)
     qk_scale = scale * LOG2_E
 
-    # key n is seen by the queries from n - right to n - left
+    # key n is visible to the queries from n - right to n - left
     span = span_of(key_start, -right, -left, q_len, BLOCK_N, BLOCK_M, MASK != "none", MASK == "window")
     for member in range(group):
         index_h = index_kv * group + member

@@ -1,17 +1,17 @@
-"""Flash attention, forward, for sm_90: tensor maps, specialized warps, and products in flight under the exponentials.
+"""Flash attention, forward, for sm_90: TMA descriptors, warp specialization, and products in flight under the exponentials.
 
 After Shah et al. 2024, https://arxiv.org/abs/2407.08608.
 
-A program is persistent: it takes every so many-th tile of `BLOCK_M` queries. One warp, the producer, copies queries, keys
-and values into shared memory; each of the warp groups beside it, the consumers, owns 64 of the queries. A consumer has the
-product with the keys of one tile and the product with the values of the tile before in flight at once, so that tensor
-cores work while it takes exponentials. Keys are walked backwards: tiles that a causal diagonal or the end of the keys
-cuts come first, masked, all others after them.
+A program is persistent and takes tiles of `BLOCK_M` queries at a fixed stride. One warp, the producer, copies queries, keys
+and values into shared memory. Each consumer warp group owns 64 of the queries. A consumer keeps two products in flight, that
+with the keys of one tile and that with the values of the previous tile, so that tensor cores work while it computes
+exponentials. Keys are walked backwards: tiles cut by the causal diagonal or the end of the keys come first, masked, and all
+others after them.
 
-Tensor maps pad with zeros: rows and columns past the end read as 0, and are not written.
+TMA descriptors pad with zeros: rows and columns past the end read as 0, and are not written.
 """
 
-# ruff: noqa: SIM113 - enumerate() is no Gluon
+# ruff: noqa: SIM113 - Gluon has no enumerate()
 
 from nojit.kernels.kernel_functions import divide, divide_by, reciprocal, worked_out_here
 from nojit.kernels.kernel_sm90_attention import (
@@ -36,21 +36,21 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def _section_of(heads, kv_len, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
-    """Return how many heads, of `heads` of all batches, are worked on at once.
+    """Return how many of `heads` (of all batches) are processed at a time.
 
-    Under a causal mask tiles differ in length: section by section of as many heads as have `SPAN` keys together, which
-    the cache holds, the longest go first. With few tiles to a head a section must be wide, or the same programs would
-    get the longest of each.
+    Under a causal mask tiles differ in length. Heads are processed in sections that have `SPAN` keys in total, which fit the
+    cache, and in each section the longest tiles start first. With few tiles per head a section must be wide, or the same
+    programs would get the longest tile of each.
     """
     if CAUSAL:
         return gl.minimum(gl.maximum(SPAN // kv_len, 1), heads)
-    else:  # noqa: RET505 - Triton compiles the arm that is taken
+    else:  # noqa: RET505 - Triton compiles only the branch taken
         return 1
 
 
 @gluon.jit
 def _tile_of(number, tiles, section, inverse, heads, CAUSAL: gl.constexpr):
-    """Return the tile and the batch and head (as one number) of a piece of work; `inverse` is of all tiles of a section."""
+    """Return the tile and the batch and head (as one number) of a piece of work; `inverse` is that of a section's tiles."""
     first, place = divide_by(number, tiles * section, inverse)
     if CAUSAL:
         first = first * section
@@ -62,7 +62,7 @@ def _tile_of(number, tiles, section, inverse, heads, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
-    """Return how many tiles of keys the queries from `row_start` see, one at least, and how many all of them see whole."""
+    """Return the number of key tiles that the queries from `row_start` see, at least one, and how many are fully visible."""
     last = kv_len
     seen_by_all = kv_len
     if CAUSAL:
@@ -73,7 +73,7 @@ def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: g
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
-    """Copy the queries, keys and values of every tile into shared memory, as far ahead as there is room."""
+    """Copy the queries, keys and values of every tile into shared memory, as far ahead as stages allow."""
     q_map, k_map, v_map = maps[0], maps[1], maps[2]
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
@@ -87,11 +87,11 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
     works = tiles * batch * heads
     section = _section_of(batch * heads, kv_len, SPAN, CAUSAL)
     inverse = reciprocal(tiles * section)
-    # queries come while keys of the tile before do, where all tiles have as many; else right after the last of those keys
+    # with equally many key tiles each, queries are copied during the previous tile; else right after its last keys
     EARLY: gl.constexpr = Q_STAGES > 1 and not CAUSAL
     turn = 0
     copied = 0
-    if EARLY:  # noqa: SIM102 - of the two Triton decides one when it compiles
+    if EARLY:  # noqa: SIM102 - Triton evaluates one of the two at compile time
         if gl.program_id(0) < works:
             tile, batch_head = _tile_of(gl.program_id(0), tiles, section, inverse, batch * heads, CAUSAL)
             index_b, index_h = divide(batch_head, heads)
@@ -111,8 +111,8 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
             mbarrier.wait(k_empty.index(stage), phase)
             mbarrier.expect(k_full.index(stage), k_map.block_type.nbytes)
             copy_in(k_map, [index_b, index_kv, start, 0], k_full.index(stage), k_memory.index(stage))
-            if Q_STAGES == 1:  # noqa: SIM102 - of the two Triton decides one when it compiles
-                # those of the tile before are in use longer than its keys
+            if Q_STAGES == 1:  # noqa: SIM102 - Triton evaluates one of the two at compile time
+                # the previous tile's queries are in use longer than its keys
                 if place == 0:
                     copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
             mbarrier.wait(v_empty.index(stage), phase)
@@ -132,7 +132,7 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
 def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
     """Return scores [ROWS, BLOCK_N] with -inf for keys past the end or, under a causal mask, past the query."""
     lanes = gl.arange(0, scores.shape[1], layout=gl.SliceLayout(0, scores.type.layout))
-    # how many keys from `start` on a row sees: one comparison a score
+    # the number of visible keys from `start` on: one comparison per score
     seen = rows * 0 + (kv_len - start)
     if CAUSAL:
         seen = gl.minimum(seen, rows + (causal_offset + 1 - start))
@@ -144,7 +144,7 @@ def _attend(
     OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len, causal_offset,
     qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr,
 ):  # fmt: skip
-    """Score one tile of keys while the values of the tile before are summed up; return the running state."""
+    """Score one tile of keys while the values of the previous tile are added up; return the running state."""
     scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used)
     if MASKED:
         scores = _hide(scores, start, rows, kv_len, causal_offset, CAUSAL)
@@ -159,7 +159,7 @@ def _consume(
     OWN: gl.constexpr, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN: gl.constexpr,
     CAUSAL: gl.constexpr,
 ):  # fmt: skip
-    """Attend with the `ROWS` queries of number `OWN` of every tile, and write their output and log-sums."""
+    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile, and write their output and log-sums."""
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty = barriers[0], barriers[1]
     batch, heads, _, q_len, kv_len = worked_out_here(sizes)
@@ -207,7 +207,7 @@ def _consume(
         index_b, index_h = divide(batch_head, heads)
         write_rows(OWN, acc, row_sum, maps[3], memory[3], index_b, index_h, row_start + OWN * ROWS)
         if lse_ptr is not None:
-            # a row that saw nothing has sum 0 and maximum -inf
+            # a fully masked row has sum 0 and maximum -inf
             lse = gl.where(row_sum == 0.0, float("-inf"), row_max * scale + gl.log2(row_sum) * LN_2)
             gl.store(lse_ptr + batch_head.to(gl.int64) * q_len + rows, lse, mask=rows < q_len)
         turn += 1
@@ -239,15 +239,15 @@ def flash_attention_fwd_sm90_kernel(
     SPAN: gl.constexpr,
     TURNS: gl.constexpr,
 ):
-    """Write ``softmax(q @ k^T * scale) @ v`` and, if asked, the natural-log sum of exponentials of each row.
+    """Write ``softmax(q @ k^T * scale) @ v`` and, if requested, the natural-log sum of exponentials of each row.
 
     The maps describe q [batch, heads, q_len, head_dim], k and v with `heads // group` heads and `kv_len` rows, and out
-    [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; widths under
-    BLOCK_D and BLOCK_DV are padded. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and
-    there is a key. With `CAUSAL`, query m sees the keys up to m + `causal_offset`; a row that sees no key gives 0 and
-    lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds, `Q_STAGES` those
-    of queries, 2 where the next one's are to be there before the present one ends, `SPAN` the keys of the heads that are
-    worked on at once, `TURNS` whether consumers start their products one after the other. Any grid in x.
+    [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; head dimensions below
+    BLOCK_D and BLOCK_DV are padded. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and there is
+    at least one key. With `CAUSAL`, query m sees the keys up to m + `causal_offset`; a fully masked row gives 0 and lse -inf.
+    `BLOCK_M` is 128 or 192. `STAGES` is the number of key and value tiles in shared memory, `Q_STAGES` that of query tiles: 2
+    to copy the next tile's early. `SPAN` is the number of keys of the heads in a section. With `TURNS`, consumers take turns
+    to start their products. Any grid in x.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     dtype: gl.constexpr = q_map.dtype
@@ -278,7 +278,7 @@ def flash_attention_fwd_sm90_kernel(
     memory = (q_memory, k_memory, v_memory, out_memory)
     barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty, order)
     sizes = (batch, heads, group, q_len, kv_len)
-    # registers of each thread: what the producer does without goes to the consumers
+    # registers per thread: the producer's surplus goes to the consumers
     if CONSUMERS == 2:
         gl.warp_specialize(
             [

@@ -2,15 +2,13 @@
 
 After Shah et al. 2024, https://arxiv.org/abs/2407.08608.
 
-A program owns `BLOCK_N` keys of a head of keys. It walks the tiles of `BLOCK_M` queries that see any of them, the last
-first, each for every head of queries that shares the keys, and keeps the gradients of its keys and values in registers.
-What it adds to the gradient of a tile of queries goes through shared memory to a workspace, which the copy engine adds up
-in fp32.
+A program owns `BLOCK_N` keys of a key head. It walks the tiles of `BLOCK_M` queries that see any of them, last tile first,
+each for every query head that shares the keys, and keeps the gradients of its keys and values in registers. Its contribution
+to the gradient of a tile of queries goes through shared memory to a workspace, to which the copy engine adds it in fp32.
 
-Scores are computed transposed, keys by queries, so that weights and their gradients are operands in registers of the
-products that follow. Two warp groups, the multipliers, own 64 keys each. Two warps beside them, the producer and the
-adder, move memory. They hand it to each other by barriers. `used` counts tiles; a ring's stage is ``used % STAGES``, and its
-n-th round has phase ``n & 1``:
+Scores are computed transposed, keys by queries, so that weights and their gradients are register operands of the following
+products. Two warp groups, the multipliers, own 64 keys each. Two more warps, the producer and the adder, move memory. All
+synchronize by barriers. `used` counts tiles; a ring's stage is ``used % STAGES``, and its n-th round has phase ``n & 1``:
 
 | barrier    | arrives                              | waits                          | then                            |
 |------------|--------------------------------------|--------------------------------|---------------------------------|
@@ -25,14 +23,15 @@ n-th round has phase ``n & 1``:
 | sum_empty  | adder, product read                  | multipliers, one round behind  | the next product is stored      |
 | done       | multipliers, after their loop        | multipliers, to reuse the keys | the gradient of keys is stored  |
 
-Who waits "one round behind" finds the first round done. Gradients of scores lie in two buffers in turn: who stores one has
-waited for `ds_full` of the tile before, at which nobody arrives who still reads from two tiles before.
+A wait "one round behind" passes at once in the first round. Gradients of scores alternate between two buffers. A multiplier
+that stores one has waited for `ds_full` of the previous tile, where no multiplier arrives before it has read the buffer of
+two tiles before.
 
-Where sums must not depend on chance, a counter for each tile of queries says how many tiles of keys have been added. The
-adder of tile n waits until it reads n, and so sees what was added before. Programs of a head start in the order of their
-keys, so whom one waits for has started before it, and walks the same tiles in the same order, and under a causal mask some
-more. All begin at the last query, which keeps one that starts with another a moment behind it. If they began at the first
-that they see, it would be behind by the tiles between their diagonals.
+For deterministic sums, a counter per tile of queries holds the number of key tiles added so far. The adder of key tile n
+waits until the counter is n, and so sees all earlier additions. Programs of a head start in the order of their keys. A
+program therefore waits only for programs that started before it; they walk the same tiles in the same order, plus some more
+under a causal mask. All begin at the last query, so that a program that starts together with another runs just behind
+it. If they began at the first visible query, it would lag by the tiles between their diagonals.
 """
 
 from nojit.kernels.kernel_sm90_copies import (
@@ -60,8 +59,8 @@ ROWS = gl.constexpr(64)
 def tile_of(number, tiles, heads, q_len, SPAN: gl.constexpr):
     """Return the tile of keys and the batch and head (as one number) of a program.
 
-    Section by section of as many heads as have `SPAN` queries together, which the cache holds; in each the tiles in
-    order, which under a causal mask is the longest first.
+    Heads are processed in sections that have `SPAN` queries in total, which fit the cache. In each section tiles come in
+    order, which under a causal mask is longest first.
     """
     section = gl.minimum(gl.maximum(SPAN // q_len, 1), heads)
     first = number // (tiles * section) * section
@@ -81,13 +80,13 @@ def _span_of(
     if CAUSAL:
         first = gl.minimum(gl.maximum(key_start - causal_offset, 0) // BLOCK_M, last)
         whole = gl.minimum(gl.cdiv(gl.maximum(key_start + BLOCK_N - 1 - causal_offset, 0), BLOCK_M), last)
-    # keys past the end are hidden from every tile
+    # keys past the end must be masked in every tile
     return first, gl.where(key_start + BLOCK_N > kv_len, last, whole), last
 
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, where):
-    """Copy keys and values once, then queries, gradients and statistics, as far ahead as there is room."""
+    """Copy keys and values once, then queries, gradients and statistics, as far ahead as stages allow."""
     q_map, k_map, v_map, dout_map, stat_map = maps
     k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory = memory
     k_full, v_full, q_full, q_empty, dout_full, dout_empty = barriers
@@ -121,14 +120,14 @@ def _produce(maps, memory, barriers, sizes, where):
 
 @gluon.jit
 def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, number, tiles, WIDE: gl.constexpr):
-    """Add what each tile gives to the gradient of its queries: in the order of the tiles of keys, or as it comes."""
+    """Add each tile's contribution to the gradient of its queries, in the order of key tiles or in any order."""
     heads, group = sizes
     index_b, index_kv, _, first, last = where
     used = 0
     for place in range(last - first):
         tile = last - 1 - place
         for index_h in range(index_kv * group, index_kv * group + group):
-            # the two parts of a product are halves of the width, or of the rows
+            # the two parts of a product are halves of its columns, or of its rows
             row = tile * ROWS if WIDE else tile * 2 * ROWS
             beside: gl.constexpr = [0, 0, 0, ROWS] if WIDE else [0, 0, ROWS, 0]
             if turn_ptr is None:
@@ -157,7 +156,7 @@ def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, numbe
 
 @gluon.jit
 def _multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
-    """Start the part of the product of all keys' scores' gradients with the keys that a multiplier owns."""
+    """Start a multiplier's part of the product of all keys' score gradients with the keys."""
     BLOCK_D: gl.constexpr = k_memory.shape[4]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
     acc = gl.zeros([ROWS, ROWS], gl.float32, layout)
@@ -174,9 +173,9 @@ def _multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
 
 @gluon.jit
 def propagate(OWN: gl.constexpr, dk, dv, operand, weights, dp, memory, barriers, used):
-    """Take the weights of a tile, as an operand too, and their gradients to all others; return the sums for keys and values.
+    """Propagate the weights of a tile, also given as an operand, and their gradients; return the sums for keys and values.
 
-    Scores that are modified give weights times the derivative.
+    For modified scores, pass weights times the derivative.
     """
     k_memory, _, q_memory, dout_memory, _, delta_memory, ds_memory, sum_memory = memory
     _, q_empty, _, dout_empty, ds_full, sum_full, sum_empty = barriers
@@ -200,7 +199,7 @@ def propagate(OWN: gl.constexpr, dk, dv, operand, weights, dp, memory, barriers,
     mbarrier.wait(ds_full, used & 1)
     dq_token = _multiply_keys(OWN, ds_memory, slot, k_memory)
     dk_token = warpgroup_mma(gl.convert_layout(ds, operand_layout), q, dk, is_async=True)
-    # behind it are two products of `_multiply_keys` and that of the keys
+    # the two products of `_multiply_keys` and that of the keys were issued after it
     dv = warpgroup_mma_wait(3, deps=(dv_token,))
     mbarrier.arrive(dout_empty.index(stage))
     dq = warpgroup_mma_wait(1, deps=(dq_token,))
@@ -215,7 +214,7 @@ def propagate(OWN: gl.constexpr, dk, dv, operand, weights, dp, memory, barriers,
 
 @gluon.jit
 def store_gradients(OWN: gl.constexpr, dk, dv, maps, memory, done, place, scale):
-    """Write the gradients of a multiplier's keys and values through the memory that these were in."""
+    """Write the gradients of a multiplier's keys and values, reusing the shared memory of these keys and values."""
     dk_map, dv_map = maps
     k_memory, v_memory, q_memory = memory[0], memory[1], memory[2]
     BLOCK_D: gl.constexpr = q_memory.shape[4]
@@ -234,7 +233,7 @@ def store_gradients(OWN: gl.constexpr, dk, dv, maps, memory, done, place, scale)
 
 @gluon.jit
 def memory_for(maps, STAGES: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_D: gl.constexpr):
-    """Allocate what keys, values, queries and all that goes with them are copied to, scores' gradients and sums for queries."""
+    """Allocate shared memory for keys, values, queries and their companions, score gradients, and sums for queries."""
     q_map, k_map, v_map, dout_map, stat_map, sum_map = maps
     dtype: gl.constexpr = q_map.dtype
     ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
@@ -251,7 +250,7 @@ def memory_for(maps, STAGES: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_D: gl.co
 
 @gluon.jit
 def barriers_for(STAGES: gl.constexpr):
-    """Make the barriers of a producer, an adder and two multipliers."""
+    """Return the barriers of a producer, an adder and two multipliers."""
     k_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     v_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -281,7 +280,7 @@ def _multiply(
     OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, causal_offset, kv_len, qk_scale,
     MASKED: gl.constexpr, CAUSAL: gl.constexpr,
 ):  # fmt: skip
-    """Take one tile of queries to all gradients; return the sums of those of keys and values."""
+    """Process one tile of queries; return the updated gradients of keys and values."""
     k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
     q_full, dout_full = barriers[0], barriers[2]
     STAGES: gl.constexpr = q_memory.shape[0]
@@ -309,7 +308,7 @@ def _multiply(
             rows = row_start + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, s_layout))
             visible = visible & (keys[:, None] <= rows[None, :] + causal_offset)
         weights = gl.where(visible, weights, 0.0)
-    # with the weights among what is waited for, they are not computed after the wait
+    # waiting for the weights too keeps their computation before the wait
     dp, weights = warpgroup_mma_wait(0, deps=(dp_token, weights))
     operand = gl.convert_layout(weights.to(q_memory.dtype), operand_layout)
     return propagate(OWN, dk, dv, operand, weights, dp, memory, barriers, used)
@@ -319,7 +318,7 @@ def _multiply(
 def _differentiate(
     OWN: gl.constexpr, maps, memory, barriers, sizes, where, whole, kv_len, causal_offset, scale, CAUSAL: gl.constexpr
 ):  # fmt: skip
-    """Walk the tiles of queries, and write the gradients of the keys and values of number `OWN`."""
+    """Walk the tiles of queries, and write the gradients of the keys and values of multiplier `OWN`."""
     q_memory = memory[2]
     k_full, v_full, done = barriers[0], barriers[1], barriers[9]
     walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])
@@ -378,15 +377,15 @@ def flash_attention_bwd_sm90_kernel(
     STAGES: gl.constexpr,
     SPAN: gl.constexpr,
 ):
-    """Write the gradients of keys and values, and add up that of queries, short of `scale`, in fp32.
+    """Write the gradients of keys and values, and add up the unscaled gradient of queries, in fp32.
 
     The maps describe q and dout [batch, heads, q_len, dim], k, v and their gradients with `heads // group` heads and
-    `kv_len` rows, the statistics that the kernel before wrote, fp32 [2, batch, heads, q_len rounded up to `BLOCK_M`], and
-    the sums for queries, fp32 [batch, heads, q_len, head_dim]; `BLOCK_D` is 64 or 128, and narrower heads are padded.
-    `turn_ptr` is int32 [batch, heads, cdiv(q_len, BLOCK_M)], zeros, if sums are to be added up in the order of keys, and
-    None for any order: then they must hold zeros. A query that sees no key leaves its sums as they are. With `CAUSAL`,
-    query m sees the keys up to m + `causal_offset`. `STAGES` is how many tiles of queries shared memory holds, `SPAN` the
-    queries of the heads that are worked on at once. The grid is ``cdiv(kv_len, 128) * batch * heads // group`` in x.
+    `kv_len` rows, the statistics from the first kernel, fp32 [2, batch, heads, q_len rounded up to `BLOCK_M`], and the sums
+    for queries, fp32 [batch, heads, q_len, head_dim]. `BLOCK_D` is 64 or 128; smaller head dimensions are padded. `turn_ptr` is
+    int32 [batch, heads, cdiv(q_len, BLOCK_M)], zeroed, to add in the order of keys; or None for any order, with sums zeroed
+    beforehand. Sums of fully masked queries are not written. With `CAUSAL`, query m sees the keys up to
+    m + `causal_offset`. `STAGES` is the number of query tiles in shared memory, `SPAN` the number of queries of the heads in a
+    section. The grid is ``cdiv(kv_len, 128) * batch * heads // group`` in x.
     """
     gl.static_assert(BLOCK_M + BLOCK_D == 192, "BLOCK_M is 64 at width 128, and 128 at width 64")
     BLOCK_N: gl.constexpr = 2 * ROWS
@@ -406,7 +405,7 @@ def flash_attention_bwd_sm90_kernel(
     in_maps = (q_map, k_map, v_map, dout_map, stat_map)
     in_memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory)
     in_barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty)
-    # registers of each thread: what the producer and the adder do without goes to the multipliers
+    # registers per thread: the surplus of the producer and the adder goes to the multipliers
     gl.warp_specialize(
         [
             (_differentiate, (0, out_maps, memory, barriers, sizes, where, whole, kv_len, causal_offset, scale, CAUSAL)),

@@ -1,4 +1,4 @@
-"""What goes before and after the backward kernel for sm_90: statistics of queries, and the sum of their gradients."""
+"""The kernels before and after the sm_90 backward kernel: statistics of queries, and the final gradient of queries."""
 
 import triton
 import triton.language as tl
@@ -28,11 +28,11 @@ def flash_attention_bwd_sm90_prepare_kernel(
 ):
     """Write two statistics of each query, and a zero for each tile of queries.
 
-    The statistics, fp32 [2, batch, heads, q_len rounded up to `BLOCK_M`], are lse in base two, infinite where a query saw
-    no key or lies past the end, so that its weights are 0, and ``rowsum(out * dout) - dlse``. out and dout are [batch,
-    heads, q_len, v_dim]: any strides, the last 1. lse and dlse are contiguous fp32 [batch, heads, q_len]; dlse may be
-    None, and a row that saw nothing takes no part of it. `turn_ptr` is int32 [batch, heads, cdiv(q_len, BLOCK_M)] or None.
-    The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    The statistics are fp32 [2, batch, heads, q_len rounded up to `BLOCK_M`]. The first is lse in base two; for fully masked
+    queries and past the end it is infinite, so that weights become 0. The second is ``rowsum(out * dout) - dlse``. out and dout
+    are [batch, heads, q_len, v_dim]: any strides, the last 1. lse and dlse are contiguous fp32 [batch, heads, q_len]; dlse may be
+    None, and is ignored for fully masked rows. `turn_ptr` is int32 [batch, heads, cdiv(q_len, BLOCK_M)] or None. The grid is
+    ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
     batch_head = tl.program_id(0) // tiles
@@ -76,7 +76,7 @@ def flash_attention_bwd_sm90_finish_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
-    """Write the gradient of queries: their sums times `scale`, and 0 where lse is -inf, whose sums nobody wrote.
+    """Write the gradient of queries: their sums times `scale`; 0 where lse is -inf, since those sums were never written.
 
     The sums are contiguous fp32 [batch, heads, q_len, head_dim], lse is contiguous fp32 [batch, heads, q_len], and the
     gradient may have any strides, the last 1. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.

@@ -1,7 +1,7 @@
 """Flex attention, forward: one program owns `BLOCK_M` queries of a head, as in flash attention.
 
-A program visits the tiles of keys that the mask lets any of its queries see, and keeps, per query, the running maximum and
-sum of the softmax and the running output, all in fp32. Exponentials are taken in base two.
+A program visits the tiles of keys that any of its queries see under the mask, and keeps, per query, the running maximum and
+sum of the softmax and the running output, all in fp32. Exponentials use base two.
 """
 
 import triton
@@ -69,16 +69,16 @@ def flex_attention_fwd_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write ``softmax(mod(q @ k^T * scale)) @ v`` over the keys that are seen, and the natural-log sums of each row.
+    """Write ``softmax(mod(q @ k^T * scale)) @ v`` over visible keys, and the natural-log sums of each row.
 
     q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], out
-    [batch, heads, q_len, v_dim]: any strides, the last 1. lse is contiguous fp32 [batch, heads, q_len]. A row that sees no
-    key gives 0 and lse -inf. `spans_ptr`, `blocks_ptr` and `bits_ptr` are the mask's tables by query, as `MASK` says;
-    `mask_batch` and `mask_head` are how many tables one batch and one head are further on. `block` is a multiple of BLOCK_M
-    and BLOCK_N where `MASK` is ``"bitmap"``. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    [batch, heads, q_len, v_dim]: any strides, the last 1. lse is contiguous fp32 [batch, heads, q_len]. A fully masked row
+    gives 0 and lse -inf. `spans_ptr`, `blocks_ptr` and `bits_ptr` are the mask's tables by query, for the mode `MASK`;
+    `mask_batch` and `mask_head` are their strides by batch and head, in tables. For ``"bitmap"``, `block` is a multiple of
+    BLOCK_M and BLOCK_N. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles are the longest: they go first, so that short ones fill the end of the wave
+    # under a causal mask the last tiles are the longest: they start first, so that short ones fill the end of the wave
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
@@ -114,7 +114,7 @@ def flex_attention_fwd_kernel(
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
         keys = start + lanes
-        # made here and not carried: hoisted, the pointers of unaligned calls (one per element) would fill the registers
+        # computed here, not carried: hoisted pointers of unaligned calls (one per element) would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
         k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
         products = tl.dot(q, tl.trans(k), input_precision="ieee")
@@ -127,7 +127,7 @@ def flex_attention_fwd_kernel(
             )  # fmt: skip
             scores = tl.where(seen & (keys < kv_len)[None, :], scores, float("-inf"))
         new_max = tl.maximum(row_max, tl.max(scores, 1))
-        # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
+        # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
         shift = tl.where(new_max == float("-inf"), 0.0, new_max)
         weights = tl.exp2(scores - shift[:, None])
         keep = tl.exp2(row_max - shift)
@@ -139,6 +139,6 @@ def flex_attention_fwd_kernel(
     out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     out_ptrs = out_ptr + index_b * stride_ob + index_h * stride_oh + query_rows * stride_om + v_cols[None, :]
     store_tile(out_ptrs, out, rows, q_len, v_cols, v_dim, True)
-    # a row that saw nothing has sum 0 and maximum -inf: log2(0) is -inf already
+    # a fully masked row has sum 0 and maximum -inf: log2(0) is -inf already
     lse = (row_max + tl.log2(row_sum)) * LN_2
     tl.store(lse_ptr + batch_head.to(tl.int64) * q_len + rows, lse, mask=rows < q_len)

@@ -1,13 +1,13 @@
-"""Flex attention, backward, for the gradients of keys and values; that of queries is in `kernel_bwd_dq`.
+"""Flex attention, backward, for the gradients of keys and values; `kernel_bwd_dq` computes that of queries.
 
-With s = q k^T scale, p = exp(mod(s) - lse), the weights that the forward did not keep, and
-delta = rowsum(out * dout) - dlse, which is flash attention's own kernel:
+With s = q k^T scale, the recomputed weights p = exp(mod(s) - lse), and delta = rowsum(out * dout) - dlse from flash
+attention's own kernel:
 
     dv = p^T dout        ds = p * (dout v^T - delta) * mod'(s)        dk = ds^T q scale        dq = ds k scale
 
-One program owns what it sums up: keys and values of a head, over all queries of all heads, and batches, that read it, or
-queries, over all keys. Nothing is added to memory, so a result does not depend on which program comes first. Sums are
-fp32; p and ds are rounded to the dtype of the operands before they are multiplied. Exponentials are taken in base two.
+One program owns one sum: keys and values of a head, over all queries of all heads and batches that read them, or queries,
+over all keys. Nothing is added to memory, so results do not depend on the order of programs. Sums are fp32; p and ds are
+rounded to the dtype of the operands before they are multiplied. Exponentials use base two.
 """
 
 import triton
@@ -89,11 +89,11 @@ def flex_attention_bwd_dkdv_kernel(
 
     q is [kv_batch * shared, kv_heads * group, q_len, head_dim], dout [..., q_len, v_dim], k and dk [kv_batch, kv_heads,
     kv_len, head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [kv_batch *
-    shared, kv_heads * group, q_len]. The mask is the forward's, its tables those by key; so is the modification. A key that
-    no query sees gets 0. The grid is ``cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads`` in x.
+    shared, kv_heads * group, q_len]. Mask and modification are the forward pass's; the mask's tables are those by key. A key
+    that no query sees gets 0. The grid is ``cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads`` in x.
     """
     tiles = tl.cdiv(kv_len, BLOCK_N)
-    # under a causal mask the first tiles are the longest, and go first
+    # under a causal mask the first tiles are the longest, and start first
     tile = tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_kb = (batch_head // kv_heads).to(tl.int64)
@@ -126,14 +126,14 @@ def flex_attention_bwd_dkdv_kernel(
         table = index_b * mask_batch + index_h * mask_head
         table_ptr = spans_ptr + table * (tl.cdiv(kv_len, block) * 3 if MASK == "bitmap" else kv_len * 2)
         first, end = own_spans(table_ptr, keys, kv_len, q_len, MASK)
-        # key n is seen by the queries from n - right to n - left
+        # key n is visible to the queries from n - right to n - left
         walk, count = walk_of(
             table_ptr, keys, first, end, -right, -left, kv_len, q_len, block, BLOCK_N, BLOCK_M, MASK
         )  # fmt: skip
         for number in range(count):
             start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_M, MASK)
             rows = start + lanes
-            # made here and not carried: see the forward
+            # computed here, not carried: see the forward pass
             query_rows = rows.to(tl.int64)[:, None]
             q_tile = q_head_ptr + query_rows * stride_qm + k_cols[None, :]
             q = load_tile(q_tile, rows, q_len, k_cols, head_dim, True, True)
@@ -142,7 +142,7 @@ def flex_attention_bwd_dkdv_kernel(
             scores, slope = modified(
                 products, scale, index_b, index_h, rows[None, :], keys[:, None], inside, mods, SCORE_MOD
             )  # fmt: skip
-            # queries past the end weigh nothing, and nor does a row that saw nothing, whose log-sum is -inf
+            # queries past the end and fully masked rows, whose log-sum is -inf, get weight 0
             lse = tl.load(lse_ptr + row + rows, mask=rows < q_len, other=float("inf")) * LOG2_E
             lse = tl.where(lse == float("-inf"), float("inf"), lse)
             weights = tl.exp2(scores - lse[None, :])

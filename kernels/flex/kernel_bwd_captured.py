@@ -1,11 +1,11 @@
-"""Flex attention, backward, for the gradients of what a score modification captures.
+"""Flex attention, backward, for the gradients of tensors captured by a score modification.
 
-With g the gradient of modified scores, p * (dout v^T - delta) in the words of `kernel_bwd`: the second modification's share
-is g, and the first's g times the second's derivative. They are added to fp32 tables atomically, in any order.
+Let g be the gradient of modified scores, p * (dout v^T - delta) in the notation of `kernel_bwd`. The second modification
+gets g, and the first g times the second's derivative. They are added to fp32 tables atomically, in any order.
 
-A row of g sums to the gradient of its lse, but for `delta`, which comes from an output that was rounded. A slope's gradient
-sums g times a distance over rows whose distances are alike, where that error would add up to hundreds of times what rounding
-is: of each slope `subtract_unbalanced` takes back what the row's sum of g has put in.
+A row of g sums to the gradient of its lse, up to the error of `delta`, which comes from a rounded output. A slope's gradient
+sums g times a distance over rows with similar distances, where that error would accumulate to hundreds of times the rounding
+error. `subtract_unbalanced` therefore subtracts from each slope the contribution of the row's excess sum.
 """
 
 import triton
@@ -91,12 +91,12 @@ def flex_attention_bwd_captured_kernel(
 ):
     """Add the gradients of both slots' tables and of the dense bias to fp32 tensors.
 
-    Operands, mask and modification, one of the library, are those of `kernel_bwd_dq`. `first_wanted` and `second_wanted` are
-    the kinds of the slots whose gradients are asked for, else 0; what they are added to has strides of its own, 0 for what is
-    shared. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    Operands, mask and modification, which is one of the library, are those of `kernel_bwd_dq`. `first_wanted` and
+    `second_wanted` are the kinds of the slots whose gradients are requested, else 0; the gradients have strides of their own, 0
+    for shared dimensions. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # the longest go first, as in the forward
+    # the longest tiles start first, as in the forward pass
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
@@ -120,7 +120,7 @@ def flex_attention_bwd_captured_kernel(
     dout = load_tile(dout_ptrs, rows, q_len, v_cols, v_dim, True, True)
     row = batch_head.to(tl.int64) * q_len
     lse = tl.load(lse_ptr + row + rows, mask=rows < q_len, other=float("inf")) * LOG2_E
-    # a row that saw nothing weighs nothing
+    # a fully masked row gets weight 0
     lse = tl.where(lse == float("-inf"), float("inf"), lse)
     delta = tl.load(delta_ptr + row + rows, mask=rows < q_len, other=0.0)
     k_head_ptr = k_ptr + index_b * stride_kb + index_kv * stride_kh
@@ -135,14 +135,14 @@ def flex_attention_bwd_captured_kernel(
     walk, count = walk_of(
         table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
     )  # fmt: skip
-    # of a row's gradients: 0, but for rounding; a row that saw nothing has no gradient of its lse, whatever is said
+    # the excess sum of a row's gradients: 0 up to rounding; the lse of a fully masked row has no gradient
     rest = -tl.load(dlse_ptr + row + rows, mask=lse < float("inf"), other=0.0)
     first_pull = tl.zeros([BLOCK_M], tl.float32)
     second_pull = tl.zeros([BLOCK_M], tl.float32)
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
         keys = start + lanes
-        # made here and not carried: see the forward
+        # computed here, not carried: see the forward pass
         key_rows = keys.to(tl.int64)[:, None]
         k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
         products = tl.dot(q, tl.trans(k), input_precision="ieee")
@@ -160,11 +160,11 @@ def flex_attention_bwd_captured_kernel(
         v = load_tile(v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, True)
         dweights = tl.dot(dout, tl.trans(v), input_precision="ieee")
         grad = weights * (dweights - delta[:, None])
-        # rows past the end weigh nothing, but a weight of 0 times what is not there need not be 0
+        # rows past the end have weight 0, but 0 times an undefined value need not be 0
         grad = tl.where(inside, grad, 0.0)
         distances = (keys[None, :] - rows[:, None]).to(tl.float32)
         rest += tl.sum(grad, 1)
-        # hidden after they are multiplied: fused into the sum, lanes that hold the same one would differ in its last bit
+        # masked after the product: if fused into the sum, lanes with equal values would differ in the last bit
         second_pull += tl.sum(tl.where(inside, weights * distances, 0.0), 1)
         add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dsecond, dbias)
         if second_kind == 3:

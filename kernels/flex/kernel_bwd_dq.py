@@ -1,4 +1,4 @@
-"""Flex attention, backward, for the gradient of queries; `kernel_bwd` says what is computed, and how."""
+"""Flex attention, backward, for the gradient of queries; `kernel_bwd` describes the algorithm."""
 
 import triton
 import triton.language as tl
@@ -74,11 +74,11 @@ def flex_attention_bwd_dq_kernel(
 
     q and dq are [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], dout
     [batch, heads, q_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch, heads, q_len]. The mask
-    and the modification are the forward's. A query that sees no key gets 0. The grid is
+    and the modification are the forward pass's. A query that sees no key gets 0. The grid is
     ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # the longest go first, as in the forward
+    # the longest tiles start first, as in the forward pass
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
@@ -102,7 +102,7 @@ def flex_attention_bwd_dq_kernel(
     dout = load_tile(dout_ptrs, rows, q_len, v_cols, v_dim, True, True)
     row = batch_head.to(tl.int64) * q_len
     lse = tl.load(lse_ptr + row + rows, mask=rows < q_len, other=float("inf")) * LOG2_E
-    # a row that saw nothing weighs nothing
+    # a fully masked row gets weight 0
     lse = tl.where(lse == float("-inf"), float("inf"), lse)
     delta = tl.load(delta_ptr + row + rows, mask=rows < q_len, other=0.0)
     k_head_ptr = k_ptr + index_b * stride_kb + index_kv * stride_kh
@@ -118,7 +118,7 @@ def flex_attention_bwd_dq_kernel(
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
         keys = start + lanes
-        # made here and not carried: see the forward
+        # computed here, not carried: see the forward pass
         key_rows = keys.to(tl.int64)[:, None]
         k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
         products = tl.dot(q, tl.trans(k), input_precision="ieee")

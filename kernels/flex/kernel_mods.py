@@ -1,14 +1,14 @@
-"""Score modifications, in Triton: each returns the modified score and its derivative by the score.
+"""Score modifications in Triton: each returns the modified score and its derivative by the score.
 
 A modification takes ``(score, batch, head, query, key, inside, first, second, bias)``:
 
-- `score`: fp32, a tile of scores that are scaled already; `query` and `key`: int32 places that broadcast to the tile;
+- `score`: fp32, a tile of scaled scores; `query` and `key`: int32 positions that broadcast to the tile;
 - `batch` and `head`: int64 numbers; `head` counts query heads, and may differ by row;
-- `inside`: which elements of the tile exist; of the others nothing may be read, and any result will do;
+- `inside`: the elements of the tile that exist; nothing may be read for others, and their results are ignored;
 - `first` and `second`: slots of `nojit.kernels.flex.mods`: kind, table, its strides by batch and head, value, reach;
 - `bias`: a dense bias and its four strides.
 
-Derivatives that are not used are not computed: the compiler drops them.
+The compiler drops unused derivatives.
 """
 
 import triton
@@ -19,7 +19,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def tanh(x):
-    """Return the hyperbolic tangent: near 0, where 1 - exp(-2 |x|) would cancel, by a polynomial (Cephes, tanhf.c)."""
+    """Return the hyperbolic tangent; near 0, where 1 - exp(-2 |x|) would cancel, by a polynomial (Cephes, tanhf.c)."""
     falling = tl.exp2(-2.0 * tl.abs(x) * LOG2_E)
     away = (1.0 - falling) / (1.0 + falling)
     square = x * x
@@ -30,7 +30,7 @@ def tanh(x):
 
 @triton.jit
 def height_of(batch, head, slot):
-    """Return the slope of a head, or of each of several, if a slot has alibi, else 0: a branch over few numbers."""
+    """Return the slope of a head, or of several, if a slot has alibi, else 0: a branch over few numbers."""
     height = (head * 0).to(tl.float32)
     if slot[0] == 1:
         height = tl.load(slot[1] + batch * slot[2] + head * slot[3])
@@ -39,7 +39,7 @@ def height_of(batch, head, slot):
 
 @triton.jit
 def capped(score, has_cap, cap):
-    """Return ``cap * tanh(score / cap)`` if there is a cap, and the derivative, which follows from the result."""
+    """Return ``cap * tanh(score / cap)`` if there is a cap, and the derivative, which is computed from the result."""
     cap = tl.where(has_cap, cap, 1.0)
     if has_cap:
         score = cap * tanh(score / cap)
@@ -50,10 +50,10 @@ def capped(score, has_cap, cap):
 
 @triton.jit
 def light(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - every modification's parameters
-    """Apply alibi and a soft cap, in any order, or one of them, in few registers, for operands of 16 bits.
+    """Apply alibi and a soft cap, in any order, or one of them, in few registers, for 16-bit operands.
 
-    Near 0 this hyperbolic tangent is as good as one of fp32 is near 1, so a score is off by 1e-7 caps, which is nothing
-    beside the rounding of operands. Distances are taken in branches, as what two places share would be kept.
+    Near 0 this tanh has the absolute error of fp32 near 1, so a score is off by 1e-7 caps, far below the rounding of the
+    operands. Distances are computed in both branches, because the compiler would keep a shared one in registers.
     """
     height = height_of(batch, head, first)
     if height != 0.0:
@@ -73,7 +73,7 @@ def light(score, batch, head, query, key, inside, first, second, bias):  # noqa:
 
 @triton.jit
 def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
-    """Apply alibi, which is in either slot, and nothing else: without branches, and with a derivative that is no tensor."""
+    """Apply alibi, from either slot, and nothing else: without branches, and with a scalar derivative."""
     is_first = first[0] == 1
     height_ptr = tl.where(is_first, first[1], second[1])
     height_ptr += batch * tl.where(is_first, first[2], second[2]) + head * tl.where(is_first, first[3], second[3])
@@ -82,7 +82,7 @@ def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa
 
 @triton.jit
 def bounded(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
-    """Apply a soft cap, which is in either slot, and nothing else: without branches, as `light` does."""
+    """Apply a soft cap, from either slot, and nothing else: without branches, computed as in `light`."""
     cap = tl.where(first[0] == 3, first[4], second[4])
     score = cap - 2.0 * cap / (1.0 + tl.exp2(score * (2.0 * LOG2_E / cap)))
     bent = score * (1.0 / cap)
@@ -91,7 +91,7 @@ def bounded(score, batch, head, query, key, inside, first, second, bias):  # noq
 
 @triton.jit
 def relative_place(query, key, reach):
-    """Return where a table of distances has that from query to key."""
+    """Return the index of the distance from query to key in a relative-bias table."""
     return tl.minimum(tl.maximum(key - query, -reach), reach) + reach
 
 
@@ -99,8 +99,8 @@ def relative_place(query, key, reach):
 def listed(score, batch, head, query, key, inside, first, second, bias):
     """Apply one or two modifications of the library, in order.
 
-    Those that look each score up, a table of distances and a dense bias, only add: between what is computed before and
-    after, each of them comes once, whichever slot it is in, as addresses fill registers.
+    Relative and dense biases look up a value per score, but only add it. Each look-up therefore occurs once in the code, between
+    the first and the second computation, for either slot, because addresses fill registers.
     """
     distance = (key - query).to(tl.float32)
     score, slope = capped(score + height_of(batch, head, first) * distance, first[0] == 3, first[4])
@@ -120,17 +120,17 @@ def listed(score, batch, head, query, key, inside, first, second, bias):
 
 @triton.jit
 def add_gradient(grad, batch, head, query, key, inside, table, bias):
-    """Add what one modification's scores give to the gradient of what it captures, atomically.
+    """Add the contribution of one modification's scores to the gradient of its captured tensor, atomically.
 
     Args:
-        grad: fp32, the gradient of its results; 0 where nothing is seen.
-        batch: as for modifications, and so are `head`, `query`, `key` and `inside`.
-        head: likewise.
-        query: likewise.
-        key: likewise.
-        inside: likewise.
-        table: the kind, 0 if no gradient is wanted; what to add to, its strides by batch and head, and the reach.
-        bias: what to add the gradient of a dense bias to, and its four strides.
+        grad: fp32, the gradient of its results; 0 for masked elements.
+        batch: as for modifications.
+        head: as for modifications.
+        query: as for modifications.
+        key: as for modifications.
+        inside: as for modifications.
+        table: the kind, 0 for no gradient; the gradient to add to, its strides by batch and head, and the reach.
+        bias: the gradient of a dense bias to add to, and its four strides.
     """
     kind, table_ptr, stride_batch, stride_head, reach = table
     row_ptr = table_ptr + batch * stride_batch + head * stride_head
@@ -147,14 +147,14 @@ def add_gradient(grad, batch, head, query, key, inside, table, bias):
 
 @triton.jit
 def subtract_unbalanced(rest, pull, batch, head, table):
-    """Take back, atomically, what a slope's gradient got from rows whose gradients do not sum to what they should.
+    """Correct a slope's gradient, atomically, for rows whose gradients do not sum to the exact value.
 
     Args:
-        rest: fp32 [M], by how much the rows' sums are too large.
-        pull: fp32 [M], sums of weights times derivatives times distances: what a slope's gradient gets of 1 in `rest`.
-        batch: as for `add_gradient`, and so are `head` and `table`.
-        head: likewise.
-        table: likewise.
+        rest: fp32 [M], the excess of the rows' sums.
+        pull: fp32 [M], sums of weights times derivatives times distances: a slope's gradient per unit of `rest`.
+        batch: as for `add_gradient`.
+        head: as for `add_gradient`.
+        table: as for `add_gradient`.
     """
     kind, table_ptr, stride_batch, stride_head, _ = table
     if kind == 1:

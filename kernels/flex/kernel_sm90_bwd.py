@@ -1,10 +1,10 @@
-"""Flex attention, backward, for Hopper: flash attention's kernel of all five products, over masks as data.
+"""Flex attention, backward, for sm_90: flash attention's kernel of all five products, with masks from tables.
 
-`nojit.kernels.flash_attention.kernel_sm90_bwd` says how its parts work together, by which barriers, and who waits for whom;
-there and here they are the same. What differs is which tiles are walked (`kernel_sm90_bwd_walks`): those that see any of
-the keys, the last first; cut ones, whole ones and cut ones again, as they come, in a loop for each, and of bitmaps all in one.
-A program adds to a tile of queries after all that own keys before its own and come there. Those have started before it; where
-the mask moves on with the keys they are ahead of it by the distance, and where it does not they walk the same tiles.
+`nojit.kernels.flash_attention.kernel_sm90_bwd` describes its parts and barriers, which are the same here. The difference is
+the walk over tiles (`kernel_sm90_bwd_walks`): those that see any of the keys, last first. Partial, full and again partial
+tiles have a loop each; bitmaps use one loop. A program adds to a tile of queries after all visiting programs with earlier keys.
+Those have started before it. Where the mask moves on with the keys, they are ahead of it by that distance; where it does not,
+they walk the same tiles.
 """
 
 from nojit.kernels.flash_attention.kernel_sm90_bwd import (
@@ -48,7 +48,7 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def _produce(maps, memory, barriers, tables, sizes, where, MASK: gl.constexpr):
-    """Copy keys and values once, then queries, gradients and statistics, as far ahead as there is room."""
+    """Copy keys and values once, then queries, gradients and statistics, as far ahead as stages allow."""
     q_map, k_map, v_map, dout_map, stat_map = maps
     k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory = memory
     k_full, v_full, q_full, q_empty, dout_full, dout_empty = barriers
@@ -88,11 +88,11 @@ def _produce(maps, memory, barriers, tables, sizes, where, MASK: gl.constexpr):
 def _add(
     sum_map, sum_memory, sum_full, sum_empty, turn_ptr, tables, sizes, where, BLOCK_M: gl.constexpr, MASK: gl.constexpr
 ):  # fmt: skip
-    """Add what each tile gives to the gradient of its queries, in the order of the tiles of keys."""
+    """Add each tile's contribution to the gradient of its queries, in the order of key tiles."""
     heads, q_len = sizes[0], sizes[3]
     index_kb, index_kv, number = where
     BLOCK_N: gl.constexpr = 2 * ROWS
-    # the two parts of a product are halves of the width, or of the rows
+    # the two parts of a product are halves of its columns, or of its rows
     below: gl.constexpr = BLOCK_M - ROWS
     beside: gl.constexpr = 2 * ROWS - BLOCK_M
     tiles = gl.cdiv(q_len, BLOCK_M)
@@ -127,7 +127,7 @@ def _multiply(
     OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, viewers, head, sizes, mods, scale,
     MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Take one tile of queries to all gradients; return the sums of those of keys and values."""
+    """Process one tile of queries; return the updated gradients of keys and values."""
     k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
     q_full, dout_full = barriers[0], barriers[2]
     STAGES: gl.constexpr = q_memory.shape[0]
@@ -167,11 +167,11 @@ def _multiply(
             visible = (rows[None, :] >= viewers[0][:, None]) & (rows[None, :] < viewers[1][:, None])
         weights = gl.where(visible, weights, 0.0)
     if SCORE_MOD is None:
-        # with the weights among what is waited for, they are not computed after the wait
+        # waiting for the weights too keeps their computation before the wait
         dp, weights = warpgroup_mma_wait(0, deps=(dp_token, weights))
         operand = gl.convert_layout(weights.to(dtype), operand_layout)
     else:
-        # of weights and derivatives no more is kept than is needed
+        # keep only the parts of weights and derivatives that are needed later
         operand = gl.convert_layout(weights.to(dtype), operand_layout)
         weights = weights * slope
         if not EAGER:
@@ -186,7 +186,7 @@ def _walk(
     OWN: gl.constexpr, dk, dv, used, begin, end, common, MASKED: gl.constexpr, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Take the tiles of queries from `begin` to `end`, counted from the last, to all gradients; count them."""
+    """Process the tiles of queries from `begin` to `end`, counted from the last; return the sums and the tile count."""
     memory, walked, keys, viewers, where, sizes, mods, scale, last, members = common
     index_kb, index_kv, _ = where
     BLOCK_M: gl.constexpr = memory[2].shape[3]
@@ -205,7 +205,7 @@ def _differentiate(
     OWN: gl.constexpr, maps, memory, barriers, tables, sizes, where, mods, scale, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Walk the tiles of queries, and write the gradients of the keys and values of number `OWN`."""
+    """Walk the tiles of queries, and write the gradients of the keys and values of multiplier `OWN`."""
     q_memory = memory[2]
     k_full, v_full, done = barriers[0], barriers[1], barriers[9]
     walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])
@@ -226,7 +226,7 @@ def _differentiate(
     table = table_of(index_kb, index_kv, sizes)
     first, full_first, full_last, last = walk_of(tables, number, table, sizes, BLOCK_M, BLOCK_N, MASK)
     if MASK == "bitmap":
-        # what the next tile is comes while this one is computed; there is a visit to read even where there is none to make
+        # look up the next tile while this one is computed; a visit can be read even if none remains
         tile, bitmap = tile_at(gl.maximum(last - 1, 0), tables, BLOCK_M, BLOCK_N, MASK)
         for place in range(last - first):
             viewers = viewers_at(tables, tile, bitmap, keys, BLOCK_M, BLOCK_N)
@@ -241,7 +241,7 @@ def _differentiate(
     else:
         viewers = viewers_of(tables, table, keys, sizes, MASK)
         common = memory, walked, keys, viewers, where, sizes, mods, scale, last, members
-        # the last tiles and the first ones are cut
+        # the last and the first tiles are partial
         dk, dv, used = _walk(OWN, dk, dv, used, 0, last - full_last, common, True, MASK, SCORE_MOD, EAGER)
         dk, dv, used = _walk(
             OWN, dk, dv, used, last - full_last, last - full_first, common, False, MASK, SCORE_MOD, EAGER
@@ -300,14 +300,14 @@ def flex_attention_bwd_sm90_kernel(
     SPAN: gl.constexpr,
     EAGER: gl.constexpr,
 ):
-    """Write the gradients of keys and values, and add up that of queries, short of `scale`, in fp32.
+    """Write the gradients of keys and values, and add up the unscaled gradient of queries, in fp32.
 
     The maps describe q and dout [kv_batch * shared, kv_heads * group, q_len, dim], k, v and their gradients [kv_batch,
-    kv_heads, kv_len, dim], and what flash attention's kernel before and after it writes and reads, as for its own;
-    `turn_ptr` too is as there, zeros. `spans_ptr` and `key_hulls_ptr` are the mask's tables by key, and `query_hulls_ptr` the
-    hulls by query; of bitmaps, the spans by key, visits and bits (`nojit.kernels.flex.tables`). A query that sees no key may leave its sums
-    as they are. With `EAGER` the second product of a tile starts before scores are modified, which takes registers. The grid
-    is ``cdiv(kv_len, 128) * kv_batch * kv_heads`` in x.
+    kv_heads, kv_len, dim], and the workspace of flash attention's first and last kernel, as for its own; so is `turn_ptr`,
+    zeroed. `spans_ptr` and `key_hulls_ptr` are the mask's tables by key, and `query_hulls_ptr` the hulls by query; for bitmaps,
+    the spans by key, visits and bits (`nojit.kernels.flex.tables`). Sums of fully masked queries may not be written. With
+    `EAGER` the second product of a tile starts before scores are modified, which takes registers. The grid is
+    ``cdiv(kv_len, 128) * kv_batch * kv_heads`` in x.
     """
     gl.static_assert(BLOCK_M + BLOCK_D == 192, "BLOCK_M is 64 at width 128, and 128 at width 64")
     gl.static_assert(EAGER or SCORE_MOD is not None, "without a modification nothing has to wait")
@@ -330,7 +330,7 @@ def flex_attention_bwd_sm90_kernel(
     in_maps = (q_map, k_map, v_map, dout_map, stat_map)
     in_memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory)
     in_barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty)
-    # registers of each thread: what the producer and the adder do without goes to the multipliers
+    # registers per thread: the surplus of the producer and the adder goes to the multipliers
     gl.warp_specialize(
         [
             (_differentiate, (0, out_maps, memory, barriers, tables, sizes, where, mods, scale, MASK, SCORE_MOD, EAGER)),

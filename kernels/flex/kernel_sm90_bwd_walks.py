@@ -1,10 +1,10 @@
-"""Which tiles of queries the backward kernel of flex attention for sm_90 visits, what of them is hidden, and whose turn it is.
+"""Walks of the flex attention backward kernel for sm_90: the tiles of queries to visit, their masks, and the order of sums.
 
-A program owns tile `number` of the keys, and walks the tiles of queries that see any of them, the last first. In bands and
-intervals those are neighbours, and so are the tiles of keys that come to one tile of queries (`nojit.kernels.flex.hulls`): how
-many have been there before a program follows from the first key that the queries see. Bitmaps have lists of visits, which say
-it, in the order of queries: if full blocks came first, two programs could walk the same tiles in different orders, and the
-second would wait for the first at each of them.
+A program owns tile `number` of the keys, and walks the tiles of queries that see any of them, last first. In bands and
+intervals those tiles are consecutive, and so are the tiles of keys that visit one tile of queries
+(`nojit.kernels.flex.hulls`). The number of earlier visitors then follows from the first key that the queries see. Bitmaps
+store it in lists of visits, in the order of queries. If full blocks came first there, two programs could walk the same tiles
+in different orders, and the second would wait for the first at each of them.
 """
 
 from nojit.kernels.flex.kernel_sm90_walks import words_of
@@ -13,53 +13,53 @@ from triton.experimental.gluon import language as gl
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 HULL = gl.constexpr(64)
-"""Queries that share a hull."""
+"""Queries per hull."""
 VISIT = gl.constexpr(3)
-"""Numbers of a visit."""
+"""Numbers per visit."""
 WORD = gl.constexpr(32)
 
 
 @gluon.jit
 def head_of(member, index_kb, index_kv, sizes):
-    """Return the batch and the head of one of the heads of queries that share a head of keys."""
+    """Return the batch and the head of one of the query heads that share a key head."""
     group, shared = sizes[1], sizes[2]
     return index_kb * shared + member // group, index_kv * group + member % group
 
 
 @gluon.jit
 def table_of(index_kb, index_kv, sizes):
-    """Return which table of the mask those heads have, which is one."""
+    """Return the mask table of those heads, which they share."""
     group, shared, mask_batch, mask_head = sizes[1], sizes[2], sizes[5], sizes[6]
     return (index_kb * shared).to(gl.int64) * mask_batch + index_kv * group * mask_head
 
 
 @gluon.jit
 def tile_at(place, tables, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Return the tile of queries at a place of a walk, and the number of its bitmap, -1 if all is seen."""
+    """Return the tile of queries at a step of a walk, and the index of its bitmap, -1 if it is full."""
     if MASK == "bitmap":
         parts: gl.constexpr = BLOCK_N // BLOCK_M
         visit_ptr = tables[1] + (place // parts).to(gl.int64) * VISIT
         return gl.load(visit_ptr) * parts + place % parts, gl.load(visit_ptr + 1)
-    else:  # noqa: RET505 - Triton compiles the arm that is taken
+    else:  # noqa: RET505 - Triton compiles only the branch taken
         return place, 0
 
 
 @gluon.jit
 def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Find the tiles of queries that see a tile of keys.
+    """Return the tiles of queries that see a tile of keys.
 
     Args:
-        tables: intervals by key; hulls by key, and by query; the bounds of a band. Of bitmaps: spans by key, visits, bits.
+        tables: intervals by key; hulls by key, and by query; the bounds of a band. For bitmaps: spans by key, visits, bits.
         number: the tile of keys.
-        table: which of the tables is that of the batch and the head.
-        sizes: heads, group, shared, queries and keys, and how many tables a batch and a head are further on.
-        BLOCK_M: queries of a tile.
-        BLOCK_N: keys of one.
+        table: the mask table of the batch and head.
+        sizes: heads, group, shared, queries and keys, and the tables' strides by batch and head.
+        BLOCK_M: queries per tile.
+        BLOCK_N: keys per tile.
         MASK: the mode.
 
     Returns:
-        The first tile that sees any of the keys, the first that sees all of them, and where such tiles, and all, end. Of
-        bitmaps they are places in the list of visits, each of which is a tile or two, and all may be cut.
+        The first tile that sees any of the keys, the first that sees all of them, and the ends of both. For bitmaps they
+        are steps in the list of visits, each of one tile or two, and all count as partial.
     """
     q_len, kv_len = sizes[3], sizes[4]
     key_start = number * BLOCK_N
@@ -67,7 +67,7 @@ def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.con
         span_ptr = tables[0] + (table * gl.cdiv(kv_len, BLOCK_N) + number) * 3
         begin = gl.load(span_ptr) * (BLOCK_N // BLOCK_M)
         end = begin + gl.load(span_ptr + 2) * (BLOCK_N // BLOCK_M)
-        # of the last block there may be only the first half; where there is no visit another one is read
+        # the last block may have only its first half; without visits another entry is read
         tile, _ = tile_at(gl.maximum(end - 1, 0), tables, BLOCK_M, BLOCK_N, MASK)
         end = gl.where(tile < gl.cdiv(q_len, BLOCK_M), end, gl.maximum(end - 1, begin))
         return begin, begin, begin, end
@@ -83,11 +83,11 @@ def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.con
             whole_first = gl.maximum(key_start + BLOCK_N - 1 - tables[4], 0)
             whole_last = gl.minimum(key_start + 1 - tables[3], q_len)
             last = gl.minimum(gl.minimum(key_start + BLOCK_N, kv_len) - tables[3], q_len)
-        # keys past the end are hidden from every tile
+        # keys past the end must be masked in every tile
         whole_last = gl.where(key_start + BLOCK_N > kv_len, 0, whole_last)
         begin = first // BLOCK_M
         end = gl.maximum(gl.cdiv(gl.maximum(last, 0), BLOCK_M), begin)
-        # queries past the end weigh nothing
+        # queries past the end have weight 0
         full_last = gl.where(whole_last == q_len, end, gl.maximum(whole_last, 0) // BLOCK_M)
         full_last = gl.maximum(full_last, begin)
         full_first = gl.minimum(gl.cdiv(whole_first, BLOCK_M), full_last)
@@ -98,7 +98,7 @@ def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.con
 def come_before(
     tables, number, place, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr
 ):  # fmt: skip
-    """Count the tiles of keys before `number` that come to the tile of queries at a place of its walk."""
+    """Return the number of earlier tiles of keys that visit the tile of queries at a step of this walk."""
     if MASK == "bitmap":
         return gl.load(tables[1] + (place // (BLOCK_N // BLOCK_M)).to(gl.int64) * VISIT + 2)
     else:  # noqa: RET505 - as above
@@ -108,7 +108,7 @@ def come_before(
             hull_ptr = tables[2] + (table * hulls + own) * 4
             first = gl.load(hull_ptr)
             for part in gl.static_range(1, BLOCK_M // HULL):
-                # past the last query, the last hull counts again
+                # past the last query, read the last hull again
                 first = gl.minimum(first, gl.load(hull_ptr + gl.minimum(part, hulls - 1 - own) * 4))
         else:
             first = gl.maximum(place * BLOCK_M + tables[3], 0)
@@ -117,7 +117,7 @@ def come_before(
 
 @gluon.jit
 def viewers_of(tables, table, keys, sizes, MASK: gl.constexpr):
-    """Return the first query that sees each key, and the one behind the last; nobody sees those past the end."""
+    """Return the first query that sees each key, and the exclusive end; keys past the end are seen by none."""
     q_len, kv_len = sizes[3], sizes[4]
     if MASK == "interval":
         ptrs = tables[0] + (table * kv_len + keys) * 2
@@ -131,7 +131,7 @@ def viewers_of(tables, table, keys, sizes, MASK: gl.constexpr):
 
 @gluon.jit
 def viewers_at(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
-    """Load what a bitmap says of each key and the queries of a tile: a word for 32 queries."""
+    """Load a bitmap's bits for each key and the queries of a tile: a word per 32 queries."""
     first = tile % (BLOCK_N // BLOCK_M) * (BLOCK_M // WORD)
     words = words_of(tables[2], bitmap, keys % BLOCK_N, first, BLOCK_M // WORD, BLOCK_N)
     seen = ()
@@ -143,7 +143,7 @@ def viewers_at(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.co
 @gluon.jit
 def modified(products, scale, head, rows, keys, sizes, mods, SCORE_MOD: gl.constexpr):
     """Scale and modify products [keys, queries]; return scores in base two, and their derivative by natural ones."""
-    # as if read anew: else what is a distance but for where the tile starts would be kept from tile to tile
+    # opaque to the compiler, which would otherwise keep tile-independent parts of the distance in registers
     keys = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [keys], gl.int32, is_pure=False, pack=1)
     queries, places = rows[None, :], keys[:, None]
     inside = (queries < sizes[3]) & (places < sizes[4])

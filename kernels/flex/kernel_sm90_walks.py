@@ -1,7 +1,7 @@
-"""Which tiles of keys the kernel of flex attention for sm_90 visits, what of them is hidden, and how scores are modified.
+"""Walks of the flex attention forward kernel for sm_90: the tiles of keys to visit, their masks, and modified scores.
 
-A *walk* is a few integers that producer and consumers find alike, so that they agree without a word. Tiles that an edge of
-the mask cuts come first, then those that all queries of the tile see whole.
+A *walk* is a few integers that producer and consumers compute identically, so that they need no synchronization for it.
+Partial tiles come first, then those that all queries of the tile see in full.
 """
 
 from triton.experimental import gluon
@@ -9,29 +9,29 @@ from triton.experimental.gluon import language as gl
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 HULL = gl.constexpr(64)
-"""Queries that share a hull."""
+"""Queries per hull."""
 WORD = gl.constexpr(32)
 WORDS = gl.constexpr(4)
-"""Words of a row of a bitmap."""
+"""Words per row of a bitmap."""
 
 
 @gluon.jit
 def walk_of(tables, row_start, table, q_len, kv_len, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Find what the queries from `row_start` on visit.
+    """Return the walk of the queries from `row_start` on.
 
     Args:
         tables: the pointers of a mask by query, and the bounds of a band.
         row_start: a multiple of `BLOCK_M`.
-        table: which of the tables is that of the batch and the head.
-        q_len: how many queries there are.
-        kv_len: how many keys.
-        BLOCK_M: queries of a tile.
-        BLOCK_N: keys of one.
+        table: the mask table of the batch and head.
+        q_len: the number of queries.
+        kv_len: the number of keys.
+        BLOCK_M: queries per tile.
+        BLOCK_N: keys per tile.
         MASK: the mode.
 
     Returns:
-        How many tiles there are, one at least; how many of them are cut; where the walk starts (a tile, or an entry); where
-        the tiles end that are seen whole (or how many such entries there are); and where all end (how many entries).
+        The number of tiles, at least one; the number of partial ones; the start (a tile, or an entry); the end of the full
+        tiles (or their number of entries); and the end of all (or their number of entries).
     """
     if MASK == "bitmap":
         span_ptr = tables[0] + (table * gl.cdiv(q_len, BLOCK_M) + row_start // BLOCK_M) * 3
@@ -39,7 +39,7 @@ def walk_of(tables, row_start, table, q_len, kv_len, BLOCK_M: gl.constexpr, BLOC
         full = gl.load(span_ptr + 1)
         end = gl.load(span_ptr + 2)
         return gl.maximum(end, 1), end - full, begin, full, end
-    else:  # noqa: RET505 - Triton compiles the arm that is taken
+    else:  # noqa: RET505 - Triton compiles only the branch taken
         if MASK == "interval":
             hull_ptr = tables[1] + (table * gl.cdiv(q_len, HULL) + row_start // HULL) * 4
             first = gl.load(hull_ptr)
@@ -47,7 +47,7 @@ def walk_of(tables, row_start, table, q_len, kv_len, BLOCK_M: gl.constexpr, BLOC
             whole_last = gl.load(hull_ptr + 2)
             last = gl.load(hull_ptr + 3)
             for part in gl.static_range(1, BLOCK_M // HULL):
-                # past the last query, the last hull counts again
+                # past the last query, read the last hull again
                 more_ptr = hull_ptr + gl.minimum(part, gl.cdiv(q_len - row_start, HULL) - 1) * 4
                 first = gl.minimum(first, gl.load(more_ptr))
                 whole_first = gl.maximum(whole_first, gl.load(more_ptr + 1))
@@ -68,7 +68,7 @@ def walk_of(tables, row_start, table, q_len, kv_len, BLOCK_M: gl.constexpr, BLOC
 
 @gluon.jit
 def tile_at(place, walk, blocks_ptr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Return where the keys of a tile start, and its bitmap: -1 if all is seen, -2 if nothing is there."""
+    """Return the first key of a tile, and its bitmap: -1 if it is full, -2 if there is none."""
     cut, begin, full_last, end = walk[1], walk[2], walk[3], walk[4]
     if MASK == "bitmap":
         if end == 0:
@@ -85,13 +85,13 @@ def tile_at(place, walk, blocks_ptr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
         right = end - full_last
         of_cut = gl.where(place < right, end - 1 - place, begin + place - right)
         tile = gl.where(place < cut, of_cut, full_last - 1 - (place - cut))
-        # where nothing is seen the one tile that is walked may lie before the first
+        # with nothing visible, the one tile of the walk may lie before the first
         return gl.maximum(tile, 0) * BLOCK_N, 0
 
 
 @gluon.jit
 def intervals_of(tables, table, rows, q_len, kv_len, MASK: gl.constexpr):
-    """Load the first key that each query sees, and the one behind the last; past the last query nothing is seen."""
+    """Load the first key that each query sees, and the exclusive end; empty past the last query."""
     first = rows * 0
     end = rows * 0
     if MASK == "interval":
@@ -103,7 +103,7 @@ def intervals_of(tables, table, rows, q_len, kv_len, MASK: gl.constexpr):
 
 @gluon.jit
 def words_of(bits_ptr, bitmap, rows, first, COUNT: gl.constexpr, BLOCK: gl.constexpr):
-    """Load the words of some rows of a bitmap, `COUNT` from `first` on; of one below 0 they are those of number 0."""
+    """Load `COUNT` words from `first` on of some rows of a bitmap; a negative index reads bitmap 0."""
     ptrs = bits_ptr + (gl.maximum(bitmap, 0).to(gl.int64) * (BLOCK * WORDS) + rows * WORDS + first)
     words = (gl.load(ptrs),)
     for place in gl.static_range(1, COUNT):
@@ -113,7 +113,7 @@ def words_of(bits_ptr, bitmap, rows, first, COUNT: gl.constexpr, BLOCK: gl.const
 
 @gluon.jit
 def are_set(words, lanes):
-    """Take the bits at `lanes` [1, N] of rows of words; return bools [rows, N]."""
+    """Return the bits at `lanes` [1, N] of rows of words, as bools [rows, N]."""
     word = words[0][:, None]
     for place in gl.static_range(1, len(words)):
         word = gl.where(lanes >= place * WORD, words[place][:, None], word)
@@ -122,11 +122,11 @@ def are_set(words, lanes):
 
 @gluon.jit
 def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK: gl.constexpr):
-    """Return scores [64, BLOCK_N] with -inf for keys that the mask hides, or that do not exist."""
+    """Return scores [64, BLOCK_N] with -inf for masked or nonexistent keys."""
     if MASK == "bitmap":
-        # a word of each row for every 32 keys; a thread has two rows
+        # one word per row for every 32 keys; a thread has two rows
         words = words_of(tables[2], bitmap, row_in_block, 0, WORDS, scores.shape[1])
-        # a full block may come first, where all are masked, and so may one that is none
+        # this loop may also see a full block (-1) or none (-2)
         visible = are_set(words, lanes) & (bitmap >= 0) | (bitmap == -1)
     elif MASK == "interval":
         visible = (lanes >= (intervals[0] - start)[:, None]) & (lanes < (intervals[1] - start)[:, None])
@@ -139,7 +139,7 @@ def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv
 
 @gluon.jit
 def modified(products, scale, head, rows, keys, lengths, mods, SCORE_MOD: gl.constexpr):
-    """Modify scaled products; return scores in base two. Without a modification products stay as they are."""
+    """Modify scaled products; return scores in base two. Without a modification return the products unchanged."""
     if SCORE_MOD is None:
         return products
     else:  # noqa: RET505 - as above

@@ -1,7 +1,7 @@
-"""What the kernels of flex attention share: which tiles a program visits, which elements of them are seen, and their scores.
+"""Shared parts of the flex attention kernels: walks over tiles, masks, and scores.
 
-A program owns a tile of queries and visits tiles of keys, or the other way round. What it visits is a *walk*: tiles by
-number, found in one of the three modes of `nojit.kernels.flex.tables`. Tiles that are seen whole are not masked.
+A program owns a tile of queries and visits tiles of keys, or the other way round. Its *walk* is a sequence of tiles, found in
+one of the three modes of `nojit.kernels.flex.tables`. Full tiles are not masked.
 """
 
 import triton
@@ -13,12 +13,12 @@ WORD = tl.constexpr(32)
 
 @triton.jit
 def own_spans(spans_ptr, places, count, seen_count, MASK: tl.constexpr):
-    """Load the interval that each of a tile's own places sees, by `MASK`; places past `count` see nothing.
+    """Load the interval that each position of a tile sees, by `MASK`; positions past `count` see nothing.
 
-    `spans_ptr` is int32 [count, 2], and there are `seen_count` places to see.
+    `spans_ptr` is int32 [count, 2], and there are `seen_count` positions to see.
 
     Returns:
-        The first place that each sees, and the one behind the last.
+        The first position that each sees, and the exclusive end.
     """
     first = places * 0
     end = places * 0
@@ -44,14 +44,14 @@ def walk_of(
     STEP: tl.constexpr,
     MASK: tl.constexpr,
 ):
-    """Find what the `OWN` places from ``places[0]`` on visit, in tiles of `STEP`.
+    """Return the walk of the `OWN` positions from ``places[0]`` on, in tiles of `STEP`.
 
-    `places`, `first` and `end` are those of `own_spans`, `count` and `seen_count` too. In a band place p sees those from
+    `places`, `first`, `end`, `count` and `seen_count` are those of `own_spans`. In a band, position p sees those from
     p + `left` to p + `right`. `OWN` and `STEP` divide `block`, the rows and columns of a block of bitmaps.
 
     Returns:
-        The walk, and how many tiles it has. A walk is where it starts, and where the tiles start and end that all see in
-        full; or in blocks its first entry, and how many of its tiles are full.
+        The walk, and its number of tiles. A walk is its start, and the start and end of the fully visible tiles; for bitmaps,
+        its first entry, and its number of full tiles.
     """
     start = tl.min(places, 0)
     if MASK == "bitmap":
@@ -59,7 +59,7 @@ def walk_of(
         entry = tl.load(span_ptr)
         steps = block // STEP
         return (entry, 0, tl.load(span_ptr + 1) * steps), tl.load(span_ptr + 2) * steps
-    elif MASK == "interval":  # noqa: RET505 - Triton compiles the arm that is taken
+    elif MASK == "interval":  # noqa: RET505 - Triton compiles only the branch taken
         there = places < count
         begin = tl.min(first, 0) // STEP * STEP
         last = tl.max(end, 0)
@@ -74,7 +74,7 @@ def walk_of(
 
 @triton.jit
 def tile_at(number, walk, blocks_ptr, block, STEP: tl.constexpr, MASK: tl.constexpr):
-    """Return where the tile of a number starts, whether an edge of the mask cuts it, and its bitmap, if it has one."""
+    """Return the start of a tile, given its number, whether it is partial, and its bitmap, if it has one."""
     begin, full_first, full_last = walk
     if MASK == "bitmap":
         steps = block // STEP
@@ -90,9 +90,9 @@ def tile_at(number, walk, blocks_ptr, block, STEP: tl.constexpr, MASK: tl.conste
 def bits_of(
     bits_ptr, bitmap, row_start, key_start, block, ROWS: tl.constexpr, KEYS: tl.constexpr, KEYS_FIRST: tl.constexpr
 ):
-    """Read a part of a bitmap, bool [ROWS, KEYS], or [KEYS, ROWS] with `KEYS_FIRST`.
+    """Load a part of a bitmap, bool [ROWS, KEYS], or [KEYS, ROWS] with `KEYS_FIRST`.
 
-    Each word is read once and taken apart in registers.
+    Each word is loaded once and its bits are extracted in registers.
     """
     words = block // WORD
     rows = row_start % block + tl.arange(0, ROWS)
@@ -127,9 +127,9 @@ def visible(
     KEYS_FIRST: tl.constexpr,
     MASK: tl.constexpr,
 ):
-    """Say which elements of a tile are seen, by the mask alone; the ends of queries and keys are the caller's.
+    """Return the visible elements of a tile, by the mask alone; the caller masks the ends of queries and keys.
 
-    `rows` and `keys` are places, shaped to be broadcast, and so are `first` and `end`, which belong to the rows, or with
+    `rows` and `keys` are positions with shapes that broadcast; so are `first` and `end`, which belong to the rows, or with
     `KEYS_FIRST` to the keys.
     """
     if MASK == "bitmap":

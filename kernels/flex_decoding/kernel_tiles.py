@@ -1,11 +1,11 @@
-"""What the decoding kernels share: who does which part, how keys are folded in, and what is written.
+"""Shared parts of the decoding kernels: assignment of work, the online softmax, and stores.
 
-A program owns a *tile*, up to `BLOCK_M` rows of queries that read one head of keys and values, and one *split* of the keys
-that they see. Rows are packed: row r of a group of `pack` heads is query ``r // pack`` of head ``r % pack``, so that keys
-and values are read once for all of them.
+A program owns a *tile*, up to `BLOCK_M` rows of queries that read one head of keys and values, and one *split* of their
+visible keys. Rows are packed: row r of a group of `pack` heads is query ``r // pack`` of head ``r % pack``, so that keys and
+values are read once for all of them.
 
-Keys may lie in pages: row ``key % size`` of page ``table[key // size]``, for pages of a power of two of rows. What the next
-steps read is looked up a step ahead, so that no copy waits for a table.
+Keys may lie in pages: row ``key % size`` of page ``table[key // size]``, with a power of two of rows per page. Table entries are
+looked up one step ahead, so that no copy waits for a table.
 """
 
 import triton
@@ -14,14 +14,14 @@ import triton.language as tl
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 WORD = tl.constexpr(32)
-"""Keys in a word of a bitmap."""
+"""Keys per word of a bitmap."""
 
 
 @triton.jit
 def place_program(tiles, splits, groups):
     """Return the tile, the split, the group of heads and the batch of this program.
 
-    Tiles that read the same keys come one after the other, and run at the same time.
+    Tiles that read the same keys are consecutive, and run at the same time.
     """
     number = tl.program_id(0)
     rest = number // tiles
@@ -31,7 +31,7 @@ def place_program(tiles, splits, groups):
 
 @triton.jit
 def part_of(split, splits, count):
-    """Return the first of `count` steps that a split takes, and the one behind its last: the first splits take one more."""
+    """Return the first of `count` steps of a split, and the exclusive end; the first splits take one more."""
     least = count // splits
     more = count - least * splits
     first = split * least + tl.minimum(split, more)
@@ -40,20 +40,20 @@ def part_of(split, splits, count):
 
 @triton.jit
 def band_at(query, left, right, length):
-    """Return the first key that a query sees of a band, and the one behind the last."""
+    """Return the first key that a query sees in a band, and the exclusive end."""
     return tl.maximum(query + left, 0), tl.minimum(query + right + 1, length)
 
 
 @triton.jit
 def length_of(lens_ptr, has_lens, index_b, kv_len):
-    """Return how many keys a batch has: what the device says, if it is asked, but no more than there is room for."""
+    """Return the number of keys of a batch: from the device if `has_lens`, but at most the capacity."""
     said = tl.load(lens_ptr + index_b, mask=has_lens != 0, other=kv_len)
     return tl.maximum(tl.minimum(said, kv_len), 0)
 
 
 @triton.jit
 def load_queries(q_ptr, heads, queries, inside, stride_qh, stride_qm, head_dim, BLOCK_D: tl.constexpr):
-    """Load a tile of queries; rows and columns that are not there read as 0."""
+    """Load a tile of queries; absent rows and columns read as 0."""
     cols = tl.arange(0, BLOCK_D)
     ptrs = q_ptr + (heads.to(tl.int64) * stride_qh + queries.to(tl.int64) * stride_qm)[:, None] + cols[None, :]
     return tl.load(ptrs, mask=inside[:, None] & (cols < head_dim)[None, :], other=0.0)
@@ -61,43 +61,43 @@ def load_queries(q_ptr, heads, queries, inside, stride_qh, stride_qm, head_dim, 
 
 @triton.jit
 def pages_of(keys, there, table_ptr, page_bits, index_b, PAGED: tl.constexpr):
-    """Look up the pages of the keys that are `there`; without pages, the batch stands for them."""
+    """Look up the pages of the keys that are `there`; without pages, return the batch instead."""
     if PAGED:
         return tl.load(table_ptr + (keys >> page_bits), mask=there, other=0)
-    else:  # noqa: RET505 - Triton compiles the arm that is taken
+    else:  # noqa: RET505 - Triton compiles only the branch taken
         return index_b
 
 
 @triton.jit
 def rows_of(base_ptr, first, lanes, pages, page_bits, stride_page, stride_row, PAGED: tl.constexpr):
-    """Point to rows of keys or values, those from `first` on that `lanes` name.
+    """Return pointers to rows of keys or values: `lanes` of the rows from `first` on.
 
-    Without pages, only the start of all differs from step to step, so that little is worked out anew.
+    Without pages, only the base changes from step to step, so that little is recomputed.
     """
     if PAGED:
         inner = (first + lanes) & ((1 << page_bits) - 1)
         return base_ptr + (pages.to(tl.int64) * stride_page + inner.to(tl.int64) * stride_row)
-    else:  # noqa: RET505 - Triton compiles the arm that is taken
+    else:  # noqa: RET505 - Triton compiles only the branch taken
         return base_ptr + (pages * stride_page + first.to(tl.int64) * stride_row) + lanes.to(tl.int64) * stride_row
 
 
 @triton.jit
 def load_rows(row_ptrs, width, BLOCK: tl.constexpr):
-    """Load rows that are all there; columns that are not read as 0, so that NaNs in padding never enter."""
+    """Load rows that all exist; absent columns read as 0, so that NaNs in padding never enter."""
     cols = tl.arange(0, BLOCK)
     return tl.load(row_ptrs[:, None] + cols[None, :], mask=(cols < width)[None, :], other=0.0)
 
 
 @triton.jit
 def load_some_rows(row_ptrs, there, width, BLOCK: tl.constexpr):
-    """Load the rows that are `there`; others, and columns that are not, read as 0."""
+    """Load the rows that are `there`; other rows, and absent columns, read as 0."""
     cols = tl.arange(0, BLOCK)
     return tl.load(row_ptrs[:, None] + cols[None, :], mask=there[:, None] & (cols < width)[None, :], other=0.0)
 
 
 @triton.jit
 def modify(scores, index_b, own, places, keys, seen, first, second, bias, SCORE_MOD: tl.constexpr):
-    """Let a function of the kind of `nojit.kernels.flex.kernel_mods` modify scores; return them in base two."""
+    """Modify scores with a function as in `nojit.kernels.flex.kernel_mods`; return them in base two."""
     heads = own.to(tl.int64)[:, None]
     scores, _ = SCORE_MOD(scores, index_b, heads, places[:, None], keys[None, :], seen, first, second, bias)
     return scores * LOG2_E
@@ -105,9 +105,9 @@ def modify(scores, index_b, own, places, keys, seen, first, second, bias, SCORE_
 
 @triton.jit
 def weigh(scores, row_max, row_sum):
-    """Take exponentials of scores in base two; return them, what to scale the past with, the new maximum and sum."""
+    """Return the exponentials of base-two scores, the factor for previous sums, the new maximum and the new sum."""
     new_max = tl.maximum(row_max, tl.max(scores, 1))
-    # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
+    # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
     shift = tl.where(new_max == float("-inf"), 0.0, new_max)
     weights = tl.exp2(scores - shift[:, None])
     keep = tl.exp2(row_max - shift)
@@ -119,13 +119,13 @@ def store_results(
     acc, row_sum, row_max, out_ptr, lse_ptr, part_ptr, has_lse, index_b, heads, own, queries, inside, split, splits, q_len,
     v_dim, width, stride_ob, stride_oh, stride_om, BLOCK_DV: tl.constexpr,
 ):  # fmt: skip
-    """Write the output of a tile and, if asked, its log-sums; or, of several splits, a part of both.
+    """Write the output of a tile and, if requested, its log-sums; or, with several splits, a part of both.
 
-    Parts are fp32 [batch, heads, q_len, splits, width]: `v_dim` numbers of the output, and behind them their log-sum in base
-    two. Of a split in which a row sees nothing that is -inf, and nothing else is written.
+    Parts are fp32 [batch, heads, q_len, splits, width]: `v_dim` numbers of the output, then their log-sum in base two. If a
+    row sees nothing in a split, the log-sum is -inf, and nothing else is written.
     """
     out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
-    # a row that saw nothing has sum 0 and maximum -inf: log2(0) is -inf already
+    # a fully masked row has sum 0 and maximum -inf: log2(0) is -inf already
     sums = row_max + tl.log2(row_sum)
     cols = tl.arange(0, BLOCK_DV)
     in_cols = (cols < v_dim)[None, :]

@@ -1,16 +1,15 @@
-"""The loop of dense products for sm_90: tensor maps, and warps specialized in copying.
+"""The main loop of dense products for sm_90: TMA descriptors and warp specialization.
 
-A program is persistent: it takes every so many-th tile. One warp, the producer, copies boxes of both operands into shared
-memory, as far ahead as there is room; each consumer, a group of four warps, owns 64 rows of the tile and all its columns.
-Results go through shared memory, a panel of 128 bytes of columns at a time, from two pieces in turn.
+A program is persistent and takes tiles at a fixed stride. One warp, the producer, copies boxes of both operands into shared
+memory, as far ahead as stages allow. Each consumer, a group of four warps, owns 64 rows of the tile and all its columns.
+Results go through shared memory, a panel of 128 bytes of columns at a time, through two alternating buffers.
 
-Tensor maps have four dimensions, [parts, batch, rows, columns]; they pad with zeros, and leave out what is stored outside.
+TMA descriptors have four dimensions, [parts, batch, rows, columns]; they pad with zeros and skip stores outside the tensor.
+Boxes have rows of 128 bytes, 64 of them, or for b as many as its map has; their columns are the depth of a step. 8-bit matrices
+are copied as they are, in the order that wgmma needs: a row-major, b column-major.
 
-Boxes are rows of 128 bytes, 64 of them, or of b as many as its map says: what their columns count, a step is deep. Matrices of 8 bits
-are copied as they lie, as wgmma wants them: a by rows, b by columns.
-
-Two tuples of constexprs go through all functions: ``TILE``, a config's (BLOCK_M, BLOCK_N, GROUP, STAGES), and ``TRANS``,
-which of both operands are described as their transposes, and lie in shared memory so.
+All functions take two tuples of constexprs: ``TILE``, a config's (BLOCK_M, BLOCK_N, GROUP, STAGES), and ``TRANS``, whether each
+operand is described, and stored in shared memory, as its transpose.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
@@ -27,9 +26,9 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
 OWNED = gl.constexpr(64)
-"""The rows of a tile that a consumer owns."""
+"""Rows of a tile per consumer."""
 DEPTH = gl.constexpr(64)
-"""How deep a step is of 16 bits."""
+"""The depth of a step for 16-bit operands."""
 
 
 @gluon.jit
@@ -42,7 +41,7 @@ def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.conste
 
 @gluon.jit
 def lanes_of(acc):
-    """Return the rows and the columns of a tile, each where its elements are."""
+    """Return the rows and the columns of a tile, in the layout of its elements."""
     layout: gl.constexpr = acc.type.layout
     rows = gl.arange(0, acc.shape[0], layout=gl.SliceLayout(1, layout))
     cols = gl.arange(0, acc.shape[1], layout=gl.SliceLayout(0, layout))
@@ -51,7 +50,7 @@ def lanes_of(acc):
 
 @gluon.jit
 def operands_of(a_map, b_map, TILE: gl.constexpr, TRANS: gl.constexpr):
-    """Allocate what both operands are copied to, the rows of each consumer apart from the others'."""
+    """Allocate shared memory for both operands, with separate buffers for each consumer's rows."""
     DEEP: gl.constexpr = a_map.block_type.shape[3]
     a_memory = allocate(a_map, TILE[3] * (TILE[0] // OWNED), OWNED, DEEP, DEEP)
     b_memory = allocate(b_map, TILE[3], TILE[1] if TRANS[1] else DEEP, DEEP if TRANS[1] else TILE[1], DEEP)
@@ -60,13 +59,13 @@ def operands_of(a_map, b_map, TILE: gl.constexpr, TRANS: gl.constexpr):
 
 @gluon.jit
 def reshaped(memory, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """View tiles as others whose panels are as wide, and as many elements."""
+    """Return a view of tiles as others with panels of the same width and as many elements."""
     return reinterpret(memory, memory.dtype, [memory.shape[0], HEIGHT, WIDTH], memory.layout)
 
 
 @gluon.jit
 def barriers_for(COUNT: gl.constexpr, READERS: gl.constexpr):
-    """Make barriers that say that stages are full, which one copies, and empty, which `READERS` read."""
+    """Return barriers for full stages, with one arriving copier, and for empty ones, with `READERS` arriving readers."""
     full = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(COUNT):
@@ -77,16 +76,16 @@ def barriers_for(COUNT: gl.constexpr, READERS: gl.constexpr):
 
 @gluon.jit
 def pieces_of(sizes, TILE: gl.constexpr):
-    """Count the pieces of work: tiles of all matrices, and of each as many as its depth has parts."""
+    """Return the number of pieces of work: tiles of all matrices, times the split-K parts."""
     batch, m_len, n_len, _, splits = sizes
     return batch * splits * gl.cdiv(m_len, TILE[0]) * gl.cdiv(n_len, TILE[1])
 
 
 @gluon.jit
 def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr, TOGETHER: gl.constexpr = 1):
-    """Say where a piece of work is: which part of the depth and which product, its first row and column, its steps.
+    """Return the part of the depth, the product, the first row and column, and the steps of a piece of work.
 
-    Steps are a multiple of `TOGETHER`; those behind the depth are of zeros.
+    The number of steps is a multiple of `TOGETHER`; steps past the depth read zeros.
     """
     _, m_len, n_len, k_len, splits = sizes
     steps = gl.cdiv(k_len, DEEP * TOGETHER)
@@ -98,7 +97,7 @@ def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr, TOGETHER: gl
 def produce(
     maps, memory, barriers, sizes, steps_z, TILE: gl.constexpr, TRANS: gl.constexpr, TOGETHER: gl.constexpr = 1
 ):
-    """Copy the rows of a and the columns of b that each tile needs; `steps_z` are 0 for what all products share, else 1."""
+    """Copy the rows of a and the columns of b that each tile needs; `steps_z` are 0 for shared operands, else 1."""
     DEEP: gl.constexpr = maps[0].block_type.shape[3]
     sizes = worked_out_here(sizes)
     copied = 0
@@ -111,9 +110,9 @@ def produce(
 
 @gluon.jit
 def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TILE: gl.constexpr, TRANS: gl.constexpr):
-    """Copy the steps from `first` to before `last` of a tile; return how many were copied so far.
+    """Copy the steps [first, last) of a tile; return the number of steps copied so far.
 
-    `sources` says which matrices of both batches are multiplied, and the first row and column of the tile.
+    `sources` has the matrices' indices in both batches, and the first row and column of the tile.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -143,13 +142,13 @@ def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TIL
 def multiply_steps(
     OWN: gl.constexpr, acc, before, memory, barriers, used, count, TILE: gl.constexpr, TRANS: gl.constexpr
 ):
-    """Multiply the rows of number `OWN` by `count` steps, of `used` behind which they lie.
+    """Multiply the rows of consumer `OWN` by `count` steps, after `used` earlier ones.
 
-    The product of stage `before` may be in flight when it starts, that of the stage that it returns is when it ends.
+    The product of stage `before` may be in flight at the start; the product of the returned stage is in flight at the end.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
-    # not range(used, used + count): Triton 3.6 and 3.7 do not carry what only bounds a loop within a loop
+    # not range(used, used + count): Triton 3.6 and 3.7 fail on a value that only bounds a nested loop
     for step in range(count):
         number = used + step
         stage = number % TILE[3]
@@ -167,7 +166,7 @@ def multiply_steps(
 
 @gluon.jit
 def scale_and_add(acc, epilogue, index_z, row, col):
-    """Return ``activation(alpha * acc + beta * input)``; where beta is 0 the input is not read."""
+    """Return ``activation(alpha * acc + beta * input)``; for a beta of 0 the input is not read."""
     input_ptr, m_len, n_len, stride_z, stride_row, stride_col, alpha, beta, activation = epilogue
     acc = acc * alpha
     if beta != 0.0:
@@ -185,7 +184,7 @@ def store_rows(
     OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     EPILOGUE: gl.constexpr,
 ):  # fmt: skip
-    """Store rows of a consumer, `PANEL` columns at a time, from two pieces in turn; `STORED` columns were before them."""
+    """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done."""
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -195,7 +194,7 @@ def store_rows(
         split, index_z, row, col = place
         if EPILOGUE:
             acc = scale_and_add(acc, epilogue, index_z, row, col + STORED)
-        # what was stored from this piece before must have left
+        # the previous store from this buffer must have read it
         if STORED == 0:
             tma.store_wait(0)
         else:

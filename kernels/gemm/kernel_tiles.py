@@ -1,6 +1,6 @@
-"""What kernels of dense products share, in Triton: the order of tiles, K loops, epilogues, partial sums.
+"""Shared parts of dense product kernels in Triton: order of tiles, K loops, epilogues, partial sums.
 
-`place_piece`, `part_of` and `activate` serve Gluon kernels too. Offsets that grow with a tensor are 64-bit.
+`place_piece`, `part_of` and `activate` also serve Gluon kernels. Offsets that grow with a tensor are 64-bit.
 """
 
 import triton
@@ -12,16 +12,16 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.constexpr_function
 def bits(count, length, dim, rank):
-    """List the bases of an index that counts, in steps of `length` of one dimension, to `count`: for layouts of registers."""
+    """Return the bases of an index that counts to `count` in steps of `length` along one dimension: for register layouts."""
     return [[length << bit if at == dim else 0 for at in range(rank)] for bit in range(count.bit_length() - 1)]
 
 
 @triton.jit
 def place_piece(number, m_len, n_len, steps, splits, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Place a piece of work: which product and which part of its depth it is of, its first row and column, its steps.
+    """Return the location of a piece of work: its product and part of the depth, its first row and column, its steps.
 
-    Steps are those from the first to before the last. Neighbours go down `GROUP` tiles, a power of two, before they go across, so
-    that what runs at the same time reads few rows and columns.
+    Steps are [first, last). Neighbours go down `GROUP` tiles, a power of two, before they go across, so that concurrent
+    programs read few rows and columns.
     """
     tiles_m = (m_len + BLOCK_M - 1) // BLOCK_M
     tiles_n = (n_len + BLOCK_N - 1) // BLOCK_N
@@ -35,8 +35,8 @@ def place_piece(number, m_len, n_len, steps, splits, BLOCK_M: tl.constexpr, BLOC
     split = index
     first = index
     last = index + steps
-    # nothing is copied before this is known, and commonly nothing has to be divided: a division takes a tenth of a microsecond, and
-    # each that is jumped over, cold, as long. So one jump leads over all of them
+    # no copy can start before this is known, and usually nothing needs a division. A division takes a tenth of a microsecond,
+    # and skipping cold code for one takes as long. So a single branch skips all of them
     if (number >= height * tiles_n) | (height & (height - 1) != 0) | (splits > 1):
         tile = number
         if number >= tiles_m * tiles_n:
@@ -58,14 +58,14 @@ def place_piece(number, m_len, n_len, steps, splits, BLOCK_M: tl.constexpr, BLOC
 
 @triton.jit
 def place_tile(number, m_len, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Return the first row and column of a tile, as `place_piece` does."""
+    """Return the first row and column of a tile, in the order of `place_piece`."""
     _, _, row, col, _, _ = place_piece(number, m_len, n_len, 0, 1, BLOCK_M, BLOCK_N, GROUP)
     return row, col
 
 
 @triton.jit
 def part_of(split, splits, steps):
-    """Return the first step of a part of the depth, and the one behind its last."""
+    """Return the first step of a part of the depth, and the exclusive end."""
     first = split * 0
     last = steps
     if splits > 1:
@@ -77,10 +77,10 @@ def part_of(split, splits, steps):
 
 @triton.jit
 def activate(x, activation, ROUNDED: tl.constexpr = False):
-    """Apply an activation to fp32 values, which may be `ROUNDED` to 16 bits next; its number is that of `nojit.kernels.gemm.activations`.
+    """Apply an activation, by its number in `nojit.kernels.gemm.activations`, to fp32 values; `ROUNDED` if 16-bit results follow.
 
-    Those from 4 on are one formula, ``scale * logistic(u) + shift``: less code for every tile that may need any of them. Its
-    exp overflows to inf for very negative u, which gives the right 0.
+    Numbers from 4 on share one formula, ``scale * logistic(u) + shift``, to save code in every tile. Its exp overflows to inf
+    for very negative u, which gives the correct 0.
     """
     if activation == 1:
         x = tl.where(x < 0.0, 0.0, x)
@@ -102,9 +102,9 @@ def activate(x, activation, ROUNDED: tl.constexpr = False):
 def add_product(acc, a, b, PRECISION: tl.constexpr):
     """Add ``a @ b``, a step of the depth, to `acc`.
 
-    Sums of fp32 products are made for the step alone and then added: the error grows with the steps and not with the depth.
+    fp32 products are added up within the step first: the error then grows with the number of steps, not with the depth.
     """
-    # that the inner sums may be imprecise is said only lest Triton fold the addition into them
+    # the limit on imprecise sums only keeps Triton from fusing the addition
     if a.dtype == tl.float32 and PRECISION == "ieee":
         acc += tl.dot(a, b, input_precision=PRECISION, max_num_imprecise_acc=a.shape[1])
     else:
@@ -118,7 +118,7 @@ def multiply(
 ):
     """Add the product of ``[BLOCK_M, depth]`` by ``[depth, BLOCK_N]`` to `acc`; the pointers are those of the first step.
 
-    Only what is left behind the last whole step is masked in its depth: no variant is needed for it.
+    Only the rest after the last whole step is masked, so that no extra variant is needed.
     """
     for _ in range(depth // BLOCK_K):
         a = tl.load(a_ptrs, mask=in_rows, other=0)
@@ -143,7 +143,7 @@ def spread(ptr, rows, cols, stride_row, stride_col):
 
 @triton.jit
 def apply_epilogue(acc, input_ptrs, inside, alpha, beta, activation):
-    """Return ``activation(alpha * acc + beta * input)``; where beta is 0 the input is not read."""
+    """Return ``activation(alpha * acc + beta * input)``; for a beta of 0 the input is not read."""
     acc *= alpha
     if beta != 0.0:
         acc += beta * tl.load(input_ptrs, mask=inside, other=0.0).to(tl.float32)

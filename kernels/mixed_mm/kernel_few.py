@@ -1,9 +1,9 @@
-"""Products of few rows with weights of 4 bits, which memory bounds: weights go from memory to registers, and nowhere else.
+"""Products of few rows with 4-bit weights, bound by memory: weights are loaded from memory straight into registers.
 
-The warps of a program share its columns and part the depth: each loads whole lines, unpacks, and multiplies on tensor cores,
-columns of b by rows of a; at the end their sums are added up in shared memory. Which row of the product a column is does
-not matter, nor in which order the depth is summed, as long as both operands agree: a thread loads what lies together, and
-takes it for what tensor cores want of it.
+The warps of a program share its columns and split the depth. Each loads whole lines, unpacks them, and multiplies on tensor
+cores, columns of b by rows of a; their sums are added up in shared memory. The order of columns in the product, and of the
+depth in the sum, is free if both operands agree. So a thread loads adjacent elements, and uses them at the positions that
+tensor cores expect.
 """
 
 from nojit.kernels.gemm.kernel_tiles import bits, part_of
@@ -14,12 +14,12 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
 ROWS = gl.constexpr(16)
-"""Rows of bytes that the four threads of a column load, four each: 32 of the depth."""
+"""Rows of bytes loaded by the four threads of a column, four each: a depth of 32."""
 
 
 @gluon.constexpr_function
 def _layout_of_words(warps, unroll, width, rows):
-    """Lay out words [warps * unroll, 4 * rows, 8 * width]: a thread has `width` words of each of its rows, a warp whole lines."""
+    """Return the layout of words [warps * unroll, 4 * rows, 8 * width]: `width` words of each row per thread, whole lines per warp."""
     registers = [*bits(width, 1, 2, 3), *bits(rows, 1, 1, 3), *bits(unroll, 1, 0, 3)]
     lanes = [*bits(4, rows, 1, 3), *bits(8, width, 2, 3)]
     shape = [warps * unroll, 4 * rows, 8 * width]
@@ -28,7 +28,7 @@ def _layout_of_words(warps, unroll, width, rows):
 
 @gluon.constexpr_function
 def _layout_of_rows(warps, unroll, rows):
-    """Lay out pairs of a, [warps * unroll, rows, 16]: a thread has 8 elements of the depth, those of its bytes."""
+    """Return the layout of pairs of a, [warps * unroll, rows, 16]: 8 elements of the depth per thread, those of its bytes."""
     registers = [*bits(4, 1, 2, 3), *bits(rows // 8, 8, 1, 3), *bits(unroll, 1, 0, 3)]
     lanes = [*bits(4, 4, 2, 3), *bits(8, 1, 1, 3)]
     return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 3), [], [warps * unroll, rows, 16])
@@ -36,7 +36,7 @@ def _layout_of_rows(warps, unroll, rows):
 
 @gluon.constexpr_function
 def _layout_of_pairs(warps, unroll, width):
-    """Lay out pairs of scales, [warps * unroll, 16 * width]: a thread has those of its words."""
+    """Return the layout of pairs of scales, [warps * unroll, 16 * width]: those of its words per thread."""
     registers = [*bits(2 * width, 1, 1, 2), *bits(unroll, 1, 0, 2)]
     lanes = [[0, 0], [0, 0], *bits(8, 2 * width, 1, 2)]
     return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 2), [], [warps * unroll, 16 * width])
@@ -44,15 +44,15 @@ def _layout_of_pairs(warps, unroll, width):
 
 @gluon.jit
 def _load_pairs(ptr, rows, depth, cols, n_len, depth_end, stride, LAYOUT: gl.constexpr, WORDS: gl.constexpr):
-    """Load scales, or zeros, of words that start `depth` deep, for their first two columns and for their last two.
+    """Load scales, or zeros, for words that start at `depth`: for their first two columns and for their last two.
 
-    `rows` are those of their groups.
+    `rows` are the rows of their groups.
     """
     parent: gl.constexpr = gl.SliceLayout(1, WORDS)
     ptrs = as_words(ptr + rows.to(gl.int64)[:, None] * stride) + cols[None, :]
     COUNT: gl.constexpr = LAYOUT.shape[1] // 8
     inside = gl.max_constancy((depth < depth_end)[:, None] & (2 * cols < n_len)[None, :], [1, COUNT])
-    # what is not loaded meets zeros of a, and must be finite
+    # scales that are not loaded meet zeros of a, and must be finite
     pairs = gl.load(ptrs, mask=inside, other=0).reshape(LAYOUT.shape[0], LAYOUT.shape[1] // 2, 2)
     first, last = parted(pairs)
     first = gl.convert_layout(first, parent, assert_trivial=True)[:, None, :]
@@ -67,7 +67,7 @@ def _multiply(acc, b, a, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr, UNROL
     BLOCK_N: gl.constexpr = acc.shape[1]
     BLOCK_M: gl.constexpr = acc.shape[2]
     product: gl.constexpr = acc.type.layout
-    # a byte's row is 4 of threads, 2 of steps of 16, 2 of a register; its column 8 of threads, then 16 apart, 8 apart
+    # bits of a byte's row: 4 threads, 2 steps of 16, 2 in a register; of its column: 8 threads, then 16 apart, 8 apart
     of_words: gl.constexpr = _layout_of_words(WARPS, UNROLL, BLOCK_N // 32, 2)
     first, second = parted(b.reshape(WARPS * UNROLL, ROWS // 2, 2, BLOCK_N // 4).permute(0, 1, 3, 2))
     first = gl.convert_layout(first, of_words, assert_trivial=True)
@@ -89,10 +89,10 @@ def _store_sums(acc, out_ptr, col, m_len, n_len, stride_om):
     WARPS: gl.constexpr = acc.shape[0]
     BLOCK_N: gl.constexpr = acc.shape[1]
     BLOCK_M: gl.constexpr = acc.shape[2]
-    # a thread has all sums of up to 4 results that lie together
+    # a thread has all sums of up to 4 adjacent results
     EACH: gl.constexpr = min(4, max(1, BLOCK_N * BLOCK_M // (WARPS * 32)))
     of_results: gl.constexpr = gl.BlockedLayout([WARPS, EACH], [1, 32], [1, WARPS], [1, 0])
-    # columns are 16 apart, 8 apart, then 8 of threads: see `_multiply`
+    # columns are 16 apart, 8 apart, then 8 threads: see `_multiply`
     acc = acc.reshape(WARPS, BLOCK_N // 16, 2, 8, BLOCK_M).permute(0, 4, 3, 1, 2).reshape(WARPS, BLOCK_M * BLOCK_N)
     total = gl.sum(gl.convert_layout(acc, of_results), 0)
     index = gl.arange(0, BLOCK_N * BLOCK_M, layout=gl.SliceLayout(0, of_results))
@@ -104,9 +104,9 @@ def _store_sums(acc, out_ptr, col, m_len, n_len, stride_om):
 
 @gluon.jit
 def _load_step(step, start, steps, left, a_from, b_from, TURNED: gl.constexpr):
-    """Load a step's pairs of a and words of b; if `TURNED`, steps are counted from `start` on, and go on at the first.
+    """Load a step's pairs of a and words of b; if `TURNED`, steps start at `start` and wrap around.
 
-    Behind the last step there are zeros of a.
+    Past the last step a reads as 0.
     """
     a_base, a_offsets, a_cols = a_from
     b_base, b_offsets, b_rows, b_step, in_cols = b_from
@@ -146,15 +146,15 @@ def mixed_mm_few_kernel(
     BLOCK_N: gl.constexpr,
     UNROLL: gl.constexpr,
 ):
-    """Write the sums of a part of the depth, or, where there is one part, ``a @ b``: at most `BLOCK_M` rows.
+    """Write the sums of a part of the depth, or, with one part, ``a @ b``, for at most `BLOCK_M` rows.
 
-    a [m_len, k_len] and b, bytes [k_len / 2, n_len], lie by rows, whose first elements are multiples of 16 bytes apart; so do
-    scales and zeros, [groups, n_len], if `GROUPS` has them. A group is a multiple of 32 deep. Neither the rows of b in a step,
-    16 for each warp and `UNROLL`, nor `BLOCK_M` of a span 2^31 bytes. The result is [splits, m_len, width].
+    a [m_len, k_len] and b, bytes [k_len / 2, n_len], are row-major with row strides of 16 bytes; so are scales and zeros,
+    [groups, n_len], if `GROUPS` has them. The depth of a group is a multiple of 32. The rows of b in a step (16 per warp and
+    `UNROLL`), and `BLOCK_M` rows of a, each span less than 2^31 bytes. The result is [splits, m_len, width].
     Grid: splits * cdiv(n_len, BLOCK_N).
     """
     WARPS: gl.constexpr = gl.num_warps()
-    # words of a thread in a row, and rows of bytes that a program takes at once
+    # words of a thread in a row, and rows of bytes per step of a program
     WIDTH: gl.constexpr = BLOCK_N // 32
     STEP: gl.constexpr = WARPS * UNROLL * ROWS
     dtype: gl.constexpr = a_ptr.dtype.element_ty
@@ -177,7 +177,7 @@ def mixed_mm_few_kernel(
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(2, of_words)))
     words = gl.arange(0, 8 * WIDTH, layout=gl.SliceLayout(0, gl.SliceLayout(1, of_words)))
     b_rows = parts[:, None, None] * ROWS + rows[None, :, None]
-    # a thread's words lie within 16 bytes, and rows are as many of those
+    # a thread's words lie within 16 bytes, and row lengths are multiples of that
     in_cols = gl.max_constancy((col + 4 * words < n_len)[None, None, :], [1, 1, WIDTH])
     b_base = as_words(b_ptr + deep * stride_bk + col)
     b_offsets = (b_rows * (stride_bk // 4)).to(gl.int32) + words[None, None, :]
@@ -186,7 +186,7 @@ def mixed_mm_few_kernel(
     lines = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, gl.SliceLayout(2, of_rows)))
     depth = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(1, of_rows)))
     a_cols = parts[:, None, None] * ROWS + depth[None, None, :]
-    # behind the last line it is loaded again: what becomes of it is not stored
+    # past the last row it is loaded again, and its result is not stored
     lines = gl.minimum(lines, m_len - 1)[None, :, None]
     a_base = as_words(a_ptr + 2 * deep)
     a_offsets = (lines * (stride_am // 2)).to(gl.int32) + a_cols
@@ -194,20 +194,20 @@ def mixed_mm_few_kernel(
     group_parts = gl.arange(0, WARPS * UNROLL, layout=gl.SliceLayout(1, of_pairs))
     group_depth = 2 * first * STEP + group_parts * 2 * ROWS
     group_cols = gl.arange(0, 16 * WIDTH, layout=gl.SliceLayout(0, of_pairs)) + col // 2
-    # what another part has, infinite scales too, is none of this one's
+    # values of another part, such as infinite scales, must not enter
     depth_end = 2 * (first * STEP + left)
 
     a_from = (a_base, a_offsets, a_cols)
-    # a thread's rows are all there, or none is; words that are not meet zeros of a
+    # a thread's rows all exist or none does; absent words meet zeros of a
     b_from = (b_base, b_offsets, b_rows // 4 * 4, STEP // 4 * stride_bk, in_cols)
     steps = last - first
-    # programs of few columns do little with a: eight sets of them start apart, lest all read the same lines at once
+    # programs with few columns need little of a: eight sets of them start apart, so that they do not all read the same lines
     TURNED: gl.constexpr = BLOCK_N == 32 and GROUPS == "none"
     start = tile // 16 % 8 * steps // 8
     acc = gl.zeros([WARPS, BLOCK_N, BLOCK_M], gl.float32, product)
     a, b = _load_step(0, start, steps, left, a_from, b_from, TURNED)
     for step in range(0, steps, 2):
-        # two steps a turn, lest what was loaded ahead move to other registers; of an odd count, the last has zeros of a
+        # two steps per iteration, so that prefetched values stay in their registers; with an odd count the last reads zeros of a
         for ahead in gl.static_range(1, 3):
             next_a, next_b = _load_step(step + ahead, start, steps, left, a_from, b_from, TURNED)
             pairs = ()
@@ -225,6 +225,6 @@ def mixed_mm_few_kernel(
             a = next_a
             b = next_b
     if dtype != gl.float16:
-        # weights were a quarter of what they are
+        # weights were a quarter of their value
         acc *= 4
     _store_sums(acc, out_ptr + split.to(gl.int64) * m_len * width, col, m_len, n_len, stride_om)

@@ -1,12 +1,11 @@
-"""Products with weights of 4 bits for sm_90, of many rows, over tensor maps: see `nojit.kernels.gemm.kernel_sm90`.
+"""Products of many rows with 4-bit weights for sm_90, over TMA descriptors; see `nojit.kernels.gemm.kernel_sm90`.
 
-The transposed product is computed, columns of b by rows of a, so that unpacked weights are what tensor cores take from
-registers: each byte is copied once to shared memory, and unpacked once, by the group of warps that owns its columns.
+It computes the transposed product, columns of b by rows of a, so that unpacked weights are the register operand of tensor
+cores. Each byte is copied once to shared memory, and unpacked once, by the warp group that owns its columns.
 
-Which row of a group's tile a column is does not matter, as long as results go where they belong: a thread has two rows of 16,
-8 apart, and takes two neighbouring columns for them.
-
-Scales and zeros of a step lie behind its bytes in shared memory: a consumer loads nothing from global memory.
+The order of columns in a group's tile is free if results are stored accordingly: a thread has two rows of 16, 8 apart, and
+uses two neighbouring columns for them. Scales and zeros of a step follow its bytes in shared memory: a consumer loads nothing
+from global memory.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
@@ -27,19 +26,19 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.language.extra.cuda import gdc_launch_dependents
 
 BYTES = gl.constexpr(32)
-"""Rows of bytes of a step."""
+"""Rows of bytes per step."""
 
 
 @gluon.jit
 def _pieces(sizes, TILE: gl.constexpr):
-    """Count the pieces of work: tiles, of each as many as the depth has parts."""
+    """Return the number of pieces of work: tiles, times the split-K parts."""
     m_len, n_len, _, splits = sizes
     return splits * gl.cdiv(n_len, TILE[0]) * gl.cdiv(m_len, TILE[1])
 
 
 @gluon.jit
 def _piece_at(number, sizes, TILE: gl.constexpr):
-    """Say where a piece of work is: which part of the depth, its first column and row, its steps."""
+    """Return the part of the depth, the first column and row, and the steps of a piece of work."""
     m_len, n_len, k_len, splits = sizes
     steps = gl.cdiv(k_len, DEPTH)
     _, split, col, row, first, last = place_piece(number, n_len, m_len, steps, splits, TILE[0], TILE[1], TILE[2])
@@ -52,7 +51,7 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
     full, empty = barriers
     OWNERS: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // OWNED
-    # behind a, b and the result
+    # after a, b and the result
     OF_GROUPS: gl.constexpr = len(memory) - 3
     of_owner: gl.constexpr = maps[1].block_type.nbytes + OF_GROUPS * maps[3].block_type.nbytes
     sizes = worked_out_here(sizes)
@@ -83,14 +82,14 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
 
 @gluon.constexpr_function
 def _layout_of_shorts():
-    """Lay out shorts [32, 32], each two neighbouring columns: what a thread unpacks is its part of a left operand."""
+    """Return the layout of int16 [32, 32], two neighbouring columns each: a thread unpacks its part of a left operand."""
     registers, lanes = [[4, 0], [8, 0], [16, 0]], [[1, 0], [2, 0], [0, 1], [0, 2], [0, 4]]
     return gl.DistributedLinearLayout(registers, lanes, [[0, 8], [0, 16]], [], [32, 32])
 
 
 @gluon.jit
 def _pairs(memory):
-    """Load the scales or zeros of 64 columns, two of them in each int32 [1, 32]."""
+    """Load the scales or zeros of 64 columns, two per int32 of [1, 32]."""
     layout: gl.constexpr = gl.SliceLayout(0, _layout_of_shorts())
     in_order: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     return reinterpret(memory, gl.int32, [OWNED // 2], in_order).load(layout)[None, :]
@@ -98,7 +97,7 @@ def _pairs(memory):
 
 @gluon.jit
 def _weights(OWN: gl.constexpr, memory, number, GROUPS: gl.constexpr, TILE: gl.constexpr):
-    """Unpack a step's bytes [32, 64] as the left operand of a product, [64, 64]: its rows are the columns, in some order."""
+    """Unpack a step's bytes [32, 64] as the left operand of a product, [64, 64]; its rows are the columns, permuted."""
     own = number % TILE[3] * (TILE[0] // OWNED) + OWN
     of_shorts: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=OWNED, element_bitwidth=16, rank=2)
     shorts = reinterpret(memory[1].index(own), gl.int16, [BYTES, OWNED // 2], of_shorts).load(_layout_of_shorts())
@@ -113,7 +112,7 @@ def _weights(OWN: gl.constexpr, memory, number, GROUPS: gl.constexpr, TILE: gl.c
 
 @gluon.jit
 def _wait_for(full, number, TILE: gl.constexpr):
-    """Wait until a step has come."""
+    """Wait until a step has arrived."""
     mbarrier.wait(full.index(number % TILE[3]), number // TILE[3] & 1)
 
 
@@ -121,7 +120,7 @@ def _wait_for(full, number, TILE: gl.constexpr):
 def _multiply_in_turn(
     OWN: gl.constexpr, acc, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr
 ):  # fmt: skip
-    """Unpack and multiply each of `count` steps, of `used` behind which they lie."""
+    """Unpack and multiply each of `count` steps, after `used` earlier ones."""
     full, empty = barriers
     for step in range(count):
         number = used + step
@@ -135,14 +134,14 @@ def _multiply_in_turn(
 
 @gluon.jit
 def _multiply_ahead(OWN: gl.constexpr, acc, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr):
-    """Multiply as `_multiply_in_turn` does, but unpack the next step while the tensor cores multiply this one."""
+    """Multiply as `_multiply_in_turn`, but unpack the next step while tensor cores multiply this one."""
     gl.static_assert(TILE[3] >= 3, "a consumer waits for the step after the next before it frees this one's")
     full, _ = barriers
     last = used + count - 1
     _wait_for(full, used, TILE)
     weights = _weights(OWN, memory, used, GROUPS, TILE)
     _wait_for(full, gl.minimum(used + 1, last), TILE)
-    # two steps a turn: each unpacks to registers of its own
+    # two steps per iteration: each unpacks to registers of its own
     for turn in range(count // 2):
         number = used + 2 * turn
         acc, weights = _multiply(OWN, acc, weights, memory, barriers, number, last, GROUPS, TILE)
@@ -156,10 +155,10 @@ def _multiply_ahead(OWN: gl.constexpr, acc, memory, barriers, used, count, GROUP
 def _multiply(
     OWN: gl.constexpr, acc, weights, memory, barriers, number, last, GROUPS: gl.constexpr, TILE: gl.constexpr
 ):  # fmt: skip
-    """Multiply the unpacked step of this number, and unpack the next meanwhile; of the tile's `last` step the same again.
+    """Multiply the unpacked step `number`, and meanwhile unpack the next; at the tile's `last` step, the same one again.
 
-    The step after the next is waited for before the product is: without a branch between them the compiler moves what is
-    unpacked behind the product's end.
+    The wait for the step after the next comes before the wait for the product: without a branch between them the compiler
+    would move the unpacking past the product's end.
     """
     full, empty = barriers
     token = warpgroup_mma(weights, memory[0].index(number % TILE[3]).permute((1, 0)), acc, is_async=True)
@@ -172,7 +171,7 @@ def _multiply(
 
 @gluon.jit
 def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.constexpr):
-    """Store columns of a consumer, 64 rows at a time, from two pieces in turn; `STORED` rows were before them."""
+    """Store columns of a consumer, 64 rows at a time, through two alternating buffers; `STORED` rows are done."""
     if acc.shape[1] > OWNED:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -196,8 +195,8 @@ def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.conste
 
 @gluon.jit
 def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, TILE: gl.constexpr, GROUPS: gl.constexpr):
-    """Write the columns of number `OWN` of every tile."""
-    # with two consumers of many rows, one unpacks while the tensor cores multiply for the other
+    """Write the columns of consumer `OWN` of every tile."""
+    # two consumers with many rows alternate: one unpacks while the tensor cores multiply for the other
     ALONE: gl.constexpr = TILE[0] == OWNED or TILE[1] == OWNED
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = worked_out_here(sizes)
@@ -236,14 +235,14 @@ def mixed_mm_sm90_kernel(
     GROUP: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """Write ``a @ w``: a [m_len, k_len], w of the nibbles of b [k_len / 2, n_len].
+    """Write ``a @ w``: a [m_len, k_len], w from the nibbles of b [k_len / 2, n_len].
 
-    The maps describe [1, 1, rows, columns], a in boxes of [1, 1, 64, 64], b in boxes of [1, 1, 32, 64]; and the result, [splits, 1,
-    m_len, n_len], in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits each is the sum of a part of the depth. Scales
-    and zeros, [1, 1, groups, n_len], are read in boxes of [1, 1, 1, 64] if `GROUPS` has them; a group is a multiple of 64
-    deep. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
+    The maps describe [1, 1, rows, columns]: a in boxes of [1, 1, 64, 64], b in boxes of [1, 1, 32, 64], and the result, [splits,
+    1, m_len, n_len], in boxes of [1, 1, 64, PANEL], 128 bytes wide; with several splits each is the sum of a part of the depth.
+    Scales and zeros, [1, 1, groups, n_len], have boxes of [1, 1, 1, 64] and are read if `GROUPS` has them; the depth of a group
+    is a multiple of 64. `STAGES` is the number of steps of depth 64 in shared memory. Any grid in x.
     """
-    # what adds up parts may start meanwhile: it waits for their end itself
+    # the merge kernel may start early: it waits for the sums itself
     if PANEL == 32:
         gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_N, BLOCK_M, GROUP, STAGES)

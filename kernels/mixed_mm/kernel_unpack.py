@@ -1,8 +1,8 @@
-"""Weights of 4 bits in registers: bytes to pairs of fp16 or bf16.
+"""4-bit weights in registers: conversion of bytes to pairs of fp16 or bf16.
 
-A nibble is put under an exponent that makes it the last bits of a number, 1024 + q of fp16 or 128 + q of bf16, and that
-exponent's part is taken off again; both steps are exact, and each does two weights at once. A high nibble may stay where it is:
-fp16 makes 1024 + 16 * q of it, and bf16, whose exponent it reaches into, a number too small to have one.
+A nibble is placed under an exponent so that it becomes the last bits of a number, 1024 + q in fp16 or 128 + q in bf16; then that
+offset is subtracted. Both steps are exact and handle two weights at once. A high nibble may stay in place: fp16 then has
+1024 + 16 * q. In bf16, whose exponent it overlaps, it becomes a small denormal number.
 """
 
 from triton.experimental import gluon
@@ -11,14 +11,14 @@ from triton.experimental.gluon import language as gl
 
 @gluon.constexpr_function
 def _unpacking(is_half, together, groups):
-    """Write the assembly that unpacks two bytes of a row, or four of each of two rows `together`.
+    """Return the assembly that unpacks two bytes of a row, or four bytes of each of two rows `together`.
 
-    Its operands are the weights, the bytes, and where there are `groups` pairs of scales, and pairs of zeros. A byte gives a
-    pair, of its low and its high nibble; two bytes of two rows give one of low nibbles and one of high ones. They are q - 8, or
-    what their group makes of it: ``"scales"`` multiplies, ``"zeros"`` adds 8 - z before. Of two rows of bf16 they are a quarter
-    of that: no factor makes more of a high nibble.
+    Its operands are the weights, the bytes, and, with `groups`, pairs of scales and pairs of zeros. A byte gives a pair of its
+    low and its high nibble; two bytes of two rows give a pair of low nibbles and one of high ones. Values are q - 8, or
+    dequantized: ``"scales"`` multiplies, ``"zeros"`` first adds 8 - z. For two rows of bf16 they are a quarter of that, since
+    no factor makes more of a high nibble.
     """
-    # of low nibbles, then of high ones, what they are put under, by what that is multiplied, and what is added
+    # for low nibbles, then for high ones: the exponent, the factor, and the offset
     if is_half:
         kind, one, minus, eight = "f16x2", "0x3c003c00", "0xbc00bc00", "0x48004800"
         nibbles = [("0x64006400", one, "0xe408e408"), ("0x64006400", "0x2c002c00", "0xd480d480")]
@@ -59,7 +59,7 @@ def _unpacking(is_half, together, groups):
 
 @gluon.constexpr_function
 def _constraints(together, groups):
-    """Say which registers the assembly takes."""
+    """Return the register constraints of the assembly."""
     count = 4 if together else 2
     pairs = {"none": 0, "scales": count // 2, "zeros": count}[groups]
     given = ["r", "r"] if together else ["h"]
@@ -68,13 +68,13 @@ def _constraints(together, groups):
 
 @gluon.jit
 def as_words(ptrs):
-    """Point to int32 where a pointer of another type does."""
+    """Cast pointers to int32 pointers at the same addresses."""
     return ptrs.to(gl.pointer_type(gl.int32), bitcast=True)
 
 
 @gluon.jit
 def halves_of_words(words, dtype: gl.constexpr):
-    """Return both halves of each word, [.., 2 * words], as they lie."""
+    """Return both halves of each word, [.., 2 * words], in memory order."""
     low, high = gl.inline_asm_elementwise(
         "mov.b32 {$0, $1}, $2;", "=h,=h,r", (words,), (gl.int16, gl.int16), is_pure=True, pack=1
     )
@@ -84,7 +84,7 @@ def halves_of_words(words, dtype: gl.constexpr):
 
 @gluon.jit
 def parted(pairs):
-    """Return the first and the second of each pair [.., 2]."""
+    """Return the first and the second element of each pair [.., 2]."""
     return pairs.split()
 
 
@@ -92,8 +92,8 @@ def parted(pairs):
 def unpack_words(first, second, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr):
     """Return the weights of int32 words [.., columns / 4] of two rows as pairs of both, [.., columns / 4, 2, 2, 2].
 
-    The last indices are a byte's nibble, and the two bits of its place in the word. Of bf16 they are a quarter of the weights.
-    `pairs` are int32 of two scales each, for the first two columns of a word and for the last, then such zeros.
+    The last indices are a byte's nibble, and the two bits of its position in the word. For bf16 they are a quarter of the
+    weights. `pairs` are int32 of two scales each, for the first two columns of a word and for the last two, then zeros alike.
     """
     ASM: gl.constexpr = _unpacking(dtype == gl.float16, True, GROUPS)
     l0, h0, l1, h1, l2, h2, l3, h3 = gl.inline_asm_elementwise(
@@ -111,7 +111,7 @@ def unpack_words(first, second, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr
 
 @gluon.jit
 def halves_together(words):
-    """Return the first halves of each two words [.., 2] as one word, and their last ones."""
+    """Return the first halves of each two words [.., 2] as one word, and their second halves as another."""
     first, second = words.split()
     low, high = gl.inline_asm_elementwise(
         "prmt.b32 $0, $2, $3, 0x5410; prmt.b32 $1, $2, $3, 0x7632;",
@@ -126,7 +126,7 @@ def halves_together(words):
 
 @gluon.jit
 def unpack_shorts(shorts, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr):
-    """Return the weights of int16 words [rows, columns / 2], as [rows, columns, 2]; `pairs` hold two scales, then two zeros."""
+    """Return the weights of int16 words [rows, columns / 2] as [rows, columns, 2]; `pairs` hold two scales, then two zeros."""
     ASM: gl.constexpr = _unpacking(dtype == gl.float16, False, GROUPS)
     l0, h0, l1, h1 = gl.inline_asm_elementwise(
         ASM,

@@ -1,7 +1,7 @@
-"""Sums of two products for sm_90, over tensor maps: see `nojit.kernels.gemm.kernel_sm90` for how it runs.
+"""Sums of two products for sm_90, over TMA descriptors; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
 
-The steps of the second product follow those of the first in the same stages: what is copied is ahead of what is multiplied
-across the border too.
+The steps of the second product follow those of the first through the same stages, so that copies also run ahead from one
+product into the other.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
@@ -23,7 +23,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
 PANEL = gl.constexpr(64)
-"""The columns that are stored at once."""
+"""Columns per store."""
 
 
 @gluon.jit
@@ -53,7 +53,7 @@ def _consume(
     OWN: gl.constexpr, maps, memory, more_memory, barriers, sizes, TILE: gl.constexpr, TRANS: gl.constexpr,
     MORE_TRANS: gl.constexpr,
 ):  # fmt: skip
-    """Write the rows of number `OWN` of every tile."""
+    """Write the rows of consumer `OWN` of every tile."""
     sizes = worked_out_here(sizes)
     m_len, n_len, k_len, more_len = sizes
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
@@ -96,8 +96,8 @@ def mm_plus_mm_sm90_kernel(
 ):
     """Write ``a @ b + c @ d``: a [m_len, k_len], b [k_len, n_len], c [m_len, more_len], d [more_len, n_len].
 
-    The maps describe [1, 1, rows, columns] in boxes of [1, 1, 64, 64], an operand that is ``TRANS`` as its transpose.
-    `STAGES` is how many steps of 64 of either depth shared memory holds. Any grid in x.
+    The maps describe [1, 1, rows, columns] in boxes of [1, 1, 64, 64], with ``TRANS`` an operand as its transpose. `STAGES` is
+    the number of steps of depth 64, of either product, in shared memory. Any grid in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     trans: gl.constexpr = (TRANS_A, TRANS_B)

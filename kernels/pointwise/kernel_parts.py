@@ -1,12 +1,12 @@
-"""What the generated pointwise kernels are made of: places of tiles, loads, stores, and functions.
+"""Building blocks of the generated pointwise kernels: tile positions, loads, stores, and functions.
 
-Two kinds of tile. A *flat* one is `BLOCK` neighbouring elements of memory that all operands share the order of. A
-*rectangle* is `BY` x `BX` elements of two dimensions of up to four, where each operand has strides of its own. Results
-are computed in fp32 if operands have 16 bits, else in their own type, and rounded once at the store. With `EXACT`, which
-fp32 results have, functions round as well as torch's; results of 16 bits show nothing of the faster ones.
+There are two kinds of tiles. A *flat* tile is `BLOCK` adjacent elements, stored by all operands in the same order. A *rectangle*
+is `BY` x `BX` elements of two of up to four dimensions, with separate strides for each operand. Results are computed in fp32
+for 16-bit operands, else in the operands' dtype, and rounded once at the store. With `EXACT`, for fp32 results, functions round
+as well as torch's; the errors of the faster ones do not show in 16-bit results.
 """
 
-# ruff: noqa: PLR1714, RET505 - Triton knows no `in`, and compiles the arm that is taken
+# ruff: noqa: PLR1714, RET505 - Triton has no `in`, and compiles only the branch taken
 
 import triton
 import triton.language as tl
@@ -17,7 +17,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def widen(value):
-    """Return 16-bit floats as fp32, and whatever else as it is."""
+    """Return 16-bit floats as fp32; return other values unchanged."""
     if value.dtype == tl.float16 or value.dtype == tl.bfloat16:
         return value.to(tl.float32)
     else:
@@ -26,7 +26,7 @@ def widen(value):
 
 @triton.jit
 def place_tile(tile, n, BLOCK: tl.constexpr, TILES: tl.constexpr):
-    """Place a tile of this program: its first element, as int64 (32 bits would wrap past 2^31), lanes, those below n."""
+    """Return a tile of this program: its first element, as int64 (32 bits would wrap past 2^31), its lanes, and those below n."""
     first = (tl.program_id(0).to(tl.int64) * TILES + tile) * BLOCK
     lanes = tl.arange(0, BLOCK)
     return first, lanes, lanes < n - first
@@ -34,7 +34,7 @@ def place_tile(tile, n, BLOCK: tl.constexpr, TILES: tl.constexpr):
 
 @triton.jit
 def load_tile(ptr, tile, STREAM: tl.constexpr):
-    """Load a flat tile, widened. With `STREAM` it is marked as the first to leave the cache."""
+    """Load a flat tile, widened. With `STREAM` it is evicted first from the cache."""
     first, lanes, mask = tile
     if STREAM:
         return widen(tl.load(ptr + first + lanes, mask=mask, eviction_policy="evict_first"))
@@ -54,8 +54,8 @@ def store_tile(ptr, tile, value, STREAM: tl.constexpr):
 
 @triton.jit
 def place_rectangle(nx, ny, n0, BY: tl.constexpr, BX: tl.constexpr):
-    """Place the rectangle of this program: its indices along y and x, as int64, those inside, and the outer indices."""
-    # what counts programs fits 32 bits, as their number does
+    """Return the rectangle of this program: its indices along y and x, as int64, those inside, and the outer indices."""
+    # the number of programs, and so this arithmetic, fits 32 bits
     tiles_x, tiles_y = tl.cdiv(nx, BX).to(tl.int32), tl.cdiv(ny, BY).to(tl.int32)
     rest, tile_x = tl.program_id(0) // tiles_x, tl.program_id(0) % tiles_x
     outer, tile_y = rest // tiles_y, rest % tiles_y
@@ -66,10 +66,10 @@ def place_rectangle(nx, ny, n0, BY: tl.constexpr, BX: tl.constexpr):
 
 @triton.jit
 def rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND: tl.constexpr):
-    """Point at the elements of a rectangle.
+    """Return pointers to the elements of a rectangle.
 
-    `KIND` says what is known of the strides: "r" that elements of a row are neighbours, "t" those of a column, "c" that all
-    elements of a row are one, "s" nothing.
+    `KIND` describes the strides: "r" rows are contiguous, "t" columns are contiguous, "c" all elements of a row are the
+    same one, "s" any strides.
     """
     y, x, _, _, i1, i0 = place
     first = ptr + i1 * s1 + i0 * s0
@@ -85,8 +85,8 @@ def rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND: tl.constexpr):
 
 @triton.jit
 def load_rectangle(ptr, s1, s0, sy, sx, place, KINDS: tl.constexpr, TENSOR: tl.constexpr):
-    """Load a rectangle, or of "c" its one column, widened. `KINDS` has a letter for each tensor."""
-    # in a statement of its own: Triton 3.6 takes no part of a constexpr as an argument
+    """Load a rectangle, or for "c" its single column, widened. `KINDS` has a letter for each tensor."""
+    # a separate statement: Triton 3.6 cannot pass an element of a constexpr as an argument
     KIND: tl.constexpr = KINDS[TENSOR]
     pointers = rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND)
     _, _, inside_y, inside_x, _, _ = place
@@ -98,7 +98,7 @@ def load_rectangle(ptr, s1, s0, sy, sx, place, KINDS: tl.constexpr, TENSOR: tl.c
 
 @triton.jit
 def store_rectangle(ptr, s1, s0, sy, sx, place, value, KINDS: tl.constexpr):
-    """Store a rectangle, rounded to the pointer's type; the last letter is that of results."""
+    """Store a rectangle, rounded to the pointer's type; the last letter of `KINDS` is that of results."""
     KIND: tl.constexpr = KINDS[-1]
     pointers = rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND)
     _, _, inside_y, inside_x, _, _ = place
@@ -108,7 +108,7 @@ def store_rectangle(ptr, s1, s0, sy, sx, place, value, KINDS: tl.constexpr):
 
 @triton.jit
 def divide(x, y, EXACT: tl.constexpr):
-    """Return ``x / y``; the fast division may be off by two units in the last place."""
+    """Return ``x / y``; without `EXACT`, off by up to two units in the last place."""
     if EXACT:
         left, right = tl.broadcast(x, y)
         return tl.div_rn(left, right)
@@ -118,7 +118,7 @@ def divide(x, y, EXACT: tl.constexpr):
 
 @triton.jit
 def divide_number(NUMBER: tl.constexpr, y, EXACT: tl.constexpr):
-    """Divide a number likewise."""
+    """Return ``NUMBER / y``; without `EXACT`, off by up to two units in the last place."""
     if EXACT:
         return tl.div_rn(tl.full(y.shape, NUMBER, y.dtype), y)
     else:
@@ -127,7 +127,7 @@ def divide_number(NUMBER: tl.constexpr, y, EXACT: tl.constexpr):
 
 @triton.jit
 def divide_by_number(x, NUMBER: tl.constexpr, EXACT: tl.constexpr):
-    """Divide by a number likewise."""
+    """Return ``x / NUMBER``; without `EXACT`, off by up to two units in the last place."""
     if EXACT:
         return tl.div_rn(x, tl.full(x.shape, NUMBER, x.dtype))
     else:
@@ -136,7 +136,7 @@ def divide_by_number(x, NUMBER: tl.constexpr, EXACT: tl.constexpr):
 
 @triton.jit
 def trunc_divide(x, y):
-    """Return ``x / y`` rounded towards 0; divided exactly whatever results are, as a fast 6 / 3 may be less than 2."""
+    """Return ``x / y`` rounded towards 0; the division is always exact, as a fast 6 / 3 may be less than 2."""
     left, right = tl.broadcast(x, y)
     EXACT: tl.constexpr = left.dtype == tl.float32
     quotient = divide(left, right, EXACT)
@@ -145,15 +145,15 @@ def trunc_divide(x, y):
 
 @triton.jit
 def floor_divide(x, y):
-    """Return ``x / y`` rounded down as a whole, as Python does; of an infinite x NaN, as torch's.
+    """Return ``x / y`` rounded down to an integer, as in Python; NaN for an infinite x, as in torch.
 
-    A quotient that was rounded up to a whole number is one too large: what is left of x has another sign than y then, which an
-    fma gets right, as it rounds once.
+    A quotient that was rounded up to an integer is one too large. The remainder of x then has another sign than y; an fma
+    computes it exactly, as it rounds once.
     """
     left, right = tl.broadcast(x, y)
     EXACT: tl.constexpr = left.dtype == tl.float32
     whole = tl.floor(divide(left, right, EXACT))
-    # 0 times an infinite y is nothing to take off
+    # 0 times an infinite y would be NaN: nothing to subtract
     rest = tl.where(whole == 0, left, tl.fma(-whole, right, left))
     whole = tl.where((rest < 0) & (right > 0) | (rest > 0) & (right < 0), whole - 1, whole)
     return tl.where((tl.abs(left) == float("inf")) & (right != 0), float("nan"), whole)
@@ -163,7 +163,7 @@ def floor_divide(x, y):
 def times_sigmoid(x, by, EXACT: tl.constexpr):
     """Return ``x / (1 + exp(-by))``, which is x times the logistic function of `by`.
 
-    exp overflows to inf for very negative values, which gives the right 0.
+    exp overflows to inf for very negative values, which gives the correct 0.
     """
     divisor = 1.0 + tl.exp2(-by * LOG2_E)
     if EXACT:
@@ -197,16 +197,16 @@ def gelu(x, EXACT: tl.constexpr):
 
 @triton.jit
 def gelu_tanh(x, EXACT: tl.constexpr):
-    """Return the tanh form of the same paper: 0.5 * (1 + tanh(u)) is sigmoid(2u), and 1.5957691 is 2 * sqrt(2 / pi)."""
+    """Return gelu's tanh form, from the same paper: 0.5 * (1 + tanh(u)) is sigmoid(2u), and 1.5957691 is 2 * sqrt(2 / pi)."""
     return times_sigmoid(x, 1.5957691216057308 * (x + 0.044715 * x * x * x), EXACT)
 
 
 @triton.jit
 def exp(x, EXACT: tl.constexpr):
-    """Return e to the x. x * log2(e) would lose as many digits of the result as it has before the point: reduced first.
+    """Return e to the power of x. x is reduced first: x * log2(e) would lose a digit for each digit before the point.
 
-    Two parts of log(2), and a power of two in two steps, as it may not be a float where the result is: Cody and Waite,
-    "Software Manual for the Elementary Functions", 1980, chapter 6.
+    The reduction uses two parts of log(2), and a power of two in two steps, since it may overflow where the result does not:
+    Cody and Waite, "Software Manual for the Elementary Functions", 1980, chapter 6.
     """
     if EXACT:
         power = tl.minimum(tl.maximum(tl.floor(x * LOG2_E + 0.5), -260.0), 260.0)
@@ -220,7 +220,7 @@ def exp(x, EXACT: tl.constexpr):
 
 @triton.jit
 def _tanh_away(x, EXACT: tl.constexpr):
-    """Return the hyperbolic tangent, less exactly near 0."""
+    """Return the hyperbolic tangent, with lower precision near 0."""
     return 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
 
 
@@ -228,14 +228,14 @@ def _tanh_away(x, EXACT: tl.constexpr):
 def tanh(x, EXACT: tl.constexpr):
     """Return the hyperbolic tangent: near 0, where 1 - 2 / (exp(2x) + 1) would cancel, by a polynomial.
 
-    For fp32 that of Cephes' tanhf.c; results of 16 bits need only the first terms of its series, and no division: a square of
-    a root is two instructions.
+    fp32 uses the polynomial of Cephes' tanhf.c. 16-bit results need only the first terms of the series, and no division: the
+    square of a reciprocal root is two instructions.
     """
     square = x * x
     if EXACT:
         away = _tanh_away(x, EXACT)
         near = ((-5.70498872745e-3 * square + 2.06390887954e-2) * square - 5.37397155531e-2) * square + 1.33314422036e-1
-        # of a zero the product is -0, which would take the sign of x: that with 0 is none
+        # for x = 0 the product is -0 and would lose the sign of x; adding 0 makes it +0
         near = ((near * square - 3.33332819422e-1) * square + 0.0) * x + x
         return tl.where(tl.abs(x) < 0.625, near, away)
     elif x.dtype == tl.float64:
@@ -257,13 +257,13 @@ def sqrt(x, EXACT: tl.constexpr):
 
 @triton.jit
 def maximum(x, y):
-    """Return the larger one; of NaN and whatever, NaN."""
+    """Return the larger value; NaN if either is NaN."""
     return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def minimum(x, y):
-    """Return the smaller one; of NaN and whatever, NaN."""
+    """Return the smaller value; NaN if either is NaN."""
     return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 

@@ -1,4 +1,4 @@
-"""Triton kernels of products of fp8 matrices, for rows at any address and any architecture, and the sums of their parts."""
+"""Triton kernels of fp8 matrix products, for any row alignment and any architecture, and the split-K merge."""
 
 import triton
 import triton.language as tl
@@ -6,18 +6,18 @@ from nojit.kernels.gemm.kernel_tiles import place_piece, spread
 from nojit.kernels.kernel_functions import wait_for_last
 
 DEEP = tl.constexpr(128)
-"""How many of the depth share a scale."""
+"""The depth that shares a scale."""
 
 
 @triton.jit
 def _decode(x, E5M2: tl.constexpr):
-    """Return fp8 values as what `tl.dot` takes: bytes as fp16, exactly, for devices that do not multiply fp8."""
+    """Return fp8 values for `tl.dot`; bytes become fp16, exactly, for devices that do not multiply fp8."""
     if x.dtype == tl.uint8:
         bits = x.to(tl.uint16)
         if E5M2:
             x = (bits << 8).to(tl.float16, bitcast=True)
         else:
-            # fp16 has one more bit of exponent, whose bias is greater by 8; denormals come out right too
+            # fp16 has one exponent bit more and a bias greater by 8; denormals are correct too
             number = ((bits & 0x80) << 8 | (bits & 0x7F) << 7).to(tl.float16, bitcast=True) * 256.0
             x = tl.where((bits & 0x7F) == 0x7F, float("nan"), number)
     return x
@@ -30,7 +30,7 @@ def _add_step(
     """Add the product of a step to fp32 sums, scaled if its block of the depth has scales of its own."""
     a = _decode(tl.load(a_ptrs, mask=in_a, other=0.0), A_E5M2)
     b = _decode(tl.load(b_ptrs, mask=in_b, other=0.0), B_E5M2)
-    # so that the sums of several steps are fp32 even where those of tensor cores are not
+    # keeps the sums of several steps in fp32 even if those of tensor cores are not
     product = tl.dot(a, b) if a.dtype == tl.float16 else tl.dot(a, b, max_num_imprecise_acc=a.shape[1])
     if BLOCK_SCALES:
         row_ptrs, in_rows, column_ptrs, in_cols = step_scales
@@ -74,13 +74,13 @@ def scaled_mm_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len] by rows, b [k_len, n_len] by columns, fp8 or its bytes.
+    """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len] row-major, b [k_len, n_len] column-major, fp8 or its bytes.
 
-    `A_E5M2` and `B_E5M2` say what bytes are. Scales are fp32: of rows and columns, or, with strides of 0, of all of them; with
-    `BLOCK_SCALES` each 128 of the depth have their own, for every `a_span` rows and `b_span` columns.
+    `A_E5M2` and `B_E5M2` give the format of bytes. Scales are fp32: per row and column, or, with strides of 0, per tensor; with
+    `BLOCK_SCALES`, per 128 of the depth and per `a_span` rows and `b_span` columns.
 
-    With several `splits`, each multiplies a part of the depth and writes its sums to `partial_ptr`, fp32 [splits, m_len,
-    width]; `scaled_mm_merge_kernel` does the rest. BLOCK_K divides 128.
+    With several `splits` (split-K), each multiplies a part of the depth and writes its sums to `partial_ptr`, fp32 [splits,
+    m_len, width]; `scaled_mm_merge_kernel` does the rest. BLOCK_K divides 128.
     Grid: splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
     steps = tl.cdiv(k_len, BLOCK_K)
@@ -100,7 +100,7 @@ def scaled_mm_kernel(
     depth = tl.minimum(last * BLOCK_K, k_len) - start
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     whole = depth // BLOCK_K * BLOCK_K
-    # places are counted from the first step: pointers that are carried through the loop take registers
+    # offsets from the first step: pointers carried through the loop would take registers
     for place in range(0, whole, BLOCK_K):
         block = ((start + place) // DEEP).to(tl.int64)
         scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
@@ -148,7 +148,7 @@ def scaled_mm_merge_kernel(
     stride_on,
     BLOCK: tl.constexpr,
 ):
-    """Add up parts, fp32 [splits, m_len, width], in their order, scale them if they are not `scaled`, and add the bias.
+    """Add up split-K parts, fp32 [splits, m_len, width], in order, scale them unless `scaled`, and add the bias.
 
     Grid: m_len * cdiv(n_len, BLOCK).
     """

@@ -1,8 +1,8 @@
-"""Products of fp8 matrices for sm_90, over tensor maps: see `nojit.kernels.gemm.kernel_sm90` for how they run.
+"""fp8 matrix products for sm_90, over TMA descriptors; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
 
-The sums of fp8 products that wgmma keeps are not as exact as fp32. Unless the caller wants them, each step's product, 128 deep,
-is taken apart, and added to fp32 sums; with scales for blocks of the depth it has to be. While one consumer adds, the tensor cores
-multiply for the other. Results of bf16, whose rounding is coarser than what is lost in twice that depth, take two steps together.
+wgmma accumulates fp8 products less precisely than fp32. Unless the caller accepts that, each step's product, of depth 128, is
+added to fp32 sums in registers; block scales require it. While one consumer adds, the tensor cores multiply for the other.
+bf16 results round more coarsely than the loss over twice that depth, and so combine two steps.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
@@ -31,20 +31,20 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.language.extra.cuda import gdc_launch_dependents
 
 DEEP = gl.constexpr(128)
-"""How deep a step is, and a block of the depth that has a scale."""
+"""The depth of a step, and of a block with a scale."""
 WIDEST = gl.constexpr(128)
-"""The most columns whose products a consumer takes apart at once: more, and their sums with them, are too many registers."""
+"""The most columns whose products a consumer adds to fp32 sums at once: more would take too many registers."""
 
 
 @gluon.constexpr_function
 def _of_blocks(scales):
-    """Say whether each block of the depth has scales of its own."""
+    """Return whether each block of the depth has scales of its own."""
     return scales in {"tiles", "rows"}
 
 
 @gluon.jit
 def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
-    """Load what the rows of a consumer's tile are multiplied by in a step; with `SHARED` 1 or 128 of them share a number."""
+    """Load the factors of a consumer's rows in a step; with `SHARED`, 1 or 128 rows share one."""
     scale_ptr, m_len, span, stride_m, stride_k = vectors[0]
     rows = lanes_of(like)[0]
     lines = row + rows
@@ -57,16 +57,16 @@ def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
 
 @gluon.jit
 def _column_scales(vectors, col, step, like):
-    """Load what the columns of a tile are multiplied by in a step; they lie next to one another."""
+    """Load the factors of a tile's columns in a step; they are contiguous."""
     scale_ptr, n_len, stride_k, _ = vectors[1]
-    # other steps would be kept in registers for each column
+    # addresses of other steps would be kept in registers for each column
     cols = lanes_of(like)[1]
     return gl.load(scale_ptr + step.to(gl.int64) * stride_k + col + cols, mask=cols < n_len - col, other=0.0)
 
 
 @gluon.jit
 def _of_columns(first_ptr, n_len, stride, col, like):
-    """Load numbers of the columns of a tile, `stride` apart, 0 or 1, each once: a consumer's threads pass them on."""
+    """Load a number per column of a tile, with a `stride` of 0 or 1, each once: a consumer's threads exchange them."""
     cols = col + gl.arange(0, like.shape[1], layout=gl.BlockedLayout([1], [32], [4], [0]))
     values = gl.load(first_ptr + cols.to(gl.int64) * stride, mask=cols < n_len, other=0.0)
     return gl.convert_layout(values, gl.SliceLayout(0, like.type.layout))[None, :]
@@ -74,7 +74,7 @@ def _of_columns(first_ptr, n_len, stride, col, like):
 
 @gluon.jit
 def _tile_scale(vectors, col, step):
-    """Load the one number that `DEEP` columns are multiplied by in a step; past the last column, any."""
+    """Load the one factor of `DEEP` columns in a step; any past the last column."""
     scale_ptr, n_len, stride_k, stride_n = vectors[1]
     block = gl.minimum(col, n_len - 1) // DEEP
     return gl.load(scale_ptr + (step.to(gl.int64) * stride_k + block.to(gl.int64) * stride_n))
@@ -85,10 +85,10 @@ def _promote_steps(
     OWN: gl.constexpr, sums, memory, barriers, used, place, first, last, vectors, SCALES: gl.constexpr,
     TILE: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Multiply the rows of number `OWN` by the steps from `first` to before `last`, of `used` behind which they lie.
+    """Multiply the rows of consumer `OWN` by the steps [first, last), after `used` earlier ones.
 
-    `sums` are those of as many columns each; the products of so many steps together are added to them, scaled if each block
-    of the depth has scales of its own.
+    `sums` has one tile for each group of columns; the products of `TOGETHER` steps are added to them, scaled if each block of
+    the depth has scales of its own.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -112,7 +112,7 @@ def _promote_steps(
                 a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
                 b = b_memory.index(stage).slice(part * WIDTH, WIDTH, 0).permute((1, 0))
                 product = warpgroup_mma(a, b, product, use_acc=behind > 0, is_async=True)
-            # what is loaded here comes while the tensor cores work
+            # loads issued here overlap with the tensor cores
             by_columns = 1.0
             if SCALES == "rows":
                 by_columns = _column_scales(vectors, col + part * WIDTH, step, sums[part])
@@ -130,7 +130,7 @@ def _promote_steps(
 
 @gluon.jit
 def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
-    """Load what the rows of a tile are multiplied by in a step; with "tiles" the columns of each of its parts, too."""
+    """Load the factors of a tile's rows in a step; with "tiles", multiplied by those of the columns of each part."""
     by_rows = _row_scales(vectors, row, step, sums[0], True)
     factors = (by_rows,)
     if SCALES == "tiles":
@@ -142,12 +142,12 @@ def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
 
 @gluon.jit
 def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """Have what a tile is scaled by, and its bias, brought to the L1 cache: it is wanted when all waits for it. Of one warp."""
+    """Prefetch a tile's scales and bias to the L1 cache, since the end of a tile waits for them. For one warp."""
     scale_a_ptr, m_len, _, stride_m, _ = vectors[0]
     scale_b_ptr, n_len, _, stride_n = vectors[1]
     bias_ptr, has_bias = vectors[2]
     layout: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
-    # past the end the last one is as good as any
+    # past the end, prefetch the last element
     rows = gl.minimum(row + gl.arange(0, HEIGHT, layout=layout), m_len - 1)
     cols = gl.minimum(col + gl.arange(0, 32, layout=layout) * (WIDTH // 32), n_len - 1).to(gl.int64)
     _bring(scale_a_ptr + rows.to(gl.int64) * stride_m)
@@ -158,7 +158,7 @@ def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
 
 @gluon.jit
 def _bring(pointers):
-    """Have the lines that pointers are in brought to the L1 cache, and nothing to registers."""
+    """Prefetch the cache lines of pointers to L1, without loading them to registers."""
     gl.inline_asm_elementwise(
         "prefetch.global.L1 [$1]; mov.u32 $0, 0;", "=r,l", [pointers.to(gl.int64)], gl.int32, is_pure=False, pack=1
     )
@@ -169,7 +169,7 @@ def _store_scaled(
     OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     SCALES: gl.constexpr,
 ):  # fmt: skip
-    """Scale a consumer's rows, add the bias and store them, `WIDEST` columns at a time; `STORED` columns were before them."""
+    """Scale a consumer's rows, add the bias and store them, `WIDEST` columns at a time; `STORED` columns are done."""
     if acc.shape[1] > WIDEST:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -192,7 +192,7 @@ def _store_scaled(
 def _produce(
     maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Copy what each tile is multiplied from."""
+    """Copy the operands of each tile."""
     sizes = worked_out_here(sizes)
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
@@ -201,7 +201,7 @@ def _produce(
         copied = copy_steps(
             maps[0], maps[1], memory, barriers, (0, 0, row, col), first, last, copied, TILE, (False, True)
         )
-        # consumers have no registers for it
+        # consumers have no registers for this
         if SCALES == "ends":
             _prefetch(vectors, row, col, TILE[0], TILE[1])
 
@@ -211,10 +211,10 @@ def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, PANEL: gl.constexpr,
     FAST: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Write the rows of number `OWN` of every tile."""
+    """Write the rows of consumer `OWN` of every tile."""
     WIDTH: gl.constexpr = TILE[1] if FAST or TILE[1] < WIDEST else WIDEST
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
-    # sums of parts of the depth are scaled once they are added up
+    # with split-K, the merge kernel scales the sums
     whole = sizes[4] == 1
     scale = 1.0
     if SCALES == "whole":
@@ -222,7 +222,7 @@ def _consume(
     sizes = worked_out_here(sizes)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
-        # what only this takes is kept in no register from tile to tile
+        # derived values must not be kept in registers from tile to tile
         place, first, last = piece_at(number, worked_out_here(sizes), DEEP, TILE, TOGETHER)
         split, _, row, col = place
         own = (split, 0, row + OWN * OWNED, col)
@@ -275,17 +275,17 @@ def scaled_mm_sm90_kernel(
 ):
     """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len], b [k_len, n_len], fp8; `has_bias` is 1 or 0.
 
-    Scales are fp32. With `SCALES` "whole" there is one of a and one of b, and no bias. With "ends" they are those of rows and
-    columns, or, with strides of 0, of all of them. Else each 128 of the depth have their own, of a for every `a_span` rows; of
-    b for each column with "rows", for 128 of them with "tiles". Scales of columns, and the bias, lie next to one another.
-    `FAST` leaves all sums to wgmma, for "whole" and "ends".
+    Scales are fp32. With `SCALES` "whole" there is one of a and one of b, and no bias. With "ends" they are per row and
+    column, or, with strides of 0, per tensor. Otherwise each 128 of the depth have their own: of a per `a_span` rows; of b per
+    column with "rows", per 128 columns with "tiles". Scales of columns, and the bias, are contiguous. `FAST` leaves all
+    accumulation to wgmma, for "whole" and "ends".
 
-    The maps describe a [1, 1, m_len, k_len] in boxes of [1, 1, ROWS, 128], less than 64 for as few rows, b's transpose in boxes of
-    [1, 1, BLOCK_N, 128], and the result [splits, 1, m_len, n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits
-    each is the sum of a part of the depth, fp32, without the bias and what "whole" and "ends" multiply by. `STAGES` is how
-    many steps shared memory holds. Any grid in x.
+    The maps describe a [1, 1, m_len, k_len] in boxes of [1, 1, ROWS, 128], fewer than 64 rows for an a with few rows, b's
+    transpose in boxes of [1, 1, BLOCK_N, 128], and the result [splits, 1, m_len, n_len] in boxes of [1, 1, 64, PANEL], 128 bytes
+    wide; with several splits each is the sum of a part of the depth, fp32, without the bias and the scales of "whole" and
+    "ends". `STAGES` is the number of steps in shared memory. Any grid in x.
     """
-    # what adds up parts may start meanwhile: it waits for their end itself
+    # the merge kernel may start early: it waits for the sums itself
     if PANEL == 32:
         gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
