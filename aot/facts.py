@@ -26,10 +26,11 @@ __all__ = [
     "content_of",
     "fact_of",
     "files_in",
-    "holds",
     "link_of",
     "listed",
     "listing_of",
+    "still",
+    "with_digest",
 ]
 
 Fact: TypeAlias = list[int | str]
@@ -45,6 +46,8 @@ or what says which distributions are installed."""
 _BYTECODE = "__pycache__"
 _PATHS = ".pth"
 _A_FILE = "[file]"
+# how a fact goes on: a digest that counts always, or one for when the inode alone has changed
+_CONTENT, _SETTLED = "content", "settled"
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
@@ -61,12 +64,24 @@ def fact_of(path: str) -> Fact:
     return _fact(path, found)
 
 
-def holds(path: str, fact: Fact) -> bool:
-    """Say whether a fact is still one."""
+def with_digest(fact: Fact, sha256: str) -> Fact:
+    """Add what a file holds to a fact, so that the fact outlives new links to the file."""
+    return [*fact, _SETTLED, sha256] if fact[0] == "file" and len(fact) == 6 else fact
+
+
+def still(path: str, fact: Fact) -> Fact | None:
+    """Return a fact that holds, as it is to be kept from now on; None if it holds no longer."""
     try:
-        return fact_of(path) == fact if fact[0] != "file" else _is_same(path, fact)
+        new = fact_of(path)
+        if fact[0] != "file" or new[:5] != fact[:5]:
+            return fact if new == fact else None
+        if new[5] == fact[5] and fact[6:7] != [_CONTENT]:
+            return fact
+        # a new link to a file changes when its inode changed, and so does an edit that sets the old time of its content
+        digest = new[7:] or content_of(path)[1:]
+        return with_digest(new, str(digest[0])) if digest and digest == fact[7:] else None
     except OSError:
-        return False
+        return None
 
 
 def link_of(path: str) -> Fact | None:
@@ -85,7 +100,7 @@ def content_of(path: str) -> Fact:
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - as `fact_of`
-            return ["content", hashlib.file_digest(file, "sha256").hexdigest()]
+            return [_CONTENT, hashlib.file_digest(file, "sha256").hexdigest()]
     except FileNotFoundError:
         return ["absent"]
 
@@ -169,18 +184,13 @@ def _fact(path: str, found: os.stat_result) -> Fact:
         if path == os.devnull:
             return ["device", found.st_rdev]
         raise OSError(errno.EINVAL, "expected a regular file", path)
+    if found.st_dev in _made_up():
+        return content_of(path)
     fact: Fact = ["file", found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
     age_ns = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns)
-    if age_ns <= SETTLED_NS or found.st_dev in _made_up():
+    if age_ns <= SETTLED_NS:
         fact += content_of(path)
     return fact
-
-
-def _is_same(path: str, fact: Fact) -> bool:
-    found = os.stat(path)  # noqa: PTH116 - thousands of them
-    own = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-    # a digest is all that is known of a file that was written just before the fact was taken
-    return own == fact[1:6] and stat.S_ISREG(found.st_mode) and (len(fact) == 6 or content_of(path) == fact[6:])
 
 
 @cache

@@ -18,9 +18,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.cache import check_folder, read_regular, replace_file
-from nojit.aot.facts import MODULES, SETTLED_NS, Fact, content_of, fact_of, files_in, holds, link_of, listed, listing_of
+from nojit.aot.cache import as_default, check_folder, read_regular, replace_file
+from nojit.aot.facts import (
+    MODULES,
+    SETTLED_NS,
+    Fact,
+    content_of,
+    fact_of,
+    files_in,
+    link_of,
+    listed,
+    listing_of,
+    still,
+    with_digest,
+)
 from nojit.aot.report import TWINS, Absence, BuildResult, Done, as_found, decode_report
+from nojit.aot.toolchain import file_digests
 from nojit.aot.tracing import Notes
 from nojit.runtime.errors import PackageError
 
@@ -109,10 +122,14 @@ def find_stamp(cache: Path, asked: str) -> Stamp | None:
     """
     try:
         kept = _read(cache, asked)
-        return _stamp(kept) if kept and next(_changes(kept), None) is None else None
+        if kept is None or next(_changes(kept), None) is not None:
+            return None
+        stamp = _stamp(kept)
+        _renew(cache, asked, kept)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         # a stamp that is damaged is none
         return None
+    return stamp
 
 
 def changes(cache: Path, asked: str) -> list[str]:
@@ -146,12 +163,26 @@ def _path(cache: Path, asked: str) -> Path:
 def _changes(kept: dict[str, Any]) -> Iterator[str]:
     names = _Names(kept.get("names", ()), kept.get("roots", ()))
     yield from (path for path, fact in kept.get("outputs", {}).items() if content_of(path) != fact)
-    yield from (path for path, fact in kept.get("files", {}).items() if not holds(path, fact))
+    files = kept.get("files", {})
+    for path, fact in [*files.items()]:
+        now = still(path, fact)
+        if now is None:
+            yield path
+        elif now is not fact:
+            files[path] = now
+            kept["renewed"] = True
     yield from (path for path, fact in kept.get("links", {}).items() if link_of(path) != fact)
     for kind, path, digest in kept.get("folders", ()):
         wanted = names.looked_for(path)
         if listed(listing_of(path, kind, wanted), kind, wanted) != digest:
             yield path
+
+
+def _renew(cache: Path, asked: str, kept: dict[str, Any]) -> None:
+    """Write a stamp anew of which files were compared by content, so that the next build need not read them."""
+    if kept.pop("renewed", False):
+        with contextlib.suppress(PackageError, OSError):
+            _write(cache, asked, kept)
 
 
 class _Names:
@@ -234,6 +265,8 @@ class Draft:
         try:
             kept = self._kept(notes, stamp)
             if kept is not None:
+                with as_default(cache):
+                    kept["files"] = _with_contents(kept["files"])
                 _write(cache, self._asked, kept)
         except (PackageError, OSError, ValueError):
             # the next build looks at everything again
@@ -323,6 +356,15 @@ class Draft:
             self._notes.files[path] = fact
             if fact[0] != "file" or max(map(int, fact[4:6])) > self._started_ns - SETTLED_NS:
                 self._refused = True
+
+
+def _with_contents(files: dict[str, Fact]) -> dict[str, Fact]:
+    """Add what files hold, where that is still what their facts are of."""
+    digests = file_digests(path for path, fact in files.items() if fact[0] == "file")
+    return {
+        path: with_digest(fact, digests[path]) if path in digests and fact_of(path) == fact else fact
+        for path, fact in files.items()
+    }
 
 
 def _files_of(modules: Iterable[str]) -> list[str]:

@@ -22,7 +22,7 @@ from nojit.aot.cache import check_folder, default_cache_folder, read_regular, re
 from nojit.aot.facts import SETTLED_NS
 from nojit.runtime.errors import PackageError
 
-__all__ = ["LEFT_OUT", "file_digest", "files_in", "record_paths", "toolchain_words", "tree_digest"]
+__all__ = ["LEFT_OUT", "file_digest", "file_digests", "files_in", "record_paths", "toolchain_words", "tree_digest"]
 
 LEFT_OUT: Final[dict[str, str]] = {
     "FileCheck": "a tool of Triton's own tests",
@@ -58,10 +58,19 @@ def file_digest(path: str) -> str:
     Raises:
         OSError: it cannot be read, or is no regular file.
     """
+    return file_digests([path])[path]
+
+
+def file_digests(paths: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of files, in hex, by path.
+
+    Raises:
+        OSError: one cannot be read, or is no regular file.
+    """
     digests = _digests(default_cache_folder())
-    digest = digests.of(path)
+    found = {path: digests.of(path) for path in paths}
     digests.save()
-    return digest
+    return found
 
 
 def tree_digest(folders: Iterable[str], left_out: Mapping[str, str] = LEFT_OUT) -> str:

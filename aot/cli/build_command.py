@@ -15,9 +15,12 @@ from nojit.aot.cli.build_report import Failures, show_result
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
 from nojit.aot.defaults import LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.stamp import Stamp, asked_of, changes, find_stamp
+from nojit.runtime.errors import few
 
 __all__ = ["Request", "command"]
 
+# of how many files that changed a line names
+_FEW = 8
 _MANIFESTS = Path("manifests")
 _ARTIFACTS = Path("artifacts")
 
@@ -220,9 +223,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     if stamp is not None:
         _show(out, stamp, request.folder, started)
         return 0
-    if out.verbosity > 0 and not recheck:
-        for place in changes(request.cache_folder, asked):
-            out.note(f"changed since the last build: {place}")
+    if out.verbosity > 0 and not recheck and (changed := changes(request.cache_folder, asked)):
+        out.note(f"changed since the last build: {few(changed, _FEW)}")
     from nojit.aot.cli.build import run  # noqa: PLC0415 - slow to import, and seldom needed where nothing changes
 
     return run(out, request, asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -17,7 +18,18 @@ from typing import Any
 import pytest
 import triton
 from nojit.aot import stamp
-from nojit.aot.facts import DISTRIBUTIONS, ENTRIES, MODULES, NAMES, SETTLED_NS, fact_of, holds, listed, listing_of
+from nojit.aot.facts import (
+    DISTRIBUTIONS,
+    ENTRIES,
+    MODULES,
+    NAMES,
+    SETTLED_NS,
+    fact_of,
+    listed,
+    listing_of,
+    still,
+    with_digest,
+)
 from nojit.aot.stamp import asked_of, changes, find_stamp
 
 from tests.aot.projects import KERNEL, Project, entry
@@ -401,9 +413,37 @@ def test_a_file_that_was_written_just_now_is_known_by_content(tmp_path, monkeypa
     assert len(fresh) == 8
     monkeypatch.setattr("nojit.aot.facts.SETTLED_NS", -SETTLED_NS)
     assert len(fact_of(str(path))) == 6
-    assert holds(str(path), fresh)
-    assert not holds(str(path), [*fresh[:7], "0" * 64])
-    assert not holds(str(tmp_path / "gone"), fresh)
+    assert still(str(path), fresh)
+    assert not still(str(path), [*fresh[:7], "0" * 64])
+    assert not still(str(tmp_path / "gone"), fresh)
+
+
+def test_a_new_link_to_a_file_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("nojit.aot.facts.SETTLED_NS", -SETTLED_NS)
+    path = tmp_path / "file"
+    path.write_text("one")
+    digest = hashlib.sha256(b"one").hexdigest()
+    kept = with_digest(fact_of(str(path)), digest)
+    assert still(str(path), kept) is kept
+    (tmp_path / "other").hardlink_to(path)
+    renewed = still(str(path), kept)
+    assert renewed == with_digest(fact_of(str(path)), digest)
+    assert renewed != kept
+    edit(path)
+    assert still(str(path), kept) is None
+
+
+def test_a_stamp_of_which_inodes_changed_is_written_anew(copied, stamped, tmp_path, monkeypatch):
+    monkeypatch.setattr("nojit.aot.facts.SETTLED_NS", -SETTLED_NS)
+    path = tmp_path / "file"
+    path.write_text("one")
+    fact = with_digest(fact_of(str(path)), hashlib.sha256(b"one").hexdigest())
+    kept = stamped.kept() | {"files": {str(path): fact}, "links": {}, "folders": [], "outputs": {}, "reports": [[], []]}
+    stamp._write(copied, kept["asked"], kept)
+    (tmp_path / "other").hardlink_to(path)
+    assert find_stamp(copied, kept["asked"]) is not None
+    edit(path)
+    assert find_stamp(copied, kept["asked"]) is None
 
 
 def test_files_that_the_kernel_makes_up_are_known_by_content():
