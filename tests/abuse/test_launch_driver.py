@@ -1,4 +1,4 @@
-"""Each driver call of a launch fails in turn, with each of many codes: a typed error, nothing left over, and a retry works."""
+"""Driver calls of a launch fail in turn, each function with many codes: a typed error, nothing left over, and a retry works."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def outcomes(
     faketorch_module: ModuleType,
 ) -> list[Outcome]:
     """Every case of the drill that the test is about."""
-    setup = Setup(str(bundle_path), str(fakecuda.path), str(faketorch_module.__file__), request.param, codes())
+    special = tuple(code for code in codes() if code in (3, *STICKY, *LOST_CONTEXT))
+    setup = Setup(str(bundle_path), str(fakecuda.path), str(faketorch_module.__file__), request.param, codes(), special)
     path = tmp_path / "setup.json"
     path.write_text(json.dumps(asdict(setup)))
     command = [sys.executable, "-m", "tests.support.drill", str(path)]

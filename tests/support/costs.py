@@ -30,9 +30,9 @@ class Cost(NamedTuple):
 def loop_seconds(steps: int) -> float:
     """Return the CPU time that an empty loop would take here and now, out of a shorter one."""
     start = time.process_time()
-    for _ in range(steps // 20):
+    for _ in range(steps // 100):
         pass
-    return 20 * (time.process_time() - start)
+    return 100 * (time.process_time() - start)
 
 
 def measure(work: Callable[..., Any], *arguments: Any) -> Cost:

@@ -34,7 +34,9 @@ class Setup:
     drill: str
     """A key of `DRILLS`."""
     codes: tuple[int, ...]
-    """What each driver call gives in turn."""
+    """What the first call of each driver function gives in turn."""
+    special: tuple[int, ...]
+    """Those of them that later calls of a function give too, beside one of the others, which all mean the same, in rotation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +274,10 @@ def main(setup: Setup) -> None:
     gc.freeze()
     drill = DRILLS[setup.drill]
     calls = _in_child(lambda: _calls_of(world, drill))
+    ordinary = [code for code in setup.codes if code not in setup.special]
     for number, function in enumerate(calls):
-        for code in setup.codes:
+        rotated = ordinary[number % len(ordinary) :][:1] if ordinary else []
+        for code in setup.codes if function not in calls[:number] else [*setup.special, *rotated]:
             outcome = _in_child(functools.partial(_run_as_words, world, drill, function, number, code))
             sys.stdout.write(json.dumps(outcome) + "\n")
 
