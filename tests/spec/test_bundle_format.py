@@ -151,7 +151,7 @@ def test_the_limits_are_the_codes() -> None:
         "leaves of a type": {type_names.LEAVES_MAX},
         "characters of a kernel's expressions": {table_work.EXPRESSION_CHARS_MAX},
         "rows times the characters of the longest signature": {table_work.TYPED_WORK_MAX},
-        "rows times the characters of those that name a type axis": {table_work.NAMING_WORK_MAX},
+        "rows times the characters of those that use a type axis": {table_work.NAMING_WORK_MAX},
     }
     pairs = dict(rows(PAGE, "limits"))
     for start, number in (
@@ -167,7 +167,7 @@ def test_the_limits_are_the_codes() -> None:
 
 
 def _number(words: str) -> int | tuple[int, int]:
-    if "times what is stored" in words:
+    if "stored length" in words:
         free, _, rest = words.partition(" and ")
         return int(free.removesuffix(" KiB")) * layout.KIB, int(rest.split(" ")[0])
     if power := re.match(r"2\^(\d+)", words):
@@ -195,13 +195,13 @@ def map_of(kind: str, block: tuple[int, ...], element: tuple[int, int], swizzle:
 
 def test_a_tensor_map_says_what_its_type_says() -> None:
     u8 = (1, 0)
-    assert "which for `fp8` types is that\nof `u8`" in TEXT
+    assert "for `fp8` types `element_type` is that of `u8`" in TEXT
     for element in ("u8", *(name for name in type_names.ELEMENTS if name.startswith("fp8"))):
         assert map_of(f"tensordesc<{element}[64]>", (64,), u8) == ""
     assert map_of("tensordesc<fp16[64]>", (64,), (2, 6)) == ""
     for other in (u8, (2, 9), (4, 6)):
         assert "elements" in map_of("tensordesc<fp16[64]>", (64,), other)
-    assert "has as many dimensions as the type's, each of which divides the type's" in TEXT
+    assert "has as many dimensions as the type's, and each divides the type's" in TEXT
     for block, fits in (((64, 32), True), ((32, 16), True), ((48, 32), False), ((64,), False), ((128, 32), False)):
         assert (map_of("tensordesc<fp16[64,32]>", block, (2, 6)) == "") == fits
     (widths,) = re.findall(
@@ -219,7 +219,7 @@ def test_a_tensor_map_says_what_its_type_says() -> None:
 
 def test_both_scratch_pointers_stand_last_in_one_order(tmp_path: Path) -> None:
     (order,) = re.findall(
-        r"Behind them stand (`\$\w+`) and (`\$\w+`), both, in this order, each as some\npointer", TEXT
+        r"The last two entries are\n(`\$\w+`) and (`\$\w+`), in this order, each as some pointer", TEXT
     )
     scratch = [source.strip("`") for source in order]
     for layout_of in TABLE["layouts"]:
@@ -246,7 +246,7 @@ LIES_IN_ORDER: list[tuple[str, str, Callable[[bytes], bytes]]] = [
 
 @pytest.mark.parametrize("first", range(len(LIES_IN_ORDER)))
 def test_the_first_broken_rule_is_named(tmp_path: Path, first: int) -> None:
-    assert "The library names the first that it comes upon in the order of section 10." in TEXT
+    assert "The library names the first\nbroken rule in the order of section 10." in TEXT
     parts = Parts.of(kernel("scale", {"x_ptr": "*fp16"}, hints=[{"x_ptr": 16}]))
     for last in range(first, len(LIES_IN_ORDER)):
         lies = {part: change for _, part, change in (LIES_IN_ORDER[first], LIES_IN_ORDER[last])}
@@ -401,7 +401,7 @@ def test_the_deepest_valid_document_nests_as_the_page_says() -> None:
     values.decode_value(deepest, "")
     # an object, its configs, one of them, its constexprs, one of those
     document = {"configs": [{"constexprs": [["BLOCK", deepest]]}]}
-    assert f"nest at\nmost {_depth(document)} deep" in TEXT
+    assert f"nest at most {_depth(document)} deep" in TEXT
 
 
 def _depth(value: Any) -> int:
