@@ -1,1 +1,1 @@
-"""Wheels of bundles: what pip and uv install, so that `nojit.runtime` finds it. Pure data, the same bytes wherever made."""
+"""Wheels of bundles: pip and uv install them, `nojit.runtime` finds them. They hold data only, and the same bytes on every machine."""

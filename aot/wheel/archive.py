@@ -1,4 +1,4 @@
-"""A wheel's bytes: a zip archive with a record of its files. The same files give the same bytes, whoever packs them.
+"""The bytes of a wheel: a zip archive with a record of its files. The same files give the same bytes on every machine.
 
 Source: the packaging specification "Binary distribution format", version 1.0 of wheels.
 """
@@ -19,7 +19,7 @@ from nojit.aot.wheel.names import escaped
 __all__ = ["Wheel", "pack_wheel"]
 
 _TAG = "py3-none-any"
-# the first that a zip archive can say: when a wheel was made is no part of it
+# the earliest date of a zip archive: the bytes must not depend on the time of the build
 _TIME = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 
@@ -29,28 +29,28 @@ class Wheel:
     """One wheel's name and content."""
 
     name: str
-    """Of the distribution, as indexes spell it."""
+    """The distribution's name, as indexes spell it."""
     version: str
     files: Mapping[str, bytes]
-    """By path; those of the package first."""
+    """Contents by path; files of the package first."""
     dist_info: Mapping[str, bytes]
-    """By path in the ``.dist-info`` folder; WHEEL and RECORD are added."""
+    """Contents by path in the ``.dist-info`` folder, without WHEEL and RECORD: `pack_wheel` adds these two."""
     label: str = ""
-    """Of a variant wheel."""
+    """The label of a variant wheel; empty for other wheels."""
 
     @property
     def file_name(self) -> str:
-        """Name of the file."""
+        """The wheel's file name."""
         tail = f"-{self.label}" if self.label else ""
         return f"{escaped(self.name)}-{self.version}-{_TAG}{tail}.whl"
 
 
 def pack_wheel(wheel: Wheel, generator: str) -> bytes:
-    """Lay out a wheel.
+    """Return the bytes of a wheel.
 
     Args:
-        wheel: its content.
-        generator: who made it, for the file ``WHEEL``.
+        wheel: the content.
+        generator: the tool and its version, for the file ``WHEEL``.
     """
     folder = f"{escaped(wheel.name)}-{wheel.version}.dist-info"
     files = dict(wheel.files)
@@ -59,7 +59,7 @@ def pack_wheel(wheel: Wheel, generator: str) -> bytes:
     record = f"{folder}/RECORD"
     files[record] = _record(files, record)
     packed = io.BytesIO()
-    # stored, not deflated: bundles are compressed already, and another zlib would give other bytes
+    # stored, not deflated: bundles are compressed already, and zlib versions differ in their output
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for path, content in files.items():
             info = zipfile.ZipInfo(path, _TIME)

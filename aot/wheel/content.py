@@ -1,4 +1,4 @@
-"""What goes into wheels: bundles, opened and checked, and what of them takes how much room."""
+"""Bundles to put into wheels: read, verified, with the size of each kernel."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["BundleContent", "KernelSize", "largest_kernels", "read_bundle"]
 
 @dataclass(frozen=True, slots=True)
 class KernelSize:
-    """What one kernel of a bundle takes."""
+    """The size of one kernel in a bundle."""
 
     name: str
     variants: int
     stored_bytes: int
-    """Of its table and its images, compressed."""
+    """Compressed size of its table and images."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundleContent:
-    """One bundle, as it goes into a wheel."""
+    """One bundle to put into a wheel."""
 
     path: Path
-    """Where it was read from."""
+    """The file that was read."""
     data: bytes
     index: BundleIndex
     digest: str
@@ -42,49 +42,51 @@ class BundleContent:
     kernels: tuple[KernelSize, ...]
     """In the index's order."""
     statement: bytes | None
-    """What was signed of it, from the file beside it; None if there is none."""
+    """The signed statement, from the file next to the bundle; None if there is no such file."""
 
     @property
     def arch(self) -> str:
-        """What it was built for."""
+        """The arch of the target: ``sm_90``."""
         return self.index.target.arch
 
     @property
     def file_name(self) -> str:
-        """How it is called in a wheel, whatever its file was called."""
+        """The bundle's file name in a wheel: from its name, version and arch, not from `path`."""
         return f"{self.index.name}-{self.index.version}-{self.arch}{SUFFIX}"
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What goes into a wheel, by name."""
+        """Files of the wheel by name: the bundle, and its signed statement."""
         beside = {} if self.statement is None else {signed_path(self.file_name): self.statement}
         return {self.file_name: self.data, **beside}
 
     @property
     def sha256(self) -> str:
-        """Digest of the whole file."""
+        """SHA-256 of the whole file."""
         return hashlib.sha256(self.data).hexdigest()
 
 
 def read_bundle(path: Path) -> BundleContent:
-    """Read a bundle whole; every byte of it is checked against its hashes, and what is signed of it against both.
+    """Read and verify a whole bundle: every byte against its hashes, and the signed statement against the bundle.
 
     Raises:
-        BundleError: it is no whole, unaltered bundle, or the signed statement beside it says something else.
-        PackageError: it has a version that no build gives, or the signed statement is damaged, or of another bundle.
+        BundleError: the bundle is incomplete or altered, or contradicts its signed statement.
+        PackageError: no build gives such a version, or the signed statement is damaged or belongs to another bundle.
     """
     with open_bundle(path) as bundle:
-        # through one descriptor: a rebuild may put another file in its place
+        # all reads use one descriptor, because a rebuild may replace the file meanwhile
         data = b"".join(bundle.stream())
         bundle.verify()
         index = bundle.index
-        # it becomes part of a path
+        # the version becomes part of a path
         if not _VERSION.fullmatch(index.version):
             raise PackageError("expected a bundle's version as nojit build allows", got=index.version, where=str(path))
         statement = read_vouched(bundle)
         kernels = tuple(_sizes(index))
         if hashlib.sha256(data).hexdigest() != sha256_of(bundle):
-            raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
+            raise BundleError(
+                "expected a file that does not change while it is read", got="other bytes", where=str(path)
+            )
     return BundleContent(path, data, index, bundle.digest, kernels, statement)
 
 
@@ -94,7 +96,7 @@ def _sizes(index: BundleIndex) -> Iterable[KernelSize]:
 
 
 def largest_kernels(bundles: Sequence[BundleContent], count: int) -> list[KernelSize]:
-    """List the kernels that take the most room, over all bundles."""
+    """Return the `count` largest kernels, each summed over all bundles."""
     total: dict[str, KernelSize] = {}
     for kernel in (kernel for bundle in bundles for kernel in bundle.kernels):
         known = total.get(kernel.name, KernelSize(kernel.name, 0, 0))

@@ -1,8 +1,8 @@
-"""From bundles to wheels: which wheels there are, what is in each, whether they fit their budget. Writes nothing.
+"""Wheels from bundles: the list of wheels, the content of each, and the check of their sizes. Writes no files.
 
-Two layouts. *Providers*: one wheel for each arch under a name of its own (``acme-kernels-sm90``), and a thin one
-(``acme-kernels``) with an extra for each. *Variants*: one wheel for each arch under one name and version, told apart by
-variant labels, and beside them a plain wheel with every bundle, for installers that know no variants.
+Layout *providers*: one wheel per arch with its own name (``acme-kernels-sm90``), and a thin wheel (``acme-kernels``) with
+an extra per arch. Layout *variants*: one wheel per arch, all with the same name and version but different variant labels,
+and a plain wheel with every bundle for installers that do not know variants.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What one distribution's wheels are made of."""
+    """Name, version and bundles of one distribution."""
 
     name: str
-    """As indexes spell it."""
+    """The distribution's name, as indexes spell it."""
     version: str
     bundles: tuple[BundleContent, ...]
-    """By arch, then by name."""
+    """Sorted by arch, then by name."""
 
     def by_arch(self) -> dict[str, tuple[BundleContent, ...]]:
         """Return the bundles of each arch."""
@@ -48,33 +48,34 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class MadeFile:
-    """One file of a release: a wheel, or what an index keeps beside variant wheels."""
+    """One file of a release: a wheel, or the index's file for variant wheels."""
 
     name: str
     kind: str
     """``provider``, ``meta``, ``variant``, ``plain`` or ``index``."""
     archs: tuple[str, ...]
-    """Whose bundles it holds, or tells of."""
+    """Archs of the bundles that it holds or refers to."""
     data: bytes
     bundles: tuple[BundleContent, ...]
-    """What it holds."""
+    """Bundles in the file."""
 
     @property
     def sha256(self) -> str:
-        """Digest of the file."""
+        """SHA-256 of the file."""
         return hashlib.sha256(self.data).hexdigest()
 
 
 def release_of(bundles: Sequence[BundleContent], name: str = "", version: str = "") -> Release:
-    """Gather bundles under one name and version.
+    """Return a release of the bundles under one name and version.
 
     Args:
         bundles: at least one.
-        name: of the distribution; the bundles' own if empty.
-        version: likewise.
+        name: the distribution's name; the bundles' common name if empty.
+        version: the distribution's version; the bundles' common version if empty.
 
     Raises:
-        PackageError: they have no one name or version, none that a wheel can have, or hold a kernel twice for one arch.
+        PackageError: the bundles differ in name or version, a wheel cannot have that name or version, or two bundles
+            hold the same kernel for one arch.
     """
     name = name or _common({bundle.index.name for bundle in bundles}, "name", "--name")
     version = version or _common({bundle.index.version for bundle in bundles}, "version", "--version")
@@ -85,12 +86,12 @@ def release_of(bundles: Sequence[BundleContent], name: str = "", version: str = 
 
 def _common(found: set[str], what: str, option: str) -> str:
     if len(found) > 1:
-        raise PackageError(f"expected bundles of one {what}, or {option}", got=", ".join(sorted(found)))
+        raise PackageError(f"expected bundles of one {what}, or {option} to give one", got=", ".join(sorted(found)))
     return found.pop()
 
 
 def _check_distinct(bundles: Sequence[BundleContent]) -> None:
-    """Refuse what the runtime would, one kernel in two bundles for one arch, and two bundles that would be one file."""
+    """Refuse one kernel in two bundles of an arch, as the runtime does, and two bundles with the same file name."""
     homes: dict[tuple[str, str], BundleContent] = {}
     named: dict[str, BundleContent] = {}
     for bundle in bundles:
@@ -106,17 +107,17 @@ def _check_distinct(bundles: Sequence[BundleContent]) -> None:
 
 
 def make_files(release: Release, layout: Layout, facts: Facts, generator: str, max_bytes: int) -> list[MadeFile]:
-    """Make the files of a release.
+    """Return the files of a release.
 
     Args:
-        release: what to pack.
-        layout: which wheels.
-        facts: what the wheels say of themselves.
-        generator: who made them.
-        max_bytes: how large a wheel may be.
+        release: the bundles to pack.
+        layout: ``providers`` or ``variants``.
+        facts: metadata from the builder.
+        generator: the tool and its version, for the file ``WHEEL``.
+        max_bytes: size limit of one wheel.
 
     Raises:
-        PackageError: a wheel is larger; the message names the kernels that take the most room.
+        PackageError: a wheel exceeds the limit; the message names its largest kernels.
     """
     made = _providers(release, facts, generator) if layout == "providers" else _variants(release, facts, generator)
     files = list(made)
@@ -127,24 +128,24 @@ def make_files(release: Release, layout: Layout, facts: Facts, generator: str, m
 
 
 def check_apart(files: Sequence[MadeFile]) -> None:
-    """Require files of different names, of several releases together.
+    """Check that the files of several releases have different names.
 
     Raises:
-        PackageError: two are called alike, as the wheel of ``acme-sm90`` and that of ``acme`` for sm_90.
+        PackageError: two files have one name, such as the wheel of ``acme-sm90`` and that of ``acme`` for sm_90.
     """
     known: dict[str, MadeFile] = {}
     for file in files:
         other = known.setdefault(file.name, file)
         if other is not file:
-            what = "expected wheels of different names; release the bundles apart, or under one --name"
+            what = "expected wheels of different names: build the bundles in separate calls, or give one --name"
             raise PackageError(what, got=f"{file.name} twice, {other.kind} and {file.kind}")
 
 
 def check_folder(folder: Path, files: Sequence[MadeFile]) -> None:
-    """Refuse to write over a wheel of the other layout: the thin one of providers and the plain one of variants are called alike.
+    """Refuse to overwrite a wheel of the other layout: the thin wheel of providers has the name of the plain one of variants.
 
     Raises:
-        PackageError: one is there.
+        PackageError: the folder holds such a wheel.
     """
     for file in files:
         there = folder / file.name
@@ -152,8 +153,8 @@ def check_folder(folder: Path, files: Sequence[MadeFile]) -> None:
             with zipfile.ZipFile(there) as wheel:
                 kind = "plain" if any(name.endswith(SUFFIX) for name in wheel.namelist()) else "meta"
             if kind != file.kind:
-                what = "expected a folder without wheels of another --layout; --out names one"
-                got = f"the {kind} wheel, which is called as this {file.kind} one"
+                what = "expected a folder without wheels of another --layout: choose one with --out"
+                got = f"the {kind} wheel, which has the name of the new {file.kind} wheel"
                 raise PackageError(what, got=got, where=str(there))
 
 
@@ -174,7 +175,7 @@ def _providers(release: Release, facts: Facts, generator: str) -> Iterator[MadeF
 
 def _variants(release: Release, facts: Facts, generator: str) -> Iterator[MadeFile]:
     by_arch = release.by_arch()
-    # the same in every wheel of a version: installers read one and take it for all
+    # equal in every wheel of a version: installers read the metadata of one wheel and assume it of all
     extras = [*map(arch_label, by_arch), _ALL]
     hold = partial(
         _holding,
@@ -204,16 +205,16 @@ def _holding(
     extras: Sequence[str] = (),
     described: Sequence[BundleContent] = (),
 ) -> Wheel:
-    """Describe a wheel that holds bundles.
+    """Return a wheel that holds bundles.
 
     Args:
-        distribution: its name and version.
-        bundles: what it holds.
-        facts: of the builder.
-        entry: what programs call the bundles by.
+        distribution: gives the name and version.
+        bundles: the bundles in the wheel.
+        facts: metadata from the builder.
+        entry: the name of the entry point, which programs pass to `nojit.runtime.load`.
         summary: one line.
-        extras: that may be asked for; what they stand for is in the wheel already.
-        described: the bundles that its description lists, if others than those in it.
+        extras: extras that users may request; they add no requirement, because the wheel holds their content.
+        described: the bundles that the description lists; those in the wheel if empty.
     """
     package = escaped(distribution.name)
     files = {f"{package}/__init__.py": f'"""{summary}. `nojit.runtime` finds it through its entry point."""\n'.encode()}
@@ -234,7 +235,7 @@ def _holding(
 
 
 def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -> Wheel:
-    """Describe the thin wheel, whose extras bring the others."""
+    """Return the thin wheel, whose extras require the others."""
     package = escaped(release.name)
     summary = f"{release.name} {release.version}: the extras {', '.join(extras)} bring its kernels"
     optional = [

@@ -1,4 +1,4 @@
-"""What a wheel says of itself: to installers, to people, and to whoever asks where its bytes came from. Pure.
+"""The metadata of a wheel: for installers, for readers, and the provenance of its bundles. Pure.
 
 Source: the packaging specification "Core metadata", version 2.4.
 """
@@ -20,23 +20,23 @@ from nojit.runtime.target import spell_cuda
 __all__ = ["PROVENANCE", "Facts", "dist_info", "entry_points", "provenance"]
 
 PROVENANCE: Final = "nojit.json"
-"""The file that tells of a wheel's bundles, and wheels of bundles from others."""
+"""The provenance file. Its presence marks a wheel of bundles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What all wheels of one run share, and the wheels' builder says."""
+    """Metadata from the builder, equal in all wheels of one run."""
 
     runtime: str
-    """The requirement that brings what launches: ``nojit>=0.1.0``."""
+    """The requirement of the runtime: ``nojit>=0.1.0``."""
     requires: tuple[str, ...] = ()
     """More requirements."""
     license: str = ""
-    """SPDX expression; empty if nobody said."""
+    """SPDX expression; empty if the builder gave none."""
     license_files: Mapping[str, bytes] = field(default_factory=dict)
-    """By file name."""
+    """Contents by file name."""
     urls: tuple[str, ...] = ()
-    """``label, URL`` each."""
+    """Project URLs, each ``label, URL``."""
 
 
 def dist_info(
@@ -50,20 +50,20 @@ def dist_info(
     extras: Sequence[str] = (),
     body: str = "",
 ) -> dict[str, bytes]:
-    """Write the files of a ``.dist-info`` folder, but for WHEEL, RECORD and the entry points.
+    """Return the files of a ``.dist-info`` folder, without WHEEL, RECORD and the entry points.
 
     Args:
-        name: of the distribution.
-        version: likewise.
-        bundles: what it holds; perhaps nothing.
-        facts: what the builder said.
+        name: the distribution's name.
+        version: the distribution's version.
+        bundles: the bundles that the description lists; may be empty.
+        facts: metadata from the builder.
         summary: one line.
         requires: requirements, with markers.
-        extras: which there are.
-        body: of the description, above the table of bundles.
+        extras: names of the extras.
+        body: text of the description, above the tables of bundles.
 
     Raises:
-        PackageError: what the builder said is not of one line, or no requirement or licence.
+        PackageError: a field has a line break or control character, or a requirement or the licence is invalid.
     """
     headers = [
         "Metadata-Version: 2.4",
@@ -82,9 +82,9 @@ def dist_info(
         "Description-Content-Type: text/markdown",
     ]
     for header in headers:
-        # a line break would begin another field
+        # a line break would start another field
         if not header.isprintable():
-            raise PackageError("expected metadata of one line each, without control characters", got=repr(header))
+            raise PackageError("expected metadata fields of one line, without control characters", got=repr(header))
     for requirement in requires:
         check_requirement(requirement)
     if facts.license:
@@ -96,7 +96,7 @@ def dist_info(
 
 
 def _tables(bundles: Sequence[BundleContent]) -> Iterator[str]:
-    """Describe bundles and their kernels as tables in Markdown."""
+    """Return the bundles and their kernels as Markdown tables."""
     if not bundles:
         return
     rows = ["| bundle | images | driver for CUDA | toolchain | size | digest |", "|---|---|---|---|---|---|"]
@@ -117,7 +117,7 @@ def _tables(bundles: Sequence[BundleContent]) -> Iterator[str]:
 
 
 def provenance(bundles: Sequence[BundleContent], package: str) -> bytes:
-    """Say in JSON what the bundles of a wheel are and what made them: what inputs and tools determine, and nothing else."""
+    """Return the provenance of a wheel's bundles as JSON: only facts that inputs and toolchain determine."""
     documents = [
         {
             "file": f"{package}/{bundle.file_name}",
@@ -142,5 +142,5 @@ def provenance(bundles: Sequence[BundleContent], package: str) -> bytes:
 
 
 def entry_points(name: str, package: str) -> bytes:
-    """Write what `nojit.runtime` finds a package by."""
+    """Return ``entry_points.txt``, by which `nojit.runtime` finds the package."""
     return f"[{ENTRY_POINTS}]\n{name} = {package}\n".encode()

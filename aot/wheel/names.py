@@ -1,4 +1,4 @@
-"""How distributions, their files, versions, requirements and licences are spelled. Pure.
+"""Spelling of distribution names, file names, versions, requirements and licences. Pure.
 
 Sources: the packaging specifications "Names and normalization", "Binary distribution format", "Version specifiers",
 "Dependency specifiers" and "License expression".
@@ -15,7 +15,7 @@ __all__ = ["arch_label", "check_license", "check_name", "check_requirement", "ch
 
 _NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
-# the canonical spellings only: an installer would look for any other under this one
+# canonical spellings only: installers look up every other spelling under the canonical one
 _VERSION = re.compile(
     r"([1-9][0-9]*!)?(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))*((a|b|rc)(0|[1-9][0-9]*))?"
     r"(\.post(0|[1-9][0-9]*))?(\.dev(0|[1-9][0-9]*))?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
@@ -35,12 +35,12 @@ _LICENSES = rf"{_LICENSE}(?: WITH {_LICENSE})?(?: (?:AND|OR) {_LICENSE}(?: WITH 
 
 
 def escaped(name: str) -> str:
-    """Spell a distribution's name as it stands in file names, and as its package: ``acme_kernels``."""
+    """Return a distribution's name as file names and its Python package spell it: ``acme_kernels``."""
     return normalized(name).replace("-", "_")
 
 
 def arch_label(arch: str) -> str:
-    """Spell an arch as extras, variants and distributions are named after it: ``sm90`` for ``sm_90``."""
+    """Return an arch as extras, variants and distributions spell it: ``sm90`` for ``sm_90``."""
     return arch.replace("_", "")
 
 
@@ -48,34 +48,34 @@ def check_name(name: str) -> str:
     """Return `name` as indexes spell it.
 
     Raises:
-        PackageError: it is none that a distribution, and a Python package after it, can have.
+        PackageError: a distribution or its Python package cannot have this name, or it is the runtime's.
     """
     if not _NAME.fullmatch(name) or not _IDENTIFIER.fullmatch(escaped(name)):
-        what = "expected a name of letters, digits, '-', '_' and '.', first a letter, at its end a letter or digit"
+        what = "expected a name of letters, digits, '-', '_' and '.', with a letter first and a letter or digit last"
         raise PackageError(what, got=repr(name), where="name of the wheels")
     if normalized(name) == "nojit":
-        what = "expected another name than the runtime's, which such a wheel would replace"
+        what = "expected a name other than the runtime's, which this wheel would replace"
         raise PackageError(what, got=repr(name), where="name of the wheels")
     return normalized(name)
 
 
 def check_version(version: str, where: str) -> str:
-    """Return `version` if it is one that installers take, canonically spelled.
+    """Return `version` if installers accept it and its spelling is canonical.
 
     Raises:
-        PackageError: it is not.
+        PackageError: the version is invalid or not canonical.
     """
     if not _VERSION.fullmatch(version):
-        what = "expected a canonical version such as 1.2.0, 1.2rc1 or 1.2.post1; --version gives the wheels another"
+        what = "expected a canonical version such as 1.2.0, 1.2rc1 or 1.2.post1; set one with --version"
         raise PackageError(what, got=repr(version), where=where)
     return version
 
 
 def check_requirement(text: str) -> str:
-    """Return `text` if it is a requirement as installers read it.
+    """Return `text` if installers can parse it as a requirement.
 
     Raises:
-        PackageError: it is not.
+        PackageError: they cannot.
     """
     if not _REQUIREMENT.fullmatch(text) or text.count("(") != text.count(")"):
         what = "expected a requirement such as torch, torch>=2.4 or torch>=2.4; python_version >= '3.11'"
@@ -84,10 +84,10 @@ def check_requirement(text: str) -> str:
 
 
 def check_license(text: str) -> str:
-    """Return `text` if it is spelled as an SPDX expression; whether there is such a licence is not looked up.
+    """Return `text` if it has the form of an SPDX expression; does not check that the licences exist.
 
     Raises:
-        PackageError: it is not.
+        PackageError: the form is wrong.
     """
     flat = text
     while (inner := re.sub(rf"\(({_LICENSES})\)", "MIT", flat)) != flat:

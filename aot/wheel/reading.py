@@ -1,8 +1,8 @@
-"""Reads wheels that anybody may have made: as zip archives that every reader reads alike, and no longer than they are.
+"""Strict reading of untrusted wheels: accepts only zip archives that every reader interprets alike, and limits unpacked sizes.
 
-Readers of zip archives differ in what they make of two entries of one name, of a local header that says something else than the
-central directory, of bytes between entries. So whoever checks one reading can be deceived about another. What is read
-here has one reading: entries lie one behind the other from the first byte on, then comes the central directory, then the end.
+Zip readers differ on two entries of one name, on a local header that contradicts the central directory, and on bytes between
+entries. A check with one reader can therefore miss the files that another reader installs. This module accepts one layout
+only: entries follow one another from the first byte on, then the central directory, then its end record.
 
 Sources: PKWARE's APPNOTE.TXT, "Local file header", "Central directory structure", "End of central directory record"; the packaging
 specifications "Binary distribution format" and "Recording installed projects".
@@ -37,7 +37,7 @@ _END: Final = struct.Struct("<4s4H2LH")
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _EXTRA: Final = struct.Struct("<2H")
 _END_SIGNATURE: Final = b"PK\x05\x06"
-# stands right before the end of an archive of 64 bits, and leads some readers to another central directory
+# precedes the end record of a 64-bit archive, and points some readers to another central directory
 _LOCATOR_SIGNATURE: Final = b"PK\x06\x07"
 _LOCATOR_BYTES: Final = 20
 _LISTING_BYTES: Final = 46
@@ -45,7 +45,7 @@ _LOCAL_SIGNATURE: Final = b"PK\x03\x04"
 
 _ENTRIES_MAX: Final = 10_000
 _EXPANSION: Final = 10
-"""What all entries together may come to, as a multiple of the wheel's size. Bundles are compressed already."""
+"""Limit of the total unpacked size, as a multiple of the wheel's size. Bundles are compressed already."""
 _SLACK_BYTES: Final = 1 << 20
 _EXPANSION_OF_ONE: Final = 100
 _SLACK_BYTES_OF_ONE: Final = 1 << 16
@@ -57,9 +57,9 @@ _DESCRIBED_BEHIND: Final = 1 << 3
 _PATCHED: Final = 1 << 5
 _STRONGLY_ENCRYPTED: Final = 1 << 6
 _UTF8: Final = 1 << 11
-# with its signature, which may be left out
+# with its signature, which is optional
 _DESCRIPTOR_BYTES: Final = 16
-# times and owners, as common tools write them; not another name (0x7075), nor sizes of 64 bits
+# times and owners, as common tools write them; neither another name (0x7075) nor 64-bit sizes
 _HARMLESS_EXTRAS: Final = {0x000A, 0x5455, 0x5855, 0x7875}
 
 _DIGESTS: Final = {"sha256", "sha384", "sha512"}
@@ -72,28 +72,28 @@ _GROUP: Final = re.compile(r"^[ \t]*\[([^\]\n]*)\]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the files of a wheel are, once they are what ``RECORD`` lists, and no other."""
+    """The files of a wheel that match its ``RECORD``, by kind."""
 
     record: str
-    """Path of ``RECORD`` in the wheel, which nothing vouches for."""
+    """Path of ``RECORD`` in the wheel. No digest covers this file."""
     bundles: tuple[str, ...]
-    """And the signed statements beside them."""
+    """Paths of bundles and their signed statements."""
     others: tuple[str, ...]
-    """All other files."""
+    """Paths of all other files."""
     unusual: tuple[str, ...]
-    """Of these, the ones that `nojit wheel` never writes, code among them; and groups of entry points, other than bundles."""
+    """Other files that `nojit wheel` never writes, such as code; and entry-point groups other than that of bundles."""
 
 
 class WheelFile:
-    """A wheel, opened once. Everything is read through that one descriptor.
+    """An open wheel. All reads use one file descriptor.
 
     Args:
-        path: of the file.
+        path: the wheel file.
 
     Raises:
-        BundleError: it cannot be read, or is no zip archive.
-        BundleIntegrityError: readers of zip archives could read it in several ways, it leads out of the folder that it is unpacked
-            in, or would take much more room there than here.
+        BundleError: the file cannot be read, or is not a zip archive.
+        BundleIntegrityError: zip readers could interpret the archive in several ways, a path leads out of the folder to unpack
+            into, or the unpacked size exceeds the limit.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,7 +107,7 @@ class WheelFile:
             start = self._start_of_directory()
             self._archive = zipfile.ZipFile(self._file)
             self._entries = {entry.orig_filename: entry for entry in self._archive.infolist()}
-            # where the content of each entry starts
+            # offset of each entry's content
             self._contents: dict[str, int] = {}
             self._check(start)
         except (OSError, ValueError, RuntimeError, struct.error, zipfile.BadZipFile) as error:
@@ -128,19 +128,19 @@ class WheelFile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The paths of all files, as they lie in the wheel."""
+        """The paths of all files, in the wheel's order."""
         return tuple(self._entries)
 
     @property
     def bundles(self) -> tuple[str, ...]:
-        """The paths of bundles."""
+        """The paths of the bundles."""
         return tuple(name for name in self._entries if name.endswith(SUFFIX))
 
     def stream(self, name: str) -> Iterator[bytes]:
-        """Read a file of the wheel, in parts.
+        """Yield the content of a file of the wheel in chunks.
 
         Raises:
-            BundleIntegrityError: it is damaged, or longer than the wheel says.
+            BundleIntegrityError: the file is damaged, or its size differs from the wheel's directory.
         """
         entry = self._entries[name]
         left, checksum = entry.file_size, 0
@@ -153,14 +153,17 @@ class WheelFile:
                 yield part
         except (OSError, zlib.error) as error:
             where = f"{self.path}/{name}"
-            raise BundleIntegrityError("expected a file that is whole", got=worded(error), where=where) from None
+            raise BundleIntegrityError("expected an undamaged file", got=worded(error), where=where) from None
         if left:
             self._refuse(f"expected {entry.file_size} bytes", f"{left} fewer", name)
         if checksum != entry.CRC:
             self._refuse(f"expected checksum {entry.CRC:08x}", f"{checksum:08x}", name)
 
     def _unpacked(self, entry: zipfile.ZipInfo) -> Iterator[bytes]:
-        """Decompress an entry, in parts. A reader that goes from file to file looks for the next where the stream of this one ends."""
+        """Yield an entry's decompressed content in chunks.
+
+        The deflated stream must end exactly where the entry does: sequential readers look for the next entry at its end.
+        """
         name, size = entry.orig_filename, entry.compress_size
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS) if entry.compress_type == zipfile.ZIP_DEFLATED else None
         for packed in self._packed(name, size):
@@ -173,7 +176,7 @@ class WheelFile:
             size -= len(packed)
             if unpacker.eof and (size or unpacker.unused_data):
                 self._refuse(f"expected a deflated stream of {entry.compress_size} bytes", "a shorter one", name)
-        # what is left of the last part
+        # flush the rest of the last chunk
         while unpacker is not None and not unpacker.eof:
             part = unpacker.decompress(b"", _CHUNK_BYTES)
             if not part and not unpacker.eof:
@@ -183,7 +186,7 @@ class WheelFile:
             yield part
 
     def _packed(self, name: str, size: int) -> Iterator[bytes]:
-        """Read what is stored of an entry, in parts."""
+        """Yield an entry's stored bytes in chunks."""
         start = self._contents[name]
         for at in range(start, start + size, _CHUNK_BYTES):
             part = os.pread(self._file.fileno(), min(_CHUNK_BYTES, start + size - at), at)
@@ -192,10 +195,10 @@ class WheelFile:
             yield part
 
     def extract(self, name: str, folder: Path) -> Path:
-        """Write a file of the wheel into a folder, under the last part of its path.
+        """Write a file of the wheel into a folder, under its base name; return its path.
 
         Raises:
-            BundleError: it is damaged, or cannot be written.
+            BundleError: the file is damaged, or cannot be written.
         """
         path = folder / name.rpartition("/")[2]
         try:
@@ -207,16 +210,16 @@ class WheelFile:
         return path
 
     def check_record(self) -> Recorded:
-        """Require that the wheel holds what its ``RECORD`` lists, no more and no less, and nothing that runs by being installed.
+        """Check that the wheel holds exactly the files of its ``RECORD``, and none that runs without being imported.
 
         Raises:
-            BundleIntegrityError: it does not.
+            BundleIntegrityError: a file is missing, altered, not listed, or would run at each start of Python.
         """
         record = self._record()
         listed = self._listed(record)
         unlisted = [name for name in self._entries if name not in listed]
         if unlisted:
-            self._refuse("expected no files but those that RECORD lists", f"also {few(unlisted, 5)}", record)
+            self._refuse("expected only files that RECORD lists", f"also {few(unlisted, 5)}", record)
         for name, row in listed.items():
             if name != record:
                 self._check_file(name, *row)
@@ -229,20 +232,20 @@ class WheelFile:
     # -- the archive
 
     def _start_of_directory(self) -> int:
-        """Read where the central directory starts; it and the end are the last of the file."""
+        """Return the offset of the central directory; the directory and its end record must end the file."""
         self._file.seek(max(0, self.size_bytes - _END.size - _LOCATOR_BYTES))
         before, raw = self._file.read(_LOCATOR_BYTES), self._file.read(_END.size)
         if not raw.startswith(_END_SIGNATURE):
-            raise BundleError("expected a wheel", got="no zip archive that ends with the file", where=str(self.path))
+            raise BundleError("expected a wheel", got="a file that does not end as a zip archive", where=str(self.path))
         _, disk, first_disk, here, entries, length, start, comment = _END.unpack(raw)
         if disk or first_disk or here != entries or comment:
             self._refuse("expected a zip archive in one part, without a comment", "another")
         if before.startswith(_LOCATOR_SIGNATURE):
-            self._refuse("expected a zip archive of 32 bits", "one of 64")
+            self._refuse("expected a 32-bit zip archive", "a 64-bit one (zip64)")
         if not entries <= _ENTRIES_MAX:
             self._refuse(f"expected at most {_ENTRIES_MAX} files", str(entries))
         if start + length + _END.size != self.size_bytes:
-            self._refuse("expected the central directory right before the end", "bytes that belong to nothing")
+            self._refuse("expected the end record right after the central directory", "other bytes between them")
         self._count = entries
         self._directory_bytes = length
         return int(start)
@@ -250,7 +253,7 @@ class WheelFile:
     def _check(self, start: int) -> None:
         entries = self._archive.infolist()
         if len(entries) != self._count:
-            self._refuse(f"expected {self._count} files, as the end of the archive says", str(len(entries)))
+            self._refuse(f"expected {self._count} files, as the end record says", str(len(entries)))
         alike: dict[str, str] = {}
         for entry in entries:
             self._check_entry(entry)
@@ -260,7 +263,7 @@ class WheelFile:
         if len(self._entries) != len(entries):
             names = [entry.orig_filename for entry in entries]
             twice = next(name for name in self._entries if names.count(name) > 1)
-            self._refuse("expected each file once", "several of this name", twice)
+            self._refuse("expected each file once", "several files of this name", twice)
         listed = sum(_LISTING_BYTES + len(_spelled(entry)) + len(entry.extra) for entry in entries)
         if listed != self._directory_bytes:
             self._refuse(f"expected a central directory of {listed} bytes", str(self._directory_bytes))
@@ -272,23 +275,21 @@ class WheelFile:
         for entry in sorted(entries, key=lambda each: each.header_offset):
             end = self._check_place(entry, end)
         if end != start:
-            self._refuse(
-                "expected the central directory right behind the last file", f"it at {start}, the end at {end}"
-            )
+            self._refuse(f"expected the central directory at {end}, where the last file ends", f"it at offset {start}")
 
     def _check_entry(self, entry: zipfile.ZipInfo) -> None:
         name, mode = entry.orig_filename, entry.external_attr >> 16
         parts = name.split("/")
         if not name.isprintable() or "\\" in name or any(part in ("", ".", "..") for part in parts):
-            self._refuse("expected paths inside of the wheel, to files, without backslashes", ascii(name))
+            self._refuse("expected paths of files inside the wheel, without backslashes", ascii(name))
         if not name.isascii() and not entry.flag_bits & _UTF8:
-            self._refuse("expected names in ASCII, or marked as UTF-8", ascii(name))
+            self._refuse("expected ASCII names, or names marked as UTF-8", ascii(name))
         if entry.comment:
-            self._refuse("expected files without a comment", "one with", name)
+            self._refuse("expected a file without a comment", "one with a comment", name)
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             self._refuse("expected regular files", stat.filemode(mode), name)
         if entry.flag_bits & (_ENCRYPTED | _PATCHED | _STRONGLY_ENCRYPTED):
-            self._refuse("expected files that are not encrypted", "one that is", name)
+            self._refuse("expected a file that is not encrypted", "an encrypted one", name)
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             self._refuse("expected files that are stored or deflated", f"method {entry.compress_type}", name)
         if entry.compress_type == zipfile.ZIP_STORED and entry.compress_size != entry.file_size:
@@ -302,27 +303,29 @@ class WheelFile:
         while extra:
             kind, length = _EXTRA.unpack_from(extra)
             if kind not in _HARMLESS_EXTRAS or len(extra) < _EXTRA.size + length:
-                self._refuse("expected no fields that give a file another name or size", f"field {kind:#06x}", name)
+                self._refuse("expected no extra field that could change a name or size", f"field {kind:#06x}", name)
             extra = extra[_EXTRA.size + length :]
 
     def _check_place(self, entry: zipfile.ZipInfo, start: int) -> int:
-        """Require an entry that begins where the one before ends, and whose local header says what the directory does; return its end."""
+        """Check that an entry starts at `start` and that its local header equals the central directory; return its end."""
         name = entry.orig_filename
         if entry.header_offset != start:
-            self._refuse("expected files one behind the other", f"it at {entry.header_offset}, not at {start}", name)
+            self._refuse(
+                f"expected the file at offset {start}, where the previous one ends", str(entry.header_offset), name
+            )
         self._file.seek(start)
         signature, _, flags, method, _, _, crc, packed, size, name_bytes, extra_bytes = _LOCAL.unpack(
             self._file.read(_LOCAL.size)
         )
         spelled, extra = self._file.read(name_bytes), self._file.read(extra_bytes)
         if signature != _LOCAL_SIGNATURE or spelled != _spelled(entry):
-            self._refuse("expected a local header of the name in the central directory", ascii(spelled), name)
+            self._refuse("expected a local header with the name in the central directory", ascii(spelled), name)
         said = (entry.flag_bits, entry.compress_type, entry.CRC, entry.compress_size, entry.file_size)
         behind = bool(flags & _DESCRIBED_BEHIND)
         if (flags, method, crc, packed, size) != said and not (
             behind and (flags, method, crc, packed, size) == (*said[:2], 0, 0, 0)
         ):
-            self._refuse("expected a local header that says what the central directory does", "another", name)
+            self._refuse("expected a local header that equals the central directory", "a different one", name)
         self._check_extra(extra, name)
         content: int = start + _LOCAL.size + name_bytes + extra_bytes
         self._contents[name] = content
@@ -330,19 +333,19 @@ class WheelFile:
         return end + self._described(entry, end) if behind else end
 
     def _described(self, entry: zipfile.ZipInfo, start: int) -> int:
-        """Return the length of the descriptor behind an entry."""
+        """Return the length of the data descriptor after an entry."""
         facts = struct.pack("<3L", entry.CRC, entry.compress_size, entry.file_size)
         self._file.seek(start)
         raw = self._file.read(_DESCRIPTOR_BYTES)
         for expected in (facts, b"PK\x07\x08" + facts):
             if raw.startswith(expected):
                 return len(expected)
-        return self._refuse("expected its length and checksum behind the file", "something else", entry.orig_filename)
+        return self._refuse("expected a data descriptor after the file", "other bytes", entry.orig_filename)
 
-    # -- what RECORD says
+    # -- RECORD
 
     def _record(self) -> str:
-        """Find ``RECORD``, in the one ``.dist-info`` folder that a wheel of this name has."""
+        """Return the path of ``RECORD``; the wheel must have one ``.dist-info`` folder, named after the wheel."""
         folders = {name.partition("/")[0] for name in self._entries if ".dist-info/" in name}
         named = _NAME.fullmatch(self.path.name)
         wanted = f"{named['stem']}.dist-info" if named else "*.dist-info"
@@ -351,7 +354,7 @@ class WheelFile:
             self._refuse(f"expected one folder {wanted}", ", ".join(sorted(folders)) or "none")
         record = f"{folder}/RECORD"
         if record not in self._entries:
-            self._refuse("expected RECORD, which lists the files of a wheel", "none", record)
+            self._refuse("expected RECORD, the wheel's list of files", "none", record)
         return record
 
     def _text(self, name: str) -> str:
@@ -363,10 +366,10 @@ class WheelFile:
             self._refuse("expected text in UTF-8", worded(error), name)
 
     def _listed(self, record: str) -> dict[str, tuple[str, str, str]]:
-        """Read ``RECORD``: for each path the name of a digest, the digest, and the length."""
+        """Read ``RECORD``; return name of the digest, digest, and length for each path."""
         listed: dict[str, tuple[str, str, str]] = {}
         try:
-            # row by row: it can be refused after one that is wrong, however many follow
+            # row by row, so that a wrong row ends the reading of a long file
             for row in csv.reader(io.StringIO(self._text(record)), strict=True):
                 name, kind, digest, size = self._row(row, record)
                 if name not in self._entries:
@@ -399,7 +402,7 @@ class WheelFile:
             self._refuse(what, f"{length} with {digest}", name)
 
     def _check_nothing_starts(self) -> None:
-        """Refuse what runs, or lands elsewhere, though nobody imports it: no wheel of bundles has any of it."""
+        """Refuse files that run without being imported, or are installed elsewhere: wheels of bundles have none."""
         for name in self._entries:
             top, _, rest = name.partition("/")
             stem = top.partition(".")[0]
@@ -425,7 +428,7 @@ class WheelFile:
             yield from (f"entry points {group}" for group in groups if group != ENTRY_POINTS)
 
     def _is_docstring(self, name: str) -> bool:
-        """Say whether a module consists of its docstring, as the package of a wheel of bundles does."""
+        """Return whether a module holds only a docstring, as the package of a wheel of bundles does."""
         small = self._entries[name].file_size <= _CHUNK_BYTES
         return small and _DOCSTRING.fullmatch(b"".join(self.stream(name))) is not None
 
@@ -434,5 +437,5 @@ class WheelFile:
 
 
 def _spelled(entry: zipfile.ZipInfo) -> bytes:
-    """Return a name as it stands in the archive: ASCII, or UTF-8 that is marked as such."""
+    """Return a name as the archive encodes it: ASCII, or UTF-8 with its flag set."""
     return entry.orig_filename.encode(errors="replace")

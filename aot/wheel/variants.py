@@ -1,8 +1,8 @@
-"""Wheel variants: how a wheel says which GPUs it is for, so that installers that know variants pick it. Pure.
+"""Metadata of wheel variants: it tells installers that know variants which GPUs a wheel supports. Pure.
 
 Sources: PEP 825 (variant wheels, ``variant.json``, the index's file) and PEP 850 (providers), both drafts; NVIDIA's provider
-of variant properties, which names a GPU's arch and every lower minor of its major version ``<arch>_real``, and calls
-a wheel fit whose ``cuda_version_lower_bound`` is not above the driver's CUDA version.
+of variant properties. For a GPU, the provider lists ``<arch>_real`` for its arch and every lower minor version of the same
+major, and accepts a wheel if ``cuda_version_lower_bound`` is at most the driver's CUDA version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nojit.runtime.target import arch_number, parse_image_arch, spell_cuda
 
 __all__ = ["index_file", "index_file_name", "label_of", "misled", "variant_file"]
 
-# the draft that knows providers; a final one will have another place
+# the draft that defines providers; a final version will have another address
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
 _NAMESPACE = "nvidia"
 _PROVIDER = {
@@ -28,27 +28,27 @@ _PROVIDER = {
 
 
 def label_of(arch: str) -> str:
-    """Name the variant for an arch."""
+    """Return the variant label of an arch."""
     return arch_label(arch)
 
 
 def variant_file(arch: str, bundles: Sequence[BundleContent]) -> bytes:
-    """Write a variant wheel's ``variant.json``: which GPUs and drivers it is for.
+    """Return a variant wheel's ``variant.json``: the GPUs and drivers that it supports.
 
     Args:
-        arch: of its bundles.
-        bundles: what it holds.
+        arch: the arch of its bundles.
+        bundles: the bundles in the wheel.
     """
     return _encode({label_of(arch): _properties(arch, bundles)})
 
 
 def index_file_name(name: str, version: str) -> str:
-    """Name the file that an index keeps beside the variant wheels of one version."""
+    """Return the name of the index's file for the variant wheels of one version."""
     return f"{escaped(name)}-{version}-variants.json"
 
 
 def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
-    """Write the index's file: the properties of every variant.
+    """Return the index's file: the properties of every variant.
 
     Args:
         by_arch: the bundles of each variant wheel.
@@ -57,12 +57,12 @@ def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
 
 
 def misled(bundles: Sequence[BundleContent]) -> dict[str, list[str]]:
-    """List archs whose GPUs would be given a variant that does not run there, by the variant's arch.
+    """Return the archs whose GPUs would get a variant that does not run there, by the variant's arch.
 
-    Properties cannot say that an image is for exactly one chip, or that a chip takes no other's.
+    Variant properties cannot restrict an image to exactly one chip.
 
     Args:
-        bundles: of all variants.
+        bundles: the bundles of all variants.
     """
     images = {arch_number(bundle.arch): parse_image_arch(bundle.index.target.image_arch) for bundle in bundles}
     found: dict[str, list[str]] = {}

@@ -189,7 +189,7 @@ def test_what_is_no_wheel_of_bundles_is_refused(run: Run, tmp_path: Path, comman
     assert "expected a bundle file, got no such file" in run(command, path).stderr
     path.write_bytes(b"PK no wheel")
     result = run(command, path)
-    assert (result.exit_code, "expected a wheel, got no zip archive that ends with the file" in result.stderr) == (
+    assert (result.exit_code, "expected a wheel, got a file that does not end as a zip archive" in result.stderr) == (
         1,
         True,
     )

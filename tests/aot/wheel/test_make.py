@@ -281,7 +281,7 @@ def test_the_other_layout_overwrites_nothing(
     wheel(folder, "--layout", first)
     before = {path: path.read_bytes() for path in (tmp_path / "dist").iterdir()}
     said = wheel(folder, "--layout", then, code=1).stderr
-    assert "expected a folder without wheels of another --layout; --out names one, got the " in said
+    assert "expected a folder without wheels of another --layout: choose one with --out, got the " in said
     assert str(tmp_path / "dist/acme_kernels-1.0-py3-none-any.whl") in said
     assert {path: path.read_bytes() for path in (tmp_path / "dist").iterdir()} == before
     # the same layout, another version and what is no wheel may be there
@@ -324,9 +324,9 @@ def test_a_wheel_over_its_budget_names_the_largest_kernels(wheel: Wheel, tmp_pat
     [
         (("--version", "1.0-1"), "expected a canonical version"),
         (("--name", "-acme"), "expected a name of letters"),
-        (("--name", "NoJIT"), "expected another name than the runtime's, which such a wheel would replace"),
+        (("--name", "NoJIT"), "expected a name other than the runtime's, which this wheel would replace"),
         (("--name", "1acme"), "expected a name of letters"),
-        (("--require", "torch\nEvil: yes"), "expected metadata of one line"),
+        (("--require", "torch\nEvil: yes"), "expected metadata fields of one line"),
         (("--require", ">>>"), "expected a requirement such as torch"),
         (("--runtime", "nojit ><"), "expected a requirement such as torch"),
         (("--license", "Foo Bar"), "expected an SPDX expression"),
