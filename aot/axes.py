@@ -1,4 +1,4 @@
-"""The matrix of a kernel: its axes, what they spell, and their values. Pure."""
+"""Reader of a kernel's matrix: its axes, their values, and which of them name types. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ __all__ = ["axes_of", "plain_value", "read_value", "typed_params"]
 
 
 def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
-    """Read the matrix of an entry.
+    """Return the axes of an entry's matrix.
+
+    Args:
+        spec: the manifest's entry.
+        where: manifest and kernel, for messages.
 
     Raises:
-        ManifestError: an axis with a value that nothing can take, or the same value twice.
+        ManifestError: an axis has an invalid value or the same value twice, or a name in braces is no axis.
     """
     spellings = list(chain.from_iterable(typed_params(spec).values()))
     type_axes = {axis for spelling in spellings for axis in axes_in(spelling)}
@@ -47,15 +51,15 @@ def _values_of(raw: Sequence[Any], where: str, *, types: bool, dims: bool) -> tu
         raise ManifestError("expected each value of an axis once", got=repr(raw), where=where)
     kinds = {type(value) for value in values}
     if types and kinds != {str}:
-        raise ManifestError("expected an axis that spells types to hold strings", got=repr(raw), where=where)
+        raise ManifestError("expected strings on an axis that params use as a type", got=repr(raw), where=where)
     if dims and kinds not in ({str}, {int}):
-        what = "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr"
+        what = "expected ints (or strings, if it is no constexpr) on an axis that params use as a block's dimension"
         raise ManifestError(what, got=repr(raw), where=where)
     return values
 
 
 def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: str, mistakes: Mistakes) -> None:
-    """Refuse names in braces that are neither axes nor, in a descriptor's block, constexprs of the configs."""
+    """Refuse names in braces that are not an axis. In a descriptor's block, a constexpr of the configs passes, too."""
     for name in sorted(named - spec.matrix.keys()):
         if name not in dims:
             near = did_you_mean(name, tuple(spec.matrix))
@@ -70,7 +74,7 @@ def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: 
 
 
 def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
-    """List the params that an entry types, each with its spellings."""
+    """Return the types that an entry gives each param, as written."""
     found: dict[str, tuple[str, ...]] = {name: (spelling,) for name, spelling in spec.params.items()}
     for name, spelling in chain.from_iterable(point.types.items() for point in spec.point):
         found[name] = (*found.get(name, ()), spelling)
@@ -78,27 +82,27 @@ def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
 
 
 def plain_value(value: Value) -> Any:
-    """Make a constexpr comparable in the expression language, which knows no dtypes and functions."""
+    """Return a constexpr as expressions see it: the name of a dtype or function, any other value as it is."""
     return value.name if isinstance(value, DType | FunctionRef) else value
 
 
 def read_value(raw: Any, where: str) -> Value:
-    """Read a constexpr as a manifest spells it.
+    """Return the constexpr that a value of a manifest stands for.
 
     Raises:
-        ManifestError: nothing that a constexpr can be, or that a bundle can carry.
+        ManifestError: the value is no valid constexpr, or the bundle format cannot store it.
     """
     value = _read(raw, where)
     try:
         decode_value(encode_value(value), where)
     except BundleFormatError as error:
-        # no bundle can carry it
+        # the limits of the format show at build time, not when the bundle is written
         raise ManifestError(error.what, got=error.got, where=where) from None
     return value
 
 
 def _dtype_name(spelling: str, where: str) -> str:
-    """Return the name that Triton's dtype has: `int32` for `i32`."""
+    """Return the name of Triton's dtype: `int32` for `i32`."""
     name = dtype_name(spelling)
     if name is None:
         near = did_you_mean(spelling, ELEMENTS)

@@ -1,4 +1,4 @@
-"""The whole way from manifests to bundle files, as functions over plain data. Prints nothing, exits never."""
+"""The build: from plans to bundle files, as functions over plain data. It prints nothing and never exits."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def build(
     keep_going: bool = False,
     on_event: Callable[[Finished], None] = lambda _: None,
 ) -> BuildResult:
-    """Compile what the cache lacks and write one bundle and one report per plan.
+    """Compile the variants that the cache lacks, and write one bundle and one report per plan.
 
-    A bundle that is already there and is the one to build is left alone. With `keep_going`, variants that fail are
-    left out of their bundle; otherwise the first failure ends the build and no bundle is written. Of a tuning bundle,
-    variants that fail are pruned, as those are that are not worth measuring; a kernel that has none left is a failure.
+    The build leaves an up-to-date bundle alone. With `keep_going`, a bundle lacks the variants that fail to compile;
+    otherwise the first failure ends the build and no bundle is written. A tuning bundle drops variants that fail, along
+    with those that are not worth measuring; only a kernel with no variant left is then a failure.
 
     Args:
-        plans: what to build.
+        plans: the bundles to build.
         out: folder of the bundles.
-        compiler: makes images; `nojit.aot.compiler`.
-        cache: where compiled variants are kept.
+        compiler: compiles variants; `nojit.aot.compiler`.
+        cache: store of compiled variants.
         open_executor: starts the workers; called only if something must be compiled.
         keep_going: whether to go on after a failure.
-        on_event: told of every variant that is done.
+        on_event: called with every variant that is done.
 
     Raises:
-        PackageError: the cache, or a bundle, cannot be read or written.
+        PackageError: the cache or a bundle cannot be read or written.
     """
     works = [_prepare(plan, out / plan.file_name, compiler) for plan in plans]
     stale = [work for work in works if work.existing is None]
@@ -83,7 +83,7 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One plan on its way to a file."""
+    """One plan, prepared: its jobs, and the bundle that a former build left."""
 
     plan: Plan
     path: Path
@@ -91,15 +91,18 @@ class _Work:
     jobs: tuple[Job, ...]
     """One per variant, in the order of the plan."""
     inputs: str
-    """Digest of everything that the bundle is a function of."""
+    """Digest of everything that determines the bundle."""
     existing: BundleReport | None
-    """The report of the bundle in place, if that is the one to build."""
+    """Report of the existing bundle if it is up to date, else None."""
     sha256: str
-    """Of the file of that bundle."""
+    """SHA-256 of the existing bundle's file; empty without one."""
 
 
 def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
-    """Name what a bundle is made with: tools, by version and content, and the settings that are set, by whatever kernel's source."""
+    """Return the tools that make a bundle, by version and digest, and the settings that are set, each with its value.
+
+    Settings that a kernel's source sets count as well.
+    """
     tools = dict(compiler.toolchain(plan.arch)) | {"zstandard": packer_version()}
     settings = {setting for kernel in plan.kernels for setting in kernel.source.settings}
     if settings:
@@ -108,9 +111,9 @@ def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
 
 
 def inputs_of(plan: Plan, compiler: Compiler) -> str:
-    """Return the digest of everything that a whole bundle is a function of, as its index holds it.
+    """Return the digest of everything that determines a complete bundle, as its index holds it.
 
-    A twin with line info is known by its bundle's, though its bytes depend on where the sources lie, too.
+    A twin with line info has a digest derived from its bundle's, although its bytes also depend on the sources' paths.
     """
     if plan.twin_of:
         return twin_inputs(plan.twin_of)
@@ -139,7 +142,7 @@ def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:
     inputs = twin_inputs(plan.twin_of) if plan.twin_of else _inputs_digest(plan, toolchain, jobs)
     existing, sha256 = _existing(path, inputs)
     if existing is not None and plan.twin_of and {each.key for each in existing.variants} != {job.key for job in jobs}:
-        # the lines have moved
+        # a twin's images hold line numbers, and those changed
         existing = None
     return _Work(plan, path, toolchain, jobs, inputs, existing, sha256)
 
@@ -170,7 +173,7 @@ def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Seq
 
 
 def _existing(path: Path, inputs: str) -> tuple[BundleReport | None, str]:
-    """Return the report of the bundle at `path` and the SHA-256 of its file, if it is whole and made of the same inputs."""
+    """Return the report of the bundle at `path` and its file's SHA-256, if the bundle is intact and has these inputs."""
     try:
         report = decode_report(report_path(path).read_bytes())
         with BundleFile(path) as bundle:
@@ -181,18 +184,18 @@ def _existing(path: Path, inputs: str) -> tuple[BundleReport | None, str]:
             for part in bundle.stream():
                 sha256.update(part)
     except (OSError, ValueError):
-        # absent or damaged: building it anew is the answer to both
+        # absent or damaged: either way the bundle is built again
         return None, ""
     return as_found(report), sha256.hexdigest()
 
 
 def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, write: bool) -> tuple[BundleReport, str]:
-    """Pack what was compiled, put bundle and report in place, and return the report and the SHA-256 of a bundle that is whole."""
+    """Pack the compiled variants and write bundle and report; return the report, and the SHA-256 of a complete bundle."""
     packed, sha256 = None, ""
     outcome = sort_out(work.plan, list(_by_kernel(work, done)))
     kernels = tuple(content for content in _contents(work.plan, outcome) if content.variants)
     if write and kernels:
-        # a bundle that lacks variants must not pass for the one that has them
+        # a bundle that lacks variants must not pass for the complete one
         whole = all(done[job].error is None for job in work.jobs)
         content = BundleContent(
             name=work.plan.bundle.name,

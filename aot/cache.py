@@ -1,9 +1,9 @@
-"""A store of compiled variants, shared by any number of builders.
+"""Store of compiled variants, which any number of builds share.
 
-One file per key, written beside its place and renamed into it, so that a reader sees a whole entry or none. An entry is
-three lines of text and then its content: the format and its version, the key that the entry was stored under, and the
-SHA-256 over that key and the content. What is damaged, or lies under another key than its own, is a miss and is noted.
-Nothing is ever pruned, and whoever prunes may do so while builders run.
+Each key has one file. A writer writes a temporary file next to it and renames that, so a reader sees a whole entry or
+none. An entry starts with lines of text: the format and its version, the key, and the SHA-256 over key and content. The
+content follows. A damaged entry, or one stored under another key than its own, is a miss and is noted. nojit removes no
+entries; a user may delete entries while builds run.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Cache", "Misfit", "as_default", "check_folder", "default_cache_folde
 
 _MAGIC: Final = b"nojit-cache 2\n"
 _KEY: Final = re.compile(r"[0-9a-f]{64}\Z")
-# the key, then the checksum, each with a line end
+# the key and the checksum in hex, each with a line end
 _LINES_BYTES: Final = 2 * 65
-# an image and what is said of it
+# an image and its metadata
 _ENTRY_BYTES_MAX: Final = IMAGE_BYTES_MAX + (1 << 20)
-# how often a folder may vanish under a writer
+# attempts to write an entry while another process deletes the folder
 _TRIES: Final = 100
 
 _KINDS: Final[Mapping[Callable[[int], bool], str]] = {
@@ -51,7 +51,7 @@ class Misfit:
 
 
 def default_cache_folder() -> Path:
-    """Return ``NOJIT_CACHE_DIR``, else ``nojit`` in the user's cache folder."""
+    """Return the default cache folder: ``NOJIT_CACHE_DIR``, else ``nojit`` in the user's cache folder."""
     if chosen := os.environ.get("NOJIT_CACHE_DIR"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -60,7 +60,7 @@ def default_cache_folder() -> Path:
 
 @contextlib.contextmanager
 def as_default(folder: Path) -> Iterator[None]:
-    """Have this process, and those that it starts, take a folder for the default one until the block ends."""
+    """Make a folder the default of this process and its children until the block ends."""
     before = os.environ.get("NOJIT_CACHE_DIR")
     os.environ["NOJIT_CACHE_DIR"] = str(folder)
     try:
@@ -73,11 +73,12 @@ def as_default(folder: Path) -> Iterator[None]:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that others could write to, or that cannot be used.
+    """Check that only this user can write to a cache folder.
 
     Raises:
-        PackageError: it is a symbolic link, belongs to another user, can be written by others, or not by this one.
-        FileNotFoundError: it is not there, or is no longer.
+        PackageError: the folder is a symbolic link, belongs to another user, is writable by others, or this user cannot
+            read and write it.
+        FileNotFoundError: the folder does not exist, or was deleted meanwhile.
     """
     try:
         status = folder.lstat()
@@ -101,14 +102,14 @@ def check_folder(folder: Path) -> None:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes, and wait for nothing.
+    """Return the content of a regular file of at most `most` bytes, without ever blocking.
 
     Raises:
-        OSError: it is not there, cannot be read, is something else than a regular file, or is longer.
+        OSError: the file does not exist, cannot be read, is not a regular file, or is longer.
     """
-    # to open a device can do things of its own
+    # checked before opening: opening a device can have side effects
     _check_regular(path.lstat(), most)
-    # an opener, since `os.fdopen` leaks the descriptor of a folder
+    # an opener rather than `os.fdopen`, which leaks the descriptor of a folder
     with open(path, "rb", opener=_open_no_link) as file:
         size = _check_regular(os.fstat(file.fileno()), most)
         data: bytes = file.read(size + 1)
@@ -118,10 +119,10 @@ def read_regular(path: Path, most: int) -> bytes:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file that only its user can read beside its place, and rename it into that.
+    """Write a file atomically (temporary file, then rename), readable by its user alone.
 
     Raises:
-        OSError: that fails. Nothing of it is left then.
+        OSError: writing or renaming fails; no temporary file is left.
     """
     temporary = path.with_name(f".{path.name[:8]}-{os.getpid()}-{secrets.token_hex(8)}")
     try:
@@ -135,14 +136,14 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 class Cache:
-    """The store in one folder.
+    """Store of compiled variants in one folder.
 
     Args:
-        folder: made with mode 0700 if it is not there.
+        folder: created with mode 0700 if it does not exist.
 
     Raises:
-        PackageError: the folder cannot be made or used, is a symbolic link, belongs to another user, or
-            can be written by others.
+        PackageError: the folder cannot be created or used, is a symbolic link, belongs to another user, or is writable
+            by others.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -155,7 +156,7 @@ class Cache:
         raise self._vanishing()
 
     def get(self, key: str) -> bytes | None:
-        """Return the data stored under `key`, or None if there is none that is whole and belongs there."""
+        """Return the data stored under `key`; None without an intact entry of that key."""
         path = self._path(key)
         try:
             stored = read_regular(path, _ENTRY_BYTES_MAX)
@@ -165,25 +166,25 @@ class Cache:
             self.refuse(key, worded(error))
             return None
         if not stored.startswith(_MAGIC):
-            self.refuse(key, "expected an entry of format 2")
+            self.refuse(key, "expected an entry of cache format 2")
             return None
         own, checksum, data = _take_apart(stored)
         if checksum != _checksum(own, data):
-            self.refuse(key, "expected the bytes that were stored")
+            self.refuse(key, "damaged: expected content that matches its checksum")
         elif own != key.encode():
-            # two entries that changed places are whole, each of them
-            self.refuse(key, f"expected the entry of its own key, got that of {own.decode(errors='replace')!a}")
+            # a file renamed to another key has a valid checksum
+            self.refuse(key, f"expected the entry of this key, got that of {own.decode(errors='replace')!a}")
         else:
             return data
         return None
 
     def put(self, key: str, data: bytes) -> None:
-        """Store `data` under `key`; of several writers the last one wins, and readers see one of them whole.
+        """Store `data` under `key`. The last of several writers wins; readers see a whole entry.
 
-        What lies in its place and is no file stays there, and is noted.
+        A folder or other non-file at the entry's path stays and is noted.
 
         Raises:
-            PackageError: the entry cannot be written, because the disk is full, say.
+            PackageError: the entry cannot be written, for example because the disk is full.
         """
         path, own = self._path(key), key.encode()
         entry = b"".join((_MAGIC, own, b"\n", _checksum(own, data), b"\n", data))
@@ -192,7 +193,7 @@ class Cache:
                 self._make_parent(path)
                 replace_file(path, entry)
             except FileNotFoundError:
-                # whoever prunes took the folder away, or the file before it had its name
+                # another process deleted the folder, or the temporary file before its rename
                 continue
             except (IsADirectoryError, NotADirectoryError) as error:
                 self.refuse(key, f"cannot be replaced: {worded(error)}")
@@ -202,32 +203,32 @@ class Cache:
         raise self._vanishing()
 
     def refuse(self, key: str, reason: str) -> None:
-        """Note that the entry of `key` is of no use."""
+        """Note that the entry of `key` cannot be used, and why."""
         self._misfits[str(self._path(key))] = reason
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:
-        """The entries that were of no use so far."""
+        """The entries that could not be used so far."""
         return tuple(Misfit(path, reason) for path, reason in self._misfits.items())
 
     def _make_parent(self, path: Path) -> None:
         try:
             path.parent.mkdir(mode=0o700)
         except FileExistsError:
-            # it may be gone by now, and then the next try makes it
+            # another process may have deleted it since; the next try creates it then
             if not path.parent.is_dir() and os.path.lexists(path.parent):
                 raise NotADirectoryError(f"{path.parent} is no folder") from None
         except FileNotFoundError:
             self._make()
-            # the next try makes the rest
+            # the next try creates the parents as well
             raise
 
     def _make(self) -> None:
-        """Make the folder, unless it is there.
+        """Create the folder if it does not exist.
 
         Raises:
-            PackageError: it cannot be made or used.
-            FileNotFoundError: whoever prunes took it away again.
+            PackageError: the folder cannot be created or used.
+            FileNotFoundError: another process deleted it again.
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -237,12 +238,13 @@ class Cache:
             if isinstance(error, FileExistsError) and not os.path.lexists(self.folder):
                 raise FileNotFoundError(self.folder) from None
             blocked = isinstance(error, FileExistsError | NotADirectoryError)
-            got = "a file, or one within a file" if blocked else worded(error)
+            got = "a file, or a path through one" if blocked else worded(error)
             raise PackageError("expected a cache folder", got=got, where=str(self.folder)) from None
         check_folder(self.folder)
 
     def _vanishing(self) -> PackageError:
-        return PackageError("expected a cache folder that stays", got="one that vanishes", where=str(self.folder))
+        got = f"one deleted {_TRIES} times"
+        return PackageError("expected a cache folder that stays", got=got, where=str(self.folder))
 
     def _path(self, key: str) -> Path:
         if not _KEY.match(key):
@@ -251,7 +253,7 @@ class Cache:
 
 
 def _take_apart(stored: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split an entry into its key, its checksum and its content; what is cut short gives nonsense, and no error."""
+    """Split an entry into key, checksum and content. A truncated entry gives wrong parts, which its checksum reveals."""
     start = len(_MAGIC)
     lines = stored[start : start + _LINES_BYTES]
     if len(lines) < _LINES_BYTES or lines[64:65] != b"\n" or lines[129:] != b"\n":
@@ -266,7 +268,7 @@ def _checksum(key: bytes, data: bytes) -> bytes:
 
 
 def _check_regular(status: os.stat_result, most: int) -> int:
-    """Return the length of a file that can be read, in bytes."""
+    """Return the length of a regular file in bytes; raise OSError for any other file, or one over `most` bytes."""
     if not stat.S_ISREG(status.st_mode):
         raise OSError(f"{_kind(status.st_mode)}, not a regular file")
     if status.st_size > most:

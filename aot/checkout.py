@@ -1,4 +1,4 @@
-"""The state of the checkout that a build takes its sources from, as git tells it."""
+"""The git checkout that a build takes its sources from: commit, changes, origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 __all__ = ["Checkout", "read_checkout"]
 
-# git asks nobody anything here, and a hung network file system must not hang a build
+# git prompts for nothing here; a hung network file system must not hang a build
 _TIMEOUT_S = 30
 
 
@@ -20,18 +20,18 @@ class Checkout:
 
     root: Path
     commit: str
-    """Full hash of what is checked out."""
+    """Full hash of the commit that is checked out."""
     dirty: bool
-    """Whether a file differs from that commit, or lies there without belonging to it; ignored files do not count."""
+    """Whether a tracked file differs from the commit, or an untracked file exists that git does not ignore."""
     uri: str
-    """Where it was cloned from, as SLSA spells it: ``git+https://...``, without user or password; empty if nowhere."""
+    """Remote as SLSA spells it: ``git+https://...``, without user or password; empty without a public remote."""
 
 
 def read_checkout(folder: Path) -> Checkout | None:
-    """Describe the checkout that a folder lies in; None if it lies in none, or there is no git to ask."""
+    """Return the checkout that contains a folder; None outside a checkout or without git."""
     root = _git(folder, "rev-parse", "--show-toplevel")
     commit = _git(folder, "rev-parse", "--verify", "HEAD")
-    # an answer of no lines is one: nothing differs
+    # empty output means a clean checkout; None means git failed
     changes = _git(folder, "status", "--porcelain", "--untracked-files=normal")
     if not root or not commit or changes is None:
         return None
@@ -39,7 +39,7 @@ def read_checkout(folder: Path) -> Checkout | None:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Ask git; None if it has no answer."""
+    """Return the output of a git command; None if git fails or is not installed."""
     environment = os.environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         asked = subprocess.run(
@@ -57,7 +57,7 @@ def _git(folder: Path, *words: str) -> str | None:
 
 
 def _public(url: str) -> str:
-    """Spell a remote without what is nobody's business: user, password, query; local ones say nothing elsewhere."""
+    """Return a remote's URL without user, password and query; empty for a local path, which means nothing elsewhere."""
     if "://" not in url:
         host, colon, path = url.rpartition("@")[2].partition(":")
         # git's short form of ssh: user@host:path

@@ -1,4 +1,4 @@
-"""Which of the bundles that were found each device would use, and what is missing. Pure."""
+"""Choice of bundles for a device among those found, with the reason for each other one. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_f
 
 @dataclass(frozen=True, slots=True)
 class BundleState:
-    """One bundle that was found."""
+    """A bundle that was found."""
 
     path: str
     origin: str
@@ -42,7 +42,7 @@ class BundleState:
 
     @property
     def counts(self) -> bool:
-        """Whether kernels would be taken from it, if only to be refused."""
+        """Whether operators choose kernels from it, including kernels that are then refused."""
         return not self.newer and (not self.problem or (self.untrusted and not self.foreign))
 
 
@@ -52,7 +52,7 @@ class DeviceChoice:
 
     device: int
     capability: int
-    """90 for 9.0."""
+    """Compute capability: 90 for 9.0."""
     used: tuple[str, ...]
     """Paths of bundles with a kernel for which none fits better or comes first."""
     rejected: tuple[tuple[str, str], ...]
@@ -63,45 +63,48 @@ class DeviceChoice:
 
 @dataclass(frozen=True, slots=True)
 class Raising:
-    """Which bundles and kernels cannot be loaded here, with the reason."""
+    """The bundles and kernels that fail to load in this environment, with the reasons."""
 
     bundles: Mapping[str, str] = field(default_factory=dict)
-    """By the path of the bundle."""
+    """Reasons by the path of the bundle."""
     kernels: Mapping[str, str] = field(default_factory=dict)
-    """By the name of the kernel, as operators load it."""
+    """Reasons by the name under which operators load the kernel."""
 
 
 def driver_for(cuda: int) -> str:
-    """Return the least version of the Linux driver that loads what a CUDA toolkit made (13000 for 13.0).
+    """Return the oldest version of the Linux driver that loads images of a CUDA toolkit; empty if unknown.
 
-    A driver loads the images of every toolkit of its major version ("minor version compatibility" of NVIDIA's CUDA
-    Compatibility guide, which lists these). Empty for a major version that is not known here.
+    A driver loads the images of every toolkit of its major version. The versions are from "minor version compatibility"
+    of NVIDIA's CUDA Compatibility guide.
+
+    Args:
+        cuda: version of the toolkit, 13000 for 13.0.
     """
     return {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}.get(cuda // 1000, "")
 
 
 def taken(bundles: Iterable[BundleState]) -> dict[str, dict[str, BundleState]]:
-    """Say for each kernel which bundle operators take it from for each image arch.
+    """Return the bundle that operators take each kernel from, by kernel and image arch.
 
     Args:
-        bundles: what was found, first come first.
+        bundles: the bundles found, in order of precedence.
     """
     return holders((one, one.foreign, one.image_arch, one.kernels) for one in bundles if one.counts)
 
 
 def without_older(bundles: Iterable[BundleState]) -> list[BundleState]:
-    """Mark the bundles that a newer version lies beside."""
+    """Return the bundles with `newer` set where a newer version lies in the same folder."""
     known = list(bundles)
     older = superseded([Release(one.path, one.name, one.version, one.image_arch) for one in known if one.name])
     return [replace(one, newer=older.get(one.path, "")) for one in known]
 
 
 def bare(thin: Mapping[str, Sequence[str]], bundles: Iterable[BundleState]) -> list[str]:
-    """Name the thin wheels of which no bundle is here.
+    """Return the names of the thin wheels that are installed without any of their bundles.
 
     Args:
-        thin: the archs that extras bring bundles for, by the names of thin wheels, normalized.
-        bundles: what was found.
+        thin: the archs that extras install bundles for, by normalized names of thin wheels.
+        bundles: the bundles found.
     """
     here = {normalized(said) for one in bundles for said in (one.name, one.origin)}
     named = {name: {name, *(f"wheel {name}-{arch.replace('_', '')}" for arch in archs)} for name, archs in thin.items()}
@@ -117,17 +120,17 @@ def choose(
     *,
     thin: Mapping[str, Sequence[str]] | None = None,
 ) -> DeviceChoice:
-    """Say which bundles a device would use, and why not the others. Pure.
+    """Return the bundles that a device would use, and the reason for each other one. Pure.
 
-    As at an operator's launch, each kernel comes from the bundle that fits the device best of those that it is `taken` from.
-    Whether that one may be loaded is asked only then: no other one stands in for it.
+    As at an operator's launch, each kernel comes from the best fitting of its `taken` bundles. A bundle that fails to
+    load has no fallback: it is chosen first, and then refused.
 
     Args:
-        device: its number.
-        capability: 90 for 9.0.
+        device: ordinal of the device.
+        capability: compute capability, 90 for 9.0.
         driver: CUDA version of the driver, 13000 for 13.0.
-        bundles: what was found, first come first.
-        raising: what of it cannot be loaded; nothing if None.
+        bundles: the bundles found, in order of precedence.
+        raising: the bundles and kernels that fail to load; None for none.
         thin: as for `bare`.
     """
     raising = raising or Raising()
@@ -140,7 +143,7 @@ def choose(
         best = winners[kernel] = min(fitting or held.values(), key=lambda bundle: _closeness(bundle, capability))
         if fitting:
             won.setdefault(best.path, []).append(kernel)
-    # which image runs is decided before the driver is asked to load it
+    # the runtime chooses an image before the driver loads it, so an old driver does not change the choice
     chosen = [bundle for bundle in fit if bundle.path in won and not _old_driver(bundle, driver)]
     refused = {bundle.path: _refusal(bundle, won[bundle.path], raising) for bundle in chosen}
     used = tuple(path for path, reason in refused.items() if not reason)
@@ -154,7 +157,7 @@ def choose(
 
 
 def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> str:
-    """Say why a bundle that fits cannot be loaded, or none of the kernels that would come from it; empty if all is well."""
+    """Return why a chosen bundle, or every kernel chosen from it, fails to load; empty if one loads."""
     known = bundle.problem or raising.bundles.get(bundle.path, "")
     if known or not all(kernel in raising.kernels for kernel in kernels):
         return known
@@ -162,7 +165,7 @@ def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> s
 
 
 def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[str, BundleState]) -> str:
-    """Say why a bundle is not used; there is a reason."""
+    """Return why a bundle is not used."""
     unfit = (
         bundle.problem or (newer_lies_beside(bundle.newer) if bundle.newer else "") or _wrong_arch(bundle, capability)
     )
@@ -186,7 +189,7 @@ def _missing(
     driver: int,
     thin: Mapping[str, Sequence[str]],
 ) -> tuple[tuple[str, str], ...]:
-    """Name the bundles of which a device uses nothing though no other one stands in for them, with what to do."""
+    """Return the names of bundles that a device needs but cannot use, each with the problem and its remedy."""
     missing = {
         name: f"is installed without a bundle: {_remedy(name, thin, capability)}" for name in bare(thin, bundles)
     }
@@ -205,7 +208,7 @@ def _missing(
 
 
 def _remedy(name: str, thin: Mapping[str, Sequence[str]], capability: int) -> str:
-    """Say what brings a bundle for a device: the extra for the image that fits it best, if there is one."""
+    """Return what to do to get a bundle for a device: install the extra of the best fitting image, if there is one."""
     fitting = [image for image in map(image_arch_of, thin.get(normalized(name), ())) if image.runs_on(capability)]
     if not fitting:
         return f"install or build it for sm_{capability}"

@@ -205,7 +205,7 @@ class TestBinding:
         aside.rename(entry(cache, OTHER))
         assert (cache.get(KEY), cache.get(OTHER)) == (None, None)
         assert [one.reason for one in cache.misfits] == [
-            f"expected the entry of its own key, got that of {key!r}" for key in (OTHER, KEY)
+            f"expected the entry of this key, got that of {key!r}" for key in (OTHER, KEY)
         ]
 
     def test_an_entry_that_is_linked_under_another_key_is_a_miss(self, cache):
@@ -297,9 +297,9 @@ class TestPermissions:
 
     def test_a_file_for_a_folder_is_refused(self, tmp_path):
         (tmp_path / "file").touch()
-        with pytest.raises(PackageError, match="expected a cache folder, got a file, or one within a file - at "):
+        with pytest.raises(PackageError, match="expected a cache folder, got a file, or a path through one - at "):
             Cache(tmp_path / "file")
-        with pytest.raises(PackageError, match="expected a cache folder, got a file, or one within a file - at "):
+        with pytest.raises(PackageError, match="expected a cache folder, got a file, or a path through one - at "):
             Cache(tmp_path / "file/cache")
 
     @pytest.mark.parametrize("mode", [0o500, 0o300, 0o600, 0])

@@ -205,7 +205,7 @@ class TestParams:
         ("fields", "message"),
         [
             ({"params": {"x": "*{dtyp}"}, "matrix": {"dtype": ["fp16"]}}, "expected {dtyp} to be an axis of the matrix; did you mean 'dtype'? - at demo.toml kernel k.params"),
-            ({"params": {"x": "*{d}"}, "matrix": {"d": ["fp16", 16]}}, "expected an axis that spells types to hold strings, got ['fp16', 16] - at demo.toml kernel k.matrix.d"),
+            ({"params": {"x": "*{d}"}, "matrix": {"d": ["fp16", 16]}}, "expected strings on an axis that params use as a type, got ['fp16', 16] - at demo.toml kernel k.matrix.d"),
             ({"params": {"x": "*{d}"}, "matrix": {"d": ["f16"]}}, "got '*f16'; did you mean 'fp16'? - at demo.toml kernel k.params.x"),
             ({"params": {"x": "pointer"}}, "expected a type in Triton's spelling, such as '*fp16' or 'i32', got 'pointer'"),
             ({"params": {"x": "i32"}, "matrix": {"x": [1]}}, "expected 'x' in one place, got it in params and matrix - at demo.toml kernel k"),
@@ -602,9 +602,9 @@ class TestTuplesAndDescriptors:
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "configs": [{"M": 48}]}, "expected a block whose dimensions are powers of two, got 'tensordesc<fp16[48]>' - at demo.toml kernel k.params.a"),
             ({"params": {"a": "*{M}"}, "configs": [{"M": 48}]}, "expected {M} to be an axis of the matrix - at"),
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"N": [64]}}, "expected {M} to be an axis of the matrix"),
-            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [64, "64"]}}, "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr, got [64, '64']"),
-            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [True]}}, "expected an axis that spells dimensions"),
-            ({"params": {"a": "tensordesc<{M}[{M}]>"}, "matrix": {"M": [64]}}, "expected an axis that spells types to hold strings, got [64]"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [64, "64"]}}, "expected ints (or strings, if it is no constexpr) on an axis that params use as a block's dimension, got [64, '64']"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [True]}}, "expected ints (or strings, if it is no constexpr)"),
+            ({"params": {"a": "tensordesc<{M}[{M}]>"}, "matrix": {"M": [64]}}, "expected strings on an axis that params use as a type, got [64]"),
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [48]}}, "expected a block whose dimensions are powers of two, got 'tensordesc<fp16[48]>' - at demo.toml kernel k.params.a"),
         ],
     )  # fmt: skip
