@@ -1,4 +1,4 @@
-"""Benchmarks of the runtime: what one launch costs, and what a process start costs. `docs/benchmarks.md` says how.
+"""Benchmarks of the runtime: the host time of one launch, and the time of a process start. See `docs/benchmarks.md`.
 
-Everything here can be imported where neither torch nor Triton is; what measures them does so in processes of their own.
+These modules import without torch and Triton. Measurements that need either run in child processes.
 """

@@ -1,4 +1,4 @@
-"""The bundles that the benchmarks launch from: built on the spot where Triton is, or brought along."""
+"""Bundles of the benchmarks: built on the spot if Triton is installed, or built elsewhere and passed in."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def {kernel}(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def cold_name(kernels: int) -> str:
-    """Name the bundle with so many small kernels."""
+    """Return the name of the bundle with `kernels` small kernels."""
     return f"nojit-bench-cold-{kernels}"
 
 
 def cold_source(folder: Path, kernels: int) -> Path:
-    """Write so many small kernels, no two alike, as Triton source; return the file."""
+    """Write `kernels` different small kernels as Triton source; return the file."""
     path = folder / f"cold_{kernels}.py"
     functions = (_FUNCTION.format(kernel=f"cold_{number}", number=number) for number in range(kernels))
     path.write_text(_IMPORTS + "".join(functions), encoding="utf-8")
@@ -67,10 +67,10 @@ def _cold_manifest(folder: Path, kernels: int, arch: str) -> Path:
 
 
 def device_arch() -> str:
-    """Name the arch of the first device.
+    """Return the arch of the first device.
 
     Raises:
-        NojitError: there is no driver, no device, or one that is too old.
+        NojitError: no driver or device was found, or the device is too old.
     """
     driver = probe_driver()
     if not driver.devices:
@@ -79,20 +79,20 @@ def device_arch() -> str:
 
 
 def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool = False) -> None:
-    """Build bundles into `folder` with `nojit build`, in a process of its own.
+    """Build bundles into `folder` with `nojit build`, in a child process.
 
     Args:
-        folder: gets the bundles.
-        arch: what to build for.
-        counts: one bundle of so many small kernels each.
-        launch: also the kernels of `nojit bench launch`.
+        folder: the output folder.
+        arch: the arch to build for.
+        counts: numbers of small kernels; one bundle for each number.
+        launch: also build the kernels of `nojit bench launch`.
 
     Raises:
-        NojitError: Triton is not installed, or a build fails.
-        PackageError: the folder cannot be written to.
+        NojitError: Triton is not installed, or the build fails.
+        PackageError: the folder is not writable.
     """
     if find_spec("triton") is None:
-        raise NojitError("expected Triton, to build the kernels that are measured: pip install 'nojit[build]'")
+        raise NojitError("expected Triton, which builds the measured kernels: pip install 'nojit[build]'")
     sources = folder / "sources"
     try:
         sources.mkdir(parents=True, exist_ok=True)
@@ -101,14 +101,14 @@ def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool =
     manifests = [_cold_manifest(sources, count, arch) for count in counts]
     manifests += [_LAUNCH_MANIFEST] if launch else []
     words = ["-m", "nojit", "build", *map(str, manifests), "--arch", arch, "--out", str(folder), "-q"]
-    children.run(words, "building the kernels that are measured")
+    children.run(words, "the build of the measured kernels")
 
 
 def find(place: Path, name: str, arch: str) -> Path:
-    """Find a bundle of the benchmarks in a folder; a file is taken as it is.
+    """Return the path of a benchmark bundle: `place` if it is a file, else the match in that folder.
 
     Raises:
-        BundleError: it is not there.
+        BundleError: the folder does not hold exactly one such bundle.
     """
     if place.is_file():
         return place

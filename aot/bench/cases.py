@@ -1,4 +1,4 @@
-"""The calls that are measured, in words: the same kernels, values and spelling for every contender. Pure."""
+"""The measured calls: the same kernels, values and argument lists for every contender. Pure."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ __all__ = ["BLOCK", "CASES", "LENGTH", "NUM_WARPS", "Case"]
 
 BLOCK = 1024
 NUM_WARPS = 4
-# elements of each vector: one block's worth
+# elements of each vector: one block
 LENGTH = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kernel of `kernels.py`, and how it is called."""
+    """One kernel of `kernels.py`, and its call."""
 
     arguments: int
-    """How many arguments it takes, constexprs aside."""
+    """Number of arguments, without constexprs."""
     inputs: tuple[str, ...]
-    """Vectors that are read."""
+    """Names of the input vectors."""
     ints: tuple[str, ...]
-    """Whole numbers; `n` first."""
+    """Names of the integers; `n` first."""
     by_name: bool
-    """Whether Triton's way to call it gives the numbers by name."""
+    """Whether the Triton-style call passes the integers by name."""
 
     @property
     def kernel(self) -> str:
-        """Its name, in the bundle and in `kernels.py`."""
+        """The kernel's name, in the bundle and in `kernels.py`."""
         return f"launch_{self.arguments}"
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Vectors, the one that is written last."""
+        """Names of the vectors; the output last."""
         return (*self.inputs, "out_ptr")
 
     @property
@@ -42,27 +42,27 @@ class Case:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """Values of the whole numbers: `n`, and multiples of 16, so that every hint holds."""
+        """Values of the integers: `n`, and multiples of 16, so that every hint holds."""
         return {name: LENGTH if name == "n" else 16 * place for place, name in enumerate(self.ints)}
 
     @property
     def result(self) -> tuple[int, int]:
-        """What the kernel writes at `lane` is ``factor * lane + offset``, with every vector its own lane numbers."""
+        """Factor and offset of the result: ``factor * lane + offset`` at each lane, if every input holds its lane numbers."""
         if not self.inputs:
             return 0, 1
         return len(self.inputs), sum(value for name, value in self.numbers.items() if name != "n")
 
     def positional(self) -> str:
-        """Spell the arguments by position: ``x_ptr, y_ptr, out_ptr, n``."""
+        """Return the argument list by position: ``x_ptr, y_ptr, out_ptr, n``."""
         return ", ".join(self.names)
 
     def given(self) -> str:
-        """Spell the arguments as this case gives them, config aside."""
+        """Return the argument list with integers by name if `by_name`, without the config."""
         ints = [f"{name}={name}" if self.by_name else name for name in self.ints]
         return ", ".join((*self.tensors, *ints))
 
     def as_triton(self) -> str:
-        """Spell the arguments as Triton's JIT takes them, config by name."""
+        """Return the argument list for Triton's JIT, with the config by name."""
         config = [f"BLOCK={BLOCK}"] if self.inputs else []
         config += [f"num_warps={NUM_WARPS}"] if self.by_name else []
         return ", ".join((self.given(), *config))

@@ -1,4 +1,4 @@
-"""Results as charts. Pure."""
+"""Charts of the results. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["cold_start_chart", "launch_chart"]
 
 
 def launch_chart(bench: LaunchBench) -> Chart:
-    """Draw the median of each contender, the kernels with more arguments below those with fewer."""
+    """Return a chart of each contender's median, grouped by number of arguments."""
     groups = []
     for arguments in _in_order(figure.arguments for figure in bench.figures):
         bars = tuple(
@@ -32,7 +32,7 @@ def launch_chart(bench: LaunchBench) -> Chart:
 
 
 def cold_start_chart(bench: ColdStartBench) -> Chart:
-    """Draw the stages of each start."""
+    """Return a chart of the stages of each process start, grouped by number of kernels."""
     groups = []
     for kernels in _in_order(figure.kernels for figure in bench.figures):
         bars = tuple(
@@ -46,7 +46,7 @@ def cold_start_chart(bench: ColdStartBench) -> Chart:
         )
         groups.append(Group(f"{kernels} kernel{'s' if kernels > 1 else ''}", bars))
     text = f"median of {bench.rounds} processes each; {bench.environment.get('gpu', '')}"
-    return Chart("From the start of a process to its last kernel done", text, tuple(groups))
+    return Chart("Process start to completion of its last kernel", text, tuple(groups))
 
 
 def _times(ratio: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Run a part of a benchmark in a process of its own."""
+"""Child processes that run parts of a benchmark."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ _STANDARD_ERROR = 2
 
 
 def run(words: Sequence[str], what: str, environment: Mapping[str, str] | None = None) -> None:
-    """Run this Python with `words`; what it prints goes to standard error.
+    """Run this Python interpreter with the arguments `words`; its output goes to standard error.
+
+    Args:
+        words: arguments of the interpreter.
+        what: the task, for the error message.
+        environment: variables added to this process's environment.
 
     Raises:
-        NojitError: it failed; `what` says what it was to do.
+        NojitError: the process failed.
     """
     command = [sys.executable, *words]
     ended = subprocess.run(command, check=False, stdout=_STANDARD_ERROR, env={**os.environ, **(environment or {})})
@@ -31,7 +36,7 @@ def run(words: Sequence[str], what: str, environment: Mapping[str, str] | None =
 
 
 def call(module: str, request: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Have a module answer a request in a process of its own; both are JSON.
+    """Run a module on a request in a child process; return its answer. Both are JSON.
 
     Raises:
         NojitError: the process failed.

@@ -1,4 +1,4 @@
-"""Measure what a process start costs, up to the last kernel done: every way as whole processes, in interleaved rounds."""
+"""Time of process starts, from creation of the process to completion of its last kernel. Contenders run in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nojit.runtime.bundle import BundleFile
 __all__ = ["REFERENCE", "WAYS", "ColdStartBench", "Fixture", "StartFigure", "StartStage", "Unstarted", "Way", "measure"]
 
 _SCRIPT = Path(__file__).with_name("start.py")
-# what a kernel's own number adds to in its result: see the source in `bundles`
+# the kernel with number N writes N + 0.5: see the source in `bundles`
 _OFFSET = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class StartStage:
-    """One stage of a start."""
+    """One stage of a process start."""
 
     name: str
     ms: float
@@ -71,20 +71,20 @@ class ColdStartBench:
 
 @dataclass(frozen=True, slots=True)
 class Fixture:
-    """The files that so many kernels are started from."""
+    """The files of a process start with a given number of kernels."""
 
     kernels: int
     bundle: Path
     images: tuple[str, ...]
-    """For the ctypes script: CUBIN:SYMBOL:THREADS:SHARED_BYTES:SCRATCH_PARAMS each."""
+    """Arguments of the ctypes script, each CUBIN:SYMBOL:THREADS:SHARED_BYTES:SCRATCH_PARAMS."""
     source: Path
-    """The kernels in Triton."""
+    """Triton source of the kernels."""
     warm_cache: Path
-    """Triton's cache, kept."""
+    """Folder of Triton's warm cache."""
 
     @staticmethod
     def of(bundle: Path, kernels: int, folder: Path) -> Fixture:
-        """Take the images out of a bundle, and write the source that it was built of."""
+        """Return a fixture in a new `folder`: the bundle's images as cubin files, and the Triton source of its kernels."""
         folder.mkdir(parents=True)
         with BundleFile(bundle) as file:
             images = tuple(_unpack(file, f"cold_{number}", folder) for number in range(kernels))
@@ -96,23 +96,23 @@ def _unpack(file: BundleFile, kernel: str, folder: Path) -> str:
     launch = table.launches[table.columns["launch"][0]]
     path = folder / f"{kernel}.cubin"
     path.write_bytes(file.image(kernel, table.columns["image"][0]))
-    # x, out and n come first
+    # params after x, out and n are scratch
     return f"{path}:{launch.symbol}:{32 * launch.num_warps}:{launch.shared_bytes}:{len(launch.layout) - 3}"
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to start."""
+    """One contender: software that starts a process and launches kernels."""
 
     name: str
     what: str
-    """In a few words."""
+    """The contender in a few words."""
     script: str
-    """What `start.py` calls it."""
+    """The contender's name in `start.py`."""
     words: Callable[[Fixture], Sequence[str]]
-    """What `start.py` is told beside."""
+    """Further arguments of `start.py`."""
     cache: str = ""
-    """Triton's cache: ``warm``, ``cold``, or empty where Triton has no part."""
+    """State of Triton's cache: ``warm``, ``cold``, or empty if Triton is not used."""
 
 
 def _bundle_words(fixture: Fixture) -> Sequence[str]:
@@ -134,7 +134,7 @@ WAYS = (
 
 
 class _StartError(Exception):
-    """A start failed."""
+    """A process start failed."""
 
 
 def measure(
@@ -146,15 +146,15 @@ def measure(
     check: bool = True,
     on_start: Callable[[str], None] = lambda _: None,
 ) -> ColdStartBench:
-    """Start every way with every fixture, once to warm the page cache and then `rounds` times.
+    """Measure every contender with every fixture: one start to warm the page cache, then `rounds` starts.
 
     Args:
-        fixtures: how many kernels, and where they are.
-        ways: in the order of the result.
-        rounds: processes of each way.
-        environment: what to tell of the machine.
-        check: whether the last kernel must have written what it is to write.
-        on_start: told of each round.
+        fixtures: files of the kernels, one fixture for each number of kernels.
+        ways: the contenders, in the order of the result.
+        rounds: processes of each contender.
+        environment: facts of the machine, for the result.
+        check: whether to check the output of the last kernel.
+        on_start: called with a line of text before each round.
     """
     runs: dict[tuple[Way, int], list[dict[str, float]]] = {}
     missing: list[Unstarted] = []
@@ -170,19 +170,19 @@ def measure(
                 except _StartError as error:
                     runs[way, fixture.kernels] = []
                     missing.append(Unstarted(way.name, fixture.kernels, str(error)))
-    # the first only warms
+    # the first start only warms the page cache
     counted = {key: starts[1:] for key, starts in runs.items() if starts}
     return ColdStartBench(dict(environment), rounds, tuple(_figures(counted)), tuple(missing))
 
 
 def _start(way: Way, fixture: Fixture, *, check: bool) -> dict[str, float]:
-    """Start one process; return the ms of each stage."""
+    """Start one process; return the milliseconds of each stage."""
     with tempfile.TemporaryDirectory(prefix="nojit-bench-") as folder:
         result = Path(folder, "result")
         command = [sys.executable, str(_SCRIPT), way.script, str(result), *way.words(fixture)]
         cache = str(fixture.warm_cache if way.cache == "warm" else Path(folder, "cold"))
         started = time.monotonic_ns()
-        # modules of a wheel are compiled when it is installed, those here by the start that only warms
+        # installers compile the modules of a wheel; here the warm-up start writes the bytecode
         environment = {name: value for name, value in environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["TRITON_CACHE_DIR"] = cache
         ended = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)

@@ -1,4 +1,4 @@
-"""Ways to launch the same kernel: nojit's own, and the floor below them, a loop in C."""
+"""Contenders of the launch benchmark: nojit's forms of a call, and the floor, a loop in C."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _INT_TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64}
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One way to launch."""
+    """One launcher to measure."""
 
     name: str
     what: str
-    """In a few words."""
+    """The contender in a few words."""
     prepare: Callable[[Stage], Timer]
-    """Sets it up for a case; raises where that cannot be done."""
+    """Function that prepares the launcher for a case; raises if the launcher cannot run here."""
 
 
 def c_loop(stage: Stage) -> Timer:
-    """Compile a loop around ``cuLaunchKernel``, and load the very image that nojit launches."""
+    """Return a timer of a C loop around ``cuLaunchKernel`` that launches nojit's image."""
     image = stage.image()
     loop = _compile(stage.folder)
     driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
@@ -41,7 +41,7 @@ def c_loop(stage: Stage) -> Timer:
     stream = ctypes.c_void_p(stage.stream)
 
     def run(launches: int) -> float:
-        # `values` must outlive the loop: the array holds their addresses alone
+        # keeps `values` alive: the array holds only their addresses
         _ = values
         spent_ns = loop(
             driver.cuLaunchKernel, kernel, 1, image.threads, image.launch.shared_bytes, stream, params, launches
@@ -56,7 +56,7 @@ def c_loop(stage: Stage) -> Timer:
 def _compile(folder: Path) -> Any:
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise Unavailable("no C compiler: none of $CC, cc, gcc is there")
+        raise Unavailable("no C compiler: found none of $CC, cc, gcc")
     library = folder / "c_loop.so"
     if not library.exists():
         command = [*compiler.split(), "-O2", "-shared", "-fPIC", "-o", str(library), str(_SOURCE)]
@@ -71,12 +71,16 @@ def _load(driver: ctypes.CDLL, code: bytes, symbol: str) -> ctypes.c_void_p:
     loaded = driver.cuLibraryLoadData(ctypes.byref(library), code, None, None, 0, None, None, 0)
     found = loaded or driver.cuLibraryGetKernel(ctypes.byref(kernel), library, symbol.encode())
     if found:
-        raise Unavailable(f"the driver does not load {symbol}: {found}")
+        raise Unavailable(f"the driver cannot load {symbol}: error {found}")
     return kernel
 
 
 def nojit(call: str) -> Callable[[Stage], Timer]:
-    """Make the preparation of one of nojit's ways to call; `call` spells it around the arguments."""
+    """Return the preparation of one form of a nojit call.
+
+    Args:
+        call: the statement, with a field ``{positional}`` or ``{triton}`` for the arguments.
+    """
 
     def prepare(stage: Stage) -> Timer:
         return timed(call.format(positional=stage.case.positional(), triton=stage.case.as_triton()), stage.names)

@@ -1,7 +1,7 @@
-"""The kernels whose launches are measured: next to no work, and 1, 4, 12 or 30 arguments."""
+"""Kernels of the launch benchmark: almost no work, and 1, 4, 12 or 30 arguments."""
 
-# ruff: noqa: ANN001, ANN201, N803, PLR0917 - types are the manifest's to say, constexprs are written in capitals, and
-# many arguments are what is measured
+# ruff: noqa: ANN001, ANN201, N803, PLR0917 - the manifest has the types, constexprs are in capitals, and the benchmark
+# needs many arguments
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 import triton

@@ -1,4 +1,4 @@
-"""Measure what one launch costs the host: every contender in one process, in interleaved rounds."""
+"""Host time of one launch: every contender in one process, in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LaunchBench:
 
 
 def chosen(against: Sequence[str]) -> tuple[Contender, ...]:
-    """List the contenders: the C loop and nojit always, the others if named, or all if none is."""
+    """Return the contenders: the C loop, nojit, and the rivals named in `against`; all rivals if it is empty."""
     rivals = [rival for rival in RIVALS if not against or rival.name in against]
     return (FLOOR, *OURS, *rivals)
 
@@ -63,10 +63,10 @@ def chosen(against: Sequence[str]) -> tuple[Contender, ...]:
 def measure(
     stage: Stage, contenders: Sequence[Contender], rounds: int, launches: int
 ) -> tuple[list[LaunchFigure], list[Unmeasured]]:
-    """Time every contender on one case.
+    """Time every contender on one case; return the figures, and the contenders that could not be measured.
 
-    Each round waits for the device, lets one contender launch, and goes on to the next; the next round begins with
-    another one, so that none always follows the same.
+    In each round, contenders take turns; each starts on an idle device. Every round starts with another contender, so that
+    no effect of the order favours one.
     """
     ready, missing = _prepare(stage, contenders)
     times: dict[str, list[float]] = {name: [] for name in ready}
@@ -82,20 +82,20 @@ def measure(
 
 
 def _prepare(stage: Stage, contenders: Sequence[Contender]) -> tuple[dict[str, Timer], list[Unmeasured]]:
-    """Set contenders up; what does not work, or computes something else, is left out with its reason."""
+    """Prepare the contenders; those that fail or compute a wrong result are returned with the reason."""
     ready, missing = {}, []
     for contender in contenders:
         try:
             ready[contender.name] = _ready(stage, contender)
-        except Exception as error:  # noqa: BLE001 - other people's software may fail in any way, and the report says how
+        except Exception as error:  # noqa: BLE001 - other software may raise anything; the report shows it
             missing.append(Unmeasured(contender.name, stage.case.arguments, _reason(error)))
     return ready, missing
 
 
 def _ready(stage: Stage, contender: Contender) -> Timer:
-    """Set a contender up, have it launch once and look at the result."""
+    """Prepare a contender, launch once, and check the result."""
     timer = contender.prepare(stage)
-    # what the one before wrote must not pass for what this one writes
+    # the result of the previous contender must not pass for this one's
     stage.clear()
     timer(1)
     stage.synchronize()

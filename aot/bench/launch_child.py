@@ -1,4 +1,4 @@
-"""The process in which launches are measured: torch up, one case after another. Run with `-m`, by `children`."""
+"""Child process that measures launches with torch, one case after another. `children` runs it with `-m`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ __all__ = ["main", "run", "torch_stage"]
 
 
 def main(words: Sequence[str]) -> None:
-    """Measure what the file `words[0]` asks for, and write the result to `words[1]`."""
+    """Read the request from the file `words[0]`, measure, and write the result to the file `words[1]`."""
     request = json.loads(Path(words[0]).read_text(encoding="utf-8"))
     Path(words[1]).write_text(json.dumps(asdict(run(request))), encoding="utf-8")
 
 
 def run(request: dict[str, Any]) -> LaunchBench:
-    """Measure each case; `request` has ``bundle``, ``arguments``, ``against``, ``rounds`` and ``launches``."""
+    """Measure each case of a request.
+
+    Args:
+        request: has ``bundle``, ``arguments``, ``against``, ``rounds`` and ``launches``.
+    """
     rounds, launches = request["rounds"], request["launches"]
     result = LaunchBench(describe(), rounds, launches, (), ())
     with Bundle([request["bundle"]]) as bundle, tempfile.TemporaryDirectory() as folder:
@@ -40,7 +44,7 @@ def run(request: dict[str, Any]) -> LaunchBench:
 
 
 def torch_stage(case: Case, bundle: Bundle, folder: Path) -> Stage:
-    """Set a case up with tensors of torch on its current device."""
+    """Return the stage of a case, with torch tensors on the current device."""
     torch: Any = import_module("torch")
     lanes = torch.arange(LENGTH, dtype=torch.float32, device="cuda")
     tensors = {name: lanes.clone() for name in case.inputs}

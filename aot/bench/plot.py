@@ -1,4 +1,4 @@
-"""Draw bars as SVG. Pure: from numbers to text."""
+"""Bar charts as SVG. Pure: numbers in, text out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Bar", "Chart", "Group", "svg"]
 
 _WIDTH, _MARGIN, _LABELS, _NOTES = 860, 16, 190, 150
 _ROW, _BAR, _TITLE, _GAP, _LETTER = 22, 14, 30, 14, 8
-# of the longest bar, however long texts are
+# width of the longest bar, however long the texts are
 _LEAST = 100
 _COLOURS = (
     "#2f6fde",
@@ -26,7 +26,7 @@ _COLOURS = (
     "#26734d",
     "#d1608f",
 )
-# of the circle of hues: no two of a chart's colours are equal
+# step on the circle of hues, in degrees: further colours of a chart differ from each other
 _HUE = 137.5
 _STYLE = """<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
@@ -49,12 +49,12 @@ class Bar:
     parts: tuple[tuple[str, float], ...]
     """Name and length of each part, in the chart's unit."""
     note: str
-    """What stands behind it."""
+    """Text at the end of the bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Bars that are compared, on a scale of their own."""
+    """Bars that share a scale."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -62,16 +62,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture."""
+    """A bar chart."""
 
     title: str
     description: str
-    """Stands below the title, and is what a screen reader says."""
+    """Text below the title, also read by screen readers."""
     groups: tuple[Group, ...]
 
 
 def svg(chart: Chart) -> str:
-    """Draw a chart, with a legend if bars have several parts; each part says its name and length when pointed at."""
+    """Return a chart as SVG, with a legend if bars have several parts; the tooltip of a part has its name and length."""
     names = dict.fromkeys(name for group in chart.groups for bar in group.bars for name, _ in bar.parts)
     colours = {name: _colour(number) for number, name in enumerate(names)}
     lines, top = _legend(colours, _MARGIN + 2 * _TITLE) if len(colours) > 1 else ([], _MARGIN + 2 * _TITLE)
@@ -95,12 +95,12 @@ def svg(chart: Chart) -> str:
 
 
 def _colour(number: int) -> str:
-    """Return a colour of its own for each series."""
+    """Return the colour of a series; each series has another."""
     return _COLOURS[number] if number < len(_COLOURS) else f"hsl({number * _HUE % 360:.1f}, 45%, 50%)"
 
 
 def _legend(colours: Mapping[str, str], top: int) -> tuple[list[str], int]:
-    """Draw the names beside their colours; return where the next thing can stand, too."""
+    """Return the legend's elements, and the y coordinate below it."""
     lines, left = [], _MARGIN
     for name, colour in colours.items():
         wide = _BAR + 8 + _LETTER * len(name) + _GAP
@@ -113,7 +113,7 @@ def _legend(colours: Mapping[str, str], top: int) -> tuple[list[str], int]:
 
 
 def _room(least: int, texts: Iterable[str]) -> int:
-    """Return how wide the longest of some texts may be, with the gap beside it."""
+    """Return the width of a column: that of its longest text and the gap, at least `least`."""
     return max([least, *(_LETTER * len(text) + _GAP for text in texts)])
 
 

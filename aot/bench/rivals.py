@@ -1,4 +1,4 @@
-"""Other people's launchers, on the same kernels. None of them is imported before it is measured."""
+"""Launchers of other projects, on the same kernels. Each is imported only when it is measured."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _inductor(stage: Stage) -> Timer:
     compiled = jitted[1,](*stage.values.values(), num_warps=NUM_WARPS, **config)
     path = stage.folder / f"inductor_{stage.case.arguments}.cubin"
     path.write_bytes(compiled.asm["cubin"])
-    # where Inductor puts the path before it hands the kernel to its launcher
+    # Inductor sets this attribute before it passes the kernel to its launcher
     compiled._cubin_path = str(path)  # noqa: SLF001
     launcher = _static_launcher()(compiled)
     launcher.load_kernel(stage.device)
@@ -56,7 +56,7 @@ def _static_launcher() -> Any:
 
 
 def _cuda_core(stage: Stage) -> Timer:
-    import ctypes  # noqa: PLC0415 - only these two need its scalars
+    import ctypes  # noqa: PLC0415 - only this contender needs its scalars
 
     core = _cuda_core_module()
     image = stage.image()
@@ -65,7 +65,7 @@ def _cuda_core(stage: Stage) -> Timer:
     kernel = core.ObjectCode.from_cubin(image.code).get_kernel(image.launch.symbol)
     config = core.LaunchConfig(grid=(1,), block=(image.threads,), shmem_size=image.launch.shared_bytes)
     stream = core.Stream.from_handle(stage.stream) if stage.stream else device.default_stream
-    # an int of Python is taken for an address
+    # cuda.core takes a Python int for an address
     values = [ctypes.c_int32(value) if kind == "i32" else value for kind, value in stage.params(image.launch)]
     names = {f"p{place}": value for place, value in enumerate(values)}
     whole = names | {"launch": core.launch, "stream": stream, "config": config, "kernel": kernel}
@@ -80,11 +80,11 @@ def _cuda_core_module() -> Any:
 def _cupy(stage: Stage) -> Timer:
     cupy: Any = import_module("cupy")
     if stage.stream:
-        raise Unavailable("CuPy launches on its own current stream, which is not torch's here")
+        raise Unavailable("CuPy launches on its own current stream, which differs from torch's here")
     image = stage.image()
     kernel = cupy.RawModule(path=str(_write(stage, image.code))).get_function(image.launch.symbol)
     arrays = {address: cupy.from_dlpack(stage.values[name]) for name, address in stage.addresses.items()}
-    # a null pointer is an int of eight bytes
+    # CuPy takes a Python int as 8 bytes, which serves as the null pointer
     values = [
         cupy.int32(value) if kind == "i32" else arrays.get(value, 0) for kind, value in stage.params(image.launch)
     ]
@@ -101,7 +101,7 @@ def _write(stage: Stage, code: bytes) -> Path:
 
 def _torch_op(stage: Stage) -> Timer:
     if len(stage.case.inputs) != 2:
-        raise Unavailable("an operator of torch has its own arguments; it is measured beside 4")
+        raise Unavailable("torch.add is measured with 4 arguments only")
     torch: Any = import_module("torch")
     return timed("add(x_ptr, y_ptr, out=out_ptr)", stage.names | {"add": torch.add})
 
@@ -110,7 +110,7 @@ RIVALS = (
     Contender("triton", "Triton's JIT, fn[grid](...)", _triton),
     Contender("triton-autotuned", "Triton's JIT behind triton.autotune", _triton_autotuned),
     Contender("inductor", "Inductor's static launcher", _inductor),
-    Contender("cuda.core", "cuda.core.launch, addresses at hand", _cuda_core),
-    Contender("cupy", "CuPy RawKernel, arrays at hand", _cupy),
+    Contender("cuda.core", "cuda.core.launch, given addresses", _cuda_core),
+    Contender("cupy", "CuPy RawKernel, given CuPy arrays", _cupy),
     Contender("torch", "torch.add(x, y, out=out)", _torch_op),
 )

@@ -1,4 +1,4 @@
-"""The benchmarks from end to end: bundles, processes, results. What the command line and `benchmarks/` call."""
+"""The benchmarks from end to end: bundles, processes, results. The command line and `benchmarks/` call these functions."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ __all__ = ["bench_cold_start", "bench_launch", "save"]
 def bench_launch(
     place: Path | None, arguments: Sequence[int], against: Sequence[str], rounds: int, launches: int
 ) -> LaunchBench:
-    """Measure launches in one process of its own, which has torch.
+    """Measure launches in a child process, which imports torch.
 
     Args:
-        place: a bundle of the benchmarks, or a folder with it; built on the spot if None.
-        arguments: which kernels, by their number of arguments.
-        against: names of other contenders; all if none is named.
-        rounds: interleaved rounds.
+        place: the benchmark bundle, or a folder with it; built on the spot if None.
+        arguments: the kernels to launch, by number of arguments.
+        against: names of rivals; all rivals if empty.
+        rounds: number of interleaved rounds.
         launches: launches of each contender in a round.
 
     Raises:
-        NojitError: there is no GPU, no torch, or no bundle.
+        NojitError: the GPU, torch or the bundle is missing.
     """
     arch = bundles.device_arch()
     if find_spec("torch") is None:
-        raise NojitError("expected torch to be installed: it makes the tensors that are launched with")
+        raise NojitError("expected torch to be installed: it creates the tensors for the launches")
     with _folder(place, arch, launch=True) as found:
         request: dict[str, Any] = {
             "bundle": str(bundles.find(found, bundles.LAUNCH, arch)),
             "arguments": list(arguments),
         }
         request |= {"against": list(against), "rounds": rounds, "launches": launches}
-        answer = children.call("nojit.aot.bench.launch_child", request, "measuring launches")
+        answer = children.call("nojit.aot.bench.launch_child", request, "the measurement of launches")
     return _launch_bench(answer)
 
 
@@ -68,15 +68,15 @@ def bench_cold_start(
     """Measure process starts.
 
     Args:
-        place: a folder with bundles of the benchmarks; built on the spot if None.
-        counts: how many kernels to start with; each is measured.
-        against: names of ways with torch; all if none is named.
-        rounds: processes of each way.
-        on_start: told of each round.
-        check: whether kernels must have written what they are to write.
+        place: a folder with the benchmark bundles; built on the spot if None.
+        counts: numbers of kernels; each number is measured.
+        against: names of contenders that use torch; all of them if empty.
+        rounds: processes of each contender.
+        on_start: called with a line of text before each round.
+        check: whether to check the output of the last kernel.
 
     Raises:
-        NojitError: there is no GPU, or no bundle.
+        NojitError: the GPU or a bundle is missing.
     """
     arch = bundles.device_arch()
     always = ("ctypes", "nojit")
@@ -95,14 +95,16 @@ def _folder(place: Path | None, arch: str, counts: Sequence[int] = (), *, launch
         yield place
         return
     if find_spec("triton") is None:
-        raise NojitError("expected --bundle with what `nojit bench bundles` built where Triton is, or Triton itself")
+        raise NojitError(
+            "expected Triton, or --bundle with the output of `nojit bench bundles` from a machine that has Triton"
+        )
     with tempfile.TemporaryDirectory(prefix="nojit-bench-") as name:
         bundles.build(Path(name), arch, counts, launch=launch)
         yield Path(name)
 
 
 def save(folder: Path, bench: LaunchBench | ColdStartBench) -> tuple[Path, Path]:
-    """Write a result as JSON and as a chart; return the files."""
+    """Write a result into a folder as JSON and as an SVG chart; return both paths."""
     name, chart = (
         ("launch", launch_chart(bench)) if isinstance(bench, LaunchBench) else ("cold-start", cold_start_chart(bench))
     )

@@ -1,4 +1,4 @@
-"""What contenders launch with: one case's tensors and numbers, and the image that nojit would launch for them."""
+"""Setup of one case for all contenders: tensors, integers, and the image that nojit launches for them."""
 
 from __future__ import annotations
 
@@ -15,75 +15,81 @@ from nojit.runtime.table import Launch
 __all__ = ["LaunchedImage", "Param", "Stage", "Timer", "Unavailable", "timed"]
 
 Timer: TypeAlias = Callable[[int], float]
-"""Launches so many times and returns the microseconds that one took."""
+"""Function that launches the given number of times and returns the microseconds of one launch."""
 
 Param: TypeAlias = tuple[str, int]
 """Type and value of one parameter of the machine code."""
 
 
-class Unavailable(Exception):  # noqa: N818 - it is no mistake: a contender cannot be measured here, and says why
-    """A contender cannot be measured on this machine."""
+class Unavailable(Exception):  # noqa: N818 - an expected outcome, not an error
+    """A contender cannot be measured on this machine; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchedImage:
-    """The machine code of a case, and how to launch it."""
+    """The machine code of a case, and its launch parameters."""
 
     code: bytes
     launch: Launch
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Threads per block."""
         return 32 * self.launch.num_warps
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One case, set up."""
+    """One case, ready to launch."""
 
     case: Case
     bundle: Bundle
-    """One file, for this device."""
+    """The benchmark bundle: one file, for this device."""
     values: Mapping[str, Any]
-    """Each argument by name: tensors and ints."""
+    """Arguments by name: tensors and integers."""
     addresses: Mapping[str, int]
-    """Where the tensors lie."""
+    """Device addresses of the tensors, by name."""
     device: int
+    """Ordinal of the device."""
     stream: int
-    """The framework's current stream: its handle."""
+    """Handle of the framework's current stream."""
     folder: Path
-    """For files that a contender wants to read."""
+    """Folder for files that contenders read."""
     clear: Callable[[], None]
-    """Forgets what was written."""
+    """Function that zeroes the output."""
     synchronize: Callable[[], None]
-    """Waits until everything launched is done."""
+    """Function that waits for all launches."""
     correct: Callable[[], bool]
-    """Whether the kernel wrote what it is to write."""
+    """Function that returns whether the output is correct."""
 
     @property
     def names(self) -> dict[str, Any]:
-        """What the measured statements see."""
+        """Global variables of the timed statements."""
         return {**self.values, "kernel": self.bundle.kernel(self.case.kernel), "grid": (1,)}
 
     def image(self) -> LaunchedImage:
-        """Read the image of the variant that the call runs."""
+        """Return the image of the variant that nojit selects for the call."""
         (file,) = self.bundle.files
         row = self.bundle.kernel(self.case.kernel).explain(*self.values.values()).row
         if row is None:
-            raise Unavailable(f"no variant of {file.path} serves the call")
+            raise Unavailable(f"no variant of {file.path} matches the call")
         table = file.table(self.case.kernel)
         image = file.image(self.case.kernel, table.columns["image"][row])
         return LaunchedImage(image, table.launches[table.columns["launch"][row]])
 
     def params(self, launch: Launch) -> Iterator[Param]:
-        """List what the machine code takes; scratch memory, which it does not use, is null."""
+        """Yield the parameters of the machine code; scratch pointers are null, because these kernels use no scratch."""
         known = {**self.case.numbers, **self.addresses}
         for slot in launch.layout:
             yield slot.type, known.get(slot.source, 0)
 
 
 def timed(statement: str, names: Mapping[str, Any]) -> Timer:
-    """Time a statement in a loop of its own, garbage collection off, with no call around it."""
+    """Return a timer that runs a statement in a bare loop, without a function call around it and without garbage collection.
+
+    Args:
+        statement: the Python statement.
+        names: its global variables.
+    """
     timer = timeit.Timer(statement, globals=dict(names))
     return lambda launches: timer.timeit(launches) * 1e6 / launches

@@ -1,16 +1,17 @@
-"""One cold start, as a script: load kernels, launch each once, wait, and write down when each stage was over.
+"""Script of one cold start: load kernels, launch each once, wait, and record the end of each stage.
 
-Run by its path, so that nothing is imported that its way does not need::
+`cold_start` runs the script by its path, so that Python imports only the modules of the contender::
 
     python start.py ctypes RESULT CUBIN:SYMBOL:THREADS:SHARED_BYTES:SCRATCH_PARAMS...
     python start.py nojit RESULT BUNDLE preload|lazy
     python start.py torch-nojit RESULT BUNDLE preload|lazy
     python start.py torch-triton RESULT SOURCE COUNT
 
-RESULT gets lines of a stage's name and the clock in ns, and one of ``value`` and what the last kernel wrote first.
+The script writes to RESULT one line per stage, with its name and the clock in ns, and a line ``value`` with the first element
+of the last kernel's output.
 """
 
-# what is imported, and when, is what is measured
+# imports happen inside functions, because their time is part of the measurement
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _marks: list[tuple[str, float]] = []
 
 
 def mark(stage: str) -> None:
-    """Note that a stage is over."""
+    """Record the end of a stage."""
     _marks.append((stage, time.monotonic_ns()))
 
 
 class Device:
-    """As much of the driver as it takes to have memory and to wait, by ctypes."""
+    """The first device, with two vectors on it, through ctypes calls of the driver."""
 
     def __init__(self) -> None:
         import ctypes
@@ -47,9 +48,9 @@ class Device:
         mark("context")
 
     def check(self, code: int) -> None:
-        """Refuse a code that is not success."""
+        """Raise an error unless a driver call succeeded."""
         if code:
-            raise RuntimeError(f"a call of the driver gave {code}")
+            raise RuntimeError(f"a driver call returned error {code}")
 
     def zeros(self) -> int:
         """Allocate a vector of fp32 zeros; return its address."""
@@ -59,7 +60,7 @@ class Device:
         return address.value
 
     def finish(self) -> float:
-        """Wait, and read what was written first."""
+        """Wait for all launches; return the first element of the output."""
         first = self.ctypes.c_float()
         self.check(self.driver.cuCtxSynchronize())
         mark("done")
@@ -69,14 +70,14 @@ class Device:
 
 
 def with_ctypes(images: list[str]) -> float:
-    """Load cubins and launch them with the driver's own calls."""
+    """Load cubins and launch them with driver calls; return the first element of the output."""
     device = Device()
     ctypes, driver = device.ctypes, device.driver
     launches = []
     for image in images:
         path, symbol, *facts = image.split(":")
         library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib is an import that this way does not need
+        with open(path, "rb") as file:  # noqa: PTH123 - importing pathlib would take time
             code = file.read()
         device.check(driver.cuLibraryLoadData(ctypes.byref(library), code, None, None, 0, None, None, 0))
         device.check(driver.cuLibraryGetKernel(ctypes.byref(kernel), library, symbol.encode()))
@@ -92,7 +93,7 @@ def with_ctypes(images: list[str]) -> float:
 
 
 def with_nojit(words: list[str]) -> float:
-    """Launch from a bundle, without torch."""
+    """Launch from a bundle, without torch; return the first element of the output."""
     device = Device()
     launch_bundle(words, device.x, device.out)
     return device.finish()
@@ -116,7 +117,7 @@ def launch_bundle(words: list[str], x: Any, out: Any) -> None:
 
 
 def torch_tensors() -> tuple[Any, Any, Any]:
-    """Bring torch up with two tensors."""
+    """Import torch; return it with two tensors."""
     import torch
 
     mark("import torch")
@@ -127,7 +128,7 @@ def torch_tensors() -> tuple[Any, Any, Any]:
 
 
 def with_torch_and_nojit(words: list[str]) -> float:
-    """Launch from a bundle, on tensors of torch."""
+    """Launch from a bundle, on torch tensors; return the first element of the output."""
     torch, x, out = torch_tensors()
     launch_bundle(words, x, out)
     torch.cuda.synchronize()
@@ -136,7 +137,7 @@ def with_torch_and_nojit(words: list[str]) -> float:
 
 
 def with_torch_and_triton(words: list[str]) -> float:
-    """Launch through Triton's JIT, on tensors of torch."""
+    """Launch with Triton's JIT, on torch tensors; return the first element of the output."""
     source, count = words
     torch, x, out = torch_tensors()
     folder, _, name = source.rpartition("/")
@@ -152,7 +153,7 @@ def with_torch_and_triton(words: list[str]) -> float:
 
 
 def main(words: list[str]) -> None:
-    """Start in the way that `words` name."""
+    """Run the contender `words[0]`, and write its stages to the file `words[1]`."""
     mark("start")
     ways = {
         "ctypes": with_ctypes,

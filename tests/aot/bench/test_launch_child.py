@@ -118,5 +118,5 @@ def test_launches_without_a_bundle_need_triton(
     fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run, "find_spec", lambda name: None if name == "triton" else object())
-    with pytest.raises(NojitError, match=r"expected --bundle with what `nojit bench bundles` built where Triton is"):
+    with pytest.raises(NojitError, match=r"expected Triton, or --bundle with the output of `nojit bench bundles`"):
         run.bench_launch(None, (4,), (), 1, 1)
