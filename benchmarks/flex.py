@@ -272,7 +272,7 @@ def measure_shares(rounds: int, length: int) -> tuple[list[Group], bool]:
 
 def chart(groups: list[Group]) -> Chart:
     """Return a chart of all figures, grouped by case."""
-    what = "rates over what is seen by mask, times by share of active blocks"
+    what = "rates over visible pairs by mask, times by share of active blocks"
     return Chart("Flex attention", f"{what}; bf16, {torch.cuda.get_device_name()}", tuple(groups))
 
 

@@ -119,7 +119,7 @@ def measure(group: str, case: Case, rounds: int, compile_too: bool) -> Row:
     """Check the results of a case, and time it."""
     result, expected = case.ours(*case.operands), case.torchs(*case.operands)
     if not torch.isclose(result.float(), expected.float(), rtol=APART, atol=APART, equal_nan=True).all():
-        raise SystemExit(f"{group}, {case.name}: not what torch computes")
+        raise SystemExit(f"{group}, {case.name}: differs from torch's result")
     moved = sum(tensor.numel() * tensor.itemsize for tensor in (*case.operands, result))
     del result, expected
     # a multiple of 16 bytes: a copy of an odd length is slow

@@ -69,7 +69,7 @@ def without_triton(bundles: str) -> int:
                     wrong += 1
                     print(f"WRONG {call.label}: {error}", flush=True)
     if "triton" in sys.modules:
-        raise RuntimeError("triton was imported after all")
+        raise RuntimeError("expected no import of triton, got one")
     print(
         f"device {torch.cuda.get_device_name()}, torch {torch.__version__}, {count} calls, {wrong} wrong, {time.monotonic() - started:.0f} s"
     )

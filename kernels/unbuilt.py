@@ -72,7 +72,7 @@ def unbuilt(name: str) -> Unbuilt:
     """
     entry = entry_of(name)
     if entry is None:
-        raise UnavailableError("no manifest of the library has it")
+        raise UnavailableError("no manifest of the library lists it")
     params = tuple(
         Param(param.name, param.is_constexpr, _default(param)) for param in function_of(name, _BUNDLE).params
     )

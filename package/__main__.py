@@ -1,4 +1,4 @@
-"""``python -m nojit``: the command line, where the script is not on the path."""
+"""``python -m nojit``: the command line, for when the script is not on the path."""
 
 from __future__ import annotations
 

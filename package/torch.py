@@ -64,9 +64,9 @@ class CustomOp:
         launch: Callable[..., Any],
     ) -> None:
         self._names = tuple(param.name for param in params)
-        # arguments are passed by place where those that are left are the function's first
+        # whether arguments can be passed by position: the remaining params are the function's first ones
         self._by_place = list(self._names) == kernel.arg_names[: len(params)]
-        # the function's `*args`, whose members are passed one by one
+        # index of the function's `*args`, whose members are passed one by one
         self._rest = next((place for place, param in enumerate(params) if param.is_rest), None)
         self._tuples = tuple(place for place, param in enumerate(params) if _is_list(param))
         self._tensors = tuple(place for place, param in enumerate(params) if _kinds(param) - {"none"} == {"pointer"})
@@ -76,11 +76,11 @@ class CustomOp:
         self.definition = torch.library.custom_op(
             name, self._run, mutates_args=sorted(mutated), schema=_schema(params, mutated)
         )
-        self.overload = self.definition._opoverload  # noqa: SLF001 - looked up by name otherwise
+        self.overload = self.definition._opoverload  # noqa: SLF001 - the public way is a look-up by name
         self.__name__ = self.__qualname__ = name.partition("::")[2]
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Launch the kernel, or record that it is launched."""
+        """Launch the kernel, or record the launch while torch traces."""
         if not torch.compiler.is_compiling() and not kwargs and self._is_plain(args):
             self._run(*args)
             torch.autograd.graph.increment_version([args[place] for place in self._mutated if args[place] is not None])
@@ -91,13 +91,13 @@ class CustomOp:
         return f"CustomOp({self.definition!r})"
 
     def _is_plain(self, args: tuple[Any, ...]) -> bool:
-        """Return whether nothing but the kernel has to see a call."""
+        """Return whether a call may bypass torch's dispatcher."""
         if len(args) != len(self._names) or self._tuples:
             return False
         return bool(PLAIN(_CUDA, *[args[place] for place in self._tensors]))
 
     def _run(self, *args: Any) -> None:
-        # torch leaves out what is the default, and makes lists of tuples
+        # torch omits arguments that equal their default, and turns tuples into lists
         whole = [*args, *self._defaults[len(args) :]]
         for place in self._tuples:
             whole[place] = whole[place] if whole[place] is None else tuple(whole[place])
@@ -132,25 +132,25 @@ def custom_op(name: str, kernel: Kernel, *, mutates_args: Collection[str], grid:
         raise ArgumentError("expected a kernel of a bundle", got=type(kernel).__name__, where=where, argument="kernel")
     if not _NAME.match(name):
         raise ArgumentError("expected a name such as acme::scale_rows", got=repr(name), where=where, argument="name")
-    # refuses what the kernel does not take
+    # raises for names that the kernel does not have
     launch = kernel.bind(grid, **fixed)
     params = [param for param in kernel.params if param.is_given and param.name not in fixed]
     rest = next((param.num for param in kernel.params if param.is_rest), 0)
     before = [param.name for param in kernel.params[:rest] if param not in params]
     if before:
-        raise ArgumentError("expected nothing before *args to be fixed", got=before[0], where=where, argument=before[0])
+        raise ArgumentError("expected no fixed argument before *args", got=before[0], where=where, argument=before[0])
     pointers = [param.name for param in params if "Tensor" in _type_of(param, where)]
     for each in mutates_args:
         if each not in pointers:
-            what = f"expected mutates_args of the pointers {', '.join(pointers)}"
+            what = f"expected mutates_args to name pointers: {', '.join(pointers)}"
             got = f"{each!r}{did_you_mean(each, pointers)}"
             raise ArgumentError(what, got=got, where=where, argument="mutates_args")
     return CustomOp(name, kernel, params, frozenset(mutates_args), launch)
 
 
 def _schema(params: Sequence[KernelParam], mutated: Collection[str]) -> str:
-    """Write what the operator takes as torch does."""
-    # torch knows no param without a default behind one that has one
+    """Return the operator's signature as a torch schema."""
+    # in a schema, no param without a default may follow one with a default
     last = max((place for place, param in enumerate(params) if not _has_default(param)), default=-1)
     words = []
     for place, param in enumerate(params):
@@ -163,7 +163,7 @@ def _schema(params: Sequence[KernelParam], mutated: Collection[str]) -> str:
 
 
 def _has_default(param: KernelParam) -> bool:
-    """Say whether a param has a default that torch's schemas can spell."""
+    """Return whether a param has a default that a torch schema can spell."""
     value = param.default
     if isinstance(value, float):
         return isfinite(value)
@@ -180,7 +180,7 @@ def _type_of(param: KernelParam, where: str) -> str:
     """Return the type of a param in torch's schemas: ``Tensor?``, ``SymInt``, ``str``.
 
     Raises:
-        ArgumentError: there is none.
+        ArgumentError: no single type of torch fits the param.
     """
     kind = _type_of_constexpr(param.values) if param.is_constexpr else _type_of_argument(param)
     if kind:

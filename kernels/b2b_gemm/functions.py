@@ -87,7 +87,7 @@ class CustomActivation:
         known = _CUSTOM.setdefault(self.source, self)
         for name, before, now in (("twin", known.twin, self.twin), ("gradient", known.gradient, self.gradient)):
             if before is not None and now is not None and before != now:
-                refuse_value(name, f"the same for each activation of {self.source}, {before!r} as before", repr(now))
+                refuse_value(name, f"{before!r}, as for earlier activations of {self.source}", repr(now))
         if known.gradient is None:
             _CUSTOM[self.source] = self
 

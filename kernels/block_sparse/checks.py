@@ -81,9 +81,9 @@ def check_mask(
 def check_writable(x: Tensor) -> None:
     """Require a tensor that can be overwritten."""
     if any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride(), strict=True)):
-        refuse_value("x", "a tensor without repeated elements, to write in place", f"strides {x.stride()}")
+        refuse_value("x", "a tensor without repeated elements, as it is overwritten", f"strides {x.stride()}")
     if torch.is_grad_enabled() and x.requires_grad and x.is_leaf:
-        refuse_value("x", "no leaf that requires grad, to write in place", "one")
+        refuse_value("x", "no leaf that requires grad, as it is overwritten", "one")
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, layout: BlockLayout) -> None:

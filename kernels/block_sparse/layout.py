@@ -198,7 +198,7 @@ class BlockLayout:
 
     def _check_heads(self) -> None:
         if self.heads is None:
-            refuse_value("layout", "a number of heads (ask for_heads)", "a layout that all heads share")
+            refuse_value("layout", "one with a number of heads (call for_heads)", "a layout that all heads share")
 
     def _make_tables(self, device: torch.device) -> Tables:
         counts = self._active.sum(-1).flatten()

@@ -247,7 +247,7 @@ def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, fini
     if source is not None:
         check_input(source, a, b, names[0])
     if finished and a.dtype == torch.int8:
-        refuse_type("activation", "'none' of int8", "another")
+        refuse_type("activation", "'none' for int8", "another")
     if out is not None:
         check_out(out, a, b, names[0])
 
@@ -256,7 +256,7 @@ def _check_apart(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor, names
     """Require an `out` that overlaps no operand, except an addend at the same elements."""
     for name, value in zip(names, (a, b), strict=True):
         if value.dtype != out.dtype:
-            refuse_value("out", "memory apart from that of operands of bytes", "an overlap")
+            refuse_value("out", "memory that overlaps no int8 operand", "an overlap")
         check_apart("out", out, name, value)
     if source is None:
         return

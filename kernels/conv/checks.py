@@ -47,7 +47,7 @@ def window_of(
     if padding == "valid":
         return Window(steps, (0,) * dims, (0,) * dims, apart)
     if any(step != 1 for step in steps):
-        refuse_value("padding", "ints or 'valid' with a stride", repr(padding))
+        refuse_value("padding", "ints or 'valid' with a stride above 1", repr(padding))
     totals = [d * (count - 1) for d, count in zip(apart, weight.shape[2:], strict=True)]
     before = tuple(total // 2 for total in totals)
     return Window(steps, before, tuple(total - side for total, side in zip(totals, before, strict=True)), apart)
@@ -109,11 +109,11 @@ def sizes_of(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
     """
     taps = weight.shape[2:]
     if any(count < 1 for count in taps):
-        refuse_value("weight", "a kernel of at least 1 in each dimension", tuple(taps))
+        refuse_value("weight", "a kernel size of at least 1 in each dimension", tuple(taps))
     sizes = window.sizes(x.shape[2:], taps)
     if any(size < 1 for size in sizes):
         padded = tuple(a + b + c for a, b, c in zip(x.shape[2:], window.before, window.after, strict=True))
-        refuse_value("input", f"padded sizes {padded} to hold a kernel of {tuple(taps)} with its dilation", "less")
+        refuse_value("input", f"padded sizes that hold the dilated kernel {tuple(taps)}", padded)
     return sizes
 
 

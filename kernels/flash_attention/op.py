@@ -189,7 +189,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
     if not ctx.has_lse:
-        raise NotImplementedError("nojit::flash_attention has gradients with return_lse=True only, as they need it")
+        raise NotImplementedError("expected return_lse=True for gradients of nojit::flash_attention, got False")
     q, k, v, out, lse = ctx.saved_tensors
     if dout is None:
         dout = torch.zeros_like(out)

@@ -87,8 +87,8 @@ def check_mod(score_mod: object) -> ScoreMod:
     if not (isinstance(score_mod, CustomMod) or is_listed(score_mod)):
         refuse_type(
             "score_mod",
-            "a modification of nojit.kernels.flex.mods, as nothing is compiled where it runs (to have one of your own, "
-            f"write it as a @triton.jit function, build it by {_MANIFEST_LINE}, and pass CustomMod('mine.py:my_mod', ...))",
+            "a modification of nojit.kernels.flex.mods, as kernels are built ahead of time (for one of your own, write a "
+            f"@triton.jit function, build it with {_MANIFEST_LINE}, and pass CustomMod('mine.py:my_mod', ...))",
             getattr(score_mod, "__name__", type(score_mod).__name__),
         )
     return score_mod

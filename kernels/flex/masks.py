@@ -96,7 +96,7 @@ def create_block_mask(
     flags = {"_compile": _compile, "separate_full_blocks": separate_full_blocks, "dq_kv_order": dq_kv_order}
     check_flags(**flags, compute_dq_write_order=compute_dq_write_order)
     if compute_dq_write_order:
-        what = "compute_dq_write_order: expected False, as gradients need no such order to be the same bits each time"
+        what = "compute_dq_write_order: expected False, as gradients are deterministic without such an order"
         raise NotImplementedError(f"{what}, got True (torch's create_block_mask has it)")
     where = _device_of(device)
     if not callable(mask_mod):

@@ -293,7 +293,7 @@ class CustomMod:
         if ":" not in str(self.source):
             refuse_value("source", "module:function or file.py:function", repr(self.source))
         if not callable(self.twin):
-            refuse_type("twin", "a function of torch", type(self.twin).__name__)
+            refuse_type("twin", "a torch function", type(self.twin).__name__)
         if [type(slot) for slot in self.slots] != [Slot, Slot]:
             refuse_type("slots", "a tuple of two Slots (NO_SLOT where there is none)", repr(self.slots))
         if self.bias is not None:

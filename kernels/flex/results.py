@@ -22,7 +22,7 @@ def check_request(return_aux: object, return_lse: object) -> bool:
     wants_lse, wants_scores = return_aux
     check_flags(return_lse=return_lse, **{"return_aux.lse": wants_lse, "return_aux.max_scores": wants_scores})
     if return_lse:
-        refuse_value("return_lse", "False beside return_aux (ask for AuxRequest(lse=True))", return_lse)
+        refuse_value("return_lse", "False with return_aux (use AuxRequest(lse=True))", return_lse)
     if wants_scores:
         what = "return_aux.max_scores: expected False, as no kernel writes the largest score of a row"
         raise NotImplementedError(f"{what}, got True")

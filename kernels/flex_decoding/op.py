@@ -187,7 +187,7 @@ def _mask_of(
     if block_mask is None:
         return band_of_words(is_causal, left, right)
     if is_causal or left is not None or right is not None:
-        refuse_value("block_mask", "no is_causal and no window beside it", "both")
+        refuse_value("block_mask", "None with is_causal or window", "a mask")
     check_tensors(query=query, key=key)
     length = key.shape[2]
     if page_table is not None:

@@ -134,7 +134,7 @@ def _check_apart(operands: Operands, out: Tensor) -> None:
         if value.dtype == out.dtype:
             check_apart("out", out, name, value)
         elif out.untyped_storage().data_ptr() == value.untyped_storage().data_ptr():
-            refuse_value("out", f"memory apart from that of {name}", "an overlap")
+            refuse_value("out", f"memory that does not overlap {name}", "an overlap")
 
 
 def _run_new(a: Tensor, b: Tensor, scales: Tensor | None, zeros: Tensor | None, group_size: int | None) -> Tensor:

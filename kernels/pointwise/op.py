@@ -77,7 +77,7 @@ def sub(
 def _scaled(plain: Operator, left: Tensor, right: Tensor, alpha: float, *, sign: int, out: Tensor | None) -> Tensor:
     """Return `left` plus `sign` times `alpha` times `right`; for an alpha of 1, by `plain`."""
     if isinstance(alpha, bool):
-        refuse_type("alpha", "a number that is no bool, as no result is", alpha)
+        refuse_type("alpha", "a number, not a bool", alpha)
     factor = check_number("alpha", alpha)
     check_tensors(input=left, other=right)
     # the result of ints alone would be ints: refused with any alpha

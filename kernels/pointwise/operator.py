@@ -119,7 +119,7 @@ class Operator:
             return result
         check_result(out)
         if differentiates(*tensors, out):
-            refuse_value("out", "no tensor that requires grad among the arguments", "one: out= is not differentiable")
+            refuse_value("out", "arguments that require no grad, as out= is not differentiable", "one that does")
         self._out_op(*tensors, *rest, out)
         return written(out)
 

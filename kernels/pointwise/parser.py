@@ -73,7 +73,7 @@ def parse(text: object, inputs: Sequence[str], scalars: Sequence[str] = ()) -> P
     for name in (*inputs, *scalars):
         check_name(name, "an input or scalar")
     if len({*inputs, *scalars}) < len(inputs) + len(scalars) or not 1 <= len(inputs) <= MAX_INPUTS:
-        raise ValueError(f"expected 1 to {MAX_INPUTS} inputs, and names of their own, got {(*inputs, *scalars)}")
+        raise ValueError(f"expected 1 to {MAX_INPUTS} inputs and distinct names, got {(*inputs, *scalars)}")
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         raise ExpressionError(f"expected text of at most {MAX_LENGTH} characters")
     reader = _Reader(text, dict.fromkeys(inputs, "input") | dict.fromkeys(scalars, "scalar"), Builder())
@@ -81,7 +81,7 @@ def parse(text: object, inputs: Sequence[str], scalars: Sequence[str] = ()) -> P
     program = Program(tuple(inputs), tuple(scalars), tuple(reader.builder.steps), (result,)).pruned()
     for name in (*inputs, *scalars):
         if name not in {*program.inputs, *program.scalars}:
-            raise ExpressionError(f"expected a use of {name!r}", text)
+            raise ExpressionError(f"expected the expression to use {name!r}", text)
     # keep the declared order, not the order of first use
     return Program(tuple(inputs), tuple(scalars), program.steps, program.results)
 

@@ -145,7 +145,7 @@ def _check_dtypes(name: str, dtypes: Sequence[str], programs: Mapping[str, Progr
     if not dtypes or len(set(dtypes)) < len(dtypes):
         raise ValueError(f"expected dtypes of {name}, each once, got {list(dtypes)}")
     if any(program.floats for program in programs.values()) and set(dtypes) & set(INTEGRAL):
-        raise ValueError(f"expected floats only for {name}, whose results are floats: ints are converted before")
+        raise ValueError(f"expected only float dtypes for {name}, as its results are floats, got {list(dtypes)}")
     if scalars and "fp64" in dtypes:
         raise ValueError(f"expected no fp64 for {name}: a kernel takes its scalars in fp32")
 
@@ -154,7 +154,7 @@ def _check_kinds(kinds: Sequence[str], count: int) -> None:
     usual = {"".join(letters) for letters in product(_KINDS, repeat=count)} - {"r" * count}
     for kind in kinds:
         if kind not in usual or "r" not in kind:
-            raise ValueError(f"expected kinds of {count} letters of r, c and t, one an r and not all, got {kind!r}")
+            raise ValueError(f"expected kinds of {count} letters r, c or t, with some r but not all, got {kind!r}")
 
 
 _KEYS: Final = (
@@ -168,6 +168,14 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "expression": (str, dict),
 }
 """The types of keys whose value is not text."""
+_SPELLED: Final[Mapping[type | tuple[type, ...], str]] = {
+    str: "text",
+    list: "an array of text",
+    bool: "true or false",
+    dict: "a table of text",
+    (str, dict): "text or a table of text",
+}
+"""The types as messages name them."""
 _INDICES: Final = ("i32", "i64")
 _BUNDLE_KEYS: Final = ("name", "version", "archs")
 
@@ -189,11 +197,11 @@ def read_specs(path: Path) -> SpecFile:
     _check_bundle(content["bundle"], f"{path} $.bundle")
     entries = content.get("operator", [])
     if not isinstance(entries, list) or not entries:
-        raise ManifestError("expected tables [[operator]]", where=str(path))
+        raise ManifestError("expected at least one table [[operator]]", where=str(path))
     operators = tuple(_read(entry, f"{path} $.operator[{place}]") for place, entry in enumerate(entries))
     kernels = [kernel for one in operators for kernel in (one.name, f"{one.name}_bwd")]
     if len(set(kernels)) < len(kernels):
-        raise ManifestError("expected operators with names of their own", where=str(path))
+        raise ManifestError("expected operators with distinct names", where=str(path))
     return SpecFile(content["bundle"], operators)
 
 
@@ -219,10 +227,11 @@ def _read(entry: Any, where: str) -> OperatorSpec:
     _check_keys(entry, _KEYS, where)
     for key, value in entry.items():
         words = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
-        if not isinstance(value, _TYPES.get(key, str)) or not all(isinstance(word, str) for word in words):
-            raise ManifestError(f"expected another value of {key}", got=repr(value), where=where)
+        kind = _TYPES.get(key, str)
+        if not isinstance(value, kind) or not all(isinstance(word, str) for word in words):
+            raise ManifestError(f"expected {_SPELLED[kind]} for {key}", got=repr(value), where=where)
     if not entry.get("index", _INDICES) or not set(entry.get("index", ())) <= set(_INDICES):
-        raise ManifestError("expected index of i32 and i64", got=repr(entry["index"]), where=where)
+        raise ManifestError("expected i32, i64 or both for index", got=repr(entry["index"]), where=where)
     missing = [key for key in _KEYS[:3] if key not in entry]
     if missing:
         raise ManifestError(f"expected {', '.join(missing)}", got="none", where=where)

@@ -1,4 +1,4 @@
-"""How operands lie beside one another: as one run of memory, or as rectangles of at most four dimensions. Pure."""
+"""Common tilings of operands: one run of memory, or rectangles of at most four dimensions. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _WIDTHS = (4096, 2048, 1024, 512, 256, 128, 64)
 
 @dataclass(frozen=True, slots=True)
 class Rectangles:
-    """Sizes and strides of up to four dimensions, in elements: x, where results are neighbours, y, and two outer ones."""
+    """Sizes and strides of up to four dimensions, in elements: x, along which results are contiguous, y, and two outer ones."""
 
     nx: int
     ny: int
     n0: int
     n1: int
     strides: tuple[tuple[int, int, int, int], ...]
-    """Of each tensor along 1, 0, y and x; those of dimensions that are not there are 0."""
+    """Strides of each tensor along 1, 0, y and x; 0 for absent dimensions."""
     kinds: str
-    """A letter for each tensor, as `kernel_parts.rectangle_pointers` has them."""
+    """A letter for each tensor, as in `kernel_parts.rectangle_pointers`."""
     numbers: tuple[int, ...]
     """Sizes and strides in the order of the kernels' params."""
 
@@ -35,15 +35,15 @@ Placed = tuple[Shape, Shape]
 
 @lru_cache(maxsize=4096)
 def tile(shape: Shape, tensors: tuple[Placed, ...]) -> int | Rectangles | None:
-    """Merge dimensions that all tensors step through alike, and order them by the result's strides.
+    """Merge dimensions that merge in all tensors, and order them by the result's strides.
 
     Args:
         shape: of the result.
-        tensors: of each tensor sizes, which broadcast to that shape, and strides; the result's last.
+        tensors: sizes, which broadcast to that shape, and strides of each tensor; the result's last.
 
     Returns:
-        The number of elements, if all tensors have them in one order without gaps; rectangles; or None if more than four
-        dimensions are left.
+        The number of elements, if all tensors store them contiguously in one order; rectangles; or None if more than four
+        dimensions remain.
     """
     strides = [_broadcast(shape, *tensor) for tensor in tensors]
     dims = _merged([
@@ -69,7 +69,7 @@ _Dim = tuple[int, tuple[int, ...]]
 
 
 def _broadcast(shape: Shape, sizes: Shape, strides: Shape) -> Shape:
-    """Return the strides of a tensor along the dimensions of a shape: 0 where it repeats."""
+    """Return the strides of a tensor along the dimensions of a shape: 0 for broadcast ones."""
     steps = tuple(0 if size == 1 else stride for size, stride in zip(sizes, strides, strict=True))
     return (0,) * (len(shape) - len(sizes)) + steps
 
@@ -79,7 +79,7 @@ def _absent(count: int) -> _Dim:
 
 
 def _merged(dims: list[_Dim]) -> list[_Dim]:
-    """Order dimensions by the result's strides, the longest first, and merge those that follow one another everywhere."""
+    """Sort dimensions by the result's strides, longest first, and merge those that are contiguous in all tensors."""
     merged: list[_Dim] = []
     for size, steps in sorted(dims, key=lambda dim: dim[1][-1], reverse=True):
         if merged and all(above == step * size for above, step in zip(merged[-1][1], steps, strict=True)):
@@ -90,7 +90,7 @@ def _merged(dims: list[_Dim]) -> list[_Dim]:
 
 
 def _rows(dim: _Dim) -> list[_Dim]:
-    """Cut one dimension into rows, if some width fits: a tile of one row would leave most of a program idle."""
+    """Split one dimension into rows if a width divides it: a tile of one row would leave most of a program idle."""
     size, steps = dim
     width = next((width for width in _WIDTHS if size > width and size % width == 0), size)
     if width == size:
@@ -103,7 +103,7 @@ def _kind(sy: int, sx: int) -> str:
 
 
 def holds(rectangles: Rectangles, kinds: str, addresses: Sequence[int]) -> bool:
-    """Return whether what kernels of some kinds require is so: that whole vectors of 16 elements can be read and written."""
+    """Return whether tensors satisfy the requirements of some kinds: aligned vectors of 16 elements."""
     if rectangles.nx % 16 or ("t" in kinds and rectangles.ny % 16):
         return False
     for letter, (s1, s0, sy, sx), address in zip(kinds, rectangles.strides, addresses, strict=True):

@@ -62,11 +62,9 @@ def check_operands(a: Tensor, b: Tensor) -> None:
         if value.shape[1] % UNIT:
             refuse_value(argument, f"a multiple of {UNIT} columns", value.shape[1])
     if a.numel() and a.stride(1) != 1:
-        refuse_value("a", "rows whose elements lie next to one another", f"strides {a.stride()}")
+        refuse_value("a", "contiguous rows (row-major)", f"strides {a.stride()}")
     if b.numel() and b.stride(0) != 1:
-        refuse_value(
-            "b", "columns whose elements lie next to one another, as those of weight.t() do", f"strides {b.stride()}"
-        )
+        refuse_value("b", "contiguous columns (column-major), as those of weight.t()", f"strides {b.stride()}")
 
 
 def check_bias(bias: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:

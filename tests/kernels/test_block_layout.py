@@ -66,7 +66,7 @@ def test_a_layout_for_all_heads_is_repeated():
     assert (shared.heads_of(6), shared.heads_of(0)) == (3, 0)
     with pytest.raises(ValueError, match="x: expected a multiple of 2 blocks as the layout has, got 5"):
         shared.heads_of(5)
-    with pytest.raises(ValueError, match="layout: expected a number of heads"):
+    with pytest.raises(ValueError, match="layout: expected one with a number of heads"):
         shared.tables("cpu")
 
 

@@ -154,7 +154,7 @@ def test_tiles_hold_whole_blocks(block, narrow):
 
 def test_a_layout_remembers_its_tables_and_must_name_its_heads():
     layout = BlockLayout(torch.ones(2, 3, dtype=torch.int64), 16)
-    with pytest.raises(ValueError, match="expected a number of heads"):
+    with pytest.raises(ValueError, match="expected one with a number of heads"):
         layout.packing("cpu", torch.float16)
     own = layout.for_heads(2)
     packing = own.packing("cpu", torch.float16)

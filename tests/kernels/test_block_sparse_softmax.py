@@ -372,6 +372,6 @@ def test_traces_without_a_graph_break():
 
 def test_a_leaf_is_not_written_over():
     leaf = X.clone().requires_grad_()
-    with pytest.raises(ValueError, match="x: expected no leaf that requires grad, to write in place, got one"):
+    with pytest.raises(ValueError, match="x: expected no leaf that requires grad, as it is overwritten, got one"):
         block_sparse_softmax(leaf, LAYOUT, inplace=True)
     assert torch.equal(leaf, X)

@@ -365,7 +365,7 @@ def test_mistakes_are_named():
         (lambda: conv2d(x, w, padding="full"), ValueError, "padding: expected ints, 'same' or 'valid'"),
         (lambda: conv2d(x, w, padding="same", stride=2), ValueError, "padding: expected ints or 'valid'"),
         (lambda: conv2d(x, w, dilation=4), ValueError, "input: expected padded sizes"),
-        (lambda: conv2d(x, w[..., :0]), ValueError, "weight: expected a kernel of at least 1"),
+        (lambda: conv2d(x, w[..., :0]), ValueError, "weight: expected a kernel size of at least 1"),
         (lambda: conv2d(x, w, allow_tf32="no"), ArgumentError, "allow_tf32: expected a bool or None"),
         (
             lambda: torch.ops.nojit.conv(x, w[:, :3], None, [1, 1], [0, 0], [0, 0], [1, 1], 1, "ieee"),

@@ -427,7 +427,7 @@ Q, K, V = (torch.zeros(2, 4, 8, 16) for _ in range(3))
         ],
         (lambda: flex_attention(Q, K, V, deterministic="x"), ArgumentError, "deterministic: expected a bool, got str"),
         (lambda: CustomMod("mine", abs), ValueError, "source: expected module:function or file.py:function"),
-        (lambda: CustomMod("mine.py:mod", 3), ArgumentError, "twin: expected a function of torch, got int"),
+        (lambda: CustomMod("mine.py:mod", 3), ArgumentError, "twin: expected a torch function, got int"),
         (lambda: CustomMod("mine.py:mod", abs, (NO_SLOT,)), ArgumentError, "slots: expected a tuple of two Slots"),
         (
             lambda: CustomMod("mine.py:mod", abs, (Slot(0, value="a"), NO_SLOT)),

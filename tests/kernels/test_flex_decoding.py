@@ -479,7 +479,7 @@ def test_refuses(operands, words, error, message):
 
 def test_refuses_words_beside_a_block_mask():
     mask = create_block_mask(Causal(), None, None, 1, 9, "cpu")
-    with pytest.raises(ValueError, match="block_mask: expected no is_causal and no window beside it"):
+    with pytest.raises(ValueError, match="block_mask: expected None with is_causal or window, got a mask"):
         flex_decoding(Q, K, K, block_mask=mask, enable_gqa=True, is_causal=True)
 
 

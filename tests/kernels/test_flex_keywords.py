@@ -171,7 +171,7 @@ def make(**named):
     [
         (attend(return_aux=True), ArgumentError, "return_aux: expected an AuxRequest, got bool|got bool"),
         (attend(return_aux=AuxRequest(lse="yes")), ArgumentError, "return_aux.lse: expected a bool"),
-        (attend(return_aux=AuxRequest(), return_lse=True), ValueError, "return_lse: expected False beside return_aux"),
+        (attend(return_aux=AuxRequest(), return_lse=True), ValueError, "return_lse: expected False with return_aux"),
         (
             attend(return_aux=AuxRequest(lse=True, max_scores=True)),
             NotImplementedError,
@@ -199,7 +199,7 @@ def make(**named):
         (
             make(compute_dq_write_order=True),
             NotImplementedError,
-            "compute_dq_write_order: expected False, as gradients need no such order .* got True",
+            "compute_dq_write_order: expected False, as gradients are deterministic .* got True",
         ),
     ],
 )

@@ -234,7 +234,7 @@ def test_mistakes_are_named():
         (
             lambda: uint4x2_mixed_mm(a[:1], b[:, :2], out=b.view(torch.float16)[:1, :2]),
             ValueError,
-            "out: expected memory apart from that of b",
+            "out: expected memory that does not overlap b",
         ),
         (
             lambda: uint4x2_mixed_mm(a, b, scales=scales.clone().requires_grad_(), group_size=32),

@@ -144,7 +144,7 @@ def test_what_is_a_float_for_ints_too():
         ("1e99 * x", "expected a number that fp32 or 64 bits hold"),
         ("99999999999999999999 * x", "expected a number that fp32 or 64 bits hold"),
         ("3000000000 * 9000000000 * 2 * x", "is out of range"),
-        ("2", "expected a use of 'x'"),
+        ("2", "expected the expression to use 'x'"),
         ("(" * 100 + "x" + ")" * 100, f"at most {MAX_DEPTH} levels"),
         ("-" * 100 + "x", f"at most {MAX_DEPTH} levels"),
         ("x" + " + x" * MAX_LENGTH, f"at most {MAX_LENGTH} characters"),
@@ -194,7 +194,7 @@ def test_a_name_is_refused(name):
 
 
 def test_names_are_told_apart():
-    with pytest.raises(ValueError, match="names of their own"):
+    with pytest.raises(ValueError, match="distinct names"):
         parse("x", ("x", "x"))
     with pytest.raises(ValueError, match="expected 1 to 8 inputs"):
         parse("2", ())

@@ -174,7 +174,7 @@ def test_what_alpha_is_refused(operator):
     for call, error, message in (
         (lambda: operator(whole, whole, alpha=2), ArgumentError, "input: expected torch.float16 .*, got torch.int64"),
         (lambda: operator(whole, whole, alpha=0.5), ArgumentError, "input: expected torch.float16 .*, got torch.int64"),
-        (lambda: operator(x, x, alpha=True), ArgumentError, "alpha: expected a number that is no bool"),
+        (lambda: operator(x, x, alpha=True), ArgumentError, "alpha: expected a number, not a bool"),
         (lambda: operator(x, x, alpha=torch.tensor(2.0)), ArgumentError, "alpha: expected a number, got Tensor"),
         (lambda: operator(x, x, alpha=1e39), ValueError, "alpha: expected a number that fp32 holds, got 1e"),
         (lambda: operator(x, x, out=x[0], alpha=2), ValueError, "out: expected shape"),

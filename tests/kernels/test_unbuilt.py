@@ -100,7 +100,7 @@ def test_by_default_a_kernel_of_no_bundle_is_an_error(policy):
 @pytest.mark.parametrize("name", ["warn", "jit"])
 def test_a_kernel_of_no_bundle_and_no_manifest_stays_an_error(policy, name: str):
     policy(name)
-    expected = r"set NOJIT_BUNDLES, .*; the JIT cannot make its calls: no manifest of the library has it, got none with 'no_such'$"
+    expected = r"set NOJIT_BUNDLES, .*; the JIT cannot make its calls: no manifest of the library lists it, got none with 'no_such'$"
     with pytest.raises(KernelNotFoundError, match=expected):
         library.get("no_such")
 

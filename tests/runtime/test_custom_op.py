@@ -218,14 +218,14 @@ def test_the_members_of_args_are_passed_one_by_one(make: Make, pinned: Any, fake
     op(5, xs, "b")
     first, second = fakecuda.launches()
     assert first.ints() == second.ints() == (5, xs[0].data_ptr(), xs[1].data_ptr(), 0, 0)
-    with pytest.raises(ArgumentError, match=r"expected nothing before \*args to be fixed, got n"):
+    with pytest.raises(ArgumentError, match=r"expected no fixed argument before \*args, got n"):
         custom_op("nojit_tests::rest", kernel, mutates_args=["args"], grid=(1,), n=5)
 
 
 WRONG: list[tuple[Callable[[Kernel], Any], str, str]] = [
     (lambda k: custom_op("scale", k, mutates_args=[]), "expected a name such as acme::scale_rows, got 'scale'", "name"),
-    (lambda k: custom_op("a::b", k, mutates_args=["out"]), "pointers x_ptr, .*, got 'out'; did you mean 'out_ptr'", "mutates_args"),
-    (lambda k: custom_op("a::b", k, mutates_args=["n"]), "expected mutates_args of the pointers", "mutates_args"),
+    (lambda k: custom_op("a::b", k, mutates_args=["out"]), "pointers: x_ptr, .*, got 'out'; did you mean 'out_ptr'", "mutates_args"),
+    (lambda k: custom_op("a::b", k, mutates_args=["n"]), "expected mutates_args to name pointers", "mutates_args"),
     (lambda k: custom_op("a::b", k, mutates_args=[], BLOK=3), "unexpected argument 'BLOK'; did you mean 'BLOCK'", "BLOK"),
     (lambda k: custom_op("a::b", k.fn.run, mutates_args=[]), "expected a kernel of a bundle, got method", "kernel"),
 ]  # fmt: skip

@@ -126,7 +126,7 @@ def check_field(name: str, kind: str, value: object) -> None:
     elif kind == "bool":
         check_flags(**{name: value})
     elif kind == "str" and not isinstance(value, str):
-        refuse_type(name, "a word", type(value).__name__)
+        refuse_type(name, "a str", type(value).__name__)
     elif kind.startswith("Sequence[int]") and not (value is None and kind.endswith("None")):
         if not isinstance(value, Sequence) or isinstance(value, str):
             refuse_type(name, "a sequence of ints", type(value).__name__)
