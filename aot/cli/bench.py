@@ -132,7 +132,7 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Measure whole processes from their start to the last kernel done, each kernel loaded and launched once.
 
-    It compares nojit and a ctypes script without torch, torch-nojit, torch-triton-warm and torch-triton-cold. It needs a GPU. Without
+    It compares nojit without torch, a ctypes script, torch-nojit, torch-triton-warm and torch-triton-cold. It needs a GPU. Without
     --bundle it builds the kernels first, which needs Triton.
     """
     progress = out.note if out.verbosity > 0 else lambda _: None

@@ -104,9 +104,7 @@ def tell_of_kept(view: View, plans: Sequence[Plan]) -> None:
         if plan.kept:
             view.note(f"{plan.file_name} keeps {few(plan.kept, _FEW)}, of {plan.in_place} in profile {plan.profile}")
         if plan.gone:
-            view.warn(
-                f"{plan.file_name} loses {few(plan.gone, _FEW)}, of {plan.in_place}: no manifest has it any longer"
-            )
+            view.warn(f"{plan.file_name} loses {few(plan.gone, _FEW)}, of {plan.in_place}: no manifest lists it")
 
 
 def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: str) -> None:
@@ -239,7 +237,7 @@ def show_twins(out: Output, twins: BuildResult, folder: Path, seconds: float, fa
     show_build(out, twins, folder / TWINS, seconds, failures)
     differing = Counter(label.partition(" ")[0] for report in twins.reports for label in report.code_differs)
     for kernel, count in differing.items():
-        out.line(f"{kernel}: {counted(count, 'variant')} run other instructions than without line info")
+        out.line(f"{kernel}: {counted(count, 'variant')} have other instructions than without line info")
     if out.verbosity > 0:
         for label in (label for report in twins.reports for label in report.code_differs):
             out.line(f"  {label}")
@@ -316,10 +314,10 @@ def _show_totals(out: Output, result: BuildResult, seconds: float) -> None:
     if result.misfits:
         first = result.misfits[0]
         which = "1 cache entry was" if len(result.misfits) == 1 else f"{len(result.misfits):,} cache entries were"
-        out.warn(f"{which} of no use, and compiled again: {first.reason} - at {first.path}")
+        out.warn(f"{which} could not be used and compiled again: {first.reason} - at {first.path}")
     built = [report for report in result.reports if report.digest and not report.up_to_date]
     if result.failures:
-        what = "no bundle was written; --keep-going builds the rest" if result.stopped else "left out of the bundles"
+        what = "no bundle was written; --keep-going builds the rest" if result.stopped else "missing from the bundles"
         out.warn(f"{counted(len(result.failures), 'variant')} failed: {what}")
     if not built:
         if not result.failures:

@@ -33,7 +33,7 @@ def command(out: Output, folders: tuple[Path, ...], dry_run: bool, yes: bool) ->
     below = [_ARTIFACTS / name for name in _BELOW if (_ARTIFACTS / name).is_dir()]
     leftovers, alone = find_leftovers(folders or (_ARTIFACTS, *below))
     for said in alone:
-        out.warn(f"left alone: {said}")
+        out.warn(f"kept: {said}")
     _show(out, leftovers)
     deletes = bool(leftovers) and not dry_run and (yes or _agreed(out, leftovers))
     if deletes:
@@ -46,8 +46,10 @@ def command(out: Output, folders: tuple[Path, ...], dry_run: bool, yes: bool) ->
 
 def _agreed(out: Output, leftovers: list[Leftover]) -> bool:
     if out.json or not sys.stdin.isatty():
-        raise click.UsageError(f"expected --yes to delete {counted(len(leftovers), 'bundle')}, or a terminal to ask on")
-    return click.confirm(f"delete {counted(len(leftovers), 'bundle')} and what was written of them?", err=True)
+        raise click.UsageError(
+            f"expected --yes to delete {counted(len(leftovers), 'bundle')}, or a terminal to confirm on"
+        )
+    return click.confirm(f"delete {counted(len(leftovers), 'bundle')} with their reports and statements?", err=True)
 
 
 def _show(out: Output, leftovers: list[Leftover]) -> None:

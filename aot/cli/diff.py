@@ -44,7 +44,7 @@ def command(out: Output, before: Path, after: Path, exit_code: bool) -> int:
 
 def _show(out: Output, diff: BundleDiff) -> None:
     if diff.identical:
-        out.line("the same bundle, byte for byte")
+        out.line("identical, byte for byte")
         return
     for change in diff.facts:
         spelled = _SPELLED.get(change.name.rpartition(".")[2], str)

@@ -70,7 +70,7 @@ def command(out: Output) -> int:
     _show_machine(out, document, driver, cache)
     _show_bundles(out, bundles, problems)
     for path, days in doctor.nearly_expired(bundles):
-        out.warn(f"{path}: its signature expires in {counted(days, 'day')}: sign it again (nojit sign)")
+        out.warn(f"{path}: its signature expires in {counted(days, 'day')}: run nojit sign again")
     if "NOJIT_TRUSTED_KEYS" in os.environ and "NOJIT_TRUST" not in os.environ:
         out.warn("environment: NOJIT_TRUSTED_KEYS without NOJIT_TRUST=signed: bundles load with any signature or none")
     for problem in settings:
@@ -177,9 +177,9 @@ def _show_device(out: Output, choice: DeviceChoice, *, loads: bool) -> None:
     if choice.used:
         out.line(f"{name} would use {', '.join(choice.used)}", style="green")
     else:
-        out.warn(f"{name}: no bundle {'fits' if loads else 'can be loaded'}")
+        out.warn(f"{name}: no bundle {'fits' if loads else 'loads'}")
     for bundle, remedy in choice.missing:
-        out.warn(f"{name} has nothing of {bundle}, which {remedy}")
+        out.warn(f"{name} cannot use {bundle}, which {remedy}")
     if out.verbosity > 0 or not choice.used:
         for path, reason in choice.rejected:
             out.line(f"  not {path}: {reason}")

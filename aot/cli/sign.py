@@ -44,7 +44,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     if (key_path is None) == (new_key is None):
         raise click.UsageError("expected either --key or --new-key: --new-key PATH creates a key")
     if key_path is not None and not places:
-        raise click.UsageError("expected bundles to sign")
+        raise click.UsageError("expected bundles to sign after --key")
     if expires and valid_for:
         raise click.UsageError("expected one of --expires and --valid-for")
     try:
@@ -80,12 +80,14 @@ def command(  # noqa: PLR0917 - click passes each by name
 def warn_of_changes(out: Output, bundles: Sequence[str]) -> None:
     """Warn about bundles that were built from uncommitted changes, by their statements."""
     if bundles:
-        out.warn(f"built from a checkout with changes that are not committed: {few(bundles, _TOLD)}")
+        out.warn(f"built from a checkout with uncommitted changes: {few(bundles, _TOLD)}")
 
 
 def _show_key(out: Output, made: NewKey) -> None:
     """Show a new key as an entry of the file of trusted keys."""
-    out.note(f"{made.private} is the private key {made.key_id[:12]}, {made.public} the public one; to trust it:")
+    out.note(
+        f"{made.private} is the private key {made.key_id[:12]}, {made.public} the public key. To trust it, add this to the file of trusted keys:"
+    )
     pem = Path(made.public).read_text(encoding="ascii")
     stem = Path(made.private).stem
     # what JSON escapes TOML escapes alike

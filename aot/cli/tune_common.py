@@ -131,7 +131,7 @@ def _check_kernels(database: Database, kernels: Sequence[str]) -> None:
     known = sorted(kernel.name for kernel in database.kernels().values())
     for name in kernels:
         if name not in known:
-            what = f"expected a kernel that was measured: {', '.join(known) or 'there are none'}"
+            what = f"expected a measured kernel: {', '.join(known) or 'there are none'}"
             raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=str(database.path))
 
 
@@ -149,5 +149,7 @@ def rules_of(out: Output, manifests: Path | None, found: Sequence[Evidence]) -> 
         known = read_rules(manifests or _MANIFESTS)
     kernels = {evidence.kernel.name: evidence.kernel for evidence in found}
     if strangers := sorted(kernels.keys() - known.keys()):
-        out.note(f"no manifest of {', '.join(strangers)}: every dtype counts for itself, and buckets are the default's")
+        out.note(
+            f"no manifest of {', '.join(strangers)}: dtypes are tuned separately, with default buckets; --manifests names a folder"
+        )
     return {name: known.get(name, TuningRules(kernel.alike)) for name, kernel in kernels.items()}

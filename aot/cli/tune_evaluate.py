@@ -225,7 +225,7 @@ def _repeat(out: Output, request: _Repeat) -> int:
     out.emit("tune evaluate", {**document, "drifts": [asdict(one) for one in drifts]})
     _show_drifts(out, drifts, worst)
     if left_out:
-        out.warn(f"left out, for only one of the two measured them: {', '.join(left_out)}")
+        out.warn(f"skipped, only one database has them: {', '.join(left_out)}")
     return 0 if kept else EXIT_FAILED
 
 
@@ -235,7 +235,7 @@ def _is_steady(drifts: Sequence[Drift], most: float | None) -> bool:
 
 def _show_drifts(out: Output, drifts: Sequence[Drift], worst: float | None) -> None:
     spelled = "-" if worst is None else f"{worst:.1%}"
-    out.line(f"{counted(len(drifts), 'problem')}, the second's choice differs by {spelled} at most")
+    out.line(f"{counted(len(drifts), 'problem')}, the second's selection differs by at most {spelled}")
     for kernel in dict.fromkeys(one.kernel for one in drifts):
         mine = [one for one in drifts if one.kernel == kernel]
         shown = [one for one in mine if out.verbosity > 0 or one.drift is None or abs(one.drift) > _TOLD]

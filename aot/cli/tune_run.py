@@ -124,7 +124,7 @@ def _show(out: Output, summary: TuneRun, database: Path) -> None:
         out.table(("kernel", ">problems", ">pairs", ">wrong", ">failed", ">time"), rows)
         out.line()
     quick = summary.quick_pairs_per_s
-    fast = f", {quick:,.0f} where a kernel takes less than 100 us" if quick else ""
+    fast = f", {quick:,.0f} for kernels below 100 us" if quick else ""
     out.line(
         f"{summary.pairs:,} pairs of config and problem in {duration(summary.seconds)}: "
         f"{summary.pairs_per_s:,.0f} a second{fast}"

@@ -117,7 +117,7 @@ def _show_group(out: Output, group: GroupFacts) -> None:
         if group.by_costs is not None and group.by_rows is not None:
             decides = "costs" if group.by_costs > group.by_rows else "near rows"
             shares = f"costs {group.by_costs:.1%}, near rows {group.by_rows:.1%}"
-            out.line(f"    of the best, on problems left out: {shares}; {decides} decide")
+            out.line(f"    of the best, on left-out problems: {shares}; nojit uses {decides}")
     if group.early:
         out.line(f"    {counted(group.early, 'time')} from an early rung, with few samples")
 
@@ -128,11 +128,11 @@ def _warn_of(out: Output, kernel: str, group: GroupFacts) -> None:
     if group.worst_loss is None:
         out.warn(f"{of}: no set of configs serves every problem")
     elif not group.kept:
-        out.warn(f"{of}: the loss is not kept, the worst problem loses {_percent(group.worst_loss)}")
+        out.warn(f"{of}: --loss is not met: the worst problem loses {_percent(group.worst_loss)}")
     if not group.exact:
-        out.warn(f"{of}: the search was cut short, a better set may exist")
+        out.warn(f"{of}: the search was cut short; a better set may exist")
     if group.costless:
-        out.warn(f"{of}: no costs, some config was measured at too few problems for which its terms can be computed")
+        out.warn(f"{of}: no costs: a config has too few measurements for its terms; measure more problems")
     if group.unserved:
         out.warn(f"{of}: served by no config: {', '.join(group.unserved)}")
 

@@ -102,10 +102,12 @@ def _show_wheel(out: Output, result: dict[str, Any], *, signed: bool) -> None:
     by_key = f"{counted(len(result['signed']), 'file')} signed" if signed else "no signature checked"
     out.line(
         f"OK      {result['path']}  RECORD lists its {counted(len(result['signed']) + len(recorded), 'file')} and no other; "
-        f"{by_key}; by RECORD alone, which anybody can write: {counted(len(recorded), 'file')}"
+        f"{by_key}; listed by RECORD only, which anybody can write: {counted(len(recorded), 'file')}"
     )
     if unusual:
-        out.warn(f"{result['path']}: not of a wheel of bundles, and vouched for by nobody: {few(unusual, _TOLD)}")
+        out.warn(
+            f"{result['path']}: files that nojit wheel never writes and no signature covers: {few(unusual, _TOLD)}"
+        )
 
 
 def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:

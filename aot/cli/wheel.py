@@ -80,7 +80,8 @@ def command(  # noqa: PLR0917 - click passes each by name
 
     Without arguments it packs every bundle in artifacts/; of several versions in a folder, the newest. --layout providers makes one
     distribution per architecture, <name>-sm90, and a thin wheel <name> with the extras sm90 and so on, and all. --layout variants makes
-    wheel variants of <name>, from which uv selects by the GPU, a plain wheel with every bundle, and the index file that uv needs.
+    wheel variants of <name>, from which uv selects one for the GPU. It also writes a plain wheel with every bundle, and the file that an
+    index needs.
 
     Bundles with different names make different distributions, unless --name combines them. Signed statements are packed with their
     bundles; `nojit verify --key` checks them in a wheel. The same bundles and statements give the same bytes.
@@ -104,8 +105,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     if layout == "variants":
         for arch, devices in misled(bundles).items():
             out.warn(
-                f"GPUs of {' and '.join(devices)} would be given the variant for {arch}, which does not run there: "
-                "add bundles for those that you serve"
+                f"GPUs of {' and '.join(devices)} would get the variant for {arch}, which does not run there: "
+                "build bundles for them too"
             )
     check_apart(files)
     check_folder(folder, files)
@@ -115,7 +116,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     _show(out, files, folder)
     unsigned = [str(bundle.path) for bundle in bundles if bundle.statement is None]
     if unsigned:
-        out.line(f"without a signed statement, which NOJIT_TRUST=signed refuses: {few(unsigned, _TOLD)}")
+        out.line(f"unsigned, refused with NOJIT_TRUST=signed; nojit sign signs them: {few(unsigned, _TOLD)}")
     if not license_:
         out.note("no licence: add --license SPDX to say how others may use the kernels")
     signed = ((bundle.statement, bundle.path) for bundle in bundles)
@@ -133,7 +134,7 @@ def _without_older(out: Output, bundles: Sequence[BundleContent], named: Sequenc
         if newer is None or bundle.path in named:
             kept.append(bundle)
         else:
-            out.note(f"left out {bundle.path}: {newer_lies_beside(newer)}")
+            out.note(f"skipped {bundle.path}: {newer_lies_beside(newer)}")
     return kept
 
 

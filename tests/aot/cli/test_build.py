@@ -218,7 +218,7 @@ def test_keep_going_builds_the_rest_and_still_exits_1(
     use_compiler(mishaps={"dtype='bf16' BLOCK=256": "exit"})
     result = run("build", manifest, "--out", tmp_path / "out", "-j", 1, "--keep-going")
     assert result.exit_code == 1
-    assert "2 variants failed: left out of the bundles" in result.stderr
+    assert "2 variants failed: missing from the bundles" in result.stderr
     with BundleFile(tmp_path / "out" / BUNDLE) as bundle:
         assert bundle.entry("add").variants == 6
 

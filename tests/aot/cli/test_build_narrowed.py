@@ -130,7 +130,7 @@ def test_what_no_manifest_has_any_longer_goes_with_a_word(
     build(manifest)
     manifest.write_text(text)
     result = build(manifest, "--kernel", "neg")
-    assert f"{FILE} loses mul, of {tmp_path / 'out' / FILE}: no manifest has it any longer" in result.stderr
+    assert f"{FILE} loses mul, of {tmp_path / 'out' / FILE}: no manifest lists it" in result.stderr
     assert variants(tmp_path / "out" / FILE) == {"add": 8, "neg": 1}
 
 

@@ -22,7 +22,7 @@ def test_the_command_builds_both(
     out = manifest.parent / "out"
     result = run("build", manifest, "--out", out, "--jobs", 1, "--debug-info", "twin")
     assert result.exit_code == 0
-    assert "add: 8 variants run other instructions than without line info" in result.stdout
+    assert "add: 8 variants have other instructions than without line info" in result.stdout
     statement = json.loads((out / FOLDER / TWIN).with_suffix(".provenance.json").read_bytes())
     asked = statement["predicate"]["buildDefinition"]["externalParameters"]
     assert (asked["bundle"]["name"], asked["lineInfo"]) == ("demo-debug", True)

@@ -70,7 +70,7 @@ def test_without_a_terminal_nothing_is_deleted_unasked(run: Run, folder: Path, w
     before = files(folder)
     result = run("clean", folder, *words)
     assert result.exit_code == 2
-    assert "expected --yes to delete 2 bundles, or a terminal to ask on" in result.stderr
+    assert "expected --yes to delete 2 bundles, or a terminal to confirm on" in result.stderr
     assert files(folder) == before
 
 
@@ -87,8 +87,8 @@ def test_what_no_build_writes_stays(run: Run, tmp_path: Path) -> None:
     result = run("clean", folder, "--yes")
     assert result.exit_code == 0
     assert files(folder) == before
-    assert f"left alone: {renamed}: expected it to be called acme-0.5-sm_90.nojit" in result.stderr
-    assert "left alone: " in result.stderr.replace(str(renamed), "")
+    assert f"kept: {renamed}: expected it to be called acme-0.5-sm_90.nojit" in result.stderr
+    assert "kept: " in result.stderr.replace(str(renamed), "")
     assert (tmp_path / "elsewhere/acme-0.3-sm_90.nojit").exists()
 
 
@@ -119,7 +119,7 @@ def test_wheels_hold_the_newest_version_with_a_note(run: Run, document: Document
     result = run("wheel", folder, "--out", tmp_path / "dist")
     assert result.exit_code == 0, result.stderr
     assert (
-        f"left out {folder / 'acme-0.9-sm_90.nojit'}: acme-0.10-sm_90.nojit, a newer version, lies beside it"
+        f"skipped {folder / 'acme-0.9-sm_90.nojit'}: acme-0.10-sm_90.nojit, a newer version, lies beside it"
         in result.stderr
     )
     assert files(tmp_path / "dist") == {"acme-0.10-py3-none-any.whl", "acme_sm90-0.10-py3-none-any.whl"}

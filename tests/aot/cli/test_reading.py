@@ -347,7 +347,7 @@ def test_verify_checks_registers_where_the_image_tells(run: Run, tmp_path: Path)
 
 def test_diff_of_one_bundle(run: Run, bundle: Path) -> None:
     result = run("diff", bundle, bundle, "--exit-code")
-    assert (result.exit_code, result.stdout) == (0, "the same bundle, byte for byte\n")
+    assert (result.exit_code, result.stdout) == (0, "identical, byte for byte\n")
 
 
 def test_diff_kernels_and_variants(run: Run, document: Document, tmp_path: Path) -> None:

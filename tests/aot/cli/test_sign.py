@@ -64,7 +64,7 @@ def test_sources_with_changes_are_warned_of(run: Run, bundle: Path, key: Path, d
     statement_path(bundle).write_text(json.dumps(statement), encoding="utf-8")
     result = run("sign", "--key", key, bundle)
     assert result.exit_code == 0
-    assert result.stderr == (f"built from a checkout with changes that are not committed: {bundle}\n" if dirty else "")
+    assert result.stderr == (f"built from a checkout with uncommitted changes: {bundle}\n" if dirty else "")
 
 
 @pytest.mark.parametrize("name", ['my"key.pem', "back\\slash.pem", "line\nend.pem", "\xfc.pem"])

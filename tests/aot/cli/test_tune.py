@@ -75,7 +75,7 @@ def test_select_in_json(document: Document, database: Path, tmp_path: Path) -> N
 def test_select_says_when_the_loss_is_not_kept(run: Run, database: Path) -> None:
     result = run("tune", "select", database, "--max-configs", 1)
     assert result.exit_code == 0
-    assert "toy, bf16: the loss is not kept, the worst problem loses" in result.stderr
+    assert "toy, bf16: --loss is not met: the worst problem loses" in result.stderr
     assert "no manifest of toy: every dtype counts for itself" in result.stderr
 
 
@@ -95,7 +95,7 @@ def test_select_says_when_the_search_was_cut_short(
 
     monkeypatch.setattr(tune_select, "table_facts", cut)
     result = run("tune", "select", database, "--manifests", manifests)
-    assert result.stderr.splitlines() == ["toy, bf16, fp16: the search was cut short, a better set may exist"]
+    assert result.stderr.splitlines() == ["toy, bf16, fp16: the search was cut short; a better set may exist"]
 
 
 def test_select_leaves_a_file_of_somebody_else_alone(run: Run, database: Path, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_repeated_runs_are_compared(run: Run, document: Document, database: Path
     drifts = document("tune", "evaluate", database, "--repeat", slower, *one)["drifts"]
     assert len({drift["first"] for drift in drifts}) == 1 < len({drift["first"] for drift in other["drifts"]})
     told = run("tune", "evaluate", database, "--repeat", slower).stdout
-    assert "the second's choice differs by" in told
+    assert "the second's selection differs by" in told
     assert "toy, more than 2% apart" in told
 
 
@@ -175,7 +175,7 @@ def test_a_repeat_of_some_kernels_is_compared_by_those(
     write_database(both, kernel="another")
     written = document("tune", "evaluate", both, "--repeat", database)
     assert (written["left_out"], {one["kernel"] for one in written["drifts"]}) == (["another"], {"toy"})
-    said = "left out, for only one of the two measured them: another"
+    said = "skipped, only one database has them: another"
     assert said in run("tune", "evaluate", database, "--repeat", both).stderr
     other = write_database(tmp_path / "other.db", kernel="another")
     refused = run("tune", "evaluate", database, "--repeat", other)
@@ -201,7 +201,7 @@ def test_a_table_with_another_key_is_refused(run: Run, database: Path) -> None:
             1,
             "expected measurements of problems for 'bars'; nojit tune run measures them, got none",
         ),
-        (("select", "toy.db", "--kernel", "toi"), 1, "was measured: toy, got 'toi'; did you mean 'toy'?"),
+        (("select", "toy.db", "--kernel", "toi"), 1, "expected a measured kernel: toy, got 'toi'; did you mean 'toy'?"),
         (("select", "toy.db", "--loss", "nan"), 2, "--loss"),
         (("select", "."), 1, "unable to open database file - at ."),
         (("select", "toy.db", "--max-configs", "0"), 2, "--max-configs"),

@@ -219,7 +219,7 @@ def test_code_is_listed(entries: list[Entry], wheel: Write, key: Path, run: Run,
     assert result.exit_code == 0
     unusual = [f"{PACKAGE}/__init__.py", *(entry.name for entry in more[:4]), "entry points console_scripts"]
     assert document("verify", path, "--key", key)["wheels"][0]["unusual"] == unusual
-    assert f"not of a wheel of bundles, and vouched for by nobody: {', '.join(unusual)}" in result.stderr
+    assert f"files that nojit wheel never writes and no signature covers: {', '.join(unusual)}" in result.stderr
 
 
 # -- what RECORD says ------------------------------------------------------------------------------------------------

@@ -107,15 +107,15 @@ def test_a_gpu_that_would_get_the_wrong_variant_is_told(bundles: Make, wheel: Wh
     folder = bundles("sm_80", "sm_90a", "sm_100a", "sm_120a")
     told = [line for line in wheel(folder, "--layout", "variants").stderr.splitlines() if "GPUs of" in line]
     assert [line.partition(", which")[0].split("GPUs of ")[1] for line in told] == [
-        "sm_87 and sm_88 would be given the variant for sm_80",
-        "sm_101 and sm_103 and sm_107 would be given the variant for sm_100",
-        "sm_121 would be given the variant for sm_120",
+        "sm_87 and sm_88 would get the variant for sm_80",
+        "sm_101 and sm_103 and sm_107 would get the variant for sm_100",
+        "sm_121 would get the variant for sm_120",
     ]
     assert "GPUs of" not in wheel(folder, "--out", folder.parent / "providers").stderr
     bundles("sm_87", "sm_88", "sm_101a", "sm_103a", "sm_107a", "sm_121a")
     # those of the nearest lower minor version, as installers choose, and 8.9 is next to 8.8
     told = [line for line in wheel(folder, "--layout", "variants").stderr.splitlines() if "GPUs of" in line]
-    assert [line.partition(", which")[0] for line in told] == ["GPUs of sm_89 would be given the variant for sm_88"]
+    assert [line.partition(", which")[0] for line in told] == ["GPUs of sm_89 would get the variant for sm_88"]
     bundles("sm_86", "sm_89")
     assert "GPUs of" not in wheel(folder, "--layout", "variants").stderr
 
@@ -218,7 +218,8 @@ def test_bundles_without_a_signed_statement_are_named(bundles: Make, wheel: Whee
     statement.write_bytes(envelope(statement.with_name(statement.name.removesuffix(".intoto.jsonl") + ".nojit")))
     said = " ".join(wheel(folder).stdout.split())
     assert (
-        f"without a signed statement, which NOJIT_TRUST=signed refuses: {folder}/acme-kernels-1.0-sm_90.nojit" in said
+        f"unsigned, refused with NOJIT_TRUST=signed; nojit sign signs them: {folder}/acme-kernels-1.0-sm_90.nojit"
+        in said
     )
 
 
@@ -270,7 +271,7 @@ def test_what_a_wheel_lacks_is_warned_of(bundles: Make, wheel: Wheel) -> None:
     assert wheel(built, "--license", "MIT").stderr == ""
     Path(signed_path(str(built))).write_bytes(envelope(built, dirty=True))
     said = wheel(built, "--license", "MIT", "-q").stderr
-    assert said == f"built from a checkout with changes that are not committed: {built}\n"
+    assert said == f"built from a checkout with uncommitted changes: {built}\n"
 
 
 @pytest.mark.parametrize(("first", "then"), [("providers", "variants"), ("variants", "providers")])
