@@ -76,7 +76,7 @@ def test_select_says_when_the_loss_is_not_kept(run: Run, database: Path) -> None
     result = run("tune", "select", database, "--max-configs", 1)
     assert result.exit_code == 0
     assert "toy, bf16: --loss is not met: the worst problem loses" in result.stderr
-    assert "no manifest of toy: every dtype counts for itself" in result.stderr
+    assert "no manifest of toy: dtypes are tuned separately" in result.stderr
 
 
 def test_tables_in_the_default_folder_ask_for_no_manifests(run: Run, database: Path, tmp_path: Path) -> None:

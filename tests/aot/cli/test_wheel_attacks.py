@@ -161,7 +161,7 @@ def test_a_wheel_is_vouched_for_file_by_file(
     names = [entry.name for entry in entries]
     assert shown.stdout.splitlines()[-1] == (
         f"OK      {path}  RECORD lists its {len(names) - 1} files and no other; 2 files signed; "
-        f"by RECORD alone, which anybody can write: {len(names) - 3} files"
+        f"listed by RECORD only, which anybody can write: {len(names) - 3} files"
     )
     (one,) = document("verify", path, "--key", key)["wheels"]
     assert sorted(one["signed"] + one["recorded"] + one["unvouched"]) == sorted(names)
