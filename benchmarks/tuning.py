@@ -49,7 +49,7 @@ APART = 0.02
 SAID_S = 20.0
 
 
-class Said:
+class Progress:
     """Progress output of a step."""
 
     def __init__(self) -> None:
@@ -87,16 +87,16 @@ def run(step: str, bundle: Path, budget_s: float, families: list[str], kernels: 
     print(f"== {step}, at most {budget_s:.0f} s", flush=True)
     use = "tune" if step in {"repeat", "duel"} else step
     setup = Setup(STAGE, bundle, tuple(f"{family}:{use}" for family in families), kernels)
-    said = Said()
+    progress = Progress()
     only = {name: pair for name, pair in pairs_of(folder).items() if len(pair) > 1} if step == "duel" else None
     with open_database(folder / (f"{step}.db" if step in {"repeat", "duel"} else "tune.db"), create=True) as database:
         order = Order(setup, budget_s, use != "tune" or step == "duel", STEPS.index(step), only)
-        done = tune(order, database, said)
-        show(done, said, database)
+        done = tune(order, database, progress)
+        show(done, progress, database)
     return bool(done.known or done.pairs) and (done.quick_pairs_per_s or PAIRS_PER_S) >= PAIRS_PER_S
 
 
-def show(done: TuneRun, said: Said, database: Database) -> None:
+def show(done: TuneRun, progress: Progress, database: Database) -> None:
     """Print the results of a step."""
     quick = f"{done.quick_pairs_per_s:.0f}" if done.quick_pairs_per_s else "-"
     print(
@@ -118,7 +118,7 @@ def show(done: TuneRun, said: Said, database: Database) -> None:
             f" {pairs / seconds:6.0f}/s  wrong {sum(one.wrong for one in mine)}  failed"
             f" {sum(one.failed for one in mine)}  noise {noise:.2%}"
         )
-    for (kernel, status, words), count in said.faults.most_common(12):
+    for (kernel, status, words), count in progress.faults.most_common(12):
         print(f"  {kernel}: {status} x {count}: {words}")
 
 

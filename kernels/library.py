@@ -140,8 +140,8 @@ def _holders(
         if file.path in older:
             passed_over.append(f"{file.path}: {newer_lies_beside(older[file.path])}")
             file.close()
-    for said in passed_over:
-        log(30, f"passed over: {said}")
+    for reason in passed_over:
+        log(30, f"passed over: {reason}")
     return holders(one for one in bundles if one[0].path not in older), tuple(passed_over), accept
 
 
@@ -185,15 +185,15 @@ def is_batch_invariant() -> bool:
     Raises:
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
     """
-    said = CURRENT.source.batch_invariant
-    return _said_by_the_environment() if said is None else said
+    chosen = CURRENT.source.batch_invariant
+    return _is_set_in_the_environment() if chosen is None else chosen
 
 
 @cache
-def _said_by_the_environment() -> bool:
-    from nojit.runtime.invariance import is_batch_invariant as said  # noqa: PLC0415 - as above
+def _is_set_in_the_environment() -> bool:
+    from nojit.runtime.invariance import is_batch_invariant as read  # noqa: PLC0415 - as above
 
-    return said()
+    return read()
 
 
 @contextmanager

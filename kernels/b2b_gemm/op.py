@@ -123,8 +123,8 @@ def _remember(operands: Operands, words: Words, alpha: float, out: Tensor | None
         return _run((a, b, c), words, target, recording)
 
     name, _, assoc = words
-    said = (name, alpha, assoc, _switch(operands[0]))
-    return made_and_remembered(_MEMO, operands, out, said, make)
+    key = (name, alpha, assoc, _switch(operands[0]))
+    return made_and_remembered(_MEMO, operands, out, key, make)
 
 
 def _check(operands: Operands) -> None:

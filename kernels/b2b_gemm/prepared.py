@@ -42,10 +42,10 @@ def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hasha
     switch = precision(operands[0].dtype) if operands[0].dtype == torch.float32 else None
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
-    return library.CURRENT.source, facts, _unfit(operands, out), words, switch
+    return library.CURRENT.source, facts, _is_unaligned(operands, out), words, switch
 
 
-def _unfit(operands: Operands, out: Tensor | None) -> bool:
+def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
     """Return whether a tensor is not aligned to 16 bytes."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
@@ -117,7 +117,7 @@ def prepare(
     (_, rows, depth), (_, middle, cols) = factors[0].shape, factors[2].shape
     first = operands[0]
     fits = max(depth, middle, cols) <= WIDEST and rows <= MOST_ROWS
-    fits = fits and not _unfit(operands, out) and (runs_sm90 or takes_maps)(first)
+    fits = fits and not _is_unaligned(operands, out) and (runs_sm90 or takes_maps)(first)
     # the caller's rows are columns here; under batch invariance their number must not matter
     fits = fits and not (turned and library.is_batch_invariant())
     pitches = _pitches_of(factors, result) if fits else None

@@ -136,14 +136,14 @@ def prepare(
     if swapped:
         left, right = transposed(right), transposed(left)
         result, added = transposed(result), transposed(added)
-    fits = not _unfit(a, b, out) and (maps_run or takes_maps)(a)
+    fits = not _is_unaligned(a, b, out) and (maps_run or takes_maps)(a)
     maps = _maps_of(left, right, result, a.element_size()) if fits else None
     whole = _Whole(left, right, result, added, a, finished)
     prepared = whole.mapped(maps) if maps is not None else whole.pointed()
     return replace(prepared, shape=shape, swapped=swapped)
 
 
-def _unfit(a: Tensor, b: Tensor, out: Tensor | None) -> bool:
+def _is_unaligned(a: Tensor, b: Tensor, out: Tensor | None) -> bool:
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (a, b, out))
 
 

@@ -63,7 +63,7 @@ def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None
         None if value is None else (value.dtype, value.device, value.shape, value.stride())
         for value in (*operands, out)
     )
-    return library.CURRENT.source, facts, _unfit(operands, out), group_size
+    return library.CURRENT.source, facts, _is_unaligned(operands, out), group_size
 
 
 def parts_of(tiles: int, depth: int, count: int) -> int:
@@ -78,7 +78,7 @@ def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
     return parts_of(-(-rows // TILE) * -(-cols // TILE), depth, count)
 
 
-def _unfit(operands: Operands, out: Tensor | None) -> bool:
+def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
     """Return whether a tensor's address suits neither TMA descriptors nor vector loads."""
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (*operands, out))
 
@@ -141,7 +141,7 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
     whole = _Whole(operands, out, group_size)
     may = may_run or runs
     a = operands[0]
-    if whole.lies_by_rows and not _unfit(operands, out):
+    if whole.lies_by_rows and not _is_unaligned(operands, out):
         maps = whole.maps() if whole.groups_are(MAPPED_GROUP) and may("mixed_mm_sm90", a) else None
         if whole.is_few(maps is not None) and not library.is_batch_invariant() and may("mixed_mm_few", a):
             return whole.few()

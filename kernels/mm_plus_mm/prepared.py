@@ -23,10 +23,10 @@ def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
     """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
-    return (library.CURRENT.source, facts, _unfit(operands, out), switch_of(operands[0]))
+    return (library.CURRENT.source, facts, _is_unaligned(operands, out), switch_of(operands[0]))
 
 
-def _unfit(operands: Operands, out: Tensor | None) -> bool:
+def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
     """Return whether a tensor is not aligned for TMA descriptors."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
@@ -76,7 +76,7 @@ def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor],
     if result.strides[1] == 1 and result.strides[2] != 1 and cols > 1:
         order = (1, 0, 3, 2)
         factors, result = tuple(transposed(factors[place]) for place in order), transposed(result)
-    fits = not _unfit(operands, out) and (maps_run or takes_maps)(first)
+    fits = not _is_unaligned(operands, out) and (maps_run or takes_maps)(first)
     maps = _maps_of(factors, result, first.element_size()) if fits else None
     sizes = (*result.shape[1:], factors[0].shape[2], factors[2].shape[2])
     if maps is None:

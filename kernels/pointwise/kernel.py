@@ -132,7 +132,7 @@ def gelu_bwd_kernel(
     TILES: tl.constexpr,
     STREAM: tl.constexpr,
 ):
-    """Write the gradients of ``gelu(input)`` or ``gelu_tanh(input)``, given that of the result."""
+    """Write the gradients of ``gelu(input)`` or ``gelu_tanh(input)``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_input_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
         tile = parts.place_tile(number, n, BLOCK, TILES)
@@ -194,7 +194,7 @@ def gelu_bwd_rectangles_kernel(
     BY: tl.constexpr,
     BX: tl.constexpr,
 ):
-    """Write the gradients of ``gelu(input)`` or ``gelu_tanh(input)``, given that of the result."""
+    """Write the gradients of ``gelu(input)`` or ``gelu_tanh(input)``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_input_ptr.dtype.element_ty == tl.float32
     place = parts.place_rectangle(nx, ny, n0, BY, BX)
     in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
@@ -287,7 +287,7 @@ def silu_bwd_kernel(
     TILES: tl.constexpr,
     STREAM: tl.constexpr,
 ):
-    """Write the gradients of ``silu(input)``, given that of the result."""
+    """Write the gradients of ``silu(input)``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_input_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
         tile = parts.place_tile(number, n, BLOCK, TILES)
@@ -327,7 +327,7 @@ def silu_bwd_rectangles_kernel(
     BY: tl.constexpr,
     BX: tl.constexpr,
 ):
-    """Write the gradients of ``silu(input)``, given that of the result."""
+    """Write the gradients of ``silu(input)``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_input_ptr.dtype.element_ty == tl.float32
     place = parts.place_rectangle(nx, ny, n0, BY, BX)
     in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
@@ -411,7 +411,7 @@ def swiglu_bwd_kernel(
     TILES: tl.constexpr,
     STREAM: tl.constexpr,
 ):
-    """Write the gradients of ``silu(gate) * up``, given that of the result."""
+    """Write the gradients of ``silu(gate) * up``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
         tile = parts.place_tile(number, n, BLOCK, TILES)
@@ -466,7 +466,7 @@ def swiglu_bwd_rectangles_kernel(
     BY: tl.constexpr,
     BX: tl.constexpr,
 ):
-    """Write the gradients of ``silu(gate) * up``, given that of the result."""
+    """Write the gradients of ``silu(gate) * up``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
     place = parts.place_rectangle(nx, ny, n0, BY, BX)
     in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
@@ -553,7 +553,7 @@ def geglu_bwd_kernel(
     TILES: tl.constexpr,
     STREAM: tl.constexpr,
 ):
-    """Write the gradients of ``gelu(gate) * up``, given that of the result."""
+    """Write the gradients of ``gelu(gate) * up``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
         tile = parts.place_tile(number, n, BLOCK, TILES)
@@ -613,7 +613,7 @@ def geglu_bwd_rectangles_kernel(
     BY: tl.constexpr,
     BX: tl.constexpr,
 ):
-    """Write the gradients of ``gelu(gate) * up``, given that of the result."""
+    """Write the gradients of ``gelu(gate) * up``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
     place = parts.place_rectangle(nx, ny, n0, BY, BX)
     in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
@@ -705,7 +705,7 @@ def reglu_bwd_kernel(
     TILES: tl.constexpr,
     STREAM: tl.constexpr,
 ):
-    """Write the gradients of ``relu(gate) * up``, given that of the result."""
+    """Write the gradients of ``relu(gate) * up``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
         tile = parts.place_tile(number, n, BLOCK, TILES)
@@ -755,7 +755,7 @@ def reglu_bwd_rectangles_kernel(
     BY: tl.constexpr,
     BX: tl.constexpr,
 ):
-    """Write the gradients of ``relu(gate) * up``, given that of the result."""
+    """Write the gradients of ``relu(gate) * up``, from the gradient of the result."""
     EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
     place = parts.place_rectangle(nx, ny, n0, BY, BX)
     in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)

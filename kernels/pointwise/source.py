@@ -71,7 +71,7 @@ class Part:
     outputs: tuple[str, ...]
     programs: Mapping[str, Program]
     choice: str
-    says: str
+    summary: str
     """The results, for the docstring."""
 
     @property
@@ -96,10 +96,10 @@ def parts(spec: OperatorSpec) -> tuple[Part, ...]:
         return (forward,)
     slope = next(iter(spec.derivatives.values()))
     outputs = tuple(f"grad_{name}" for name in spec.inputs)
-    says = f"the gradients of {forward.says}, given that of the result"
+    summary = f"the gradients of {forward.summary}, from the gradient of the result"
     kernel = f"{spec.name}_bwd"
     backward = Part(
-        kernel, kernel, slope.inputs, slope.scalars, outputs, spec.derivatives, spec.choice, says
+        kernel, kernel, slope.inputs, slope.scalars, outputs, spec.derivatives, spec.choice, summary
     )  # fmt: skip
     return forward, backward
 
@@ -161,7 +161,7 @@ def _head(part: Part, name: str, params: Sequence[str], constexprs: Sequence[str
         *(f"    {param}," for param in params),
         *(f"    {constexpr}: tl.constexpr," for constexpr in (*words, *constexprs)),
         "):",
-        f'    """Write {part.says}."""',
+        f'    """Write {part.summary}."""',
         f"    EXACT: tl.constexpr = {part.outputs[0]}_ptr.dtype.element_ty == tl.float32",
     ]
 

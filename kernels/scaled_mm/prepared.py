@@ -39,10 +39,10 @@ def facts_of_call(operands: Operands, out: Tensor | None, dtype: torch.dtype, fa
     """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
     values = (*operands, out)
     facts = tuple(None if x is None else (x.dtype, x.device, x.shape, x.stride()) for x in values)
-    return (library.CURRENT.source, facts, _unfit(operands, out), dtype, fast)
+    return (library.CURRENT.source, facts, _is_unaligned(operands, out), dtype, fast)
 
 
-def _unfit(operands: Operands, out: Tensor | None) -> bool:
+def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
     """Return whether a matrix is not aligned for TMA descriptors."""
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (operands.a, operands.b, out))
 
@@ -119,7 +119,7 @@ def prepare(
     result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
     scales = scales_of(scale_a, scale_b, a, b)
     whole = _Whole(operands, left, right, result, scales, dtype, fast)
-    fits = not _unfit(operands, out) and (maps_run or has_maps)(a.device) and whole.suits_maps
+    fits = not _is_unaligned(operands, out) and (maps_run or has_maps)(a.device) and whole.suits_maps
     maps = _maps_of(left, right, result, dtype.itemsize) if fits else None
     return whole.mapped(maps) if maps is not None else whole.pointed()
 
