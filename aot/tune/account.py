@@ -1,4 +1,4 @@
-"""What selection and evaluation found, as plain facts: for tables on a terminal, JSON and the report. Pure."""
+"""Results of selection and evaluation as plain records, for the terminal, JSON and the report. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class GroupFacts:
 
     @property
     def label(self) -> str:
-        """Name what it serves."""
+        """The dtypes and values of apart axes that the group serves."""
         return ", ".join(self.dtypes) + (f", {self.apart}" if self.apart else "")
 
 
@@ -97,7 +97,13 @@ class QualityFacts:
 
 
 def quality_facts(use: str, evidence: Evidence, result: Evaluation | None) -> QualityFacts:
-    """Sum an evaluation up; None if the kernel has no table."""
+    """Return the summary of an evaluation.
+
+    Args:
+        use: the use of the problems: ``held_out``.
+        evidence: the measurements of the problems.
+        result: the evaluation; None if the kernel has no table.
+    """
     known = [one for one in result.problems if one.share is not None] if result else []
     return QualityFacts(
         kernel=evidence.kernel.name,
@@ -112,7 +118,7 @@ def quality_facts(use: str, evidence: Evidence, result: Evaluation | None) -> Qu
 
 
 def table_facts(evidence: Evidence, selection: Selection, bounds: Bounds, path: str) -> TableFacts:
-    """Sum a selection up."""
+    """Return the summary of a selection; `path` is the file of the table, empty if none was written."""
     table = selection.table
     return TableFacts(
         kernel=table.kernel,

@@ -1,4 +1,4 @@
-"""From what others measured to a tuned table. Pure."""
+"""Conversion of imported measurements into a tuned table. Pure."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ __all__ = ["Wanted", "adopt"]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a table is to be: what the files do not say."""
+    """Properties of the table that the imported files do not contain."""
 
     kernel: str
     key: tuple[str, ...]
     """Expressions over the kernel's params."""
     take: tuple[str, ...]
-    """Which of a file's values each key expression is; empty for the usual ones."""
+    """The name of a file's value for each key expression; empty for the format's default."""
     where: tuple[tuple[str, tuple[Value, ...]], ...]
-    """The meanings that were measured."""
+    """The measured cases: each axis with its values."""
     device: TunedDevice
     rename: Mapping[str, str]
-    """From a file's name of a constexpr to the kernel's."""
+    """From a file's name of a constexpr to the kernel's name."""
     origin: tuple[tuple[str, str], ...]
+    """Entries of the table's ``origin``."""
 
 
 def adopt(files: Sequence[ForeignFile], wanted: Wanted, bounds: Bounds) -> TunedTable:
-    """Make one table of all files; where they have times, of the portfolio that is best for all problems.
+    """Return one table from all files; if they have times, it holds only the portfolio that is best over all problems.
 
     Raises:
-        TuningError: a value or a name that is not there, or two files that speak of one problem.
+        TuningError: a requested value or name is missing, two entries have the same key, or no portfolio within `bounds`
+            serves every problem.
     """
     _check_names(files, wanted.rename)
     found: dict[tuple[int, ...], tuple[str, dict[Settings, float | None]]] = {}
@@ -46,8 +48,10 @@ def adopt(files: Sequence[ForeignFile], wanted: Wanted, bounds: Bounds) -> Tuned
             at = _key_of(row, file, wanted)
             times = {_renamed(settings, wanted.rename, file.path): us for settings, us in row.times}
             if at in found and (found[at][0] == file.path or found[at][1] != times):
-                what = f"expected each problem once; {at} is in {found[at][0]} too"
-                raise TuningError(what, where=f"{file.path}: take more of its values with --take, or import it apart")
+                what = f"expected each problem once; {at} is also in {found[at][0]}"
+                raise TuningError(
+                    what, where=f"{file.path}: use more of its values with --take, or import it separately"
+                )
             found[at] = (file.path, times)
     rows = {at: times for at, (_, times) in sorted(found.items())}
     return _table(rows, _kept(list(rows.values()), bounds), wanted)
@@ -81,14 +85,14 @@ def _renamed(settings: Settings, rename: Mapping[str, str], where: str) -> Setti
 
 
 def _kept(rows: Sequence[Mapping[Settings, float | None]], bounds: Bounds) -> list[Settings]:
-    """Choose the configs to keep: of rows without times all, for nobody knows how the others do."""
+    """Return the configs to keep: all if any row lacks times, because then configs cannot be compared."""
     configs = list(dict.fromkeys(settings for times in rows for settings in times))
     if any(us is None for times in rows for us in times.values()):
         return configs
     costs = [[_cost(times, config) for config in configs] for times in rows]
     curve = loss_curve(costs, bounds.loss, bounds.configs)
     if not curve:
-        what = f"expected {bounds.configs} configs or fewer to serve every problem: --max-configs"
+        what = f"expected at most {bounds.configs} configs to serve every problem: allow more with --max-configs"
         raise TuningError(what, got=f"{len(configs)} in {len(rows)} problems")
     return [configs[place] for place in smallest(curve, bounds.loss).configs]
 

@@ -1,4 +1,4 @@
-"""The other end of `nojit.aot.tune.worker`: starts the process that measures, hears it, and ends it."""
+"""Parent side of `nojit.aot.tune.worker`: starts the measuring process, receives its events, and ends it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ from nojit.runtime.errors import NojitError
 
 __all__ = ["Child"]
 
-# importing torch and starting CUDA takes long on a cold disk; a reference of a large problem, seconds
+# an import of torch and the start of CUDA take long on a cold disk; the reference of a large problem takes seconds
 _PATIENCE_S = 180.0
 _ENDING_S = 5.0
 _STANDARD_ERROR = 2
 
 
 class Child:
-    """A worker process, replaced when it dies.
+    """A worker process that is restarted after it dies.
 
     Attributes:
-        hello: what the worker has said of itself.
+        hello: the first event of the worker.
 
     Args:
-        setup: what it is to measure.
-        patience_s: a worker that is silent for longer hangs, and is ended.
+        setup: the bundle and problems to measure.
+        patience_s: seconds without an event after which the worker is killed.
+
+    Raises:
+        NojitError: the worker could not start; the message has its reason.
     """
 
     def __init__(self, setup: Setup, patience_s: float = _PATIENCE_S) -> None:
@@ -62,23 +65,23 @@ class Child:
         raise NojitError(reason)
 
     def ask(self, task: Task) -> None:
-        """Give it a problem; a dead worker is replaced first, and one that dies of it is found out by `hear`."""
+        """Send a task, after restarting a dead worker. If the worker dies now, the next `hear` returns `Lost`."""
         if self._connection.closed:
             self._start()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(task)
 
     def hear(self) -> Event:
-        """Wait for the next event; a worker that died or hangs is ended, which is an event too."""
+        """Wait for the next event and return it; if the worker died or hangs, kill it and return `Lost`."""
         try:
             if self._connection.poll(self._patience_s):
                 event: Event = self._connection.recv()
                 if isinstance(event, Lost):
                     self.kill()
                 return event
-            reason = f"the process that measures said nothing for {self._patience_s:.0f} s"
+            reason = f"the measuring process sent nothing for {self._patience_s:.0f} s"
         except (EOFError, ConnectionResetError):
-            reason = f"the process that measures ended: {self._last_words()}"
+            reason = f"the measuring process ended: {self._last_words()}"
         self.kill()
         return Lost(reason)
 
@@ -86,11 +89,11 @@ class Child:
         try:
             code = self._process.wait(_ENDING_S)
         except subprocess.TimeoutExpired:
-            return "its socket is closed"
+            return "its socket was closed"
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill the worker."""
         self._connection.close()
         self._process.kill()
         self._process.wait()

@@ -1,4 +1,4 @@
-"""Takes one problem up the rungs: checks every candidate, then times fewer and fewer of them for longer and longer."""
+"""Measurement of one problem: check every candidate, then time fewer candidates with more samples in each rung."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from nojit.aot.tune.stage import Stage, Trial
 
 __all__ = ["climb"]
 
-# how many go on where time is short
+# candidates that remain once the time allowance is spent
 _FEW = 4
-# a config this many times as slow as the best, twice, gets no more samples in the first rung
+# a candidate this many times as slow as the best, in two samples, gets no more samples in the first rung
 _HOPELESS = 3.0
-# the last rung takes no more than so many: what is behind them is as good, for all that can be told
+# limit of candidates in the last rung: later ones differ from these by less than the noise
 _MOST = 16
-# it goes on until the noise is this small, or there are so many samples, with those that may yet be the best
+# the last rung adds samples to possible winners until their noise is this small, or they have so many samples
 _QUIET = 0.01
 _ENOUGH = 2_000
 
@@ -50,10 +50,16 @@ class _Climb:
 
 
 def climb(stage: Stage, trial: Trial, task: Task, send: Callable[[Event], None]) -> None:
-    """Measure one problem; everything found is sent as it comes.
+    """Measure one problem, and send each result as an event at once.
+
+    Args:
+        stage: the device.
+        trial: the problem.
+        task: limits of the measurement, and candidates to skip.
+        send: receives the events; the last one is `Done`.
 
     Raises:
-        ContextLost: a launch took the context down; the last `Trying` says whose, if it is known.
+        ContextLost: a launch destroyed the CUDA context; the last `Trying` event names the candidate, if known.
     """
     rng = random.Random(f"{task.seed}/{task.problem}")  # noqa: S311 - an order that can be repeated, no secret
     state = _Climb(stage, trial, task, send, rng, time.monotonic())
@@ -69,7 +75,7 @@ def climb(stage: Stage, trial: Trial, task: Task, send: Callable[[Event], None])
 
 
 def _checked(state: _Climb) -> list[int] | None:
-    """Check every candidate; return those that are right, or None if time is up."""
+    """Check every candidate; return the correct ones, or None if time ran out."""
     good = []
     for candidate, config in enumerate(state.trial.opened.candidates):
         only = state.task.only
@@ -87,14 +93,14 @@ def _checked(state: _Climb) -> list[int] | None:
 
 
 def _halve(state: _Climb, left: list[int]) -> bool:
-    """Go up the rungs; say whether the last one was reached."""
+    """Time the candidates rung by rung; return whether the last rung was reached."""
     for rung in RUNGS:
         if not left:
             return True
         if state.spent_s() > state.task.limit_s:
             return False
         timings = _measure(state, rung, left)
-        # of what was given up nothing is known but that it is slow
+        # hopeless candidates have one sample: their times only show that they are slow
         left = keep({one: timing for one, timing in timings.items() if timing.samples > 1} or timings, rung.slack)
         hurried = state.spent_s() > state.task.allowance_s
         left = left[: _FEW if hurried else _MOST if rung is RUNGS[-2] else None]
@@ -102,19 +108,19 @@ def _halve(state: _Climb, left: list[int]) -> bool:
 
 
 def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing]:
-    """Time the candidates of one rung and send what came out."""
+    """Time the candidates of one rung, send the result, and return it."""
     if not left:
         return {}
     samples = _time(state, dict.fromkeys(left, 1))
     known = {candidate: values[0] for candidate, values in samples.items()}
     hopeless = _HOPELESS * min(known.values()) if rung is RUNGS[0] else math.inf
-    # one slow sample may be an accident, and two are none
+    # one slow sample may be an outlier, two are not
     for candidate, more in _time(state, {one: 1 for one, us in known.items() if us > hopeless}).items():
         known[candidate] = min(known[candidate], *more)
         samples[candidate] = [known[candidate]]
     counts = {candidate: sample_count(rung, us + state.stage.flush_us) for candidate, us in known.items()}
     counts = {candidate: count if known[candidate] <= hopeless else 1 for candidate, count in counts.items()}
-    # the very first sample of each warms up, and counts only where it is the only one
+    # the first sample warms up: it counts only if it is the only one
     samples |= _time(state, {candidate: count for candidate, count in counts.items() if count > 1})
     if rung in {FINAL, EXHAUSTIVE}:
         _settle(state, samples)
@@ -124,7 +130,7 @@ def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing
 
 
 def _settle(state: _Climb, samples: dict[int, list[float]]) -> None:
-    """Double the samples of what may yet be the best while its noise is too great to tell."""
+    """Double the samples of possible winners until their noise is low enough to tell them apart."""
     while state.spent_s() <= state.task.allowance_s:
         timings = {candidate: summarize(values) for candidate, values in samples.items()}
         noisy = [one for one in contenders(timings) if timings[one].noise > _QUIET and len(samples[one]) < _ENOUGH]
@@ -135,7 +141,7 @@ def _settle(state: _Climb, samples: dict[int, list[float]]) -> None:
 
 
 def _time(state: _Climb, counts: dict[int, int]) -> dict[int, list[float]]:
-    """Take so many samples of each candidate, interleaved."""
+    """Return `counts[candidate]` samples of each candidate in microseconds, taken in interleaved order."""
     samples: dict[int, list[float]] = {candidate: [] for candidate in counts}
     turns = order(counts, state.rng)
     if not state.task.careful:

@@ -1,9 +1,8 @@
-"""What a config takes as a sum of terms, fitted to measurements: to choose configs for calls that were not measured.
+"""Cost models: the time of a config as a sum of terms, fitted to measurements, to rank configs for unmeasured calls.
 
-A manifest names the terms of a kernel, such as how often all multiprocessors have a tile to compute. The time of a config is
-a constant and each term times a factor, none of them negative; the factors are those with the least squares of relative
-errors over all that was measured with the config, or over that of one class of meanings, whichever chooses better for what
-is left out. Pure.
+A manifest names the terms of a kernel, such as the number of waves. A config's time is modelled as a constant plus each term
+times a factor, all nonnegative. The factors minimize the squared relative errors over all measurements of the config, or over
+those of one class of cases. Cross-validation selects the better of these two fits. Pure.
 
 Needs the extra ``tune``.
 """
@@ -31,46 +30,49 @@ __all__ = ["Cost", "Estimates", "Point", "Terms", "estimates", "fit_costs"]
 _PS = 1e6
 """Picoseconds in a microsecond."""
 _FOLDS = 5
-# so many measurements for each factor make factors of a class's own
-_OWN = 2
-# a factor that is smaller than so many picoseconds is written as a share of 1024
+# measurements per factor that a class needs for its own fit
+_SAMPLES_PER_FACTOR = 2
+# smaller factors, in picoseconds, are written as a fraction of 1024
 _SMALL = 1000
 _SHARE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What was measured at one place."""
+    """The measurements of one key in one class of cases."""
 
     meanings: Class
+    """The class of cases."""
     at: tuple[int, ...]
+    """The key."""
     rounded: tuple[int, ...]
-    """`at`, as a call's key is rounded."""
+    """The key, rounded to its bucket."""
     us: Mapping[int, float]
-    """What each config took, by number; at least one."""
+    """Microseconds of each config, by number; not empty."""
     weight: float
+    """Weight in means over points."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a config is estimated to take, in picoseconds."""
+    """The fitted time of a config, in picoseconds."""
 
     constant: float
     factors: tuple[float, ...]
-    """Of each term."""
+    """The factor of each term."""
 
     def expression(self, terms: Sequence[Expression]) -> str:
-        """Write the sum in ints; what is 0 is left out."""
+        """Return the sum as an expression over ints, without parts that are 0."""
         constant = round(self.constant)
         parts = [str(constant) if constant else ""]
         parts += [_product(factor, term) for factor, term in zip(self.factors, terms, strict=True)]
         return parse(" + ".join(filter(None, parts)) or "0").text
 
 
-Way: TypeAlias = Callable[[Point], Sequence[int]]
-"""Orders configs for a place, the best first."""
+Ranking: TypeAlias = Callable[[Point], Sequence[int]]
+"""Function that returns the configs for a point, best first."""
 Costs: TypeAlias = Mapping[str, Mapping[int, Cost]]
-"""What configs take, by number, for each class of meanings as it is spelled."""
+"""The cost of each config, by number, for each class of cases, by its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,12 @@ class Terms:
     multiprocessors: int
 
     def of(self, config: int, meanings: Class) -> tuple[Expression, ...]:
-        """Put what is constant for a config and a class of meanings into the terms."""
+        """Return the terms with the constants of a config and of a class of cases filled in."""
         known = self._constants(config, meanings)
         return tuple(substitute(parse(term), known) for term in self.rules.terms)
 
     def at(self, config: int, meanings: Class, key: tuple[int, ...]) -> list[float] | None:
-        """Compute the terms of a config for a key; None where that fails."""
+        """Return the values of the terms for a config and a key; None if a term cannot be evaluated."""
         names = self._constants(config, meanings) | dict(zip(self.rules.names, key, strict=True))
         names[MULTIPROCESSORS] = self.multiprocessors
         try:
@@ -101,26 +103,26 @@ class Terms:
 
 
 def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int], *, own: bool) -> Costs:
-    """Fit what each of some configs takes, but for those that were measured at fewer places than they have factors.
+    """Return the fitted cost of each config, without configs that have fewer measurements than factors.
 
     Args:
-        terms: what times are made of.
-        points: all that was measured.
-        configs: whose costs.
-        own: give each class factors of its own, as far as enough was measured there.
+        terms: the kernel's terms.
+        points: all measurements.
+        configs: the configs to fit.
+        own: fit each class of cases separately, if it has enough measurements.
     """
     every = _fitted(terms, points, configs, len(terms.rules.terms) + 1)
     classes: dict[str, list[Point]] = {}
     for point in points:
         classes.setdefault(spell_class(point.meanings), []).append(point)
-    least = _OWN * (len(terms.rules.terms) + 1)
+    least = _SAMPLES_PER_FACTOR * (len(terms.rules.terms) + 1)
     return {
         name: {**every, **(_fitted(terms, those, configs, least) if own else {})} for name, those in classes.items()
     }
 
 
 def _fitted(terms: Terms, points: Sequence[Point], configs: Sequence[int], least: int) -> dict[int, Cost]:
-    """Fit what configs take that were measured at so many places at least."""
+    """Return the fitted cost of each config that has at least `least` measurements."""
     costs: dict[int, Cost] = {}
     for config in configs:
         measured = [(p.us[config], terms.at(config, p.meanings, p.at)) for p in points if config in p.us]
@@ -128,7 +130,7 @@ def _fitted(terms: Terms, points: Sequence[Point], configs: Sequence[int], least
         if len(rows) < least:
             continue
         matrix = np.array(rows)
-        # they differ by many orders of magnitude
+        # scaled, because terms differ by many orders of magnitude
         scale = np.where(matrix.max(axis=0) > 0, matrix.max(axis=0), 1.0)
         factors, _ = nnls(matrix / scale, np.ones(len(rows)))
         constant, *others = (float(factor) for factor in factors / scale * _PS)
@@ -136,8 +138,8 @@ def _fitted(terms: Terms, points: Sequence[Point], configs: Sequence[int], least
     return costs
 
 
-def way_of(terms: Terms, costs: Costs) -> Way:
-    """Order configs by what they are estimated to take, the least first; what cannot be computed comes last."""
+def ranking_of(terms: Terms, costs: Costs) -> Ranking:
+    """Return a ranking of configs by estimated time, fastest first; configs without an estimate come last."""
 
     def estimate(config: int, cost: Cost, point: Point) -> float:
         values = terms.at(config, point.meanings, point.rounded)
@@ -145,34 +147,34 @@ def way_of(terms: Terms, costs: Costs) -> Way:
             return math.inf
         return cost.constant + math.fsum(factor * value for factor, value in zip(cost.factors, values, strict=True))
 
-    def way(point: Point) -> Sequence[int]:
+    def ranking(point: Point) -> Sequence[int]:
         known = costs.get(spell_class(point.meanings), {})
         return sorted(known, key=lambda config: estimate(config, known[config], point))
 
-    return way
+    return ranking
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What the configs of a portfolio are estimated to take, and whether that chooses better than near problems do."""
+    """The fitted costs of a portfolio, and how well they rank configs compared with near rows."""
 
     terms: Terms
     costs: Costs
     by_costs: float
-    """How near to the best the least estimate comes at places left out of the fit, as a geometric mean by weights."""
+    """Best time over that of the config with the least cost, on left-out points, as a weighted geometric mean."""
     by_rows: float
-    """The same of what near places have."""
+    """The same for a choice by near rows."""
 
     @property
     def decide(self) -> bool:
-        """Whether they choose better."""
+        """Whether costs rank configs better than near rows do."""
         return self.by_costs > self.by_rows
 
     def texts(self, meanings: Class) -> dict[int, str]:
-        """Write what each config takes, for a class of meanings.
+        """Return the cost of each config for a class of cases, as an expression.
 
         Raises:
-            TuningError: the terms make a longer expression than a bundle can hold.
+            TuningError: the expression is too long for a bundle.
         """
         texts = {
             config: cost.expression(self.terms.of(config, meanings))
@@ -181,25 +183,27 @@ class Estimates:
         names = self.terms.rules.names
         for text in texts.values():
             if not is_cost(cost_words(text, names), len(names)):
-                raise TuningError("expected terms that together take at most 256 operations", got=text)
+                raise TuningError("expected terms with at most 256 operations in total", got=text)
         return texts
 
 
 def estimates(
-    terms: Terms, points: Sequence[Point], configs: Sequence[int], by_rows: Callable[[Sequence[Point]], Way]
+    terms: Terms, points: Sequence[Point], configs: Sequence[int], by_rows: Callable[[Sequence[Point]], Ranking]
 ) -> Estimates | None:
-    """Fit what configs take, and hold the choice by it against that of near places; None if too little was measured.
+    """Return the fitted costs, with their quality and that of near rows; None if there are too few measurements.
 
-    All classes are fitted together, and each alone; what chooses better counts.
+    Costs are fitted over all classes of cases together, and for each class alone; the better fit is kept.
 
     Args:
-        terms: what times are made of.
-        points: all that was measured.
-        configs: of the portfolio.
-        by_rows: makes the other way to choose.
+        terms: the kernel's terms.
+        points: all measurements.
+        configs: the portfolio.
+        by_rows: returns the ranking by near rows, given some points.
     """
-    ways = [lambda those, own=own: way_of(terms, fit_costs(terms, those, configs, own=own)) for own in (False, True)]
-    shares = _left_out(points, [*ways, by_rows])
+    makers = [
+        lambda those, own=own: ranking_of(terms, fit_costs(terms, those, configs, own=own)) for own in (False, True)
+    ]
+    shares = _cross_validated(points, [*makers, by_rows])
     if shares is None:
         return None
     together, alone, rows = shares
@@ -208,22 +212,29 @@ def estimates(
     return Estimates(terms, costs, max(together, alone), rows) if whole else None
 
 
-def _left_out(points: Sequence[Point], makers: Sequence[Callable[[Sequence[Point]], Way]]) -> list[float] | None:
-    """Make ways of choosing of four fifths of the places, five times, and judge them by the rest.
+def _cross_validated(
+    points: Sequence[Point], makers: Sequence[Callable[[Sequence[Point]], Ranking]]
+) -> list[float] | None:
+    """Cross-validate rankings in five folds: make each from four fifths of the points, and test it on the rest.
+
+    Args:
+        points: all measurements.
+        makers: functions that return a ranking, given some points.
 
     Returns:
-        How near each comes to the best, as a geometric mean over the places where all have a choice.
+        For each ranking, best time over that of its choice, as a weighted geometric mean over the points where every ranking
+        has a choice; None if there are no such points.
     """
     totals, weights = [0.0] * len(makers), 0.0
     folds = [_fold_of(point) for point in points]
     for fold in range(_FOLDS):
         others = [point for point, own in zip(points, folds, strict=True) if own != fold]
-        ways = [maker(others) for maker in makers]
+        rankings = [maker(others) for maker in makers]
         for point in (point for point, own in zip(points, folds, strict=True) if own == fold):
-            # what cannot run at a place was not measured there
-            choices = [next((config for config in way(point) if config in point.us), None) for way in ways]
+            # a config without a time at this point cannot run there
+            choices = [next((config for config in ranking(point) if config in point.us), None) for ranking in rankings]
             us = [point.us[choice] for choice in choices if choice is not None]
-            if len(us) == len(ways):
+            if len(us) == len(rankings):
                 best = min(point.us.values())
                 totals = [
                     total + point.weight * math.log(best / taken) for total, taken in zip(totals, us, strict=True)
@@ -233,7 +244,7 @@ def _left_out(points: Sequence[Point], makers: Sequence[Callable[[Sequence[Point
 
 
 def _fold_of(point: Point) -> int:
-    """Assign a place to a fold by what it is, not by where it stands: grids of places have periods."""
+    """Return the fold of a point, from a hash: grids are periodic, so folds by index would be biased."""
     return crc32(f"{spell_class(point.meanings)} {point.at}".encode()) % _FOLDS
 
 

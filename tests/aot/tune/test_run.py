@@ -183,7 +183,7 @@ def test_a_kernel_that_never_ends_is_ended(fake: Fake) -> None:
         assert isinstance(child.hear(), Opened)
         assert child.hear() == Trying(0)
         child._patience_s = 0.01
-        assert child.hear() == Lost("the process that measures said nothing for 0 s")
+        assert child.hear() == Lost("the measuring process sent nothing for 0 s")
 
 
 def test_everything_wrong_is_no_result(fake: Fake, database: Database) -> None:
