@@ -51,7 +51,7 @@ class Workspace(NamedTuple):
     """Tensors that one kernel passes to the next."""
 
     statistics: Tensor
-    """Log-sums in base two, and each row's sum of out * dout, fp32 [2, B, H, M padded to tiles]."""
+    """Log-sums in base two, and each row's sum of out * dout minus dlse, fp32 [2, B, H, M padded to tiles]."""
     sums: Tensor
     """The unscaled gradient of queries, fp32 [B, H, M, D]."""
     turns: Tensor | None

@@ -141,7 +141,8 @@ def flex_decoding_kernel(
         end = tl.max(tl.where(some, last, 0), 0)
         all_first = tl.max(tl.where(inside, first, 0), 0)
         all_last = tl.min(tl.where(inside, last, kv_len), 0)
-    # the last step is moved to end at the last key, and repeats keys of the step before; with fewer keys than a step it is masked
+    # the last step is moved back to end at the last key, and masks keys that the step before has seen; with fewer keys than
+    # a step, the last key is loaded repeatedly
     latest = tl.maximum(end - BLOCK_N, begin)
     lanes = tl.minimum(tl.arange(0, BLOCK_N), tl.maximum(end - begin - 1, 0))
 
