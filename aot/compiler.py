@@ -1,7 +1,7 @@
-"""Triton behind one door: find a kernel's source, name what it depends on, compile one variant.
+"""The build's only access to Triton: find a kernel's source, list its dependencies, compile one variant.
 
-The only module of aot and runtime that imports triton. Nothing here needs a GPU, or asks one: whatever is in this machine, kernels
-that ask Triton for the current target are told what they are compiled for. Supports Triton 3.6 to 3.9.
+No other module of aot and runtime imports triton. This module neither needs nor queries a GPU: kernels that ask Triton
+for the current target get the target of the build. Supports Triton 3.6 to 3.9.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ __all__ = [
     "warm_up",
 ]
 
-# before 3.9 a kernel is passed the shape of a padded 4-bit descriptor in values, and not as its caller says
+# before 3.9, Triton passes the shape of a padded 4-bit descriptor in values instead of the caller's units
 _DOUBLES_SHAPES = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
 
-# the knobs that choose one
+# the knobs that choose a ptxas
 _PTXAS = frozenset({"ptxas", "ptxas_blackwell"})
 
-# written into every key: raise it when this module changes what it makes of the same inputs
+# part of every key: raise it when this module compiles the same inputs differently
 _KEY_VERSION = 4
 
 
@@ -90,10 +90,10 @@ _KEY_VERSION = 4
 
 
 def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
-    """Name what shapes an image for `arch`: the tools by version and by content, and the settings that are set.
+    """Return the inputs of every image for `arch`: versions and digests of the tools, and the settings that are set.
 
     Raises:
-        CompileError: a setting is set that a build refuses, or a tool cannot be read.
+        CompileError: a setting has a value that builds refuse, or a tool cannot be read.
     """
     tool = _ptxas(arch)
     try:
@@ -112,15 +112,15 @@ def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
 
 
 def min_driver(arch: str) -> int:
-    """Return the least CUDA version whose driver loads images for `arch` (13000 for 13.0).
+    """Return the oldest CUDA version whose driver loads images for `arch` (13000 for 13.0).
 
-    A driver of the same major version loads any minor's images; an older major does not.
+    A driver loads the images of every minor version of its major version. Older major versions do not load them.
     """
     return int(_ptxas(arch).version.split(".")[0]) * 1000
 
 
 def archs() -> tuple[str, ...]:
-    """List the archs that can be built for here, by number; empty if a ptxas does not say what it assembles."""
+    """Return the archs that this toolchain can build, sorted by number; empty if a ptxas does not list its targets."""
     named = {number: gpu_names(_ptxas(f"sm_{number}").path) for number in (OLDEST, FIRST_EXACT)}
     if not all(named.values()):
         return ()
@@ -128,7 +128,7 @@ def archs() -> tuple[str, ...]:
     return tuple(
         f"sm_{number}"
         for number in sorted(numbers)
-        # each from the ptxas that Triton takes for it
+        # Triton has one ptxas for older archs and one from FIRST_EXACT on
         if number >= OLDEST and image_arch_of(f"sm_{number}") in named[FIRST_EXACT if number >= FIRST_EXACT else OLDEST]
     )
 
@@ -137,39 +137,37 @@ def _ptxas(arch: str) -> knobs.NvidiaTool:
     """Return the ptxas that assembles for `arch`.
 
     Raises:
-        CompileError: one is asked for that is none: Triton would silently take its own.
+        CompileError: a variable or knob names a ptxas that cannot be used. Triton would silently use its own instead.
     """
     tool = get_ptxas(arch_number(arch))
     for name, described in knobs.nvidia.knob_descriptors.items():
         given = vars(knobs.nvidia).get(name) or getenv(described.key)
         if name in _PTXAS and given and given != tool.path == getattr(knobs.nvidia, name).path:
-            raise CompileError(f"expected a ptxas where {described.key} says that one is", got="none", where=given)
+            raise CompileError(f"expected {described.key} to name a ptxas", got="none", where=given)
     return tool
 
 
 @lru_cache(maxsize=1)
 def _triton_digest() -> str:
-    """Return the digest of this Triton's files. It is taken once: what is imported stays as it is."""
-    # a backend can be of a distribution of its own
+    """Return the digest of this Triton's files. It is computed once: an imported module no longer changes."""
+    # another distribution can provide the backend
     backend = Path(inspect.getfile(CUDABackend)).parent.resolve()
     others = [] if any(backend.is_relative_to(Path(own).resolve()) for own in triton.__path__) else [str(backend)]
     return tree_digest([*triton.__path__, *others])
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
-    """List the settings of Triton that can change code and are set.
+    """Return the settings of Triton that are set and can change generated code, with their values.
 
     Raises:
-        CompileError: one is set that a build refuses.
+        CompileError: a setting has a value that builds refuse.
     """
-    # before Triton 3.8 the backend holds it
+    # before Triton 3.8, the backend holds the instrumentation
     hooks = getattr(CUDABackend, "instrumentation", None) or getattr(
         sys.modules.get("triton._instrumentation"), "_callbacks", None
     )
     if hooks:
-        raise CompileError(
-            "expected no instrumentation of kernels in a build, as triton.profiler adds it", got=str(hooks)
-        )
+        raise CompileError("expected kernels without instrumentation, such as that of triton.profiler", got=str(hooks))
     return read_settings(knobs, getenv, get_cache_invalidating_env_vars())
 
 
@@ -177,14 +175,14 @@ def _settings() -> tuple[tuple[str, str], ...]:
 
 
 _patches: list[str] = []
-"""What the source of this process patches, as it was told last."""
+"""Digest of the source's patches to Triton, from before the first compilation; empty without patches."""
 _compiles: list[bool] = []
-"""Whether this process has begun to compile."""
+"""Not empty once this process has compiled a variant."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Begun:
-    """What a process of a source knows."""
+    """State of a process that serves one source."""
 
     device: Device
     driver: Any
@@ -195,11 +193,11 @@ _begun: list[_Begun] = []
 
 
 def begin(place: SourcePlace, arch: str) -> None:
-    """Make this process the one of a source, before anything of the source is imported: the target is what that will see.
+    """Dedicate this process to one source, so that the source sees the target as its GPU. Call before importing it.
 
     Args:
-        place: of the source.
-        arch: the first target; each call names its own.
+        place: where the source is.
+        arch: the first target. Later calls name their own.
     """
     importing.begin(place)
     device = Device(arch, _ptxas(f"sm_{OLDEST}").version)
@@ -218,23 +216,23 @@ def _driver_of(device: Device) -> Any:
 
 
 def prepare(asked: Iterable[tuple[SourcePlace, str]]) -> None:
-    """Do nothing: this process finds sources when they are asked for."""
+    """Do nothing: this compiler finds each source on demand."""
 
 
 def describe(place: SourcePlace, arch: str = "") -> KernelSource:
-    """Find a kernel function and say what it takes and what it depends on.
+    """Return the params, dependencies and digest of a kernel function.
 
     Args:
-        place: where it is.
-        arch: what a source's process tells it; any other process tells it what is in the machine.
+        place: where the function is.
+        arch: the target that a process of `begin` shows to the source. Other processes show the machine's own GPU.
 
     Raises:
-        ManifestError: no such module, file or function, or one that is not ``@triton.jit``.
-        CompileError: a setting of Triton is set that a build refuses.
+        ManifestError: the module, file or function does not exist, or the function is not ``@triton.jit``.
+        CompileError: a setting of Triton has a value that builds refuse.
     """
     for begun in _begun:
         begun.device.arch = arch
-    # before functions are looked at: the interpreter makes others of them
+    # before the import: under TRITON_INTERPRET the decorator makes functions of another class
     _settings()
     _imported(place)
     settings = _settings()
@@ -242,12 +240,12 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
     try:
         digest = _source_digest(function)
     except Exception as error:
-        # Triton's walk refuses what its compiler would: a plain Python function, say
+        # Triton's walk refuses what its compiler would refuse, for example a call of a plain Python function
         raise ManifestError(
             "expected a function that Triton can read", got=f"{type(error).__name__}: {error}", where=place.where
         ) from error
     if any(param.is_constexpr and _default(param) == () for param in function.params):
-        raise ManifestError("expected *args that are no constexprs", got=function.__name__, where=place.where)
+        raise ManifestError("expected *args without tl.constexpr", got=function.__name__, where=place.where)
     around = read_decorators(_named(place), function, TensorDescriptor)
     return KernelSource(
         name=function.__name__,
@@ -276,7 +274,7 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
 
 def _default(param: Any) -> Any:
     if param._param.kind is inspect.Parameter.VAR_POSITIONAL:  # noqa: SLF001 - Triton tells it no other way
-        # `*args`, by which bundles know it
+        # bundles store `*args` as a param with the default `()`
         return ()
     if not param.has_default:
         return MISSING
@@ -284,11 +282,11 @@ def _default(param: Any) -> Any:
     value = default.value if isinstance(default, constexpr) else default
     if value is None or isinstance(value, bool):
         return value
-    # of a member of an enum what it is worth, as Triton compares it
+    # Triton compares a member of an enum by its value
     for kind, plainly in ((str, str.__str__), (int, int), (float, float)):
         if isinstance(value, kind):
             return plainly(value)
-    # a default that a manifest cannot say is none that a bundle can carry
+    # bundles cannot store other defaults, so such a param counts as required
     return MISSING
 
 
@@ -300,10 +298,10 @@ def _imported(place: SourcePlace) -> ModuleType:
         raise
 
 
-# without a limit: digests are kept by what is found, which for the result of a call nothing else keeps
+# unbounded: the digests are keyed by id(), and this cache keeps the functions alive
 @cache
 def _named(place: SourcePlace) -> Any:
-    """Return what a manifest names: a function, with whatever stands around it."""
+    """Return the object that a manifest names: a function, with its decorators."""
     module = _imported(place)
     try:
         return find_named(module, place.spelling, place.where)
@@ -325,7 +323,7 @@ def _find(place: SourcePlace) -> JITFunction[Any]:
 
 
 def _told() -> str:
-    """Say what may be why a module is not as its author knows it: what it was told of the target."""
+    """Return the answers about the target that an import got, for an error: they can explain a missing name."""
     answers = [answer for begun in _begun for answer in begun.device.answers()]
     return f"; its import asked and was told {', '.join(answers)}" if answers else ""
 
@@ -334,7 +332,7 @@ _CONSTANTS = constexpr | dtype | bool | int | float | str | tuple
 
 
 def _spelled(value: object) -> str | None:
-    """Spell a constant, or a table of constants as a constexpr function may look things up in; None for anything else."""
+    """Return the text of a constant, or of a container of constants, for a digest; None for any other value."""
     if isinstance(value, _CONSTANTS):
         return repr(value)
     if isinstance(value, dict):
@@ -351,14 +349,14 @@ def _spelled(value: object) -> str | None:
 
 
 class _Dependencies(DependenciesFinder):  # type: ignore[misc]
-    """Triton's own walk, but functions reached are hashed by `_source_digest`, without their line numbers."""
+    """Triton's walk over dependencies. It hashes reached functions with `_source_digest`, without line numbers."""
 
     def __init__(self, **walk: Any) -> None:
         super().__init__(**walk)
         self.lines: frozenset[Lines] = frozenset()
 
     def _update_hash(self, func: JITCallable) -> None:
-        # the symbol of a function that is not inlined holds the name of its module
+        # the symbol of a noinline function contains the name of its module
         module = func.__module__ if getattr(func, "noinline", False) else None
         self.hasher.update(f"{_source_digest(func)}{module}".encode())
         self.used_global_vals.update(_reached_globals(func))
@@ -366,7 +364,7 @@ class _Dependencies(DependenciesFinder):  # type: ignore[misc]
 
     def record_reference(self, val: Any, var_dict: dict[str, Any] | None = None, name: str | None = None) -> None:
         super().record_reference(val, var_dict, name)
-        # Triton leaves out constants of other modules, and what defaults were taken from
+        # Triton's walk omits constants of other modules and the values of defaults
         spelled = _spelled(val)
         if spelled is not None and (var_dict is None or self.visiting_arg_default_value):
             self.hasher.update(spelled.encode())
@@ -378,15 +376,15 @@ _lines: dict[int, frozenset[Lines]] = {}
 
 
 def _source_digest(function: JITCallable) -> str:
-    """Hash a function's source, of every jit function that it reaches, and the constants it reads.
+    """Return the digest of a function's source, of every jit function that it reaches, and of the constants it reads.
 
-    Triton's ``cache_key`` does the same but holds the line of the ``def``, so that lengthening one helper changes the
-    key of every kernel below it in the file.
+    Triton's ``cache_key`` also includes the line of the ``def``: one more line in a helper would change the key of every
+    kernel below it in the file.
     """
     known = _digests.get(id(function))
     if known is not None:
         return known
-    # what a recursive function finds when it reaches itself
+    # ends the walk where a recursive function reaches itself
     _digests[id(function)] = f"recursion:{function.__qualname__}"
     finder = _Dependencies(
         name=function.__qualname__,
@@ -416,10 +414,11 @@ def _reached_globals(function: JITCallable) -> dict[Any, Any]:
 
 
 def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> str:
-    """Return the identity of a variant's machine code: a SHA-256 in hex over everything that shapes it.
+    """Return the key of a variant: a SHA-256 in hex over everything that shapes its machine code.
 
     Raises:
-        ManifestError: a function that it is handed is not there, or this Triton does not take its options.
+        ManifestError: a function that the variant takes as a constexpr does not exist, or this Triton refuses its
+            options.
     """
     functions: list[Json] = [_source_digest(function) for function in _given_functions(variant, place)]
     if (symbol := _chosen_symbol(variant, place)) is not None:
@@ -432,21 +431,24 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
 
 
 def _given_functions(variant: Variant, place: SourcePlace) -> list[JITFunction[Any]]:
-    """List the functions that a variant is compiled with."""
+    """Return the functions that a variant takes as constexprs."""
     return [_find(_function_place(function, place)) for _, function in functions_of(variant)]
 
 
 def _reached_lines(variant: Variant, place: SourcePlace) -> frozenset[Lines]:
-    """List where the functions stand that a variant is made of."""
+    """Return file, first line and length of every function that is compiled into a variant."""
     functions = [_find(place), *_given_functions(variant, place)]
     for function in functions:
-        # the walk, if it has not been there
+        # fills `_lines`
         _source_digest(function)
     return frozenset().union(*(_lines[id(function)] for function in functions))
 
 
 def _chosen_symbol(variant: Variant, place: SourcePlace) -> str | None:
-    """Return the symbol that `repr` of the decorator gives a variant; None without one. The digest does not cover that function."""
+    """Return the symbol that the decorator's `repr` gives a variant; None without `repr`.
+
+    The source digest does not cover that function, so the key includes its result.
+    """
     function = _find(place)
     if function._repr is None:  # noqa: SLF001 - Triton tells it no other way
         return None
@@ -463,14 +465,14 @@ def _chosen_symbol(variant: Variant, place: SourcePlace) -> str | None:
 
 
 class _Specialization(NamedTuple):
-    """What Triton hands to `repr`."""
+    """The argument that Triton passes to `repr`."""
 
     constants: dict[str, Any]
     signature: dict[str, Any]
 
 
 def variant_keys(variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
-    """Return the key of each variant, of a source that may have patched Triton when it was imported.
+    """Return the key of each variant, including the patches that the source's import made to Triton.
 
     Raises:
         ManifestError: as `variant_key`.
@@ -478,7 +480,7 @@ def variant_keys(variants: Sequence[Variant], source: KernelSource, place: Sourc
     for begun in _begun:
         begun.device.arch = variants[0].arch
     keys = tuple(variant_key(variant, source, place) for variant in variants)
-    # what a source patches, and not what Triton keeps in its modules once it compiles
+    # taken before the first compilation, when Triton itself starts to change state of its modules
     if _begun and not _compiles:
         _patches[:] = [_begun[-1].baseline.digest()]
     patches = "".join(_patches)
@@ -506,17 +508,17 @@ def _checked_environment(variant: Variant, place: SourcePlace) -> str:
     where = f"{place.where}: {variant.label()}"
     for name, value in variant.options:
         if name not in CUDAOptions.__dataclass_fields__ and value != OPTIONS[name].default:
-            what = f"expected options that Triton {triton.__version__} has"
+            what = f"expected options of Triton {triton.__version__}"
             raise ManifestError(what, got=f"{name} = {value!r}", where=where)
     try:
         options = _resolved(variant.options, place)
         given: Any = dict(options).get("extern_libs") or ()
         libraries = tuple((library, file_digest(path)) for library, path in given)
-        # the tools are asked for each time: a build for an older driver in this process has others
+        # not cached: a build for an older driver in this process uses other tools
         return _environment(variant.arch, options, toolchain(variant.arch), libraries)
     except OSError as error:
         got = f"{error.filename}: {worded(error)}" if error.filename else worded(error)
-        raise ManifestError("expected libraries that can be read", got=got, where=where) from None
+        raise ManifestError("expected readable files in extern_libs", got=got, where=where) from None
     except ValueError as error:
         raise ManifestError(
             "expected options that Triton takes", got=" ".join(str(error).split()), where=where
@@ -530,16 +532,16 @@ def _environment(
     tools: tuple[tuple[str, str], ...],
     libraries: tuple[tuple[str, str], ...],
 ) -> str:
-    """Hash what a variant shares with others: every option as Triton completes it, target, toolchain, libraries."""
+    """Return the digest of a variant's environment: options with Triton's defaults, target, toolchain, libraries."""
     spelled = dataclasses.asdict(_backend(arch).parse_options(_given(options)))
-    # with the paths of Triton's own, which the toolchain covers
+    # paths, also of Triton's own libraries: the toolchain and `libraries` cover their content
     del spelled["extern_libs"]
     text = repr((sorted(spelled.items()), target_of(arch), tools, libraries))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _resolved(options: tuple[tuple[str, Value], ...], place: SourcePlace) -> tuple[tuple[str, Value], ...]:
-    """Take the files of `extern_libs` from where the manifest lies."""
+    """Return options with the paths of `extern_libs` resolved against the manifest's folder."""
     given: dict[str, Any] = dict(options)
     if libraries := given.get("extern_libs"):
         given["extern_libs"] = tuple((library, str(place.folder / path)) for library, path in libraries)
@@ -556,8 +558,8 @@ def _backend(arch: str) -> Any:
 
 
 def gpu_target(arch: str) -> GPUTarget:
-    """Say to Triton what to compile for."""
-    # the integer: a string breaks before Triton 3.9
+    """Return an arch as Triton's target."""
+    # an integer: Triton before 3.9 does not take a string
     return GPUTarget("cuda", arch_number(arch), target_of(arch).warp_size)
 
 
@@ -568,12 +570,12 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     """Compile one variant to machine code.
 
     Raises:
-        CompileError: Triton or ptxas refused it; ``log`` has their words.
+        CompileError: Triton or ptxas refused it; ``log`` holds their output.
     """
     tracing.stop()
     started = time.monotonic()
     where = f"{place.where}: {variant.label()}"
-    # as this process has it, with the sources and the toolchain that it compiles with
+    # computed here, from the sources and the toolchain that this process compiles with
     (key,) = variant_keys((variant,), describe(place), place)
     _compiles.append(True)
     function = _find(place)
@@ -603,7 +605,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
 
 
 def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
-    """Say to Triton what a variant is: function, types, constants, hints."""
+    """Return a variant as Triton's source: function, types, constants, hints."""
     function = _find(place)
     order = [param.name for param in function.params]
     types = dict(variant.signature)
@@ -627,7 +629,10 @@ def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
 
 
 def _with_layouts(kind: Any) -> Any:
-    """Give each descriptor in a type the layout in shared memory that Gluon wants to know: the default but for what it sets."""
+    """Return a type in which each descriptor has the shared-memory layout that Gluon requires.
+
+    The layout is Gluon's default, with the values that the descriptor sets.
+    """
     if isinstance(kind, tuple):
         members = [_with_layouts(member) for member in kind]
         return type(kind)(*members) if hasattr(kind, "_fields") else tuple(members)
@@ -635,8 +640,8 @@ def _with_layouts(kind: Any) -> Any:
         return kind
     bare, given = plain(kind), layout_in(kind)
     element, block = descriptor_parts(bare)
-    ways = {name: value for name, value in given.items() if name != "swizzle_byte_width"}
-    default = NVMMASharedLayout.get_default_for(list(block), dtype(dtype_name(element)), **ways)
+    settings = {name: value for name, value in given.items() if name != "swizzle_byte_width"}
+    default = NVMMASharedLayout.get_default_for(list(block), dtype(dtype_name(element)), **settings)
     layout = dataclasses.replace(default, **given)
     return f"{bare.removesuffix('>')},{layout!r}>"
 
@@ -657,10 +662,10 @@ def _function_place(function: FunctionRef, place: SourcePlace) -> SourcePlace:
 
 @contextlib.contextmanager
 def _quiet_triton(log: io.StringIO, *, line_info: bool) -> Iterator[None]:
-    """Compile afresh, into a folder that goes away, and catch what Triton prints."""
+    """Make Triton compile without its caches, into a temporary folder, and write its output to `log`."""
     folder = tempfile.mkdtemp(prefix="nojit-compile-")
     outer = tempfile.tempdir
-    # Triton leaves what ptxas read behind when ptxas fails
+    # Triton leaves temporary files behind when ptxas fails
     tempfile.tempdir = folder
     try:
         with knobs.compilation.scope(), knobs.cache.scope(), knobs.nvidia.scope(), contextlib.redirect_stdout(log):
@@ -670,7 +675,7 @@ def _quiet_triton(log: io.StringIO, *, line_info: bool) -> Iterator[None]:
             knobs.compilation.store_binary_only = True
             knobs.nvidia.dump_ptxas_log = True
             knobs.cache.dir = folder
-            # others can give back what they were not given
+            # a custom cache manager could return images that this build did not compile
             knobs.cache.manager_class = knobs.cache.remote_manager_class = None
             yield
     finally:
@@ -684,8 +689,8 @@ def _nothing() -> None:
 
 
 def warm_up(arch: str) -> None:
-    """Compile a kernel that does nothing: what Triton does once for a process is then done for its copies, too."""
-    # whatever is wrong with the toolchain, the first variant tells
+    """Compile an empty kernel, so that forks of this process inherit Triton's one-time initialization."""
+    # the first variant reports any problem of the toolchain
     with (
         contextlib.suppress(Exception),
         tracing.own_work(),
@@ -698,11 +703,11 @@ def warm_up(arch: str) -> None:
 
 @contextlib.contextmanager
 def _current_target(arch: str) -> Iterator[None]:
-    """Let kernels that ask Triton what they run on be told the target, and not what is in this machine or that there is nothing."""
+    """Make the target of the build Triton's current target, in place of the machine's GPU."""
     if _begun:
         _begun[-1].device.arch = arch
     driver = _begun[-1].driver if _begun else _driver_of(Device(arch, ""))
-    # not by its property, which looks for a GPU
+    # the property would look for a GPU
     before = vars(active_driver)["_active"]
     active_driver.set_active(driver)
     try:
@@ -712,10 +717,10 @@ def _current_target(arch: str) -> Iterator[None]:
 
 
 def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Launch:
-    # none where the target has no tensor maps
+    # None for a target without tensor maps
     descriptors = metadata.tensordesc_meta
     if descriptors and _DOUBLES_SHAPES and any(entry["fp4_padded"] for entry in descriptors):
-        # the kernel would read a shape that the runtime does not pass
+        # the kernel would read a shape in other units than the runtime passes
         raise CompileError(
             "expected Triton 3.9 or later for padded 4-bit descriptors", got=triton.__version__, where=where
         )
@@ -738,7 +743,7 @@ def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Lau
         profile_scratch_bytes=metadata.profile_scratch_size or 0,
         profile_scratch_align=metadata.profile_scratch_align or 1,
         cooperative=metadata.launch_cooperative_grid,
-        # nothing that is built for older ones can say that the next kernel may start, or wait for the last
+        # older archs have no instruction to start the next kernel early or to wait for the previous one
         pdl=metadata.launch_pdl and arch_number(arch) >= PDL_SINCE,
         tensor_maps=tensor_maps,
     )

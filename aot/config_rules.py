@@ -1,4 +1,4 @@
-"""What a config of a manifest may hold beside constexprs: checked rules and compiler options."""
+"""Checks of a config's rules (`archs`, `when`, `requires`) and compiler options in a manifest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nojit.runtime.errors import did_you_mean
 __all__ = ["CONFIG_RULES", "check_config", "check_options", "check_rules", "constexprs_in"]
 
 
-def _are_words(value: Any) -> bool:
+def _are_strings(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
@@ -22,7 +22,7 @@ def _is_text(value: Any) -> bool:
 
 
 _RULE_KINDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("archs", _are_words, "a list of archs"),
+    ("archs", _are_strings, "a list of archs"),
     ("when", _is_text, "an expression"),
     ("requires", _is_text, "an expression"),
 )
@@ -30,12 +30,12 @@ CONFIG_RULES = tuple(key for key, _, _ in _RULE_KINDS)
 
 
 def constexprs_in(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """List the keys of a config that are constexprs of the kernel, neither options nor rules."""
+    """Return the keys of a config that are constexprs of the kernel, not options or rules."""
     return tuple(key for key in config if key not in OPTIONS and key not in CONFIG_RULES)
 
 
 def check_options(options: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Find strangers in a table of options, and values that their option cannot take."""
+    """Report unknown options in a table, and values that an option cannot take."""
     for name, value in options.items():
         if name not in OPTIONS:
             near = did_you_mean(name, tuple(OPTIONS))
@@ -47,7 +47,7 @@ def check_options(options: Mapping[str, Any], place: str, mistakes: Mistakes) ->
 
 
 def check_config(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Find options and rules of the wrong kind in a config."""
+    """Report options and rules of a config that have the wrong type."""
     for key, value in config.items():
         if key in OPTIONS:
             with mistakes.caught():
@@ -56,7 +56,7 @@ def check_config(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> N
 
 
 def check_rules(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Find rules of the wrong kind in a config or a space."""
+    """Report rules of a config or a space that have the wrong type."""
     for key, fits, what in _RULE_KINDS:
         if key in config and not fits(config[key]):
             mistakes.add(f"expected {what}", got=shorten(config[key]), at=f"{place}.{key}")

@@ -1,4 +1,4 @@
-"""How many variants an entry comes to, counted without listing them. Pure."""
+"""Limits on the number of variants of an entry, counted without listing them. Pure."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ __all__ = ["MAX_VARIANTS", "check_count", "check_size"]
 
 
 class _Factor(NamedTuple):
-    """One of the things that variants are a product of."""
+    """One factor of the number of variants."""
 
     words: str
     key: str
-    """Where the manifest says it."""
+    """Path of the key in the manifest."""
     size: int
 
 
 def check_count(
     spec: KernelSpec, arch: str, where: str, most: int | None, configs: int, *, tuning: bool = False
 ) -> None:
-    """Refuse an entry that may come to more variants than are allowed, before any is made.
+    """Refuse an entry whose upper bound of variants exceeds the limit, before any variant is listed.
 
     Args:
         spec: the entry.
-        arch: the one that is built for.
+        arch: the arch to build.
         where: the entry, for messages.
-        most: how many variants are allowed, before `exclude`; None for any number.
-        configs: how many of its configs are for the arch.
-        tuning: whether its spaces are built, each meaning with its fullest hints alone.
+        most: maximum number of variants before `exclude`; None for no limit.
+        configs: number of its configs for the arch.
+        tuning: whether its spaces are built, each case with its fullest hint set only.
 
     Raises:
-        ManifestError: there may be more; names what has the most values.
+        ManifestError: there may be more variants; the message names the largest factor.
     """
     if most is None:
         return
@@ -51,38 +51,38 @@ def check_count(
     if total > most:
         advice = f"cut the {largest.words}, list [[kernel.point]]s instead, or allow more with --max-variants"
         what = f"expected at most {most:,} variants of {spec.name} for {arch}, before `exclude`"
-        raise ManifestError(what, got=f"{total:,}, of {words}; {advice}", where=largest.key)
+        raise ManifestError(what, got=f"{total:,}, from {words}; {advice}", where=largest.key)
 
 
 def check_size(listed: int, spec: KernelSpec, where: str, configs: int, *, tuning: bool = False) -> None:
-    """Refuse an entry as soon as more of its variants are listed than a bundle holds.
+    """Refuse an entry that has more variants than a bundle can hold of one kernel.
 
     Args:
-        listed: how many variants were listed so far, none that `exclude` leaves out.
+        listed: number of variants listed so far, after `exclude`.
         spec: the entry.
         where: the entry, for messages.
-        configs: how many of its configs are for the arch.
-        tuning: as `check_count`.
+        configs: number of its configs for the arch.
+        tuning: as for `check_count`.
 
     Raises:
-        ManifestError: there are more; names what has the most values.
+        ManifestError: there are more variants; the message names the largest factor.
     """
     if listed > VARIANTS_MAX:
         _, words, largest = _product(spec, where, configs, tuning=tuning)
         advice = (
             f"cut the {largest.words}, leave some out with `exclude`, or split the entry into kernels of other names"
         )
-        what = f"expected at most {VARIANTS_MAX:,} variants, which a bundle holds of a kernel"
-        raise ManifestError(what, got=f"more, of {words}; {advice}", where=largest.key)
+        what = f"expected at most {VARIANTS_MAX:,} variants of a kernel in a bundle"
+        raise ManifestError(what, got=f"more, from {words}; {advice}", where=largest.key)
 
 
 def _product(spec: KernelSpec, where: str, configs: int, *, tuning: bool) -> tuple[int, str, _Factor]:
-    """Return how many variants an entry may come to, of what in words, and the largest factor."""
+    """Return an entry's maximum number of variants, the factors in words, and the largest factor."""
     shared = [*_points(spec, where), *_derived(spec, where), *([] if tuning else _hints(spec, where))]
-    ways = _spaces(spec, where) if tuning else []
-    tables = [prod(factor.size for factor in table) for table in ways]
-    total = prod(factor.size for factor in shared) * (configs + sum(tables))
-    own = ways[tables.index(max(tables))] if tables else []
+    spaces = _spaces(spec, where) if tuning else []
+    sizes = [prod(factor.size for factor in space) for space in spaces]
+    total = prod(factor.size for factor in shared) * (configs + sum(sizes))
+    own = spaces[sizes.index(max(sizes))] if sizes else []
     factors = [*shared, *own, _Factor("configs", f"{where}.configs", configs)]
     factors.sort(key=lambda factor: -factor.size)
     words = ", ".join(f"{factor.size:,} {factor.words}" for factor in factors if factor.size > 1) or "1 config"
@@ -126,7 +126,7 @@ def _subsets(hints: int, missing: int) -> int:
 
 
 def _spaces(spec: KernelSpec, where: str) -> list[list[_Factor]]:
-    """List what the configs of each space are a product of."""
+    """Return the factors of each space's configs."""
     return [
         [
             _Factor(f"values of {name!r}", f"{where}.tuning.space[{number}].{name}", len(choices(value)))

@@ -1,9 +1,9 @@
-"""What stands around a ``@triton.jit`` function, and acts when Triton launches it: autotuners, heuristics, hooks.
+"""Reader of the decorators of a ``@triton.jit`` function that act at a launch: autotuners, heuristics, hooks.
 
-At a launch for which it has tuned, Triton's autotuner calls ``Config.pre_hook`` of the config that it chose and nothing else: its
-own ``pre_hook``, ``post_hook``, ``reset_to_zero`` and ``restore_value`` are for the runs that it times; they are applied once more
-before the first launch after. A heuristic gives a param a value at each call. Triton itself is told by the names of
-its classes: this module does not import it.
+Once Triton's autotuner has tuned a problem, a launch calls ``Config.pre_hook`` of the chosen config and no other hook. Its own
+``pre_hook``, ``post_hook``, ``reset_to_zero`` and ``restore_value`` belong to the timed runs, and apply once more before
+the first launch after those. A heuristic computes the value of a param at each call. This module does not import
+Triton: it recognizes Triton's classes by their names.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from nojit.runtime.values import Value
 
 __all__ = ["Decorators", "read_decorators"]
 
-# what a hook may use and still be known by what it does to its arguments
+# a hook that calls only these has no effect except on its arguments
 _PLAIN_BUILTINS = frozenset({"bool", "dict", "int", "isinstance", "len", "list", "max", "min", "range", "tuple"})
 
 
 @dataclass(frozen=True, slots=True)
 class Decorators:
-    """What the decorators of a function do."""
+    """The effects of a function's decorators."""
 
     effects: tuple[Effect, ...]
-    """What a bundle does not do."""
+    """Effects that a bundle does not reproduce."""
     computed: tuple[tuple[str, str], ...]
-    """Params and options that get a value from a decorator, each with its name."""
+    """Params and options whose value a decorator computes, each with the decorator's name."""
     hooks: tuple[ConfigHook, ...]
-    """What hooks do that choose the blocks of descriptors, and nothing else."""
+    """Hooks that only set the blocks of descriptors: bundles reproduce them."""
 
 
 def read_decorators(found: Any, function: Any, descriptor: type) -> Decorators:
-    """Read what stands around a function.
+    """Return the effects of the decorators of a function.
 
     Args:
-        found: what the manifest names.
-        function: the JITFunction inside it.
+        found: the decorated function, as the manifest names it.
+        function: the JITFunction inside the decorators.
         descriptor: Triton's class of tensor descriptors.
     """
     effects: list[Effect] = []
@@ -57,7 +57,7 @@ def read_decorators(found: Any, function: Any, descriptor: type) -> Decorators:
         else:
             kind = type(found)
             does = f"an object of {kind.__module__}.{kind.__qualname__} around the function"
-            effects.append(Effect(kind.__name__, does, "What it does at a launch is not in a bundle"))
+            effects.append(Effect(kind.__name__, does, "A bundle does not run it at a launch"))
         found = found.fn
     effects += _of_function(function)
     return Decorators(tuple(effects), tuple(computed.items()), tuple(hooks))
@@ -77,9 +77,7 @@ def _of_autotuner(tuner: Any) -> Iterator[Effect]:
     for name, value in said.items():
         if value:
             shown = name if value is True else f"{name}={value!r}"
-            yield Effect(
-                name, f"{shown} of @triton.autotune", "Triton applies it while it tunes, which a bundle never does"
-            )
+            yield Effect(name, f"{shown} of @triton.autotune", "Triton applies it while it tunes; a bundle never tunes")
 
 
 def _of_function(function: Any) -> Iterator[Effect]:
@@ -87,7 +85,7 @@ def _of_function(function: Any) -> Iterator[Effect]:
         yield Effect(
             "launch_metadata",
             "launch_metadata of @triton.jit",
-            "Triton calls it for hooks of profilers, which get nojit's own facts",
+            "Triton calls it for profiler hooks; these get nojit's own facts instead",
         )
     if function.pre_run_hooks:
         yield Effect("add_pre_run_hook", "a hook of add_pre_run_hook()", "Triton calls it before every launch")
@@ -97,11 +95,11 @@ def _of_function(function: Any) -> Iterator[Effect]:
 
 
 class _UnseenError(Exception):
-    """A hook does what its effect on the arguments cannot tell."""
+    """A hook does more than set blocks of descriptors, or the build cannot tell."""
 
 
 def _read_hook(config: Any, function: Any, descriptor: type) -> ConfigHook | Effect:
-    """Run a hook over stand-ins, to see whether it does anything but choose blocks."""
+    """Run a hook on stand-in arguments: return the blocks that it sets, or an effect if it does anything else."""
     try:
         _check_code(config.pre_hook)
         given = {param.name: _stand_in(descriptor, param.name) for param in function.params}
@@ -117,13 +115,13 @@ def _read_hook(config: Any, function: Any, descriptor: type) -> ConfigHook | Eff
             value.__dict__["_blocks"] = blocks
         config.pre_hook(given)
         if not blocks:
-            raise _UnseenError("does nothing to them that the build can see")  # noqa: TRY301 - as what it runs does
-    except Exception as error:  # noqa: BLE001 - the hook's own, too
+            raise _UnseenError("has no effect that the build can see")  # noqa: TRY301 - one path for every reason
+    except Exception as error:  # noqa: BLE001 - the hook's own errors, too
         why = str(error) if isinstance(error, _UnseenError) else f"raises {type(error).__name__}: {error}"
         return Effect(
             "Config.pre_hook",
             f"pre_hook of a triton.Config, which {why}",
-            "Triton calls it before every launch: let callers do what it does",
+            "Triton calls it before every launch: move its work into the caller",
         )
     settings = tuple((name, value) for name, value in config.kwargs.items() if isinstance(value, int | float | str))
     return ConfigHook(settings, tuple(blocks.items()))
@@ -135,9 +133,9 @@ def _unwrapped(default: Any) -> Value:
 
 
 def _check_code(hook: Any) -> None:
-    """Refuse a hook that reaches for more than its arguments: what that does cannot be seen."""
+    """Refuse a hook that uses more than its arguments: the build cannot see such effects."""
     if not inspect.isfunction(hook):
-        raise _UnseenError(f"is a {type(hook).__name__} and no plain function")
+        raise _UnseenError(f"is a {type(hook).__name__}, not a plain function")
     reached = inspect.getclosurevars(hook)
     for name, value in (*reached.globals.items(), *reached.nonlocals.items()):
         if not (isinstance(value, int | float | str | None) or getattr(value, "__name__", "") == "TensorDescriptor"):
@@ -148,7 +146,7 @@ def _check_code(hook: Any) -> None:
 
 
 def _stand_in(descriptor: type, param: str) -> Any:
-    """Make what stands for an argument: a descriptor, for hooks that look, whose block can be set and that tells nothing."""
+    """Return a stand-in for an argument: a descriptor (hooks check the type) whose block can be set, not read."""
 
     def refuse(*_: object) -> Any:
         raise _UnseenError(f"asks for the value of {param}")

@@ -1,4 +1,4 @@
-"""What a build takes where nothing else is asked for: the command line names it, and so imports nothing for it."""
+"""Defaults of a build, without imports: the command line shows them in its help."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["LOCAL_BUILDER", "MAX_VARIANTS"]
 
 LOCAL_BUILDER: Final = "nojit:builder/local"
-"""The builder where none is named: somebody's own machine."""
+"""Builder id of a build that names none: a user's own machine."""
 
 MAX_VARIANTS: Final = 250_000
-"""Variants of one kernel for one architecture, before `exclude`, unless a build allows more."""
+"""Maximum number of variants of one kernel for one arch, before `exclude`; ``--max-variants`` changes it."""

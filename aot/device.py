@@ -1,9 +1,9 @@
-"""The device that a target stands for, and its answers to what kernel sources ask while they are imported.
+"""A device that stands for the target and answers the queries of kernel sources during their import.
 
-A module may choose its kernels by the GPU at hand. In the process of a source the target is at hand, whatever is in the machine
-that builds: Triton's driver, torch and NVML answer for it. Nothing is imported for that, and torch and NVML need not be there:
-a hook waits until a source imports them. What an arch does not say, how many multiprocessors there are, say, is answered as by a
-device that is common of it.
+A module may choose its kernels by the current GPU. In a process of a source, the target is the current GPU, independent of
+the build machine: Triton's driver, torch and NVML answer for the target. torch and NVML need not be installed: an import
+hook patches them when a source imports them. Properties that the arch does not determine, for example the number of
+multiprocessors, are those of a common device of the arch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ __all__ = ["Common", "Device", "common_of", "driver_of", "install"]
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _WARP, _REGISTERS, _BLOCK_THREADS = 32, 65536, 1024
-# of a block that asks for no more
+# shared memory of a block that does not opt in to more
 _SHARED_BYTES = 48 * 1024
-# threads that a multiprocessor holds (CUDA programming guide, "technical specifications per compute capability"); else 1536
+# maximum threads of a multiprocessor; 1536 for other archs. Source: CUDA programming guide, "technical specifications
+# per compute capability"
 _SM_THREADS = {75: 1024, 80: 2048, 90: 2048, 100: 2048, 103: 2048}
 
 
 class Common(NamedTuple):
-    """A device that is common of its arch, as data sheets have it."""
+    """Properties of a common device of an arch, from data sheets."""
 
     name: str
     multiprocessors: int
@@ -62,22 +63,22 @@ _COMMON = {
 
 
 def common_of(arch: str) -> Common:
-    """Return a device that is common of an arch, or of the nearest one below that is known."""
+    """Return a common device of an arch, or of the nearest older arch that has one here."""
     number = arch_number(arch)
     return _COMMON[max((known for known in _COMMON if known <= number), default=min(_COMMON))]
 
 
 class Device:
-    """The device of a target, and the questions that it was asked.
+    """The device of a target, with a record of its queries.
 
     Args:
-        arch: of the target; set another when the process goes on to that.
-        cuda: CUDA version of a toolkit that assembles for it, ``13.1``; where torch was built for none.
+        arch: arch of the target; assign another for the next target.
+        cuda: CUDA version of the toolkit that assembles for it, ``13.1``; shown by a torch that was built without CUDA.
 
     Attributes:
-        asked: each question with its last answer, in order.
-        by_arch: the questions that another arch answers otherwise.
-        by_device: the questions that devices of one arch answer differently.
+        asked: each query with its last answer, in order.
+        by_arch: queries whose answer depends on the arch.
+        by_device: queries whose answer differs between devices of one arch.
     """
 
     def __init__(self, arch: str, cuda: str) -> None:
@@ -94,26 +95,26 @@ class Device:
 
     @property
     def common(self) -> Common:
-        """A device of the arch."""
+        """Properties of a common device of the arch."""
         return common_of(self.arch)
 
     def always(self, question: str, answer: Any) -> Any:
-        """Answer what every target answers."""
+        """Record and return an answer that is the same for every target."""
         self.asked[question] = answer
         return answer
 
     def of_arch(self, question: str, answer: Any) -> Any:
-        """Answer what every device of the arch answers."""
+        """Record and return an answer that is the same for every device of the arch."""
         self.by_arch.add(question)
         return self.always(question, answer)
 
     def of_device(self, question: str, answer: Any) -> Any:
-        """Answer what the common device answers."""
+        """Record and return an answer of the common device."""
         self.by_device.add(question)
         return self.of_arch(question, answer)
 
     def answers(self, questions: Collection[str] | None = None) -> list[str]:
-        """Spell what was asked and answered: all, or some questions."""
+        """Return recorded queries with their answers as ``query = answer``: all, or only `questions`."""
         asked = ((question, answer) for question, answer in self.asked.items())
         return [
             f"{question} = {shown(answer)}" for question, answer in asked if questions is None or question in questions
@@ -121,22 +122,22 @@ class Device:
 
 
 def _shared_bytes(arch: str) -> int:
-    # from 8.0 on, every arch that is known has as much
+    # 99 KiB: the least of every known arch from 8.0 on
     return shared_bytes_max(arch) or 99 * 1024
 
 
 def _index(device: Any) -> None:
-    """Refuse any device but the one that there is."""
+    """Refuse any device except device 0, the only one."""
     kind, _, index = str(device).rpartition(":")
     if f"{kind}{index}" not in ("None", "0", "cuda", "cuda0") and device != 0:
-        raise AssertionError(f"expected the one CUDA device of a target, got {device}")
+        raise AssertionError(f"expected device 0, the only CUDA device of a target, got {device}")
 
 
 # -- Triton ----------------------------------------------------------------------------------------------------------
 
 
 class _Told(dict[str, Any]):
-    """Properties of a device, as Triton gives them; notes which are looked at."""
+    """Properties of a device in Triton's format; records each that is read."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -166,7 +167,7 @@ class _Told(dict[str, Any]):
 
 
 class _Utils:
-    """What stands for the part of Triton's driver that is written in C."""
+    """Replacement for the C part of Triton's driver."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -177,21 +178,21 @@ class _Utils:
         return _Told(self._device)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"expected nothing to be launched while a source is imported or compiled, got {name}")
+        raise AttributeError(f"expected no launch while a source is imported or compiled, got {name}")
 
 
 def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any:
-    """Make what stands for Triton's driver.
+    """Return a replacement for Triton's driver that answers for the target.
 
     Args:
-        device: the device that it is of.
-        base: Triton's driver for CUDA.
-        target: returns the target, as Triton spells it.
+        device: the device of the target.
+        base: Triton's driver class for CUDA.
+        target: returns the target in Triton's form.
     """
 
     class TargetDriver(base):  # type: ignore[misc] # a class of Triton's
         def __init__(self) -> None:
-            # not as Triton's is made, which looks for a GPU
+            # without super().__init__(), which looks for a GPU
             self.utils = _Utils(device)
             self.get_device_capability = lambda _device=0: device.of_arch(
                 "driver.active.get_device_capability()", device.capability
@@ -201,7 +202,7 @@ def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any
 
         @staticmethod
         def get_current_stream(_device: int = 0) -> Any:
-            raise RuntimeError("expected nothing to be launched while a source is imported or compiled")
+            raise RuntimeError("expected no launch while a source is imported or compiled")
 
         @staticmethod
         def is_active() -> bool:
@@ -222,7 +223,7 @@ def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any
 
 
 class _Properties:
-    """Properties of a device, as torch gives them; notes which are looked at."""
+    """Properties of a device in torch's format; records each that is read."""
 
     def __init__(self, device: Device) -> None:
         common, (major, minor), shared = device.common, device.capability, _shared_bytes(device.arch)
@@ -236,7 +237,7 @@ class _Properties:
             "max_threads_per_multi_processor": _SM_THREADS.get(arch_number(device.arch), 1536),
             "shared_memory_per_block": _SHARED_BYTES,
             "shared_memory_per_block_optin": shared,
-            # from 8.0 on, the system has one KiB of each block's
+            # from 8.0 on, the system reserves 1 KiB for each block
             "shared_memory_per_multiprocessor": shared + (1024 if major > 7 else 0),
         }
         self._of_device = {
@@ -289,7 +290,7 @@ def _answer_for_torch(torch: ModuleType, device: Device) -> None:
             "_maybe_exchange_device": lambda index: min(index, 0),
         },
     )
-    # newer than some versions
+    # older versions of torch lack it
     _put_all(
         getattr(torch, "accelerator", None),
         {
@@ -312,7 +313,7 @@ def _put_all(module: Any, functions: Mapping[str, Callable[..., Any]]) -> None:
 
 
 def _put(module: Any, name: str, function: Callable[..., Any]) -> None:
-    """Put a function in the place of one, if the module has it."""
+    """Replace a function of a module, if the module has it."""
     own = getattr(module, name, None)
     if own is not None:
 
@@ -363,13 +364,13 @@ def _answer_for_nvml(nvml: ModuleType, device: Device) -> None:
 
 
 class _Hook(MetaPathFinder):
-    """Lets a device answer for a module, once that has been imported by whoever asks it."""
+    """Import hook that patches torch and NVML for a device when a source imports them."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a module that is to be answered for as others would, and answer once it has run."""
+        """Return the spec of torch or NVML with a loader that patches the module after it has run; None for others."""
         answer = _answer_of(name)
         if answer is None:
             return None
@@ -389,13 +390,13 @@ class _Hook(MetaPathFinder):
 def _answer_of(name: str) -> Callable[[ModuleType, Device], None] | None:
     if name == "torch":
         return _answer_for_torch
-    # packages bring copies of their own
+    # packages may vendor pynvml under another parent
     return _answer_for_nvml if name.rpartition(".")[2] == "pynvml" else None
 
 
 def install(device: Device) -> None:
-    """Let a device answer for whatever this process imports from now on."""
-    # it hides what is in this machine, and nothing of the target
+    """Make a device answer for torch and NVML in this process, imported now or later."""
+    # the variable applies to the machine's GPUs, not to the target
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     sys.meta_path.insert(0, _Hook(device))
     for name, module in list(sys.modules.items()):

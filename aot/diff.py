@@ -1,4 +1,4 @@
-"""What differs between two bundles: kernels and variants added, removed and changed. Pure but for reading the two."""
+"""Differences between two bundles: kernels and variants added, removed and changed. Reads only the two files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nojit.runtime.strict import Json
 
 __all__ = ["BundleDiff", "Change", "KernelDiff", "VariantChange", "diff_bundles"]
 
-# what two builds of one variant can differ in; its image's number and place are the file's matter
+# facts in which two builds of a variant can differ; the number and position of its image depend on the file
 _COMPARED = ("registers", "spill_bytes", "shared_bytes", "num_warps", "num_ctas", "image_bytes", "image_sha256")
 
 
@@ -33,7 +33,7 @@ class VariantChange:
 
     @property
     def image_only(self) -> bool:
-        """Whether the machine code differs, and nothing that can be said of it."""
+        """Whether only the machine code differs."""
         return all(change.name.startswith("image_") for change in self.changes)
 
 
@@ -66,12 +66,12 @@ class BundleDiff:
 
     @property
     def alike(self) -> bool:
-        """Whether nothing that is compared differs, though the bytes may."""
+        """Whether all compared facts are equal; the files' bytes may still differ."""
         return not self.facts and all(kernel.status == "same" for kernel in self.kernels)
 
 
 def diff_bundles(before: BundleFile, after: BundleFile) -> BundleDiff:
-    """Compare two bundles; variants are matched by their ids, which a rebuild keeps.
+    """Return the differences between two bundles. Variants are matched by their ids, which a rebuild keeps.
 
     Raises:
         BundleError: one of them is damaged.

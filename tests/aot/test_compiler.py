@@ -343,7 +343,7 @@ class TestKey:
             keys.append(variant_key(variant, describe(where), where))
         assert keys[0] == keys[1] != keys[2]
         with pytest.raises(
-            ManifestError, match=r"expected libraries that can be read, got .*lib\.py: No such file or directory"
+            ManifestError, match=r"expected readable files in extern_libs, got .*lib\.py: No such file or directory"
         ):
             variant_key(variant, describe(place()), place())
 

@@ -56,7 +56,7 @@ HUGE: dict[str, Any] = {
 def test_the_axis_with_the_most_values_is_blamed() -> None:
     message, where = refusal(**HUGE)
     assert message.startswith(
-        "expected at most 250,000 variants of k for sm_90, before `exclude`, got 18,432,000, of 300 values of axis 'SEED', 40 values of axis 'WIDTH', "
+        "expected at most 250,000 variants of k for sm_90, before `exclude`, got 18,432,000, from 300 values of axis 'SEED', 40 values of axis 'WIDTH', "
     )
     assert "cut the values of axis 'SEED', list [[kernel.point]]s instead, or allow more with --max-variants" in message
     assert where == "$.kernel[0].matrix.SEED"
@@ -101,7 +101,7 @@ def test_flags_that_types_decide_do_not_multiply() -> None:
 
 def test_more_can_be_allowed() -> None:
     fields: dict[str, Any] = {"matrix": {"A": list(range(50)), "B": list(range(10))}}
-    assert "got 500, of 50 values of axis 'A', 10 values of axis 'B'" in refusal(most=499, **fields)[0]
+    assert "got 500, from 50 values of axis 'A', 10 values of axis 'B'" in refusal(most=499, **fields)[0]
     assert len(expand_kernel(spec(**fields), "sm_90", "here", most=500).variants) == 500
     assert len(expand_kernel(spec(**fields), "sm_90", "here", most=None).variants) == 500
 
@@ -136,6 +136,6 @@ def test_listing_ends_with_the_first_variant_that_no_bundle_holds(space: bool) -
     }
     message, where = refusal(space=space, most=None, **fields)
     assert message.startswith(
-        "expected at most 32,768 variants, which a bundle holds of a kernel, got more, of 4,000 values of"
+        "expected at most 32,768 variants of a kernel in a bundle, got more, from 4,000 values of"
     )
     assert where == "$.kernel[0].matrix.A"

@@ -68,9 +68,9 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "Config.pre_hook zeroes": (ZEROING + tuned(config=", pre_hook=hook"), "Config.pre_hook", "which uses out_ptr.zero_. Triton calls it before every launch"),
     "Config.pre_hook reaches out": (f"import math\n{HOOK.format(params='nargs', body='math.floor(1.5)')}{tuned(config=', pre_hook=hook')}", "Config.pre_hook", "which uses math"),
     "Config.pre_hook prints": (HOOK.format(params="nargs", body="print(nargs)") + tuned(config=", pre_hook=hook"), "Config.pre_hook", "which calls print"),
-    "Config.pre_hook of its own make": (f"import functools\n{ZEROING}{tuned(config=', pre_hook=functools.partial(hook)')}", "Config.pre_hook", "which is a partial and no plain function"),
+    "Config.pre_hook of its own make": (f"import functools\n{ZEROING}{tuned(config=', pre_hook=functools.partial(hook)')}", "Config.pre_hook", "which is a partial, not a plain function"),
     "Config.pre_hook asks": (HOOK.format(params="nargs", body='return nargs["n"] > 4') + tuned(config=", pre_hook=hook"), "Config.pre_hook", "which asks for the value of n"),
-    "Config.pre_hook does nothing": (HOOK.format(params="nargs", body="pass") + tuned(config=", pre_hook=hook"), "Config.pre_hook", "which does nothing to them that the build can see"),
+    "Config.pre_hook does nothing": (HOOK.format(params="nargs", body="pass") + tuned(config=", pre_hook=hook"), "Config.pre_hook", "which has no effect that the build can see"),
     "Config.pre_hook raises": (HOOK.format(params="nargs", body='nargs["m"]') + tuned(config=", pre_hook=hook"), "Config.pre_hook", "which raises KeyError: 'm'"),
     "a wrapper of its own": (WRAPPER + FUNCTION, "Dispatcher", r"an object of .*Dispatcher around the function"),
 }  # fmt: skip

@@ -184,7 +184,7 @@ CHOICES = {
     ),
     "def k(out_ptr, V):\n    pass\n": "expected a @triton.jit function, got function a3.py:k - at",
     f"{KERNEL}\nk[(1,)](1, 1)\n": (
-        "expected nothing to be launched while a source is imported or compiled"
+        "expected no launch while a source is imported or compiled"
     ),
 }  # fmt: skip
 

@@ -105,7 +105,7 @@ def test_a_dry_run_refuses_too_many_variants_and_names_the_axis(
     written = document("build", manifest, "--dry-run", code=1)
     (mistake,) = written["error"]["mistakes"]
     assert mistake["what"] == "expected at most 250,000 variants of add for sm_90, before `exclude`"
-    assert mistake["got"].startswith("1,280,000, of 400 values of axis 'A', 400 values of axis 'B'")
+    assert mistake["got"].startswith("1,280,000, from 400 values of axis 'A', 400 values of axis 'B'")
     assert (mistake["line"], mistake["key"]) == (12, "$.kernel[0].matrix.A")
     assert "at most 1,000,000 variants" in run("build", manifest, "--dry-run", "--max-variants", 1_000_000).stderr
 
@@ -116,9 +116,9 @@ def test_a_kernel_of_more_variants_than_a_bundle_holds_is_refused_before_it_is_c
     use_compiler()
     manifest.write_text(f"{manifest.read_text()}matrix = {{ A = {[*range(331)]}, B = {[*range(100)]} }}\n")
     (mistake,) = document("build", manifest, "--dry-run", code=1)["error"]["mistakes"]
-    assert mistake["what"] == "expected at most 32,768 variants, which a bundle holds of a kernel"
+    assert mistake["what"] == "expected at most 32,768 variants of a kernel in a bundle"
     assert mistake["got"].startswith(
-        "more, of 331 values of axis 'A', 100 values of axis 'B'; cut the values of axis 'A'"
+        "more, from 331 values of axis 'A', 100 values of axis 'B'; cut the values of axis 'A'"
     )
 
 
