@@ -1,4 +1,4 @@
-"""What a machine has to run and build bundles with: tools, driver, bundles, tuned tables, cache."""
+"""Examination of an installation, for ``nojit doctor``: tools, driver, bundles, tuned tables, cache."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ __all__ = [
 ]
 
 
-# of how many kernels a message names
+# maximum number of kernels that a message names
 _TOLD = 5
-# how long before a signature expires it is told
+# a signature that expires within this time is reported
 _SOON_DAYS = 30
 
 
@@ -81,15 +81,15 @@ class TuningState:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A way in which programs here come by kernels, and that raises."""
+    """A way to load kernels that raises in this environment."""
 
     way: str
-    """What raises, in words."""
+    """The call that raises, in words."""
     error: Exception
     bundles: tuple[str, ...] = ()
-    """Paths of those that a name stands for."""
+    """Paths of the bundles, if loading a name raises."""
     kernels: tuple[str, ...] = ()
-    """Of operators."""
+    """Names of the kernels, if operators raise."""
 
     def __str__(self) -> str:
         return f"{self.way}: {told(self.error)}"
@@ -108,7 +108,7 @@ class CacheState:
 
 
 def versions() -> dict[str, str | None]:
-    """Name the versions of what matters, None for what is not installed. Nothing is imported."""
+    """Return the versions of nojit and the packages it works with; None if not installed. Imports none of them."""
     standard_zstd = sys.version_info >= (3, 14)
     return {
         "python": platform.python_version(),
@@ -127,7 +127,7 @@ def _version(distribution: str) -> str | None:
 
 
 def probe_driver() -> DriverState:
-    """Ask the launch core for the driver and its devices; CUDA is initialised for it, no context is made."""
+    """Return the driver and its devices from the launch core. This initializes CUDA but creates no context."""
     try:
         core = importlib.import_module("nojit.runtime._core")
     except ImportError as error:
@@ -144,7 +144,7 @@ def probe_driver() -> DriverState:
 
 
 def trust_policy() -> Accept | None:
-    """Return what refuses bundles as the environment has it; where that is set up wrongly, whatever it is asked about."""
+    """Return the check that the environment's trust settings define; if they are invalid, one that refuses every bundle."""
     try:
         return process_policy()
     except BundleTrustError as error:
@@ -157,11 +157,11 @@ def trust_policy() -> Accept | None:
 
 
 def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
-    """Open a bundle and say what it is; its index is checked, not its images.
+    """Return the state of a bundle. Its index is checked, its images are not.
 
     Args:
         found: the bundle.
-        accept: refuses what a process here would not load. What a bundle is called, and which kernels it holds, is read of all.
+        accept: raises for a bundle that this environment does not trust. Name and kernels are read even then.
     """
     path = str(found.path)
     try:
@@ -185,7 +185,7 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
                 bundle.authorize(accept)
                 state = replace(state, expires=expiry_of(bundle))
                 if found.foreign:
-                    # operators pass over what it may not serve
+                    # operators skip its other kernels
                     state = replace(state, kernels=tuple(serving(bundle)[0]))
     except BundleTrustError as error:
         return replace(state, problem=str(error), untrusted=True)
@@ -195,10 +195,10 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
 
 
 def nearly_expired(bundles: Sequence[BundleState]) -> list[tuple[str, int]]:
-    """Name the bundles that nobody will load any longer soon, and the days that are left."""
+    """Return the paths of bundles whose signature expires soon, each with the days left."""
     present, left = datetime.now(UTC), []
     for bundle in bundles:
-        # what has expired has a problem
+        # an expired signature is already the bundle's problem
         if bundle.expires and not bundle.problem:
             days = (datetime.fromisoformat(bundle.expires) - present).days
             if days < _SOON_DAYS:
@@ -207,7 +207,7 @@ def nearly_expired(bundles: Sequence[BundleState]) -> list[tuple[str, int]]:
 
 
 def examine_thin_wheels() -> dict[str, list[str]]:
-    """Name the installed thin wheels, and the archs that their extras bring bundles for, whether these are there or not."""
+    """Return the archs that the extras of each installed thin wheel offer bundles for, by the wheel's name."""
     found: dict[str, dict[str, None]] = {}
     ours = [one for one in distributions() if one.read_text(PROVENANCE)]
     for requirement in (text for one in ours for text in one.requires or ()):
@@ -218,7 +218,7 @@ def examine_thin_wheels() -> dict[str, list[str]]:
 
 
 def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Say which variables make every load or launch raise, in the runtime's words."""
+    """Return the runtime's errors about variables that make every load or launch fail."""
     twins = environment.get("NOJIT_DEBUG_INFO", "")
     readers: tuple[Callable[[], object], ...] = (
         process_policy,
@@ -236,10 +236,10 @@ def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def examine_loads(bundles: Sequence[BundleState]) -> dict[str, Exception]:
-    """Load bundles as a process here would, and say by its path why one cannot be.
+    """Load bundles as a program in this environment would; return the errors, by path.
 
     Args:
-        bundles: those with a problem of their own are left alone.
+        bundles: the bundles found. Those that already have a problem are skipped.
     """
     refused: dict[str, Exception] = {}
     for bundle in bundles:
@@ -252,7 +252,7 @@ def examine_loads(bundles: Sequence[BundleState]) -> dict[str, Exception]:
 
 
 def examine_names(environment: Mapping[str, str]) -> tuple[Failure, ...]:
-    """Load each name that bundles here have, as `nojit.runtime.load` does, and say which raise."""
+    """Load the name of each bundle in this environment as `nojit.runtime.load` does; return those that raise."""
     return tuple(_failing_names(environment))
 
 
@@ -268,10 +268,10 @@ def _failing_names(environment: Mapping[str, str]) -> Iterator[Failure]:
 
 
 def examine_operators(bundles: Sequence[BundleState]) -> tuple[Failure, ...]:
-    """Load each kernel as operators do, from the bundles that it is taken from, and say which raise.
+    """Load each kernel as operators do, from its chosen bundles; return those that raise.
 
     Args:
-        bundles: what was found, first come first.
+        bundles: the bundles found, in order of precedence.
     """
     policy = trust_policy()
     kernels: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
@@ -286,15 +286,15 @@ def _failing_operators(paths: Sequence[str], names: Sequence[str], kernels: Sequ
     try:
         Bundle(paths, names=names).close()
     except (NojitError, OSError) as error:
-        yield Failure(f"operators raise that launch {few(kernels, _TOLD)}", error, kernels=tuple(kernels))
+        yield Failure(f"operators that launch {few(kernels, _TOLD)} raise", error, kernels=tuple(kernels))
 
 
 def examine_tuning(places: str, refused: Mapping[str, Exception]) -> TuningState:
-    """Read the tuned tables that stand in for those of bundles.
+    """Return the tuned tables that replace the bundles' own.
 
     Args:
-        places: what ``NOJIT_TUNING`` is set to here.
-        refused: bundles that cannot be loaded here, and why.
+        places: value of ``NOJIT_TUNING``.
+        refused: errors of bundles that do not load, by path.
     """
     if not places:
         return TuningState("", (), ())
@@ -308,7 +308,7 @@ def examine_tuning(places: str, refused: Mapping[str, Exception]) -> TuningState
 
 
 def examine_cache(folder: Path) -> CacheState:
-    """Look at a cache folder without making or changing it."""
+    """Return the state of a cache folder. It is neither created nor changed."""
     if not folder.exists():
         return CacheState(str(folder), exists=False, entries=0, size_bytes=0, problem="")
     problem = ""
@@ -332,12 +332,12 @@ def _entry_sizes(folder: Path) -> Iterator[int]:
             try:
                 yield entry.stat().st_size
             except OSError:
-                # a build may have taken it away meanwhile; what leads nowhere is none
+                # deleted by a build meanwhile, or a dangling link
                 continue
 
 
 def describe() -> dict[str, str]:
-    """Name GPU, driver, host and the versions of what can be measured, to tell with results. Imports none of them."""
+    """Return GPU, driver, host and package versions, to print with measurements. Imports none of the packages."""
     driver = probe_driver()
     found = {name: number or "not installed" for name, number in versions().items()}
     cuda = "none" if driver.version is None else f"CUDA {driver.version // 1000}.{driver.version % 1000 // 10}"

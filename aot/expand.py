@@ -1,4 +1,4 @@
-"""Pure: a kernel's manifest entry and an architecture to the variants to build, in a stable order."""
+"""Expansion of a kernel's manifest entry into its variants for one arch, in a stable order. Pure."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from nojit.runtime.values import Value, identity
 __all__ = ["Expander", "Expansion", "Names", "derived_of", "expand_kernel", "settings_of"]
 
 Names = Mapping[str, Any]
-# stands for a pointer that is there: only `has` may look at it before the call
+# placeholder for a present pointer: at build time, only `has` reads it
 _PRESENT = expr.Pointer(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What one kernel of a manifest comes to for one architecture."""
+    """The variants of one kernel of a manifest for one arch."""
 
     variants: tuple[Variant, ...]
     excluded: int
-    """How many variants `exclude` left out."""
+    """Number of variants that `exclude` removed."""
 
 
 def expand_kernel(
@@ -49,11 +49,11 @@ def expand_kernel(
         arch: one of `nojit.aot.target.ARCHS`.
         where: manifest and kernel, for messages.
         profile: ``core`` keeps what the entry's `core` expression keeps; ``full`` keeps everything.
-        most: how many variants it may come to, before `exclude`; None for any number.
+        most: maximum number of variants before `exclude`; None for no limit.
 
     Raises:
-        ManifestError: the entry contradicts itself, comes to too many variants, repeats one, or leaves a meaning without a variant that
-            serves every call.
+        ManifestError: the entry contradicts itself, has too many variants, lists one twice, or lacks for a case a
+            variant that serves every call.
     """
     check_arch(arch, where)
     expander = Expander(spec, arch, where)
@@ -62,7 +62,7 @@ def expand_kernel(
 
 
 def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
-    """List the derived constexprs of an entry."""
+    """Return the derived constexprs of an entry."""
     return tuple(Derived(name, _derived_text(derived)) for name, derived in spec.derived.items())
 
 
@@ -71,7 +71,7 @@ def _derived_text(derived: str | DerivedSpec) -> str:
 
 
 class Expander:
-    """Holds what is worked out once for all variants of one kernel and arch; others choose other configs and hints."""
+    """Expansion of one kernel for one arch, with caches that its variants share. Subclasses choose configs and hints."""
 
     def __init__(self, spec: KernelSpec, arch: str, where: str) -> None:
         self.spec = spec
@@ -99,9 +99,9 @@ class Expander:
         self._known_hints: dict[tuple[object, ...], list[HintSet]] = {}
         self._known_settings: dict[int, dict[str, Any]] = {}
         self._never = False
-        """Whether a config was left out of the point at hand, since its `requires` holds for no call of these types."""
+        """Whether the current point dropped a config because its `requires` holds for no call of these types."""
         self._partial = False
-        """Whether the point at hand leaves out values of derived constexprs."""
+        """Whether the current point builds only some values of derived constexprs."""
 
     def _parsed(self, text: str, key: str, mistakes: Mistakes) -> expr.Expression:
         with mistakes.caught():
@@ -109,7 +109,7 @@ class Expander:
         return expr.parse("true")
 
     def check_count(self, most: int | None) -> None:
-        """Refuse what comes to more variants than `most`, before `exclude`; None allows any number."""
+        """Refuse an entry with more variants than `most` before `exclude`; None for no limit."""
         check_count(self.spec, self.arch, self.where, most, self._configs)
 
     @property
@@ -124,8 +124,8 @@ class Expander:
         for point in self.points():
             built, left_out = 0, excluded
             self._never = self._partial = False
-            # of each config, how many of its variants that ask for nothing are missing: a call has one set of derived
-            # values, so only a config that has all of them serves every call
+            # by config, the missing variants without hints or `requires`: a call has one set of derived values, so only
+            # a config with all of these variants serves every call
             missing: dict[int, int] = {}
             for variant, names in self.variants_of(point):
                 kept = not any(self.truth(rule, names) for rule in self.exclude)
@@ -146,11 +146,11 @@ class Expander:
         return Expansion(tuple(variants), excluded)
 
     def points(self) -> Iterator[Point]:
-        """List what is asked for."""
+        """Return the points to build."""
         return points_of(self.spec, self.axes, self.arch, self.where)
 
     def names_of(self, point: Point) -> dict[str, Any]:
-        """Return what rules at build time see of a point, before there is a config: of a param, whether it is there."""
+        """Return the names that build-time rules see of a point without a config; a param shows only if it is present."""
         names: dict[str, Any] = {
             "arch": arch_number(self.arch),
             **{name: plain_value(value) for name, value in point.axes},
@@ -159,7 +159,7 @@ class Expander:
         return names
 
     def variants_of(self, point: Point) -> Iterator[tuple[Variant, Names]]:
-        """List the variants of one point, each with what rules at build time see of it."""
+        """Return the variants of one point, each with the names that build-time rules see."""
         matrix = tuple(pair for pair, axis in zip(point.axes, self.axes, strict=True) if not axis.is_type)
         base = self.names_of(point)
         opened = any(is_open(kind) for _, kind in point.signature)
@@ -170,7 +170,7 @@ class Expander:
             if not self.fits(way, names):
                 continue
             if self._known(way.config.requires, names) is False:
-                # no call of these types runs it; that is a lack, unless it is excluded anyway
+                # no call of these types can run the config; that matters unless `exclude` removes it anyway
                 self._never |= not any(self.truth(rule, names) for rule in self.exclude if rule.names <= names.keys())
                 continue
             closed = self._closed(point.signature, way) if opened else point.signature
@@ -193,12 +193,12 @@ class Expander:
                         known,
                     )
 
-    def in_core(self, variant: Variant, names: Names) -> bool:  # noqa: ARG002 - for those who go by its config
-        """Say whether a variant belongs to the profile `core`."""
+    def in_core(self, variant: Variant, names: Names) -> bool:  # noqa: ARG002 - subclasses use it
+        """Return whether a variant belongs to the profile `core`."""
         return self.truth(self.core, names)
 
     def _closed(self, signature: tuple[tuple[str, str], ...], way: Way) -> tuple[tuple[str, str], ...]:
-        """Give the descriptors whose block a config chooses that block."""
+        """Return a signature whose descriptors have the blocks that the config chooses."""
         sizes = {name: str(value) for name, value in way.config.constexprs}
         types = [(name, types_of(fill(kind, sizes), f"{self.where}.params.{name}")[0]) for name, kind in signature]
         for name, kind in types:
@@ -208,11 +208,11 @@ class Expander:
         return tuple(types)
 
     def ways_for(self, point: Point) -> Sequence[Way]:
-        """List the configs to build a point with, in order of preference."""
+        """Return the configs to build for a point, in order of preference."""
         return [way for way in self.ways if _has(way, point.settings)] if point.settings else self.ways
 
     def fits(self, way: Way, names: Names) -> bool:
-        """Say whether a config's `when` holds."""
+        """Return whether a config's `when` holds."""
         return self.truth(way.when, names)
 
     def _derived_values(self, way: Way, names: Names, wanted: Mapping[str, Value]) -> Iterator[Settings]:
@@ -224,14 +224,14 @@ class Expander:
         for place, name in enumerate(self.derived):
             if name in wanted:
                 kept = tuple(value for value in choices[place] if identity(value) == identity(wanted[name]))
-                # another value at a call finds nothing
+                # a call with another value would find no variant
                 self._partial |= len(kept) < len(choices[place])
                 choices[place] = kept
         for values in product(*choices):
             yield tuple(zip(self.derived, values, strict=True))
 
     def _values_of(self, name: str, expression: expr.Expression, names: Names) -> tuple[Value, ...]:
-        """List the values that a derived constexpr can have: one, where the types of a call and its config decide it."""
+        """Return the values to build of a derived constexpr: one if the types of a call and its config determine it."""
         spec = self.spec.derived[name]
         where = f"{self.where}.derived.{name}"
         folded = expr.substitute(expression, names)
@@ -250,15 +250,15 @@ class Expander:
         )
 
     def _known(self, requires: str, names: Names) -> Any:
-        """Return what a `requires` comes to whatever the call's numbers are: a bool, or `expr.NOT_CONSTANT`."""
+        """Return the value of a `requires` if it is the same for every call, else `expr.NOT_CONSTANT`."""
         return expr.settled(expr.substitute(parse_rule(requires or "true", self.where), names))
 
     def _always_runs(self, variant: Variant, names: Names) -> bool:
         return self._known(variant.config.requires, names) is True
 
     def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
-        """List hint sets, the fullest first, each with what `requires` guarantees."""
-        # many configs share them
+        """Return the hint sets of a config, the fullest first, each including the hints that `requires` guarantees."""
+        # cached: many configs have the same
         key = way.implied, written, *types.items()
         known = self._known_hints.get(key)
         if known is None:
@@ -286,11 +286,11 @@ class Expander:
                     )
 
     def _is_new(self, variant: Variant, point: Point, seen: dict[tuple[Any, ...], tuple[str, Axes]]) -> bool:
-        """Say whether no point asked for a variant before; one that asks twice is refused.
+        """Return whether no earlier point has this variant; raise if the same point has it twice.
 
-        Values of an axis that types nothing but params which are None here ask for one variant.
+        If an axis types only params that are None here, its values give the same variant: that is allowed.
         """
-        # what a call can tell apart: of the options, those that the entry names and those of every kernel
+        # a call can only distinguish these properties; the options are those that the entry or every kernel names
         key = (
             tuple(plain(kind) for _, kind in variant.signature),
             tuple((name, identity(value)) for name, value in variant.constexprs),
@@ -305,7 +305,7 @@ class Expander:
         return known is None
 
     def _differ_in_vain(self, variant: Variant, axes: Axes) -> bool:
-        """Say whether a variant's axes differ from others in such alone as type nothing but params that are None."""
+        """Return whether a variant's axes differ from others only in axes that type params that are None."""
         types = dict(variant.signature)
         typed = [
             (axis, types.get(name))
@@ -319,22 +319,22 @@ class Expander:
     def _refuse_incomplete(self, point: Point) -> None:
         meaning = ", ".join(f"{name} = {value!r}" for name, value in point.axes) or "the kernel"
         raise ManifestError(
-            f"expected a config without `requires`, all of whose derived values are built, for {meaning} on {self.arch}, "
-            "so that every call is served; add one, or say why not in `aligned_only`",
+            f"expected a config without `requires`, built for all its derived values, for {meaning} on {self.arch}, "
+            "so that every call is served; add one, or give the reason against it in `aligned_only`",
             where=point.where,
         )
 
     def _check_built(self, point: Point) -> None:
-        """Refuse a listed point that nothing is built for, though there are configs for the arch."""
+        """Refuse a listed point without variants, although configs for the arch exist."""
         if any(self.arch in way.archs for way in self.ways):
-            what = f"expected a config that fits the point on {self.arch}, with derived constexprs that it can have"
+            what = f"expected a config that fits the point on {self.arch}, with possible values of derived constexprs"
             raise ManifestError(what, got="none", where=point.where)
 
     def truth(self, rule: expr.Expression, names: Names) -> bool:
-        """Evaluate a rule.
+        """Return the value of a rule.
 
         Raises:
-            ManifestError: it is neither true nor false.
+            ManifestError: the value is not a bool.
         """
         value = _evaluate(rule, names, self.where)
         if not isinstance(value, bool):
@@ -345,18 +345,18 @@ class Expander:
 
 
 def settings_of(way: Way) -> dict[str, Any]:
-    """Return what rules see of a config."""
+    """Return the constexprs and options of a config, as rules see them."""
     return {name: plain_value(value) for name, value in way.config.constexprs + way.options}
 
 
 def _has(way: Way, settings: Settings) -> bool:
-    """Say whether a config sets what is asked for."""
+    """Return whether a config has all these settings."""
     given = dict(way.config.constexprs + way.options)
     return all(name in given and identity(given[name]) == identity(value) for name, value in settings)
 
 
 def _as_known(kind: str) -> Any:
-    """Return what is known of a param by its type."""
+    """Return the value that build-time rules see for a param of a type."""
     if kind == NONE:
         return None
     return _PRESENT if kind.startswith("*") else expr.UNSEEN
@@ -369,6 +369,6 @@ def _evaluate(expression: expr.Expression, names: Names, where: str) -> Any:
         unseen = sorted(name for name in expression.names if names.get(name) is expr.UNSEEN)
         if not unseen:
             raise ManifestError(str(error), where=where) from None
-        what = "expected a rule over axes, constexprs, options, arch and has(...), which the build knows"
+        what = "expected a rule over axes, constexprs, options, arch and has(...), whose values the build knows"
         got = f"{expression.text!r}, with {unseen[0]!r}, whose value only a call has"
         raise ManifestError(what, got=got, where=where) from None

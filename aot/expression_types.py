@@ -1,8 +1,8 @@
-"""Types of the expression language: what an expression gives, and whether it can fail for a type's sake. Pure.
+"""Type checker of the expression language. Pure.
 
-`nojit.runtime.expr_ops` says what each operation takes; this module says so of types, before there are values. An expression
-is checked for every *case* of its names: what is a constant in a case folds, so that in ``m != none and m > 3`` the comparison
-that follows is looked at only where `m` is an int.
+`nojit.runtime.expr_ops` evaluates operations on values; this module checks them on types, before values exist. An
+expression is checked for every *case* of its names. Constants of a case fold: in ``m != none and m > 3``, the second
+comparison is checked only where `m` is an int.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ANY", "BOOL", "INT", "Case", "Kind", "Known", "Term", "TypeMistake",
 
 
 class Kind(Enum):
-    """The type of a value, in the words of messages."""
+    """The type of a value, worded for messages."""
 
     INT = "an int"
     BOOL = "a bool"
@@ -28,12 +28,12 @@ class Kind(Enum):
     NONE = "none"
     POINTER = "a pointer"
     TUPLE = "a tuple"
-    """A constexpr that is one: it only compares."""
+    """A tuple constexpr: it only compares."""
     HIDDEN = "a tuple or tensor descriptor, which expressions do not see"
 
 
 class Known:
-    """A value that is the same throughout a case."""
+    """A value that is constant in a case."""
 
     __slots__ = ("value",)
 
@@ -42,9 +42,9 @@ class Known:
 
 
 Term: TypeAlias = Known | frozenset[Kind]
-"""What an expression gives in a case: a value, or one of some types; `ANY` where nothing is known."""
+"""Result of an expression in a case: a known value, or the set of its possible types; `ANY` if unknown."""
 Case: TypeAlias = Mapping[str, Term]
-"""What each name stands for."""
+"""The term of each name."""
 
 ANY: Final = frozenset(Kind)
 INT: Final = frozenset({Kind.INT})
@@ -60,11 +60,11 @@ _TESTS: Final = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})
 
 
 class TypeMistake(Exception):  # noqa: N818 - it never leaves the build
-    """An expression that can fail for a type's sake, or that compares in vain.
+    """A type error in an expression: an operand of a wrong type, or a comparison whose result is always the same.
 
     Attributes:
-        what: what was expected.
-        got: what was found.
+        what: the expected types.
+        got: the found types.
     """
 
     def __init__(self, what: str, got: str) -> None:
@@ -74,10 +74,10 @@ class TypeMistake(Exception):  # noqa: N818 - it never leaves the build
 
 
 def kind_of(value: Value) -> Kind:
-    """Return the type of a value that is no param."""
+    """Return the type of a constant."""
     if value is None:
         return Kind.NONE
-    # a bool is an int to Python
+    # `_PYTHON` lists bool before int, its base class
     found = next((kind for kind, python in _PYTHON if isinstance(value, python)), None)
     return Kind.TUPLE if found is None else found
 
@@ -86,29 +86,29 @@ _PYTHON: Final = ((Kind.BOOL, bool), (Kind.INT, int), (Kind.STRING, str), (Kind.
 
 
 def kinds(term: Term) -> frozenset[Kind]:
-    """Return the types of a term."""
+    """Return the possible types of a term."""
     return frozenset({kind_of(term.value)}) if isinstance(term, Known) else term
 
 
 def term_of(types: frozenset[Kind]) -> Term:
-    """Return the term for a name of these types: of none there is but one."""
+    """Return the term of a name with these types. The type of none has one value, so it is a known value."""
     return Known(None) if types == {Kind.NONE} else types
 
 
 def check(expression: Expression, expected: frozenset[Kind], cases: Iterable[Case]) -> frozenset[Kind]:
-    """Find a type mistake.
+    """Check the types of an expression in every case.
 
     Args:
-        expression: its names are all in each case.
-        expected: the types of which its value has to be.
-        cases: everything that its names can stand for.
+        expression: an expression whose names are all in each case.
+        expected: the allowed types of its value.
+        cases: all possible terms of its names.
 
     Returns:
-        The types that it gives.
+        The types that its value can have.
 
     Raises:
-        TypeMistake: an operation may get what it does not take, the expression may give what is not expected, or two sides of
-            a comparison never have one type.
+        TypeMistake: in some case an operand or the value has a wrong type, or the two sides of a comparison have the
+            same type in no case.
     """
     checker = _Checker()
     given: frozenset[Kind] = frozenset()
@@ -129,18 +129,18 @@ def _expect(expected: frozenset[Kind], term: Term, expression: Expression) -> No
 
 
 def _where(case: Case) -> str:
-    """Name the values that make a case, at the end of a message."""
+    """Return the known values of a case, as the end of a message."""
     words = [f"{name} = {describe(term.value)}" for name, term in case.items() if isinstance(term, Known)]
     return f", where {', '.join(words)}" if words else ""
 
 
 class _Checker:
     def __init__(self) -> None:
-        # of comparisons that were looked at, whether both sides could have one type in some case, and what was found
+        # by comparison: whether both sides can have the same type in some case, and the found types in words
         self._compared: dict[int, tuple[bool, str]] = {}
 
     def term(self, node: Node, case: Case) -> Term:
-        """Say what a node gives."""
+        """Return the term of a node."""
         if isinstance(node, Literal):
             return Known(node.value)
         if isinstance(node, Name):
@@ -167,28 +167,28 @@ class _Checker:
 
     def _equality(self, node: Operation, terms: Sequence[Term]) -> Term:
         for operand, term in zip(node.operands, terms, strict=True):
-            what = f"ints, bools, strings and the like (has({render(operand)}) asks whether it is there)"
+            what = f"ints, bools, strings and other constants; use has({render(operand)}) to ask whether it is present"
             _require(_SYMBOLS[node.op], operand, term, _COMPARED, what)
         left, right = map(kinds, terms)
         alike = bool(left & right)
         with_none = any(isinstance(operand, Literal) and operand.value is None for operand in node.operands)
         was, _ = self._compared.get(id(node), (False, ""))
         said = f"{_told(terms[0])} and {_told(terms[1])} in {render(node)!r}"
-        # what is none somewhere may be so nowhere: a value was taken off an axis
+        # a comparison with none is allowed even if no case has none: an axis may have lost that value
         self._compared[id(node)] = (was or alike or with_none, said)
         if not alike:
             return Known(node.op is Op.NE)
         return _folded(node.op, terms, BOOL)
 
     def refuse_comparisons_in_vain(self) -> None:
-        """Refuse comparisons whose sides have one type in no case."""
+        """Refuse comparisons whose sides have the same type in no case."""
         for sensible, said in self._compared.values():
             if not sensible:
-                raise TypeMistake("expected two sides of one type", said)
+                raise TypeMistake("expected two sides of the same type", said)
 
 
 def _result(node: Operation, terms: Sequence[Term]) -> frozenset[Kind]:
-    """Check the operands of an operation, and say of which type its value is."""
+    """Check the operands of an operation, and return the types of its value."""
     symbol, op = _SYMBOLS[node.op], node.op
     first, *others = zip(node.operands, terms, strict=True)
     if op is Op.HAS:
@@ -206,7 +206,7 @@ def _result(node: Operation, terms: Sequence[Term]) -> frozenset[Kind]:
 
 
 def _folded(op: Op, terms: Sequence[Term], result: frozenset[Kind]) -> Term:
-    """Compute an operation whose operands are known; of `has`, their types are enough."""
+    """Return the value of an operation if its operands are known (for `has`, if their types are), else its types."""
     if op is Op.HAS and (Kind.NONE not in kinds(terms[0]) or len(kinds(terms[0])) == 1):
         return Known(Kind.NONE not in kinds(terms[0]))
     values = [term.value for term in terms if isinstance(term, Known)]
@@ -217,7 +217,7 @@ def _folded(op: Op, terms: Sequence[Term], result: frozenset[Kind]) -> Term:
         for other in values[1:]:
             value = apply(op, value, other)
     except ExpressionError:
-        # it may never be reached; its type is what was asked for
+        # for example division by zero: the call may never evaluate it
         return result
     return Known(value)
 

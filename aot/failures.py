@@ -1,6 +1,6 @@
-"""What Triton says of a kernel that it cannot compile, with the lines of the source file.
+"""Reader of Triton's compilation errors: it translates their positions to lines of the source file.
 
-Triton counts lines and columns from the start of the function, and repeats an error for each function on the way to it.
+Triton counts lines and columns from the start of the function, and repeats an error for each function on the call path.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import NamedTuple, TypeAlias
 __all__ = ["Account", "Lines", "account_of"]
 
 Lines: TypeAlias = tuple[str, int, int]
-"""Where a function stands: its file, its first line, and how many it has with what decorates it."""
+"""Position of a function: its file, its first line, and its number of lines including decorators."""
 
 _DEF = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
 
 
 class Account(NamedTuple):
-    """What went wrong, where, and the whole story."""
+    """A compilation error: a summary, its position, and the full log."""
 
     what: str
-    """In one line."""
+    """Summary in one line."""
     where: str
-    """``file:line:column`` of the kernel's source; empty if the error is of none."""
+    """``file:line:column`` in the kernel's source; empty if the error has no position there."""
     log: str
 
 
 class _Spot(NamedTuple):
-    """A place in a source file, and its line."""
+    """A position in a source file, with the text of its line."""
 
     file: str
     line: int
@@ -42,16 +42,16 @@ class _Spot(NamedTuple):
 
     @property
     def excerpt(self) -> str:
-        """The line, and a caret below its column."""
+        """The position, the line, and a caret below its column."""
         return f"{self}\n{self.text}\n{' ' * (self.column - 1)}^"
 
 
 def account_of(error: BaseException, functions: Iterable[Lines]) -> Account:
-    """Say what an error of Triton's compiler means.
+    """Return summary, position and log of an error of Triton's compiler.
 
     Args:
-        error: as it was caught; what it came from is told, too.
-        functions: where the kernel stands, and every function that it reaches.
+        error: the error as it was caught; its causes are reported as well.
+        functions: positions of the kernel and of every function that it reaches.
     """
     chain = [error]
     while (cause := chain[-1].__cause__) is not None:
@@ -59,7 +59,7 @@ def account_of(error: BaseException, functions: Iterable[Lines]) -> Account:
     known = sorted(functions)
     spots = [_spot_of(each, known) for each in chain]
     said = [(type(each).__name__, _message(each)) for each in chain]
-    # the innermost says what is wrong, those around it only where it was called
+    # the innermost error has the reason; the outer ones only name the call path
     kind, message = next(((kind, words) for kind, words in reversed(said) if words), said[0])
     first = message.partition("\n")[0]
     what = (f"{kind}: {first}" if first else kind)[:200]
@@ -72,12 +72,12 @@ def account_of(error: BaseException, functions: Iterable[Lines]) -> Account:
 
 
 def _message(error: BaseException) -> str:
-    """Return what an error says, without the source that Triton quotes."""
+    """Return an error's message without the source that Triton quotes."""
     return str(getattr(error, "error_message", error) or "").strip()
 
 
 def _spot_of(error: BaseException, functions: Iterable[Lines]) -> _Spot | None:
-    """Find where in its file a compilation error stands; None for other errors, and where the function is unknown."""
+    """Return the position of a compilation error in its file; None for other errors and unknown functions."""
     node, source = getattr(error, "node", None), getattr(error, "src", None)
     line: int | None = getattr(node, "lineno", None)
     if line is None or source is None:
@@ -90,7 +90,7 @@ def _spot_of(error: BaseException, functions: Iterable[Lines]) -> _Spot | None:
             continue
         at = text[: head.start()].count("\n") + line - 1
         shown = raw[at].rstrip("\n")
-        # Python's parser counts bytes, from the text without its indentation
+        # Python's parser counts bytes of UTF-8, in the text without its indentation
         indent = len(shown) - len(text.splitlines()[at])
         before = shown[indent:].encode()[: getattr(node, "col_offset", 0)].decode(errors="ignore")
         return _Spot(file, first + at, indent + len(before) + 1, shown)

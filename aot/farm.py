@@ -1,4 +1,4 @@
-"""Compile many variants on any executor: from the cache where it has them, each distinct one once."""
+"""Compilation of many variants on an executor, with the cache: each distinct variant is compiled at most once."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Job:
     variant: Variant
     place: SourcePlace
     key: str
-    """Identity of its machine code: jobs with equal keys are compiled once."""
+    """Key of its machine code: jobs with equal keys are compiled once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The event that a job is done."""
+    """Result of a job."""
 
     job: Job
     compiled: CompiledVariant | None
     """None if it failed."""
     error: CompileError | None
     cached: bool
-    """Whether nothing had to be compiled."""
+    """Whether the result is from the cache, or from another job with the same key."""
 
 
 def run(
@@ -49,15 +49,15 @@ def run(
     keep_going: bool,
     check: Check = lambda _variant, _compiled: None,
 ) -> Iterator[Finished]:
-    """Yield one event per job, in the order in which they finish.
+    """Yield the result of each job, in the order in which they finish.
 
     Args:
-        jobs: what to compile.
-        compile_variant: the compiler; it runs on `executor`.
-        open_executor: starts the executor, whose workers need not survive a call; not called if the cache has all.
-        cache: asked first, and given every new result.
-        keep_going: go on after a failure; otherwise the first failure is the last event.
-        check: raises `CompileError` for what the cache has of a variant and cannot be that variant's.
+        jobs: the variants to compile.
+        compile_variant: the compiler; it runs in the executor.
+        open_executor: starts the executor, whose workers may die in a call; not called if the cache has everything.
+        cache: read first, and written with every new result.
+        keep_going: whether to go on after a failure; otherwise the first failure is the last result.
+        check: raises `CompileError` if a cached image cannot be the variant's.
 
     Raises:
         PackageError: the cache cannot be written.
@@ -74,7 +74,7 @@ def run(
 
 
 def _cached(cache: Cache, key: str, variant: Variant, check: Check) -> CompiledVariant | None:
-    """Return what the cache has of a variant, or None; what is there and of no use is noted, and compiled anew."""
+    """Return the cached result of a variant, or None. An unusable entry is noted, and its variant compiled again."""
     stored = cache.get(key)
     if stored is None:
         return None
@@ -108,7 +108,7 @@ def _finish(future: Future[CompiledVariant], same: Sequence[Job], cache: Cache) 
         compiled = _own(future.result(), same[0].key)
     except CompileError as error:
         if not error.where:
-            # the pool knows that a worker died, not what it was working on
+            # a dead worker's error does not name the variant that it compiled
             error.where = f"{same[0].place.where}: {same[0].variant.label()}"
         yield from (Finished(job, None, error, cached=False) for job in same)
         return
@@ -118,8 +118,8 @@ def _finish(future: Future[CompiledVariant], same: Sequence[Job], cache: Cache) 
 
 
 def _own(compiled: CompiledVariant, key: str) -> CompiledVariant:
-    """Return what a worker compiled, if that is what was asked for: its files may have changed since."""
+    """Return a worker's result; raise if its key differs because source files or tools changed during the build."""
     if compiled.key not in {"", key}:
-        what = "expected sources, settings and toolchain to stay the same while kernels are built: build again"
-        raise CompileError(what, got="others where it was compiled")
+        what = "expected sources, settings and toolchain to stay the same during the build: build again"
+        raise CompileError(what, got="a change before this variant was compiled")
     return compiled

@@ -1,4 +1,4 @@
-"""The sets of hints that a kernel is built with: on params, and on members of tuples. Pure."""
+"""Hint sets of a kernel: combinations of hints on params and on members of tuples. Pure."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ HintSet = tuple[tuple[str, int], ...]
 
 
 class WrittenHints(NamedTuple):
-    """A set of hints that a manifest asks for."""
+    """A hint set as the manifest has it."""
 
     where: str
-    """Where it does, for messages."""
+    """Its place in the manifest, for messages."""
     hints: HintSet
-    """Not sorted."""
+    """The hints, not sorted."""
 
 
 def subsets(hints: Mapping[str, int], missing: int, at_most: int, where: str) -> list[WrittenHints]:
-    """List a set of hints and its subsets, the fullest first; the empty one is not among them.
+    """Return a hint set and its subsets except the empty one, the fullest first.
 
     Args:
-        hints: the set.
-        missing: how many of it may be missing.
-        at_most: how many sets it may come to.
-        where: the table that asks for them, for messages.
+        hints: the full set.
+        missing: maximum number of hints that a subset lacks.
+        at_most: maximum number of sets.
+        where: the table with these keys, for messages.
 
     Raises:
-        ManifestError: it comes to more.
+        ManifestError: there are more sets.
     """
     sizes = [len(hints) - left_out for left_out in range(missing + 1) if left_out < len(hints)]
     count = sum(comb(len(hints), size) for size in sizes)
     if count > at_most:
         what = f"expected at most {at_most} sets of hints"
-        got = f"{count} of {len(hints)} hints, up to {missing} of which may be missing; lower `missing`, or raise `at_most`"
+        got = f"{count} from {len(hints)} hints with up to {missing} missing; lower `missing`, or raise `at_most`"
         raise ManifestError(what, got=got, where=where)
     return [WrittenHints(f"{where}.hints", chosen) for size in sizes for chosen in combinations(hints.items(), size)]
 
 
 def hint_sets(written: Sequence[WrittenHints], implied: Mapping[str, int], types: Mapping[str, str]) -> list[HintSet]:
-    """List the distinct sets of hints for one signature, each sorted.
+    """Return the distinct hint sets for one signature, each sorted.
 
     Args:
-        written: as the manifest has them; hints on what is None are left out.
-        implied: what every set has besides.
+        written: the hint sets of the manifest. Hints on params that are None are dropped.
+        implied: hints to add to every set.
         types: the type of each runtime param.
 
     Raises:
-        ManifestError: a hint on what is no param, or of a type that cannot have it.
+        ManifestError: a hint names no param, or the param's type cannot have it.
     """
     leaf_types = dict(leaf for name, kind in types.items() for leaf in leaves(plain(kind), name))
     sets: dict[HintSet, None] = {}
@@ -75,7 +75,7 @@ def hint_sets(written: Sequence[WrittenHints], implied: Mapping[str, int], types
 
 
 def _is_there(path: str, hint: int, leaf_types: Mapping[str, str], where: str) -> bool:
-    """Say whether a hinted param is there at all, not None; refuse a hint that its type cannot have."""
+    """Return whether a hinted param is present (not None); refuse a hint that its type cannot have."""
     kind = leaf_types.get(path) or next((NONE for root in _roots(path) if leaf_types.get(root) == NONE), None)
     if kind == NONE:
         return False
@@ -90,7 +90,7 @@ def _is_there(path: str, hint: int, leaf_types: Mapping[str, str], where: str) -
 
 
 def _roots(path: str) -> Iterator[str]:
-    """List the tuples that a leaf lies in: ``x.1`` and ``x`` of ``x.1.0``."""
+    """Yield the paths of the tuples that contain a leaf: ``x.1`` and ``x`` for ``x.1.0``."""
     while "." in path:
         path = path.rpartition(".")[0]
         yield path

@@ -1,7 +1,7 @@
-"""Imports kernel sources: modules by their names, files as what they are: modules of the packages that they lie in, or scripts.
+"""Import of kernel sources: by module name, or by file, as a module of its package or as a script.
 
-`begin` makes a process the one of a source: from then on imports look where the project is. Elsewhere they do so while a
-source is imported, and no longer.
+After `begin`, the process searches the project's folders in every import. Without `begin` it does so only while it
+imports a source.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from nojit.aot.source import SourceImportError, SourcePlace
 __all__ = ["begin", "import_source"]
 
 _INSTALLED = ("site-packages", "dist-packages")
-# by place and spelling: the name of a module that is in no package follows from its spelling
+# keyed by path and spelling: the spelling determines the name of a module outside packages
 _files: dict[tuple[Path, str], ModuleType] = {}
 _begun: list[SourcePlace] = []
 
 
 def begin(place: SourcePlace) -> None:
-    """Make this process the one of a source: what is imported later, while a kernel is compiled, is found as well."""
+    """Dedicate this process to one source, so that imports during compilation find the project's modules, too."""
     _begun.append(place)
 
 
 def import_source(place: SourcePlace) -> ModuleType:
-    """Import the module that a place names, or the file.
+    """Return the imported module of a source, which a place gives by name or by file.
 
     Raises:
-        SourceImportError: there is none, or it cannot be imported.
+        SourceImportError: the module or file does not exist, or its import fails.
     """
     if not place.module.endswith(".py"):
         with _project_on_path(place):
@@ -50,13 +50,13 @@ def import_source(place: SourcePlace) -> ModuleType:
 
 def _import_file(path: Path, place: SourcePlace) -> ModuleType:
     package = _package_of(path)
-    # files beside a script can be imported, and the package that a module lies in
+    # like Python, search the script's folder, or the folder that contains the module's package
     with _project_on_path(place, path.parents[len(package)]):
         if not package:
             return _imported(lambda: _run(path, place.module), str(path), place)
         name = ".".join(package if path.name == "__init__.py" else (*package, path.stem))
         module = _imported(lambda: importlib.import_module(name), f"{path} as {name}", place)
-    # another package of that name may have been imported before
+    # an earlier import may have loaded another package of this name
     file = getattr(module, "__file__", None)
     if file is None or not path.samefile(file):
         raise SourceImportError(f"expected {path} to be the module {name}", got=str(file), where=place.where)
@@ -64,7 +64,7 @@ def _import_file(path: Path, place: SourcePlace) -> ModuleType:
 
 
 def _package_of(path: Path) -> tuple[str, ...]:
-    """Return the names of the packages that a file lies in, the outermost first; none if no `__init__.py` is beside it."""
+    """Return the names of the packages that contain a file, the outermost first; empty without an `__init__.py`."""
     folder = path.parent
     if not (folder / "__init__.py").is_file():
         return ()
@@ -72,11 +72,11 @@ def _package_of(path: Path) -> tuple[str, ...]:
 
 
 def _run(path: Path, spelling: str) -> ModuleType:
-    # functions that are not inlined take the name into the image, so it must not depend on where the manifest lies
+    # images contain the module's name through noinline functions, so it must not depend on the manifest's folder
     name = f"nojit_source_{hashlib.sha256(spelling.encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError("no Python source file")
+        raise ImportError("not a Python source file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -90,12 +90,12 @@ def _run(path: Path, spelling: str) -> ModuleType:
 def _imported(run: Callable[[], ModuleType], name: str, place: SourcePlace) -> ModuleType:
     try:
         return run()
-    # a script that ends itself would end the build
+    # SystemExit: a script that calls sys.exit() must not end the build
     except (Exception, SystemExit) as error:
         got = f"{type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError):
             folders = ", ".join(dict.fromkeys(map(str, _project_of(place))))
-            got += f", in {folders} or among what is installed; build in the project's folder, or name it in PYTHONPATH"
+            got += f" in {folders} or installed packages; build in the project's folder, or name it in PYTHONPATH"
         raise SourceImportError(f"expected to import {name}", got=got, where=place.where) from error
 
 
@@ -105,7 +105,7 @@ def _project_of(place: SourcePlace) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def _project_on_path(place: SourcePlace, *first: Path) -> Iterator[None]:
-    """Look in `first` before anything else, and in the project's folders before what is installed."""
+    """Import from `first` before anything else, and from the project's folders before installed packages."""
     before = list(sys.path)
     new = dict.fromkeys(map(str, _project_of(place)))
     own = [folder for folder in new if folder not in before]

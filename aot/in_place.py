@@ -1,4 +1,4 @@
-"""The bundles that lie where a build writes: what of them a narrower build would lose."""
+"""The existing bundles in a build's output folder, whose kernels a narrower build keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["InPlace", "read_folder"]
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """A bundle that is there."""
+    """A bundle in the output folder."""
 
     path: Path
     name: str
@@ -25,28 +25,28 @@ class InPlace:
     arch: str
     kernels: frozenset[str]
     recipe: Recipe | None
-    """How it was built; None if no statement beside it says so."""
+    """How it was built; None without a statement for it."""
 
     def check_alike(self, profile: str | None, *, tuned: bool, kept: Sequence[str]) -> str:
-        """Return the profile to build its kernels by, with others.
+        """Return the profile for a build that also rebuilds this bundle's other kernels.
 
         Args:
-            profile: the one that is asked for, if any.
-            tuned: whether tuned tables count.
-            kept: what is to be built although it is not asked for.
+            profile: the requested profile, if any.
+            tuned: whether the build uses tuned tables.
+            kept: names of kernels that the bundle holds and the command did not select.
 
         Raises:
-            PackageError: it was built by another profile, or nothing says by which and none is asked for; or with tuned tables, and
-                now without, or the other way.
+            PackageError: the bundle was built with another profile, or with tuned tables where this build has none (or
+                the reverse), or its profile is unknown and none is requested.
         """
-        advice = f"it holds {kept[0]} as well; ask for the same, or for another --out folder"
+        advice = f"it also holds {kept[0]}; use the same option, or another --out folder"
         if self.recipe is None:
             if profile is None:
-                what = f"expected --profile: nothing beside {self.path.name} says by which it was built, and {advice}"
+                what = f"expected --profile: no statement names the profile of {self.path.name}, and {advice}"
                 raise PackageError(what, where=str(self.path))
             return profile
         if profile not in (None, self.recipe.profile):
-            what = f"expected --profile {self.recipe.profile}, by which {self.path.name} was built: {advice}"
+            what = f"expected --profile {self.recipe.profile}, as {self.path.name} was built: {advice}"
             raise PackageError(what, got=profile, where=str(self.path))
         if self.recipe.tuned != tuned:
             was = "without --no-tuned" if self.recipe.tuned else "--no-tuned"
@@ -56,12 +56,12 @@ class InPlace:
 
 
 def read_folder(folder: Path) -> dict[tuple[str, str], InPlace]:
-    """Return the newest bundle of each name and arch in a folder; what is no whole bundle is none."""
+    """Return the newest bundle of each name and arch in a folder. Damaged files are skipped."""
     found: dict[tuple[str, str], InPlace] = {}
     try:
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.is_file())
     except OSError:
-        # a folder that a build cannot write is refused when it comes to that
+        # `check_folder` refuses an unusable folder before the build writes
         return found
     for path in paths:
         try:
@@ -80,7 +80,7 @@ def _read(path: Path) -> InPlace:
     recipe = None
     try:
         said = read_statement(statement_path(path)).recipe()
-        # a statement of another bundle says nothing of this one
+        # ignore a statement for other bytes than these
         recipe = said if said.digest == digest else None
     except PackageError:
         pass

@@ -1,6 +1,6 @@
-"""What a bundle holds, as data: facts of the file, of its kernels, of their variants. Reads files, prints nothing.
+"""Facts of a bundle as data: of the file, its kernels and their variants. Reads files, prints nothing.
 
-The field names are those of the command line's JSON.
+The command line's JSON has the same field names.
 """
 
 from __future__ import annotations
@@ -94,16 +94,16 @@ class VariantFacts:
     num_warps: int
     num_ctas: int
     image: int
-    """Number of its image; variants with the same machine code share one."""
+    """Number of its image; variants with the same machine code share an image."""
     image_bytes: int
     image_sha256: str
 
 
 def open_bundle(path: Path) -> BundleFile:
-    """Open a bundle that a user named.
+    """Return the opened bundle at a path that a user gave.
 
     Raises:
-        BundleError: there is none at `path`, or not a whole one.
+        BundleError: `path` is missing, or not an intact bundle.
     """
     if path.is_dir():
         inside = ", ".join(sorted((entry.name for entry in path.glob(f"*{SUFFIX}")), key=by_arch))
@@ -116,7 +116,7 @@ def open_bundle(path: Path) -> BundleFile:
 
 
 def bundle_facts(bundle: BundleFile) -> BundleFacts:
-    """Say what the index holds, and how long the images are; none is read."""
+    """Return the facts of a bundle from its index, without reading images."""
     index = bundle.index
     return BundleFacts(
         path=bundle.path,
@@ -139,7 +139,7 @@ def bundle_facts(bundle: BundleFile) -> BundleFacts:
 
 
 def kernel_facts(bundle: BundleFile, kernel: str) -> KernelFacts:
-    """Sum up one kernel; no image is read.
+    """Return the facts of one kernel, without reading images.
 
     Raises:
         KernelNotFoundError: the bundle has no such kernel.
@@ -162,7 +162,7 @@ def kernel_facts(bundle: BundleFile, kernel: str) -> KernelFacts:
 
 
 def variant_facts(bundle: BundleFile, kernel: str) -> tuple[VariantFacts, ...]:
-    """List the variants of one kernel in the order of its table; its images are read to name them.
+    """Return the variants of one kernel in the order of its table. Reads its images to compute their digests.
 
     Raises:
         KernelNotFoundError: the bundle has no such kernel.
@@ -190,7 +190,7 @@ def _variant(bundle: BundleFile, table: KernelTable, row: int, digests: dict[int
 
 
 def _digests(bundle: BundleFile, kernel: str, images: Iterable[int]) -> dict[int, str]:
-    # in file order, so that no group is decompressed twice
+    # in file order: each group is decompressed once
     return {image: hashlib.sha256(bundle.image(kernel, image)).hexdigest() for image in sorted(set(images))}
 
 
@@ -200,7 +200,7 @@ def _image_bytes(bundle: BundleFile, kernel: str, image: int) -> int:
 
 
 def definition(table: KernelTable) -> dict[str, Json]:
-    """Say what a call of a kernel takes and how it is run, in JSON: everything of a table but its rows."""
+    """Return a kernel's definition as JSON: everything of its variant table except the rows."""
     return {
         "params": [_param(param) for param in table.params],
         "signatures": [list(signature) for signature in table.signatures],
@@ -217,7 +217,7 @@ def definition(table: KernelTable) -> dict[str, Json]:
 
 
 def config_words(config: Config) -> str:
-    """Put a config into words: ``BLOCK=128 num_warps=4``; what it leaves to Triton is left out."""
+    """Return a config as text: ``BLOCK=128 num_warps=4``. Options left to Triton's defaults are omitted."""
     words = [f"{name}={spell(value)}" for name, value in config.constexprs + config.options if value is not None]
     return " ".join(words) + (f" requires {config.requires}" if config.requires else "")
 

@@ -1,4 +1,4 @@
-"""From a function's params to those of the compiled kernel: what Triton is told, and what comes of it. Pure."""
+"""Mapping from a function's params to the params of the compiled kernel. Pure."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_compiled_i
 __all__ = ["Leaf", "Place", "layout_of", "leaves_of", "nested", "passed_of", "place_in", "tensor_maps_of"]
 
 Leaf = tuple[str, str]
-"""The path of what is passed, ``x`` or ``x.1.0``, and its type."""
+"""Path of an argument or tuple member, ``x`` or ``x.1.0``, and its type."""
 Place = tuple[int, ...]
-"""A path as Triton has it: the place of the param, then of each member."""
+"""Path in Triton's form: number of the param, then number of each nested member."""
 
-# Triton's metadata number element types as tensor maps made on the device do; `CUtensorMapDataType` swaps three
+# Triton's metadata number element types like device-side tensor maps; `CUtensorMapDataType` permutes three numbers
 _ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 
 
 def leaves_of(variant: Variant) -> Iterator[Leaf]:
-    """List every leaf of a variant's runtime params, None included."""
+    """Yield every leaf of a variant's runtime params, including None."""
     return (leaf for name, kind in variant.signature for leaf in leaves(plain(kind), name))
 
 
 def passed_of(order: Sequence[str], variant: Variant) -> list[Leaf]:
-    """List what is passed to the compiled kernel: tuples taken apart, constants dropped.
+    """Return the leaves that are passed to the compiled kernel: tuples flattened, constants dropped.
 
     Args:
         order: the function's params.
-        variant: says their types, and which of them are constants.
+        variant: the variant, with their types and constants.
     """
     types = dict(variant.signature)
     ones = {path for path, hint in variant.hints if hint == 1}
@@ -47,30 +47,30 @@ def passed_of(order: Sequence[str], variant: Variant) -> list[Leaf]:
 
 
 def place_in(path: str, order: Sequence[str]) -> Place:
-    """Say where a leaf is, as Triton does."""
+    """Return the path of a leaf in Triton's form."""
     name, *places = path.split(".")
     return (order.index(name), *map(int, places))
 
 
 def nested(kind: str, place: Place, constants: Mapping[Place, Any]) -> Any:
-    """Spell a type as Triton does: a tuple of types for a tuple, and ``constexpr`` for a constant."""
+    """Return a type in Triton's form: a tuple of types for a tuple, and ``constexpr`` for a constant."""
     if place in constants:
         return "constexpr"
     if not is_tuple(kind):
         return kind
     names, kinds = members_of(kind)
     members = [nested(member, (*place, number), constants) for number, member in enumerate(kinds)]
-    # Triton looks for the fields on the class; they are known only now
+    # a class of its own: Triton reads the field names from the class
     return namedtuple("Members", names)(*members) if names else tuple(members)  # noqa: PYI024
 
 
 def layout_of(passed: Sequence[Leaf], *, tensor_maps: bool, rounds_tf32: bool) -> tuple[Slot, ...]:
-    """List the compiled kernel's params: what is passed, in the function's order, then the two scratch pointers.
+    """Return the compiled kernel's params: the passed leaves in the function's order, then the two scratch pointers.
 
     Args:
-        passed: every leaf that is no constant of the compiled kernel.
-        tensor_maps: whether descriptors are passed as tensor maps; otherwise they come apart.
-        rounds_tf32: whether Triton passes that flag of a descriptor that comes apart.
+        passed: every leaf that is not a constant of the compiled kernel.
+        tensor_maps: whether descriptors are passed as tensor maps; otherwise as pointer, shape and strides.
+        rounds_tf32: whether Triton passes the flag `round_f32_to_tf32` of a descriptor without tensor map.
     """
     slots: list[Slot] = []
     for path, kind in passed:
@@ -95,7 +95,7 @@ def _apart(path: str, element: str, rank: int, rounds_tf32: bool) -> Iterator[Sl
     yield Slot(f"{path}.pads_nan", "i1")
     if rounds_tf32:
         yield Slot(f"{path}.rounds_tf32", "i1")
-    # what the kernel reads as `descriptor.shape` and `descriptor.strides`
+    # the kernel reads these as `descriptor.shape` and `descriptor.strides`
     yield from _shape(path, rank, "i32")
     yield from _strides(path, rank)
 
@@ -109,20 +109,20 @@ def _strides(path: str, rank: int) -> Iterator[Slot]:
 
 
 def tensor_maps_of(passed: Sequence[Leaf], metadata: Sequence[Mapping[str, Any]]) -> tuple[TensorMap, ...]:
-    """Say how the tensor map of each descriptor is encoded.
+    """Return the encoding of each descriptor's tensor map.
 
     Args:
         passed: as for `layout_of`.
         metadata: Triton's ``tensordesc_meta``: one entry per descriptor, in order.
 
     Raises:
-        ValueError: there are more or fewer entries than descriptors, or one is of a kind that is not supported.
+        ValueError: the number of entries is not that of the descriptors, or an entry is for im2col.
     """
     paths = [path for path, kind in passed if is_descriptor(kind)]
     if len(paths) != len(metadata):
         raise ValueError(f"expected {len(paths)} tensor maps, got {len(metadata)}")
     if any(entry.get("is_im2col") for entry in metadata):
-        raise ValueError("expected tiled tensor maps, got one for im2col, which is not supported")
+        raise ValueError("expected tiled tensor maps, got one for im2col, which nojit does not support")
     return tuple(
         TensorMap(
             source=path,

@@ -172,7 +172,7 @@ class TestDescribe:
     @pytest.mark.parametrize(
         ("source", "message"),
         [
-            ("import nowhere_to_be_found\n", "got ModuleNotFoundError: No module named 'nowhere_to_be_found', in "),
+            ("import nowhere_to_be_found\n", "got ModuleNotFoundError: No module named 'nowhere_to_be_found' in "),
             ("import sys\nsys.exit(3)\n", "got SystemExit: 3 - at demo.toml kernel k"),
             ("1 / 0\n", "got ZeroDivisionError: division by zero - at demo.toml kernel k"),
             ("def broken(:\n", "got SyntaxError: "),

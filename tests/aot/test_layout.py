@@ -102,7 +102,7 @@ def test_tensor_maps_belong_to_the_descriptors_in_order():
     [
         ([entry()], "expected 2 tensor maps, got 1"),
         ([entry()] * 3, "expected 2 tensor maps, got 3"),
-        ([entry(), entry(is_im2col=True)], "got one for im2col, which is not supported"),
+        ([entry(), entry(is_im2col=True)], "got one for im2col, which nojit does not support"),
     ],
 )
 def test_metadata_that_fit_no_launch(metadata, message):

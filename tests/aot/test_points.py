@@ -88,7 +88,7 @@ class TestPoints:
         assert [facts(variant) for variant in expand(exact)] == [(128, 8, True, (("x", 16),))]
         del exact["aligned_only"]
         assert (
-            "so that every call is served; add one, or say why not in `aligned_only` - at $.kernel[0].point[0]"
+            "so that every call is served; add one, or give the reason against it in `aligned_only` - at $.kernel[0].point[0]"
             in refusal(exact)
         )
 
@@ -135,7 +135,7 @@ class TestPoints:
             ({"values": {"dtype": "fp8", "CAUSAL": True}}, "expected a value of axis 'dtype', 'fp16' or 'bf16' or 'fp32', got 'fp8'"),
             ({"values": {"dtype": "fp16", "CAUSAL": 1}}, "expected a value of axis 'CAUSAL', True or False, got 1"),
             ({"values": {**FIRST["values"], "CAUSEL": 1}}, "expected an axis or a derived constexpr, got 'CAUSEL'; did you mean 'CAUSAL'?"),
-            ({"values": {**FIRST["values"], "HAS": False}}, "expected a config that fits the point on sm_90, with derived constexprs that it can have, got none"),
+            ({"values": {**FIRST["values"], "HAS": False}}, "expected a config that fits the point on sm_90, with possible values of derived constexprs, got none"),
             ({"types": {"bias": "*fp16?"}}, "expected one type, since a point is one kind of call, got '*fp16?'"),
             ({"types": {"n": "int"}}, "got 'int'; did you mean 'i32'? - at $.kernel[0].point[0].types.n"),
             ({"hints": {"y": 16}}, "expected a param with a type in [kernel.params], got 'y' - at $.kernel[0].point[0].hints"),
@@ -196,7 +196,7 @@ class TestHintsThatHoldOneByOne:
         count = sum(comb(6, left_out) for left_out in range(min(6, (missing or 6) + 1)))
         with pytest.raises(ManifestError) as caught:
             expand_kernel(spec(params=self.PARAMS, partial_hints=[partial]), "sm_90", "here")
-        assert f"expected at most {at_most} sets of hints, got {count} of 6 hints" in str(caught.value)
+        assert f"expected at most {at_most} sets of hints, got {count} from 6 hints" in str(caught.value)
         assert "lower `missing`, or raise `at_most` - at here.partial_hints[0]" in str(caught.value)
         entry = spec(params=self.PARAMS, partial_hints=[{**partial, "at_most": count}])
         assert len(expand_kernel(entry, "sm_90", "here").variants) == count + 1

@@ -257,5 +257,5 @@ def test_a_module_that_is_not_found_says_where_it_was_looked_for(project: Make) 
     made = project()
     built = made.build(entry("a", "mypkg.kernels:k"), words=("--dry-run",))
     assert built.code == 1
-    said = f"No module named 'mypkg', in {made.folder}, {made.folder.parent} or among what is installed"
+    said = f"No module named 'mypkg' in {made.folder}, {made.folder.parent} or installed packages"
     assert said in built.stderr

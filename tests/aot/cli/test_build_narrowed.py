@@ -81,7 +81,7 @@ def test_the_profile_in_place_is_kept(build: Callable[..., Any], manifest: Path,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((["--profile", "core"], ["--profile", "full"]), f"expected --profile core, by which {FILE} was built: it holds add as well; ask for the same, or for another --out folder, got full"),
+        ((["--profile", "core"], ["--profile", "full"]), f"expected --profile core, as {FILE} was built: it also holds add; use the same option, or another --out folder, got full"),
         ((["--no-tuned"], []), f"expected --no-tuned, as {FILE} was built"),
         (([], ["--no-tuned"]), f"expected without --no-tuned, as {FILE} was built"),
     ],
@@ -102,7 +102,7 @@ def test_without_a_statement_the_profile_is_asked_for(
 ) -> None:
     build(manifest)
     (tmp_path / "out" / FILE.replace(".nojit", ".provenance.json")).unlink()
-    message = f"expected --profile: nothing beside {FILE} says by which it was built"
+    message = f"expected --profile: no statement names the profile of {FILE}"
     assert message in build(manifest, "--kernel", "neg", code=1).stderr
     build(manifest, "--kernel", "neg", "--profile", "full")
     assert variants(tmp_path / "out" / FILE) == {"add": 8, "neg": 1}
