@@ -1,6 +1,6 @@
-"""The tuner's database: one SQLite file that holds every measurement, committed as it comes.
+"""The tuner's database: one SQLite file with all measurements. Each measurement is committed at once.
 
-Values are stored as JSON in the forms of `nojit.runtime.values`, so that one value has one spelling.
+Values are stored as canonical JSON in the forms of `nojit.runtime.values`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from nojit.runtime.values import Value, decode_value, encode_value
 
 __all__ = ["Database", "now", "open_database"]
 
-# how long one process waits for another that writes
+# seconds to wait for a lock of another process
 _PATIENCE_S = 10.0
 
 
 def now() -> str:
-    """Return the time as the database stores it: ISO 8601, UTC."""
+    """Return the current time as the database stores it: ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -36,20 +36,20 @@ def open_database(path: str | PathLike[str], *, create: bool = False) -> Databas
 
     Args:
         path: the file.
-        create: make the file if it is not there.
+        create: open for writing: create the file if it is missing, and upgrade an older version.
 
     Raises:
-        FileNotFoundError: it is not there.
-        NojitError: it is no database of the tuner, one of another version, or cannot be opened.
+        FileNotFoundError: the file is missing, and `create` is False.
+        NojitError: the file cannot be opened, is not a database of the tuner, or has an unknown version.
     """
     place = Path(path)
     if not create and not place.exists():
         raise FileNotFoundError(
-            f"expected a database of measurements, got no such file - at {place}; nojit tune run makes one"
+            f"expected a database of measurements, got no such file - at {place}; create one with nojit tune run"
         )
     if not create and place.is_file() and not place.stat().st_size:
         raise NojitError("expected a database of measurements", got="an empty file", where=str(place))
-    with _told(place):
+    with _sqlite_errors(place):
         connection = sqlite3.connect(place, timeout=_PATIENCE_S, isolation_level=None)
         try:
             _prepare(connection, place, writes=create)
@@ -60,8 +60,8 @@ def open_database(path: str | PathLike[str], *, create: bool = False) -> Databas
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Name the file in what SQLite says."""
+def _sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into a `NojitError` that names the file."""
     try:
         yield
     except sqlite3.Error as error:
@@ -69,12 +69,12 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, writes: bool) -> None:
-    """Make the tables in an empty file, and bring an older version's up to date for who writes; refuse any other file."""
+    """Create the tables in an empty file; upgrade an older version before writing; refuse all other files."""
     connection.execute("PRAGMA foreign_keys = ON")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not version and not tables:
-        # one transaction: a process that is killed here leaves an empty file
+        # one transaction, so that a killed process leaves an empty file
         connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
     elif version in UPGRADES and _is_ours(connection):
         if writes:
@@ -86,13 +86,13 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, writes: bool) -> Non
 
 
 def _is_ours(connection: sqlite3.Connection) -> bool:
-    """Say whether the file has all tables of the tuner."""
+    """Return whether the file has all tables of the tuner."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return tables >= TABLES
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Bring an older version's tables up to date, in one transaction; another process may have done so by then."""
+    """Upgrade an older version's tables in one transaction; does nothing if another process has done so."""
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for before in range(version, VERSION):
@@ -102,9 +102,9 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 class Database:
-    """An open database; made by `open_database`. What SQLite refuses inside its `with` block leaves it as a `NojitError`.
+    """An open database, from `open_database`. Its `with` block raises errors of SQLite as `NojitError`.
 
-    Rows have numbers. What is added twice has one number: devices, kernels, problems and configs are found again.
+    Each row has a number. Adding an equal device, kernel, problem or config again returns the same number.
 
     Attributes:
         path: the file.
@@ -120,7 +120,7 @@ class Database:
     def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         self.close()
         if isinstance(error, sqlite3.Error):
-            with _told(self.path):
+            with _sqlite_errors(self.path):
                 raise error
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Keep all that the block writes, or nothing if it raises; a block inside another is part of that one."""
+        """Commit all writes of the block, or none if it raises; a nested block belongs to the outer one."""
         if self._connection.in_transaction:
             yield
             return
@@ -148,7 +148,7 @@ class Database:
         return self._add("device", _device_row(device))
 
     def add_kernel(self, kernel: KernelFacts) -> int:
-        """Find or add a kernel, with what is known of it now; return its number."""
+        """Find or add a kernel, and store its current facts; return its number."""
         row = _kernel_row(kernel)
         number = self._find("kernel", {"name": kernel.name})
         if number is None:
@@ -158,10 +158,10 @@ class Database:
         return number
 
     def add_problem(self, problem: Problem) -> int:
-        """Find or add a problem, with the weight that it has now; return its number.
+        """Find or add a problem, and store its current weight; return its number.
 
         Raises:
-            NojitError: the database knows another problem by this name.
+            NojitError: the database holds a different problem of this name.
         """
         row = _problem_row(problem)
         number = self._find("problem", {name: value for name, value in row.items() if name != "weight"})
@@ -172,10 +172,10 @@ class Database:
         return self._insert("problem", row)
 
     def check_sizes(self, kernel: str, use: str, name: str, dtype: str, *, sizes: Mapping[str, Size]) -> None:
-        """Require a problem to have the sizes that it had; one that is not there may have any.
+        """Check that a problem has the stored sizes; a new problem may have any.
 
         Raises:
-            NojitError: it had others.
+            NojitError: the sizes differ from the stored ones.
         """
         number = self._find("kernel", {"name": kernel})
         if number is not None:
@@ -183,22 +183,22 @@ class Database:
             self._refuse_another(row)
 
     def _refuse_another(self, row: Mapping[str, Any]) -> None:
-        """Refuse a problem, or some columns of it, under whose name the database knows another."""
+        """Raise an error if a stored problem of the same name differs in a column of `row`."""
         alike = self._rows("problem", {name: row[name] for name in ("kernel", "use", "name", "dtype")})
         for _, known in alike:
             changed = [name for name in row if row[name] != known[name] and name != "weight"]
-            # the others follow from these
+            # changes of other columns follow from these
             told = [name for name in ("sizes", "meaning") if name in changed] or changed
             if told:
                 (kernel,) = self._connection.execute(
                     "SELECT name FROM kernel WHERE id = ?", (row["kernel"],)
                 ).fetchone()
                 was, now_is = (", ".join(_shown(name, each[name]) for name in told) for each in (known, row))
-                what = f"expected problem {row['name']!r} ({row['use']}, {row['dtype']}) of kernel {kernel} to be what it was"
-                raise NojitError(f"{what}, {was}", got=f"{now_is}: use another file", where=str(self.path))
+                what = f"expected problem {row['name']!r} ({row['use']}, {row['dtype']}) of kernel {kernel} to be unchanged"
+                raise NojitError(f"{what}, {was}", got=f"{now_is}: measure into another file", where=str(self.path))
 
     def weigh(self, kernel: str, use: str, name: str, dtype: str, *, weight: float) -> None:
-        """Say what a problem weighs; one that is not there stays away."""
+        """Store the weight of a problem, if the database has that problem."""
         self._connection.execute(
             "UPDATE problem SET weight = ? WHERE use = ? AND name = ? AND dtype = ? "
             "AND kernel = (SELECT id FROM kernel WHERE name = ?)",
@@ -214,15 +214,15 @@ class Database:
         return self._insert("run", {name: getattr(run, name) for name in run.__slots__})
 
     def end_run(self, run: int) -> None:
-        """Say that a run has ended well, now."""
+        """Store the present time as the end of a successful run."""
         self._connection.execute("UPDATE run SET ended = ? WHERE id = ?", (now(), run))
 
     def record(self, measurements: Iterable[Measurement]) -> None:
-        """Add measurements, all or none."""
+        """Add measurements in one transaction."""
         self._record("measurement", ({name: getattr(item, name) for name in item.__slots__} for item in measurements))
 
     def record_pruned(self, pruned: Iterable[Pruned]) -> None:
-        """Add configs that were not measured, all or none."""
+        """Add pruned configs in one transaction."""
         self._record("pruned", ({name: getattr(item, name) for name in item.__slots__} for item in pruned))
 
     def _record(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -244,7 +244,7 @@ class Database:
         cursor = self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({values})", row)  # noqa: S608 - own names
         return int(cursor.lastrowid or 0)
 
-    # reading: rows by number, in the order in which they were added
+    # reading: rows by number, in order of insertion
 
     def devices(self) -> dict[int, Device]:
         """Return the devices."""
@@ -259,19 +259,19 @@ class Database:
         return {number: _kernel(row) for number, row in self._rows("kernel")}
 
     def problems(self, kernel: int | None = None, use: str | None = None) -> dict[int, Problem]:
-        """Return the problems: of one kernel, of one use."""
+        """Return the problems, if given only those of one kernel and of one use."""
         rows = self._rows("problem", {"kernel": kernel, "use": use})
         return {number: _problem(row) for number, row in rows}
 
     def configs(self, kernel: int | None = None) -> dict[int, Config]:
-        """Return the configs: of one kernel."""
+        """Return the configs, if given only those of one kernel."""
         rows = self._rows("config", {"kernel": kernel})
         return {number: Config(**{**row, "settings": _values(row["settings"])}) for number, row in rows}
 
     def measurements(
         self, kernel: int | None = None, device: int | None = None, use: str | None = None
     ) -> tuple[Measurement, ...]:
-        """Return the measurements of one kernel, on one device, of problems of one use; all rungs, in order."""
+        """Return the measurements of all rungs in order, if given only those of one kernel, device and use."""
         picked = {"problem.kernel": kernel, "run.device": device, "problem.use": use}
         wanted = [f"{name} = ?" for name, value in picked.items() if value is not None] or ["1"]
         names = ", ".join(f"measurement.{name}" for name in Measurement.__slots__)
@@ -281,7 +281,7 @@ class Database:
         return tuple(Measurement(*row) for row in self._connection.execute(query, values))
 
     def pruned(self, kernel: int | None = None) -> tuple[Pruned, ...]:
-        """Return what was not measured: of one kernel."""
+        """Return the pruned configs, if given only those of one kernel."""
         return tuple(Pruned(**row) for _, row in self._rows("pruned", {"kernel": kernel}))
 
     def _rows(self, table: str, picked: Mapping[str, Any] | None = None) -> list[tuple[int, dict[str, Any]]]:
@@ -335,7 +335,7 @@ def _problem(row: Mapping[str, Any]) -> Problem:
 
 
 def _shown(name: str, stored: Any) -> str:
-    """Write a column of a problem for a message."""
+    """Return a stored column of a problem as text for a message."""
     if name not in {"sizes", "meaning"}:
         return f"{name} {stored}"
     values: dict[str, Any] = json.loads(stored)

@@ -1,4 +1,4 @@
-"""How near frozen tables come to the best that was measured, on problems that they were not made from. Pure."""
+"""Evaluation of tuned tables: the best measured time compared with that of the selected config, per problem. Pure."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ class Drift:
 
 
 def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evaluation:
-    """Compare a table's choice with the best, at every problem of the evidence.
+    """Compare the config that a table selects with the best, for every problem of the evidence.
 
     Raises:
-        TuningError: the table is looked up by another key than was measured.
+        TuningError: the table's key differs from the measured one.
     """
     if list(map(parse, table.key)) != list(map(parse, evidence.kernel.key)):
-        what = f"expected the key that {table.kernel} was measured by: {', '.join(evidence.kernel.key)}"
+        what = f"expected the key of the measurements of {table.kernel}: {', '.join(evidence.kernel.key)}"
         raise TuningError(what, got=", ".join(table.key), where=f"{table.path} $.key")
     shares = [_share(evidence, table, rules, number) for number in evidence.problems]
     shares.sort(key=lambda one: (one.share is not None, one.share or 0.0, one.problem))
@@ -94,7 +94,7 @@ def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evalu
 
 
 def mean_share(shares: Sequence[float]) -> float | None:
-    """Return the geometric mean; None of nothing."""
+    """Return the geometric mean of shares: None if there are none, 0 if one is not positive."""
     if not shares or min(shares) <= 0:
         return 0.0 if shares else None
     return math.exp(math.fsum(map(math.log, shares)) / len(shares))
@@ -127,7 +127,7 @@ def _share(evidence: Evidence, table: TunedTable, rules: TuningRules, number: in
 
 
 def _choice(evidence: Evidence, problem: int, configs: Sequence[int | None]) -> tuple[int, int | None, str]:
-    """Return the first config that was measured at a problem: its place, itself, and how it did."""
+    """Return the first config that was measured for a problem: its index, its number, and its status."""
     for place, config in enumerate(configs):
         if config is not None and (problem, config) in evidence.unfit:
             return place, config, evidence.unfit[problem, config].status
@@ -137,7 +137,7 @@ def _choice(evidence: Evidence, problem: int, configs: Sequence[int | None]) -> 
 
 
 def repeat(evidence: Evidence, first: Selection, second: Selection, rules: TuningRules) -> tuple[Drift, ...]:
-    """Compare what two runs choose for each problem of the first, by the times of the first; the largest drift first."""
+    """Compare the selections of two runs for each problem of the first, by the times of the first; largest drift first."""
     drifts = []
     for number, problem in evidence.problems.items():
         timed = evidence.timed(number)

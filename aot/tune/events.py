@@ -1,4 +1,4 @@
-"""What the process that tunes and the process that measures say to one another."""
+"""Messages between the tuning process and the measuring process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A problem before it is set up."""
+    """A problem as listed, before its tensors exist."""
 
     kernel: str
     name: str
@@ -42,72 +42,76 @@ class Listed:
 
 
 def identity_of(settings: Mapping[str, Value]) -> str:
-    """Write a config's settings as one text."""
+    """Return a config's settings as canonical JSON, to compare configs."""
     return canonical_json({name: encode_value(value) for name, value in settings.items()}).decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A config that can serve a problem, or several that differ in nothing but their rules: they launch the same."""
+    """A config that can serve a problem, or several configs that differ only in rules and share an image."""
 
     settings: Mapping[str, Value]
     rules: tuple[str, ...]
-    """What each of the configs requires, all of which holds."""
+    """The ``requires`` of each config; the problem satisfies all."""
     image: str
     """SHA-256 of the machine code."""
 
     @property
     def identity(self) -> str:
-        """One text for the same settings of a kernel."""
+        """The settings as canonical JSON."""
         return identity_of(self.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Measure one problem."""
+    """A request to measure one problem."""
 
     problem: int
-    """Of those listed."""
+    """Index in the listed problems."""
     skip: frozenset[str]
-    """Candidates, by identity, known to be wrong or to fail."""
+    """Candidates known to be wrong or to fail, by identity."""
     exhaustive: bool
-    """Measure every candidate to the end."""
+    """Whether every candidate is measured up to the last rung."""
     careful: bool
-    """Say which candidate is timed, one by one: the process died the last time, and nobody knows of which."""
+    """Whether each candidate is announced before it is timed, to find the one that killed the previous process."""
     allowance_s: float
-    """After this, only the few best go on."""
+    """Seconds after which only the few best candidates continue."""
     limit_s: float
-    """After this, nothing new begins."""
+    """Seconds after which no new check or rung starts."""
     seed: int
     only: frozenset[str] | None = None
-    """Candidates, by identity, that are measured, and no others; None: all."""
+    """Candidates to measure, by identity; all if None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The worker is up."""
+    """The worker is ready."""
 
     device: Device
     torch: str
+    """The version of torch."""
     problems: tuple[Listed, ...]
     missing: tuple[str, ...]
-    """Kernels that problems are for and the bundle lacks."""
+    """Kernels of problems that the bundle lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What was asked for cannot be done at all; or, for a task, this problem cannot be set up."""
+    """The worker cannot start; or, as the answer to a task, the problem cannot be prepared."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A problem is set up."""
+    """A problem is ready to measure."""
 
     key_names: tuple[str, ...]
+    """The key's expressions."""
     key: tuple[int, ...]
+    """The key's values."""
     meaning: Mapping[str, Value]
+    """The problem's case: the value of each axis."""
     moved_bytes: int
     flops: int
     roles: Mapping[str, tuple[str, ...]]
@@ -116,15 +120,15 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Trying:
-    """Launches are about to begin."""
+    """Launches follow."""
 
     candidate: int | None
-    """Whose they are, so that whatever happens next is its doing; None if they are of several."""
+    """The only candidate launched next, to blame if the process dies; None if several are launched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A candidate must not serve this problem."""
+    """A candidate is wrong or failed for this problem."""
 
     candidate: int
     status: Status
@@ -133,25 +137,25 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One rung is done."""
+    """The result of one rung."""
 
     rung: int
     timings: Mapping[int, Timing]
-    """By candidate."""
+    """Timings by candidate."""
     clock_mhz: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A problem is done."""
+    """The end of a problem."""
 
     complete: bool
-    """Whether its last rung was reached."""
+    """Whether the last rung was reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The context is beyond repair, and the worker ends."""
+    """The CUDA context is lost, and the worker ends."""
 
     reason: str
 

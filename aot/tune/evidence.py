@@ -1,4 +1,4 @@
-"""Measurements as selection, evaluation and report look at them: for each problem and config, the one that counts."""
+"""Measurements for selection, evaluation and report: the decisive one for each problem and config."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ __all__ = ["Evidence", "Sample", "Unfit", "collect"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is known of one config's time at one problem."""
+    """The time of one config for one problem."""
 
     us: float
-    """Median, in microseconds, as of the problem's last rung."""
+    """Median in microseconds, scaled to the conditions of the problem's last rung."""
     noise: float
-    """Half the width of the median's 95 % interval, as a share of the median."""
+    """Half the width of the median's 95% interval, as a share of the median."""
     rung: int
+    """The last rung of the config."""
     last: bool
-    """Whether no config was measured longer at this problem."""
+    """Whether that is the last rung of the problem."""
     clock_mhz: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """A config that must not serve a problem."""
+    """A config that was wrong or failed for a problem."""
 
     status: str
     """``wrong`` or ``failed``."""
@@ -39,33 +40,33 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that was measured of one kernel on one kind of device."""
+    """All measurements of one kernel on one kind of device."""
 
     kernel: KernelFacts
     device: TunedDevice
     problems: Mapping[int, Problem]
     configs: Mapping[int, Config]
-    """Those that were measured at some problem."""
+    """Configs that were measured for some problem."""
     samples: Mapping[tuple[int, int], Sample]
-    """By problem and config."""
+    """Times by problem and config."""
     unfit: Mapping[tuple[int, int], Unfit]
-    """Likewise; a pair is in one of the two."""
+    """Wrong and failed configs by problem and config; such a pair has no sample."""
     runs: tuple[tuple[Run, Device], ...]
     pruned: tuple[Pruned, ...]
 
     def timed(self, problem: int) -> dict[int, Sample]:
-        """Return the samples of one problem by config, the fastest first."""
+        """Return the samples of one problem by config, fastest first."""
         found = {config: sample for (one, config), sample in self.samples.items() if one == problem}
         return dict(sorted(found.items(), key=lambda item: (item[1].us, item[0])))
 
 
 def collect(database: Database, use: str | None = None, kernels: Iterable[str] = ()) -> tuple[Evidence, ...]:
-    """Gather the measurements of each kernel and kind of device, sorted by their names.
+    """Return the measurements of each kernel and kind of device, sorted by name.
 
     Args:
-        database: where they are.
-        use: of problems of this use only.
-        kernels: of these only; all if empty.
+        database: the database to read.
+        use: only problems of this use; all if None.
+        kernels: only these kernels; all if empty.
     """
     wanted = set(kernels)
     devices = database.devices()
@@ -110,15 +111,15 @@ def _evidence(
 
 
 def _newest(measurements: list[Measurement]) -> list[Measurement]:
-    """Leave out what was measured with older machine code."""
+    """Return the measurements with the newest machine code."""
     last = max(measurements, key=lambda one: one.taken)
     return [one for one in measurements if one.image == last.image]
 
 
 def _drifts(times: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
-    """Say by rung how many times as long the same configs took in the last one.
+    """Return for each rung the factor from its times to those of the last rung, as a median over configs in both.
 
-    A device that gets hot clocks down: whoever left early was measured on another device, as it were, than those who went on.
+    A hot device lowers its clock. Times from early rungs, on a cooler device, are therefore too short without this factor.
     """
     rungs = sorted(times, reverse=True)
     drifts = {rungs[0]: 1.0}

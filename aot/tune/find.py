@@ -1,4 +1,4 @@
-"""Finds the problems that a command line names: a family, a module or a file, with a use if it is not ``tune``."""
+"""Look-up of problems by their names on the command line: a family, module or file, and a use other than ``tune``."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _FAMILY = "nojit.kernels.{}.problems"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A problem and where it comes from."""
+    """A problem with its source."""
 
     listed: Listed
     problem: Any
     """A ``nojit.kernels.problem.TuningProblem``."""
     roles: dict[str, tuple[str, ...]]
-    """Of its kernel's constexprs."""
+    """Constexprs of the kernel by role: ``tunables``, ``numerics``, ``semantics``."""
 
 
 def find_problems(names: Iterable[str]) -> tuple[Found, ...]:
-    """List the problems of ``flash_attention``, ``some.module:held_out`` or ``path/to/file.py:bars``.
+    """Return the problems of ``flash_attention``, ``some.module:held_out`` or ``path/to/file.py:bars``, without duplicates.
 
     Raises:
-        NojitError: there is no such module, or it has no problems of that use.
+        NojitError: the module does not exist, or has no problems of that use.
     """
     found: dict[tuple[str, ...], Found] = {}
     for name in names:
@@ -54,15 +54,15 @@ def find_problems(names: Iterable[str]) -> tuple[Found, ...]:
 
 
 def of_kernels(found: Sequence[Found], kernels: Sequence[str]) -> list[Found]:
-    """Return the problems of some kernels; of all if none is named.
+    """Return the problems of the named kernels; all problems if `kernels` is empty.
 
     Raises:
-        NojitError: a kernel that none of the problems is of.
+        NojitError: a named kernel has no problem.
     """
     known = tuple(dict.fromkeys(one.listed.kernel for one in found))
     for name in kernels:
         if name not in known:
-            what = f"expected a kernel of the problems, {', '.join(known)}"
+            what = f"expected a kernel that has problems: {', '.join(known)}"
             raise NojitError(what, got=f"{name!r}{did_you_mean(name, known)}", where="--kernel")
     return [one for one in found if not kernels or one.listed.kernel in kernels]
 
@@ -87,7 +87,7 @@ def _file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None or not path.is_file():
         raise NojitError("expected a file of problems", got="none", where=str(path))
     module = importlib.util.module_from_spec(spec)
-    # dataclasses look their module up
+    # dataclasses look up their module in sys.modules
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module

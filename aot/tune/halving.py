@@ -1,7 +1,7 @@
-"""How much time each config is worth: rungs of more and more samples for fewer and fewer configs. Pure.
+"""Successive halving: each rung takes more samples of fewer configs. Pure.
 
-Successive halving (Jamieson and Talwalkar 2016, https://arxiv.org/abs/1502.07943), with one change for measurements: a
-config is never dropped while its interval and the best one's overlap.
+Source: Jamieson and Talwalkar 2016, https://arxiv.org/abs/1502.07943. One change for noisy measurements: a config whose interval
+overlaps that of the best is never dropped.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Final
 
 __all__ = ["EXHAUSTIVE", "FINAL", "RUNGS", "Rung", "Timing", "contenders", "keep", "order", "sample_count", "summarize"]
 
-# half of the 95 % interval of a median lies this many ranks, times the root of the number of samples, from the middle
+# half of a median's 95% interval spans this many ranks, times the square root of the number of samples
 _RANKS: Final = 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """How long each config of one rung is measured."""
+    """One step of successive halving: its number of samples, and the configs that continue after it."""
 
     number: int
-    """As the database stores it; a higher one says more."""
+    """The number in the database; higher rungs take more samples."""
     least: int
-    """Samples."""
+    """Least number of samples of a config."""
     most: int
-    """Samples."""
+    """Largest number of samples of a config."""
     patience_us: float
-    """As many samples as fit into this, within the two above."""
+    """Time for the samples of a config, within `least` and `most`, in microseconds."""
     slack: float
-    """How far from the best a config may be to go on, as a share; the slower half goes anyway."""
+    """Largest slowdown of a config of the faster half that continues, as a share; the slower half is dropped."""
 
 
 RUNGS: Final = (
@@ -42,22 +42,22 @@ RUNGS: Final = (
 )
 FINAL: Final = RUNGS[-1]
 EXHAUSTIVE: Final = Rung(3, FINAL.least, FINAL.most, FINAL.patience_us, FINAL.slack)
-"""Every config, measured as the last rung does: it has a number of its own, to tell a complete set from a selected one."""
+"""Every config with the samples of the last rung. Its own number marks complete sets of measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What the samples of one config say."""
+    """Statistics of one config's samples."""
 
     samples: int
     median_us: float
     noise: float
-    """Half the width of the median's 95 % interval, as a share of the median; 1 if one sample is all there is."""
+    """Half the width of the median's 95% interval, as a share of the median; 1 for a single sample."""
     best_us: float
 
 
 def summarize(samples: Sequence[float]) -> Timing:
-    """Sum up samples in microseconds: the median, and its interval by ranks, which assumes no distribution."""
+    """Return the statistics of samples in microseconds; the interval is by ranks, which assumes no distribution."""
     ranked = sorted(samples)
     count = len(ranked)
     median = statistics.median(ranked)
@@ -70,14 +70,18 @@ def summarize(samples: Sequence[float]) -> Timing:
 
 
 def sample_count(rung: Rung, us: float) -> int:
-    """Say how many samples of so many microseconds each (the flush included) a rung takes."""
+    """Return the number of samples of a config in a rung; `us` is the time of one sample with its flush."""
     return max(rung.least, min(rung.most, int(rung.patience_us / us)))
 
 
 def order(counts: Mapping[int, int], rng: random.Random) -> list[int]:
-    """Interleave: rounds in which each config that still wants samples comes once, shuffled anew each time.
+    """Return an interleaved order: rounds of all configs that need more samples, shuffled in each round.
 
-    So what drifts, clocks and temperatures, meets all alike, and none always follows the same one.
+    Drifts of clock and temperature thus affect all configs alike, and no config always follows the same one.
+
+    Args:
+        counts: the number of samples of each config.
+        rng: the source of randomness.
     """
     rounds: list[int] = []
     for turn in range(max(counts.values(), default=0)):
@@ -88,10 +92,7 @@ def order(counts: Mapping[int, int], rng: random.Random) -> list[int]:
 
 
 def keep(timings: Mapping[int, Timing], slack: float) -> list[int]:
-    """Choose who goes on, the fastest first.
-
-    Those are the `contenders`, and of the faster half those within `slack` of the best.
-    """
+    """Return the configs that continue, fastest first: the `contenders`, and those of the faster half within `slack` of the best."""
     ranked = _ranked(timings)
     best = timings[ranked[0]]
     may_win = set(contenders(timings))
@@ -104,7 +105,7 @@ def keep(timings: Mapping[int, Timing], slack: float) -> list[int]:
 
 
 def contenders(timings: Mapping[int, Timing]) -> list[int]:
-    """List the configs that may be the best for all that is known, the fastest first: their interval and its overlap."""
+    """Return the configs that may be the best, fastest first: their interval overlaps that of the fastest."""
     ranked = _ranked(timings)
     bound = timings[ranked[0]].median_us * (1 + timings[ranked[0]].noise)
     return [config for config in ranked if timings[config].median_us * (1 - timings[config].noise) <= bound]

@@ -1,10 +1,12 @@
-"""How much each tunable explains of what times vary by: a functional ANOVA over a fitted forest.
+"""Importance of tunables: the share of each in the variance of times, by functional ANOVA of a random forest.
 
-The forest learns the logarithm of a config's time over the geometric mean of its problem's times, from the tunables and
-the problem. On the product of all levels that were seen, its prediction splits exactly into a mean, main effects, effects
-of pairs and a rest, each the average over everything else less what its parts explain. The variance of each over the
-product is its share (Hooker 2004, "Discovering additive structure in black box functions"; Hutter, Hoos, Leyton-Brown 2014, "An efficient
-approach for assessing hyperparameter importance"). Combinations that were pruned are the forest's guess.
+The forest predicts the logarithm of a config's time over the geometric mean of its problem's times, from the tunables and the
+problem. Over the product of all observed levels, the prediction is split exactly into a mean, main effects, effects of pairs and
+a rest. Each effect is an average over all other factors, minus the effects of its parts. Its variance over the product gives
+its share. For pruned combinations, the forest extrapolates.
+
+Sources: Hooker 2004, "Discovering additive structure in black box functions"; Hutter, Hoos, Leyton-Brown 2014, "An efficient
+approach for assessing hyperparameter importance".
 
 Needs the extra ``tune``.
 """
@@ -27,20 +29,20 @@ __all__ = ["PROBLEM", "Importance", "Observation", "Share", "decompose", "explai
 Array: TypeAlias = NDArray[np.float64]
 
 PROBLEM = "problem"
-"""The name of the factor that says which problem it was."""
+"""The name of the factor for the problem."""
 _TREES = 200
-# levels of all factors together that a forest is asked about: 8 bytes for each
+# largest product of levels to predict, at 8 bytes each
 _GRID_MAX = 2_000_000
-# below this an out-of-bag score says nothing
+# with fewer samples an out-of-bag score is meaningless
 _SAMPLES_MIN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One time."""
+    """One measured time."""
 
     settings: Mapping[str, Value]
-    """Every tunable of the config."""
+    """All tunables of the config."""
     problem: str
     us: float
 
@@ -70,7 +72,7 @@ class Importance:
     """Slowest time over fastest, as a geometric mean over the problems."""
 
     def totals(self) -> dict[str, float]:
-        """Return what each tunable has a part in, alone or with another, the largest first."""
+        """Return for each tunable the sum of its shares, alone and in pairs, largest first."""
         found: dict[str, float] = {}
         for one in self.shares:
             for name in one.factors:
@@ -80,9 +82,9 @@ class Importance:
 
 
 def explain(observations: Sequence[Observation]) -> Importance | None:
-    """Fit a forest and decompose it; None if nothing varies or is left to explain.
+    """Fit a forest and return the shares of the tunables; None if no tunable or no time varies.
 
-    Factors with one level are left out. If the product of all levels is too large, the tunables that vary least are.
+    Factors with one level are left out. If the product of levels is too large, factors with the fewest levels are left out too.
     """
     factors = _factors(observations)
     if not factors or len({one.problem for one in observations}) == len(observations):
@@ -104,7 +106,12 @@ def explain(observations: Sequence[Observation]) -> Importance | None:
 
 
 def decompose(values: Array, names: Sequence[str]) -> tuple[tuple[Share, ...], float]:
-    """Split the variance of a table, one axis for each name, into main effects, pairs and the rest; the largest first."""
+    """Split the variance of a table into main effects and pairs, largest first, and the rest.
+
+    Args:
+        values: one axis for each name.
+        names: the factors.
+    """
     mean = float(values.mean())
     total = float(values.var())
     if total <= 0:
@@ -120,13 +127,13 @@ def decompose(values: Array, names: Sequence[str]) -> tuple[tuple[Share, ...], f
 
 
 def _marginal(values: Array, kept: tuple[int, ...]) -> Array:
-    """Average over all axes but some."""
+    """Return the average over all axes except `kept`."""
     averaged: Array = values.mean(axis=tuple(axis for axis in range(values.ndim) if axis not in kept))
     return averaged
 
 
 def _factors(observations: Sequence[Observation]) -> list[str]:
-    """List what varies; of too many, those with the most levels."""
+    """Return the factors that vary; if the product of their levels is too large, those with the most levels."""
     names = sorted({name for one in observations for name in one.settings})
     counts = {name: len(_levels(observations, name)) for name in [*names, PROBLEM]}
     varied = [name for name, count in counts.items() if count > 1]
@@ -140,20 +147,20 @@ def _level(one: Observation, name: str) -> tuple[Any, ...]:
 
 
 def _levels(observations: Sequence[Observation], name: str) -> dict[tuple[Any, ...], int]:
-    """Number the levels of a factor, in the order of `rank`."""
+    """Return the number of each level of a factor, in the order of `rank`."""
     seen = {_level(one, name): one.problem if name == PROBLEM else one.settings.get(name) for one in observations}
     return {level: number for number, level in enumerate(sorted(seen, key=lambda level: rank(seen[level])))}
 
 
 def rank(value: Value) -> tuple[int, float, str]:
-    """Return what sorts levels: numbers by size, whatever else by its spelling."""
+    """Return the sort key of a level: numbers first, by size, then all other values by spelling."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return 0, float(value), ""
     return 1, 0.0, spell(value)
 
 
 def _relative(observations: Sequence[Observation]) -> tuple[Array, float]:
-    """Return logarithms of times over their problem's geometric mean, and the mean spread."""
+    """Return the logarithm of each time over its problem's geometric mean, and the mean spread of a problem's times."""
     logs: dict[str, list[float]] = {}
     for one in observations:
         logs.setdefault(one.problem, []).append(math.log(one.us))

@@ -1,11 +1,11 @@
-"""Reads what others measured: Triton's autotune caches, and the per-device configs that LLM servers keep. Pure but for reading.
+"""Readers of foreign measurements: Triton's autotune caches, and per-device configs of LLM servers. Pure, except for reading.
 
-Triton writes ``<function>.autotune.json`` into its cache when ``cache_results`` is on (``triton/runtime/autotuner.py``)::
+Triton writes ``<function>.autotune.json`` into its cache if ``cache_results`` is on (``triton/runtime/autotuner.py``)::
 
     {"key": [4096, 64, "torch.float16"], "configs_timings": [[{"kwargs": {"BLOCK": 64}, "num_warps": 4, ...}, [ms, ...]], ...]}
 
-where ``key`` holds the values of the autotuner's ``key`` arguments, then the dtype of every tensor. vLLM and SGLang keep a
-file for each shape of a layer and device, by the number of tokens::
+where ``key`` holds the values of the autotuner's ``key`` arguments, then the dtype of every tensor. vLLM and SGLang have a
+file for each layer shape and device, with one config per number of tokens::
 
     E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8.json
     {"triton_version": "3.6.0", "1": {"BLOCK_SIZE_M": 16, "num_warps": 4, ...}, "64": {...}, ...}
@@ -32,42 +32,42 @@ _SIZE_MAX = 64 << 20
 _INT_MAX = (1 << 63) - 1
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-# of a config in a cache, what is no setting and must be unset
+# fields of a cached config that are no settings and must be null
 _HOOKS = ("pre_hook", "ir_override")
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignRow:
-    """What was measured of one problem."""
+    """The configs of one problem."""
 
     values: Mapping[str, int]
-    """The numbers that tell the problem, by name: ``0``, ``1`` for a cache's key, ``M``, ``E``, ``N`` for a server's."""
+    """The numbers of the problem, by name: ``0``, ``1`` for the key of a cache, ``M``, ``E``, ``N`` for a server's file."""
     times: tuple[tuple[Settings, float | None], ...]
-    """Configs, the fastest first, with microseconds if the file has them."""
+    """Configs, fastest first, with microseconds if the file has times."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """A file of somebody else's."""
+    """An imported file."""
 
     path: str
     format: str
     """``triton`` or ``server``."""
     device_name: str
-    """As its name says; empty if it does not."""
+    """The device in the file's name; empty if there is none."""
     triton: str
-    """The version of Triton that it was measured with; empty if it does not say."""
+    """The version of Triton in the file; empty if there is none."""
     rows: tuple[ForeignRow, ...]
     default: tuple[str, ...]
-    """The values that make up the key unless others are asked for."""
+    """Names of the values that form the key by default."""
 
 
 def read_foreign(path: Path) -> ForeignFile:
-    """Read a file, whichever of the formats it has.
+    """Read a file in either format.
 
     Raises:
-        OSError: it cannot be read.
-        TuningError: it has neither format, or something wrong in it; says what, and where.
+        OSError: the file cannot be read.
+        TuningError: the file has neither format, or is invalid; the message says where.
     """
     document = _load(path)
     if "configs_timings" in document:
@@ -115,7 +115,7 @@ def _read_cache(document: Mapping[str, Any], path: Path) -> ForeignFile:
         if not isinstance(pair, list) or len(pair) != 2:
             raise TuningError("expected a config and its times", got=repr(pair)[:80], where=spot)
         us = _microseconds(pair[1], spot)
-        # a config that could not run has an infinite time
+        # Triton stores an infinite time for a config that could not run
         if us < math.inf:
             timings.append((_cached_config(pair[0], f"{spot}[0]"), us))
     if not timings:
@@ -141,7 +141,7 @@ def _cached_config(config: Any, where: str) -> Settings:
 
 
 def _microseconds(times: Any, where: str) -> float:
-    """Read a time in milliseconds: a number, or the median and its quantiles."""
+    """Return microseconds of a time in milliseconds: a number, or a list of the median and quantiles."""
     first = times[0] if isinstance(times, list) and times else times
     if isinstance(first, bool) or not isinstance(first, int | float) or not first > 0:
         raise TuningError("expected times in milliseconds", got=repr(times)[:80], where=f"{where}[1]")

@@ -1,4 +1,4 @@
-"""Writes down what a run finds, and knows what earlier runs found."""
+"""Log of a run: writes its results into the database, and reads those of earlier runs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Pro
 
 __all__ = ["Log"]
 
-# kernel, use, name, dtype: what a problem is known by
+# identity of a problem: kernel, use, name, dtype
 _Name = tuple[str, str, str, str]
 
 
 class Log:
-    """One run's pages of the database.
+    """The database as one run uses it.
 
-    What runs of the same bundle on the same kind of device have measured counts as done.
+    Problems that earlier runs of the same bundle measured on the same kind of device count as done.
 
     Args:
-        database: where to write.
-        device: what is measured on.
-        run: this run; its device is filled in.
-        pruned: label and reason of each config that was left out of the bundle, by kernel.
+        database: the database to write to.
+        device: the device of the run.
+        run: this run; its `device` is replaced by the number of `device`.
+        pruned: label and reason of each config that the build left out, by kernel.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Log:
         self._opened: Opened | None = None
 
     def _read(self, device: Device, digest: str) -> None:
-        """Gather what is known of this bundle on this kind of device."""
+        """Read the results of earlier runs of this bundle on this kind of device."""
         alike = {number for number, other in self._database.devices().items() if other.kind() == device.kind()}
         runs = {
             number
@@ -67,21 +67,21 @@ class Log:
                 self._faults.setdefault(name, set()).add(identity_of(config.settings))
 
     def weigh(self, problems: Iterable[Listed]) -> None:
-        """Write down what problems weigh now, of those that are known."""
+        """Store the current weights of problems that the database has."""
         with self._database.transaction():
             for one in problems:
                 self._database.weigh(*_name(one), weight=one.weight)
 
     def knows(self, listed: Listed, rung: int) -> bool:
-        """Say whether a problem was measured up to a rung."""
+        """Return whether a problem was measured up to a rung."""
         return self._rungs.get(_name(listed), -1) >= rung
 
     def faults(self, listed: Listed) -> set[str]:
-        """Return the candidates, by identity, that were wrong or failed."""
+        """Return the identities of candidates that were wrong or failed."""
         return self._faults.get(_name(listed), set())
 
     def open(self, listed: Listed, opened: Opened) -> None:
-        """Write down a problem and its candidates."""
+        """Store a problem and its candidates; the other methods then refer to this problem."""
         with self._database.transaction():
             kernel = self._database.add_kernel(KernelFacts(listed.kernel, opened.key_names, {}, opened.roles))
             self._problem = self._database.add_problem(
@@ -103,13 +103,13 @@ class Log:
                 tuple(self._database.add_config(Config(kernel, one.settings, rule)) for rule in one.rules)
                 for one in opened.candidates
             )
-            # once per bundle: a run that goes on adds none
+            # once per bundle: a resumed run adds none
             left_out = self._pruned.pop(listed.kernel, ())
             self._database.record_pruned(Pruned(self._run, kernel, label, reason) for label, reason in left_out)
         self._opened = opened
 
     def measured(self, event: Measured) -> None:
-        """Write down a rung."""
+        """Store the timings of a rung."""
         self._database.record(
             one
             for candidate, timing in event.timings.items()
@@ -117,7 +117,7 @@ class Log:
         )
 
     def fault(self, fault: Fault) -> None:
-        """Write down that a candidate must not be chosen."""
+        """Store that a candidate was wrong or failed."""
         self._database.record(self._measurements(fault.candidate, fault.status, 0, detail=fault.detail))
 
     def _measurements(
@@ -130,7 +130,7 @@ class Log:
         clock_mhz: int | None = None,
         detail: str = "",
     ) -> Iterator[Measurement]:
-        """Make what is found of a candidate an entry of each config that it stands for."""
+        """Yield a measurement for each config of a candidate."""
         taken = now()
         for config in self._configs[candidate]:
             yield Measurement(
@@ -150,7 +150,7 @@ class Log:
             )
 
     def end(self) -> None:
-        """Say that the run has ended well."""
+        """Store the end of a successful run."""
         self._database.end_run(self._run)
 
 

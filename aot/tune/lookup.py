@@ -1,4 +1,4 @@
-"""Looks problems up in tuned tables by the runtime's own rules, without a bundle. Pure."""
+"""Look-up of problems in tuned tables by the runtime's rules, without a bundle. Pure."""
 
 from __future__ import annotations
 
@@ -16,24 +16,31 @@ __all__ = ["Found", "find_config", "look_up", "table_for"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a table says of a problem."""
+    """The result of a look-up."""
 
     at: tuple[int, ...]
     """The buckets of the nearest row."""
     exact: bool
-    """Whether the problem lies in these buckets."""
+    """Whether the problem's key is in these buckets."""
     use: tuple[TunedConfig, ...]
-    """The best first."""
+    """The configs for the problem, best first."""
 
 
 def table_for(tables: Sequence[TunedTable], kernel: str, device: TunedDevice) -> TunedTable | None:
-    """Return the table that a device would use: of its arch, of the device most like it; None if there is none."""
+    """Return the table that a device uses: of its arch, measured on the most similar device; None if there is none."""
     fitting = [table for table in tables if table.kernel == kernel and table.device.arch == device.arch]
     return fitting[closest_device([table.device for table in fitting], device)] if fitting else None
 
 
 def look_up(table: TunedTable, bucket: str, problem: Problem, multiprocessors: int) -> Found | None:
-    """Order the configs of a table for a problem on a device; None if the table does not cover its meaning."""
+    """Return the configs of a table in order for a problem; None if the table does not cover its case.
+
+    Args:
+        table: the tuned table.
+        bucket: the rule that rounds key values.
+        problem: the problem.
+        multiprocessors: number of multiprocessors of the device.
+    """
     entry = next((entry for entry in table.entries if entry.covers(problem.meaning)), None)
     if entry is None:
         return None
@@ -46,7 +53,7 @@ def look_up(table: TunedTable, bucket: str, problem: Problem, multiprocessors: i
 
 
 def find_config(configs: Mapping[int, Config], tuned: TunedConfig) -> int | None:
-    """Return the number of the config that a table means; None if it was not measured."""
+    """Return the number of a table's config among the measured ones; None if it was not measured."""
     return next((number for number, config in configs.items() if _fits(config, tuned)), None)
 
 

@@ -1,4 +1,4 @@
-"""Reads what manifests say of tuning: for tools that run where the build does."""
+"""Reader of the tuning rules in manifests. Needs the build's dependencies."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["read_rules"]
 
 
 def read_rules(folder: Path) -> Mapping[str, TuningRules]:
-    """Return the rules of every kernel of a folder's manifests.
+    """Return the tuning rules of every kernel in a folder's manifests, by name.
 
     Raises:
-        ManifestError: a manifest is wrong, or there is none.
+        ManifestError: a manifest is invalid, or the folder has none.
     """
     kernels = [(path, kernel) for path in find_manifests([folder]) for kernel in load_manifest(path).kernel]
     return {kernel.name: _rules(kernel, str(path)) for path, kernel in kernels}

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library says of a GPU: its driver and its clock. Without the library, nothing."""
+"""Driver version and clock of a GPU, from NVIDIA's management library (NVML); unknown without the library."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _CLOCK_SM = 1
 
 
 class Nvml:
-    """The management library, if it is there.
+    """The management library for one GPU, if it is installed.
 
     Args:
-        uuid: the GPU's, ``GPU-...``; its first GPU if empty.
+        uuid: the UUID of the GPU, ``GPU-...``; the library's first GPU if empty.
     """
 
     def __init__(self, uuid: str = "") -> None:
@@ -35,14 +35,14 @@ class Nvml:
             self._library = library
 
     def driver(self) -> str:
-        """Return the driver's version; empty if it is not known."""
+        """Return the driver's version; empty if unknown."""
         text = ctypes.create_string_buffer(96)
         if self._library is None or self._library.nvmlSystemGetDriverVersion(text, len(text)):
             return ""
         return text.value.decode(errors="replace")
 
     def clock_mhz(self) -> int | None:
-        """Return the present clock of the multiprocessors; None if it is not known."""
+        """Return the present clock of the multiprocessors in MHz; None if unknown."""
         clock = ctypes.c_uint()
         if self._library is None or self._library.nvmlDeviceGetClockInfo(self._device, _CLOCK_SM, ctypes.byref(clock)):
             return None

@@ -1,4 +1,4 @@
-"""What a tuning is asked for, in which order it does it, and what it says of it."""
+"""The order to a tuning run, the sequence of its problems, and its results."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["Order", "ProblemRun", "TuneRun", "View", "in_turn"]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be done."""
+    """The order to a tuning run."""
 
     setup: Setup
     budget_s: float | None
-    """None: as long as it takes."""
+    """Time limit in seconds; None for no limit."""
     exhaustive: bool
-    """Measure every config of every problem to the end."""
+    """Whether every config of every problem is measured up to the last rung."""
     seed: int
     only: Mapping[tuple[str, str, str], frozenset[str]] | None = None
-    """The configs to measure, by identity, of the problems to measure, by kernel, name and dtype; None: all of all."""
+    """Identities of the configs to measure, for each problem to measure, by kernel, name and dtype; None for everything."""
 
     def wants(self, listed: Listed) -> bool:
-        """Say whether a problem is to be measured."""
+        """Return whether a problem is to be measured."""
         return self.only is None or (listed.kernel, listed.name, listed.dtype) in self.only
 
     def configs_of(self, listed: Listed) -> frozenset[str] | None:
-        """Return the configs of a problem that are to be measured; None: all."""
+        """Return the identities of a problem's configs to measure; None for all."""
         return None if self.only is None else self.only[listed.kernel, listed.name, listed.dtype]
 
 
@@ -81,23 +81,23 @@ class TuneRun:
 
 
 class View(Protocol):
-    """Shows how a run goes."""
+    """Display of a run's progress."""
 
     def begin(self, device: Device, todo: int, known: int) -> None:
-        """Start: so many problems, so many of them measured before."""
+        """Show the start of a run with `todo` problems; `known` others were measured before."""
 
     def problem(self, listed: Listed) -> None:
-        """A problem begins."""
+        """Show the start of a problem."""
 
     def event(self, listed: Listed, event: Event) -> None:
-        """Something was found out."""
+        """Show an event of a problem."""
 
     def ended(self, summary: ProblemRun, left_s: float) -> None:
-        """A problem has ended; the run may take so much longer."""
+        """Show the result of a problem; `left_s` estimates the remaining seconds of the run."""
 
 
 def in_turn(problems: Sequence[Listed]) -> list[int]:
-    """Let kernels take turns, each in its own order: whenever time is up, all have come equally far."""
+    """Return the indices of the problems so that kernels take turns; if time runs out, all kernels are equally far."""
     by_kernel: dict[str, list[int]] = {}
     for place, problem in enumerate(problems):
         by_kernel.setdefault(problem.kernel, []).append(place)

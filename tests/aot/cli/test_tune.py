@@ -187,7 +187,7 @@ def test_a_table_with_another_key_is_refused(run: Run, database: Path) -> None:
     path = Path("tables/toy.nvidia-h200.toml")
     path.write_text(path.read_text().replace('key = ["m", "n * heads"]', 'key = ["m", "n"]'))
     result = run("tune", "evaluate", database, "--tables", "tables")
-    assert "expected the key that toy was measured by: m, n * heads, got m, n - at tables/toy" in result.stderr
+    assert "expected the key of the measurements of toy: m, n * heads, got m, n - at tables/toy" in result.stderr
     path.write_text(path.read_text().replace('key = ["m", "n"]', 'key = ["m", "n*heads"]'))
     assert run("tune", "evaluate", database, "--tables", "tables").exit_code == 0
 
