@@ -271,7 +271,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def has_space(self) -> bool:
-        """Say whether there are configs to measure."""
+        """Return whether the kernel has configs to measure."""
         return self.tuning is not None and bool(self.tuning.space)
 
 

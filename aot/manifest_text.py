@@ -1,4 +1,4 @@
-"""The text of a manifest: turns key paths into lines and columns."""
+"""Text of a manifest, which maps key paths to lines and columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEP = re.compile(r'\.([A-Za-z0-9_-]+)|\."((?:[^"\\]|\\.)*)"|\[(\d+)\]')
 
 
 def spell_key(key: str) -> str:
-    """Spell one key of a key path, with the dot before it: ``.params``, ``."scales.0"``."""
+    """Return one key as a step of a key path, with its dot: ``.params``, ``."scales.0"``."""
     if _BARE.match(key):
         return f".{key}"
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
@@ -28,7 +28,7 @@ class ManifestText:
     """The text of a manifest.
 
     Args:
-        path: its file, as messages name it.
+        path: path of its file, for messages.
         text: a TOML document.
     """
 
@@ -39,13 +39,13 @@ class ManifestText:
     def mistake(self, what: str, *, got: str = "", at: str) -> ManifestError:
         """Return the error for a mistake at a key path, ``$.kernel[0].params.n``.
 
-        A key that is not there has the place of the nearest table around it.
+        A missing key has the position of the nearest table around it.
         """
         line, column = self._place(at)
         return ManifestError(what, got=got, file=str(self.path), line=line, column=column, key=at)
 
     def located(self, error: ManifestError) -> ManifestError:
-        """Return an error whose place is a key path alone with file, line and column; any other as it is."""
+        """Return an error with file, line and column added, if its place is only a key path; any other unchanged."""
         if not error.where.startswith("$"):
             return error
         return self.mistake(error.what, got=error.got, at=error.where)
@@ -56,7 +56,7 @@ class ManifestText:
 
     @cached_property
     def _offsets(self) -> dict[KeyPath, int]:
-        # most manifests are right, and need none
+        # computed on demand: a correct manifest needs no positions
         return positions(self._text)
 
     @cached_property

@@ -1,6 +1,6 @@
-"""Collects what is wrong with manifests, so that one run tells all of it.
+"""Collector of mistakes in manifests, so that one run reports all of them.
 
-A function that looks at several things catches each mistake and raises them together::
+A function with several checks catches each mistake and raises all together::
 
     mistakes = Mistakes()
     for name, spelling in params.items():
@@ -22,16 +22,16 @@ __all__ = ["Mistakes", "shorten"]
 
 
 def shorten(value: object) -> str:
-    """Write a value of a manifest for a message, as TOML spells it where it is short, cut where it grows long."""
+    """Return a value of a manifest for a message: as TOML writes it, shortened if it is long."""
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 class Mistakes:
-    """The mistakes of a run.
+    """The mistakes that one run finds.
 
     Args:
-        text: the manifest whose key paths are looked up; None for none.
+        text: the manifest that key paths refer to; None without one.
     """
 
     def __init__(self, text: ManifestText | None = None) -> None:
@@ -57,7 +57,7 @@ class Mistakes:
         self._add(ManifestError(what, got=got, where=at))
 
     def keys_within(self, place: str) -> set[str]:
-        """Return the keys of the table at a key path that have mistakes, in them or below; empty for the table itself."""
+        """Return the keys of a table that have mistakes at or below them; the key is empty for the table itself."""
         keys = (error.key for error in self._found if isinstance(error, ManifestError) and self._is_here(error))
         below = (key.removeprefix(place) for key in keys if key == place or key.startswith(f"{place}."))
         return {re.split(r"[.\[]", key.removeprefix("."))[0] for key in below}
@@ -66,7 +66,7 @@ class Mistakes:
         return self._text is not None and error.file == str(self._text.path)
 
     def caught(self) -> AbstractContextManager[None, bool]:
-        """Add the mistake that ends the block, if one does."""
+        """Return a context manager that adds the mistake its block raises, and ends the block there."""
         return _Catcher(self._add)
 
     def _add(self, error: NojitError) -> None:
@@ -76,16 +76,16 @@ class Mistakes:
             return
         if isinstance(error, ManifestError) and self._text is not None:
             error = self._text.located(error)
-        # what one arch has wrong, others mostly have too
+        # most mistakes occur once per arch, with the same message
         if str(error) not in map(str, self._found):
             self._found.append(error)
 
     def raise_found(self) -> None:
-        """Raise what was found, if anything was: all mistakes as one error, in order of file and line.
+        """Raise all collected mistakes as one error, in order of file and line; return if there are none.
 
         Raises:
             ManifestError: the mistakes; `ManifestError.mistakes` lists them.
-            TuningError: the only mistake, if it is one of a tuned table.
+            TuningError: the only mistake, if it is in a tuned table.
         """
         if not self._found:
             return
@@ -95,7 +95,7 @@ class Mistakes:
 
 
 class _Catcher:
-    # a generator would not tell type checkers that the block may end early
+    # a class: from a generator, type checkers would not know that the block may end early
     def __init__(self, add: Callable[[NojitError], None]) -> None:
         self._add = add
 

@@ -1,4 +1,4 @@
-"""How manifests name functions: by a module or file, and by an expression over what is in it.
+"""Names of functions in manifests: a module or file, and an expression over its contents.
 
 ::
 
@@ -6,10 +6,10 @@
     path/to/file.py:namespace.function
     package.module:kernels[2]                 package.module:kernels["relu"]
     package.module:make_kernel("gelu", 4)     package.module:make_kernel(gelu, width=4)
-    package.module:outer.<locals>.function    a function that another defines, and that uses nothing of it
+    package.module:outer.<locals>.function    a nested function that uses no variable of the outer one
 
-An expression is a name of the module with attributes, items and calls behind it. Items are literals; arguments are literals or
-such expressions. Nothing else is evaluated.
+An expression is a name of the module, followed by attributes, items and calls. Items are literals; arguments are literals
+or such expressions. Nothing else is evaluated.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ EXPECTED: Final = (
     "package.module:function or path/to/file.py:function, where an expression of names, [items] and (arguments) "
     "can stand for the function"
 )
-"""What a name has to be, for messages."""
-# what stands for `<locals>`, which Python's grammar has no word for
+"""Description of a valid name, for messages."""
+# replaces `<locals>`, which Python's grammar cannot parse
 _LOCALS: Final = "_nojit_locals"
 _OF_LOCALS = re.compile(r"\.<locals>(?=\.)")
 
 
 def check_name(spelling: str, where: str) -> None:
-    """Refuse a name that is none.
+    """Check the syntax of a function's name.
 
     Raises:
-        ManifestError: it is spelled otherwise.
+        ManifestError: the name has another form.
     """
     module, _, name = spelling.partition(":")
     if not module:
@@ -50,7 +50,7 @@ def check_name(spelling: str, where: str) -> None:
 
 
 def is_name(spelling: str) -> bool:
-    """Say whether `check_name` takes a name."""
+    """Return whether `check_name` accepts a name."""
     try:
         check_name(spelling, "")
     except ManifestError:
@@ -59,15 +59,15 @@ def is_name(spelling: str) -> bool:
 
 
 def find_named(module: ModuleType, spelling: str, where: str) -> Any:
-    """Return what a name stands for in its module.
+    """Return the object that a name stands for in its module.
 
     Args:
-        module: as imported.
+        module: the imported module.
         spelling: the whole name.
-        where: the manifest's entry.
+        where: the manifest's entry, for messages.
 
     Raises:
-        ManifestError: it is spelled otherwise, or there is no such thing; the message has near names.
+        ManifestError: the name has another form, or the object does not exist; the message lists similar names.
     """
     of, _, name = spelling.partition(":")
     return _Finder(module, of, spelling, where).find(_parsed(name, spelling, where))
@@ -83,7 +83,7 @@ def _parsed(name: str, spelling: str, where: str) -> ast.expr:
 
 
 def _check(tree: ast.expr) -> None:
-    """Refuse what is more than names, attributes, items and calls."""
+    """Refuse syntax other than names, attributes, items and calls."""
     match tree:
         case ast.Name(id=name) if not name.startswith("__"):
             return
@@ -117,7 +117,7 @@ class _Finder:
     where: str
 
     def find(self, tree: ast.expr) -> Any:
-        """Return what an expression stands for."""
+        """Return the value of an expression."""
         match tree:
             case ast.Name(id=name):
                 return self._attribute(self.module, name, f"a function of {self.of}", _functions(self.module))
@@ -148,9 +148,9 @@ class _Finder:
             what = f"expected an item of {text}"
             if isinstance(value, Mapping):
                 near = did_you_mean(str(item), tuple(map(str, value)))
-                raise self._error(what, f"{item!r}{near or f', and it has {_few(value)}'}") from error
+                raise self._error(what, f"{item!r}{near or f'; it has {_few(value)}'}") from error
             if isinstance(value, Sequence):
-                raise self._error(what, f"{item!r}, and it has {len(value)}") from error
+                raise self._error(what, f"{item!r}; it has {len(value)} items") from error
             raise self._error(what, f"{type(error).__name__}: {error}") from error
 
     def _called(self, tree: ast.Call) -> Any:
@@ -159,7 +159,7 @@ class _Finder:
         named = {str(keyword.arg): self.find(keyword.value) for keyword in tree.keywords}
         try:
             return function(*args, **named)
-        # a factory that ends its process would end the build
+        # SystemExit: a factory that calls sys.exit() must not end the build
         except (Exception, SystemExit) as error:
             raise self._error(
                 f"expected {self._text(tree)} to return a function", f"{type(error).__name__}: {error}"
@@ -178,7 +178,7 @@ class _Finder:
             raise self._error(f"expected a function that {text} defines", f"{name!r}{near}")
         definition = _definition(code)
         if definition is None:
-            raise self._error(f"expected to read the source of {text}", f"none in {code.co_filename}")
+            raise self._error(f"expected readable source of {text}", f"none in {code.co_filename}")
         used = sorted(
             {
                 *code.co_freevars,
@@ -186,7 +186,7 @@ class _Finder:
             }
         )
         if used:
-            what = f"expected {name} to use nothing that {text} has when it is called; name a call that returns it"
+            what = f"expected {name} to use no variables of {text}; name a call that returns the function instead"
             raise self._error(what, ", ".join(used))
         return _defined(definition, outer, code.co_filename)
 
@@ -209,19 +209,19 @@ def _few(value: Mapping[Any, Any]) -> str:
 
 
 def _definition(code: CodeType) -> ast.FunctionDef | None:
-    """Return the definition that a function's code comes from."""
+    """Return the syntax tree of the definition of a function's code."""
     try:
         tree = ast.parse(Path(code.co_filename).read_bytes())
     except (OSError, ValueError, SyntaxError):
         return None
     named = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
-    # a function starts with what decorates it
+    # the code's first line is that of its first decorator
     lines = ((node, min([node.lineno, *(each.lineno for each in node.decorator_list)])) for node in named)
     return next((node for node, line in lines if line == code.co_firstlineno), None)
 
 
 def _names_around(definition: ast.FunctionDef) -> set[str]:
-    """Return the names that are read when a function is defined: by what decorates it, defaults and annotations."""
+    """Return the names that a definition reads when it runs: in decorators, defaults and annotations."""
     arguments = definition.args
     around = [*definition.decorator_list, *arguments.defaults, *filter(None, arguments.kw_defaults)]
     around += [each.annotation for each in _each_argument(arguments) if each.annotation is not None]
@@ -234,7 +234,7 @@ def _each_argument(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def _defined(definition: ast.FunctionDef, outer: FunctionType, file: str) -> Any:
-    """Define a function as if the one around it were called, with the same name, file and lines."""
+    """Return a nested function, defined without a call of the outer one, with the same name, file and lines."""
     qualified = f"{outer.__qualname__}.<locals>.{definition.name}"
 
     def name_it(function: Any) -> Any:
@@ -243,6 +243,6 @@ def _defined(definition: ast.FunctionDef, outer: FunctionType, file: str) -> Any
 
     definition.decorator_list.append(ast.copy_location(ast.Name("_nojit_name_it", ast.Load()), definition))
     names: dict[str, Any] = {"_nojit_name_it": name_it}
-    # it reads the module's names, and is not one of them
+    # globals are the module's for reading; the definition goes to a separate namespace
     exec(compile(ast.Module([definition], []), file, "exec"), outer.__globals__, names)  # noqa: S102 - the source's own text
     return names[definition.name]

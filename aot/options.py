@@ -1,6 +1,6 @@
-"""The compiler options that a manifest can set.
+"""Compiler options that a manifest can set.
 
-The build passes every option to Triton; `nojit.runtime.options` has the defaults.
+The build passes every option to Triton. `nojit.runtime.options` has the defaults.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Option:
     about: str
     """Its effect, for documentation."""
     values: tuple[int | str, ...] = ()
-    """The values it can take; empty if any of its kind goes."""
+    """The allowed values; empty if any value of its type is allowed."""
     optional: bool = False
-    """Whether it can be unset; a manifest unsets it by leaving it out."""
+    """Whether the option can be unset, by omitting it from the manifest."""
 
     def check(self, value: Any, where: str) -> None:
-        """Refuse a value that the option cannot take.
+        """Check that the option can take a value.
 
         Raises:
             ManifestError: the value has another type, or is not among `values`.
@@ -45,7 +45,7 @@ class Option:
 
 
 def option_value(raw: Any) -> Value:
-    """Turn a checked value into one that a variant carries: a table becomes sorted pairs."""
+    """Return a checked value in the form that variants store: a table becomes sorted pairs."""
     return tuple(sorted(raw.items())) if isinstance(raw, dict) else raw
 
 
@@ -97,7 +97,7 @@ OPTIONS: dict[str, Option] = {
     ),
 }
 
-# what a manifest does not set, and why
+# options of Triton that a manifest cannot set, each with the reason
 FIXED = {
     "arch": "follows from the architecture",
     "backend_name": "follows from the architecture",
@@ -111,5 +111,5 @@ FIXED = {
     "fpsan_homomorphic_casts": "would make kernels that only a running Triton can launch",
 }
 
-# the options that tell configs of every kernel apart at a call: `kernel[grid](..., num_warps=8)`
+# options that a call can pass to select a config of any kernel: `kernel[grid](..., num_warps=8)`
 TUNABLE = ("num_warps", "num_stages", "num_ctas", "maxnreg")

@@ -1,4 +1,4 @@
-"""Which distributions modules come from: by what is installed, and where each module's file lies."""
+"""Origins of modules: the installed distribution that each module's file belongs to."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ __all__ = ["Installed", "Origin"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """A distribution."""
+    """An installed distribution."""
 
     name: str
-    """As package indexes spell it: ``nojit-kernels``."""
+    """Normalized name, as package indexes have it: ``nojit-kernels``."""
     version: str
     editable: bool = False
-    """Whether a folder of sources stands for it, which its version alone does not tell."""
+    """Whether it is an editable install: its version does not determine its files."""
 
 
 class Installed:
-    """What is installed for this Python."""
+    """The distributions that are installed for this Python."""
 
     def __init__(self) -> None:
         self._owners: dict[str, tuple[_Owner, ...]] = {}
 
     def origins_of(self, modules: Iterable[tuple[str, str]]) -> tuple[tuple[Origin, ...], tuple[Path, ...]]:
-        """Tell modules of distributions from others.
+        """Return the distributions of modules, and the files that belong to none.
 
         Args:
-            modules: each with its file.
+            modules: names of modules, each with its file.
 
         Returns:
-            The distributions, and the files that are of none, each sorted; the standard library is neither.
+            The distributions, and the other files, both sorted. Modules of the standard library are in neither.
         """
         origins: set[Origin] = set()
         files: set[Path] = set()
@@ -57,7 +57,7 @@ class Installed:
         if top not in self._owners:
             names = dict.fromkeys(self._packages.get(top, ()))
             found = (each for name in names for each in metadata.distributions(name=name))
-            # what stands beside the sources, in the folder that the build runs in, knows nothing of them
+            # editable installs first: metadata next to the sources, in the current folder, does not list their files
             self._owners[top] = tuple(sorted(map(_Owner, found), key=lambda owner: not owner.origin.editable))
         return self._owners[top]
 
@@ -67,13 +67,13 @@ class Installed:
 
 
 def _is_standard(path: Path) -> bool:
-    """Say whether a file is of the standard library, below which others are installed."""
+    """Return whether a file is of the standard library; site-packages below it is not."""
     library = Path(json.__file__).resolve().parents[1]
     return path.is_relative_to(library) and not {"site-packages", "dist-packages"} & {*path.relative_to(library).parts}
 
 
 class _Owner:
-    """A distribution that has packages of a name."""
+    """A distribution that provides a top-level package."""
 
     def __init__(self, distribution: metadata.Distribution) -> None:
         self._root = Path(str(distribution.locate_file(""))).resolve()
@@ -84,7 +84,7 @@ class _Owner:
         )
 
     def has(self, path: Path) -> bool:
-        """Say whether a file is of it."""
+        """Return whether a file belongs to the distribution."""
         if self._sources is not None:
             return path.is_relative_to(self._sources)
         return path in self._files if self._files else path.is_relative_to(self._root)
@@ -95,7 +95,7 @@ class _Owner:
 
 
 def _sources_of(distribution: metadata.Distribution) -> Path | None:
-    """Return the folder of sources that stands for a distribution; None if it is installed whole."""
+    """Return the source folder of an editable install; None for any other distribution."""
     try:
         said = json.loads(distribution.read_text("direct_url.json") or "{}")
         if not said.get("dir_info", {}).get("editable"):

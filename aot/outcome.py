@@ -1,4 +1,4 @@
-"""What came of the variants of a plan: those for the bundle, those that failed, those that were pruned. Pure."""
+"""Outcome of compiling a plan: variants for the bundle, failures, and pruned variants. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Outcome", "failure_of", "sort_out"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The variants of a plan, told apart."""
+    """The variants of a plan, by outcome."""
 
     kept: tuple[tuple[Finished, ...], ...]
-    """What goes into the bundle, for each kernel of the plan."""
+    """The variants for the bundle, for each kernel of the plan."""
     failures: tuple[Failure, ...]
     pruned: tuple[Pruned, ...]
 
@@ -30,11 +30,11 @@ class Outcome:
 
 
 def sort_out(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outcome:
-    """Tell the finished variants of each kernel apart.
+    """Sort the finished variants of each kernel by outcome. Failures of a tuning bundle count as pruned.
 
     Args:
-        plan: what was built.
-        finished: for each of its kernels, the variants that are done, in the plan's order.
+        plan: the plan that was compiled.
+        finished: the finished variants of each of its kernels, in the plan's order.
     """
     if plan.tuning:
         return _sort_out_tuning(plan, finished)
@@ -58,7 +58,7 @@ def _sort_out_tuning(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outc
 
 
 def failure_of(finished: Finished) -> Failure | None:
-    """Return the account of a variant that failed; None if it did not."""
+    """Return the failure of a variant; None if it compiled."""
     error = finished.error
     return None if error is None else Failure(finished.job.variant.label(), error.where, str(error), error.log)
 

@@ -1,4 +1,4 @@
-"""Order, group, compress and write a bundle. The same content gives the same bytes, whoever packs it."""
+"""Packer of bundles: order, group, compress and write. Equal content gives equal bytes on every machine."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ __all__ = [
     "write_file",
 ]
 
-# one image costs a read, a hash and a decompression of its group: a group this long stays well under a millisecond
+# to load one image, the runtime reads, hashes and decompresses its group: under a millisecond for a group of this size
 GROUP_RAW_BYTES = 192 * 1024
-# a few images show what look-alikes share. A first launch decompresses a whole group: small images, of kernels whose launch
-# is worth no more than that, are two or three to a group, and what that costs in length is little beside large ones
+# a few similar images are enough to compress well. A first launch decompresses a whole group, so groups of small images
+# hold only two or three: their kernels are fast, and the larger file matters little next to large images
 _GROUP_IMAGES = 6
 _SMALL_IMAGE_BYTES = 16 * 1024
 _SMALL_GROUP_IMAGES = 2
 _LEVEL = 22
-# raise it when the same content starts to be laid out differently
+# raise it when the layout of the same content changes
 PACKING = 8
 
 
 def packer_version() -> str:
-    """Name the tool that shapes the compressed bytes; its versions differ in what they write."""
+    """Return the compressor and its version, which determine the compressed bytes."""
     return f"{zstandard.__version__}"
 
 
 @dataclass(frozen=True, slots=True)
 class BundleContent:
-    """Everything that a bundle is a function of, once compiled."""
+    """Everything that determines the bytes of a bundle, after compilation."""
 
     name: str
     version: str
@@ -81,17 +81,17 @@ class BundleContent:
 
 @dataclass(frozen=True, slots=True)
 class PackedBundle:
-    """A bundle's bytes and how they came about."""
+    """The bytes of a bundle, with their sizes."""
 
     data: bytes
     digest: str
-    """SHA-256 of the index: the bundle's identity."""
+    """SHA-256 of the index, which identifies the bundle."""
     images: int
-    """Distinct images of each kernel, after its variants with the same machine code were joined."""
+    """Distinct images of each kernel, summed."""
     image_bytes: int
-    """Their length before compression."""
+    """Size of these images before compression."""
     payload_bytes: int
-    """Their length after it."""
+    """Size of these images after compression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +100,17 @@ class _Packed:
 
     entry: KernelEntry
     raw: bytes
-    """Its section."""
+    """The kernel's section before compression."""
     section: bytes
     payload: tuple[bytes, ...]
     image_bytes: int
 
 
 def pack(content: BundleContent) -> PackedBundle:
-    """Lay out a bundle.
+    """Return the packed bundle of some content.
 
     Raises:
-        PackageError: the content breaks a rule of the format, so that no reader would take the bundle.
+        PackageError: the content breaks a rule of the format, so that readers would refuse the bundle.
     """
     with ThreadPoolExecutor(os.cpu_count() or 1) as executor:
         kernels = _pack_kernels(sorted(content.kernels, key=lambda kernel: kernel.name), executor)
@@ -148,7 +148,7 @@ def _groups_of(images: Sequence[bytes]) -> Iterator[list[bytes]]:
 def _pack_kernels(kernels: Sequence[KernelContent], executor: Executor) -> list[_Packed]:
     grouped = [list(_groups_of(_distinct_images(kernel))) for kernel in kernels]
     compressing = [[executor.submit(_compress, b"".join(group)) for group in groups] for groups in grouped]
-    # a section pins its groups
+    # a section holds the digests of its groups, so groups are compressed first
     payloads = [tuple(group.result() for group in groups) for groups in compressing]
     raws = list(map(_raw_section, kernels, grouped, payloads))
     sections = list(executor.map(_compress, raws))
@@ -175,7 +175,7 @@ def _packed(
 
 
 def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[_Packed]) -> None:
-    """Read back what is about to be written: better no bundle than one that fails where it is used."""
+    """Decode the encoded index and sections, so that an unreadable bundle fails here and not at its users."""
     try:
         decode_index(raw_index, f"bundle {content.name}")
         load_json(raw_index, f"bundle {content.name}")
@@ -186,14 +186,14 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
             check_table(table, decode_table(table, entry.name, entry.variants, entry.images, where), where)
             decode_placement(placement, entry, where)
     except BundleFormatError as error:
-        raise PackageError("expected content that a bundle can carry", got=str(error)) from error
+        raise PackageError("expected content that the bundle format can hold", got=str(error)) from error
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Put `data` in place of `path` in one step: written beside it, synced, renamed.
+    """Write a file atomically: write a temporary file in its folder, sync it, rename it.
 
     Raises:
-        PackageError: it cannot be written; what stood at `path` stands there still, and nothing is left beside it.
+        PackageError: the file cannot be written. The former file is unchanged, and no temporary file is left.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(6)}")
     try:
@@ -212,16 +212,16 @@ def write_file(path: Path, data: bytes) -> None:
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             check_folder(path.parent)
-        # the error's own words name the temporary file
+        # the text of the error would name the temporary file
         got = worded(error)
         raise PackageError("expected to write a file", got=got, where=str(path)) from None
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that files cannot be put into, ahead of the work that makes them. Leaves nothing there.
+    """Check that files can be written to a folder, or that the folder can be created. Leaves nothing behind.
 
     Raises:
-        PackageError: it, or what it would be made in, is no folder, or may not be written to.
+        PackageError: the folder, or its nearest existing parent, is not a folder or is not writable.
     """
     there = folder
     while not os.path.lexists(there) and there != there.parent:
@@ -235,7 +235,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _takes_entries(folder: Path) -> bool:
-    """Try it: permissions say nothing to root, nor of file systems like that of /proc."""
+    """Return whether a file can be created in a folder. Permission bits do not tell for root, or for /proc."""
     try:
         Path(tempfile.mkdtemp(prefix=".", dir=folder)).rmdir()
     except OSError:
@@ -259,7 +259,7 @@ def _compress(raw: bytes) -> bytes:
 
 
 def _distinct_images(kernel: KernelContent) -> list[bytes]:
-    """List the distinct images of a kernel by config, then by what differs least."""
+    """Return the distinct images of a kernel, ordered so that similar ones are close: by config, then by inputs."""
     return list(dict.fromkeys(compiled.image for _, compiled in sorted(kernel.variants, key=_origin)))
 
 

@@ -1,7 +1,7 @@
-"""Notices what a source patches in Triton: the keys of its variants must tell them from those of sources that do not.
+"""Detection of patches that a source makes to Triton, so that the keys of its variants include them.
 
-What a patch does cannot be seen in the kernel, so whoever patches Triton has keys that follow from every file that its import
-reached.
+A kernel's source does not show the effect of a patch. So the keys of a source that patches Triton include the content of
+every file that its import loaded.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from types import FunctionType, ModuleType
 __all__ = ["Baseline"]
 
 _PATCHED = "triton"
-# what Python itself writes into classes that are pickled or asked for annotations, and into modules that warn
+# attributes that Python itself adds to classes (pickling, annotations) and to modules (warnings)
 _OF_PYTHON = frozenset({"__slotnames__", "__annotations_cache__", "__warningregistry__"})
 
 
 class Baseline:
-    """What was imported before a source was, and what Triton looked like."""
+    """Snapshot of the imported modules and of Triton's attributes, taken before the import of a source."""
 
     def __init__(self) -> None:
         self._modules = frozenset(sys.modules)
@@ -29,7 +29,7 @@ class Baseline:
         self._names = dict(_names())
 
     def patched(self) -> list[str]:
-        """Name what differs in the modules of Triton that were imported then; submodules that came since do not count."""
+        """Return the names that changed in Triton's modules of the snapshot. Submodules imported later do not count."""
         now = dict(_names())
         gone = self._names.keys() - now.keys()
         known = {module for module, *_ in self._names}
@@ -43,7 +43,7 @@ class Baseline:
         return sorted(".".join(place) for place in gone | other)
 
     def reached(self) -> list[tuple[str, Path]]:
-        """List the modules that were imported since, sorted, each with its file; some name one that is not there."""
+        """Return the modules imported since the snapshot with their files, sorted. Modules without a file are skipped."""
         found = []
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
@@ -57,13 +57,16 @@ class Baseline:
         return sorted(found)
 
     def news(self) -> tuple[tuple[str, str], ...]:
-        """List the modules that were imported since this was asked last, as `reached`."""
+        """Return the modules imported since the last call of this method, in the form of `reached`."""
         new = [(name, str(path)) for name, path in self.reached() if name not in self._told]
         self._told.update(name for name, _ in new)
         return tuple(new)
 
     def digest(self) -> str:
-        """Return a digest of what shapes a source's patches of Triton, wherever it lies; empty if it patches nothing."""
+        """Return the digest of the patched names and of the imported files' content; empty without patches.
+
+        The digest does not depend on the files' paths.
+        """
         patched = self.patched()
         if not patched:
             return ""
@@ -72,7 +75,7 @@ class Baseline:
 
 
 def _names() -> Iterator[tuple[tuple[str, ...], tuple[object, ...]]]:
-    """List what Triton's modules, the classes in them and its settings hold, each with what it is made of."""
+    """Yield the attributes of Triton's modules, their classes and its settings, each with its `_parts`."""
     for name, module in list(sys.modules.items()):
         if (name == _PATCHED or name.startswith(f"{_PATCHED}.")) and isinstance(module, ModuleType):
             for key, value in _own_names(module):
@@ -82,7 +85,7 @@ def _names() -> Iterator[tuple[tuple[str, ...], tuple[object, ...]]]:
 
 
 def _parts(name: str, value: object) -> tuple[object, ...]:
-    """Return a value, and what can be changed in it without another being put in its place."""
+    """Return a value, and the parts of it that can change without a new value being assigned."""
     inner: Iterable[object] = ()
     if isinstance(value, property):
         inner = [part for each in (value.fget, value.fset, value.fdel) for part in _parts(name, each)]
@@ -90,9 +93,9 @@ def _parts(name: str, value: object) -> tuple[object, ...]:
         inner = _parts(name, value.__func__)
     elif isinstance(value, FunctionType):
         inner = _parts_of_function(name, value) if value.__module__.partition(".")[0] == _PATCHED else ()
-    # Python's own, such as `__builtins__` and `__path__`, anybody changes
+    # Python's own containers, such as `__builtins__` and `__path__`, change without a patch
     elif isinstance(value, dict) and not name.startswith("__") and value is not sys.modules:
-        # jit functions register themselves; a kernel's digest covers those that it reaches
+        # jit functions register themselves; a kernel's digest covers those that it calls
         held = [pair for pair in value.items() if not hasattr(type(pair[1]), "cache_key")]
         inner = [part for pair in held for part in pair]
     elif isinstance(value, list | set) and not name.startswith("__"):
@@ -115,7 +118,7 @@ def _own_names(value: object) -> list[tuple[str, object]]:
 
 
 def _is_own(value: object) -> bool:
-    """Say whether something is a class of Triton's, or a group of its settings."""
+    """Return whether a value is a class of Triton, or a group of its settings."""
     if isinstance(value, type):
         return value.__module__.partition(".")[0] == _PATCHED
     return type(value).__module__ == f"{_PATCHED}.knobs" and hasattr(value, "__dict__")

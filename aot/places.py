@@ -1,4 +1,4 @@
-"""Where the bundles lie that a user names: files, folders of them, wheels, and what is installed under a name."""
+"""Resolution of a user's bundle arguments: files, folders, wheels, and names of installed bundles."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ __all__ = ["Found", "Place", "bundles_at", "find_bundles", "report_path"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a bundle can be read."""
+    """A readable bundle."""
 
     path: Path
     name: str
-    """What to call that: in a wheel, the wheel's path and the one in it."""
+    """Display name: for a bundle in a wheel, the wheel's path and the path inside it."""
     file: BundleFile | None = None
-    """The bundle, if it was opened to find it."""
+    """The open bundle, if the search opened it."""
     asked: tuple[str, ...] = ()
-    """One of these names is what it was asked for by; empty if it was by its place."""
+    """The names that the user may have meant; empty if the user gave a path."""
 
     def opened(self) -> BundleFile:
-        """Return the bundle, as it was found; it is the caller's to close.
+        """Return the open bundle. The caller must close it.
 
         Raises:
-            BundleError: it is not there, or not whole.
+            BundleError: the file is missing or damaged.
         """
         return self.file or open_bundle(self.path)
 
     def rename_in(self, error: Exception) -> None:
-        """Have an error call the place by its name."""
+        """Replace the path in an error by the display name."""
         for words in ("got", "where"):
             said = getattr(error, words, "").replace(str(self.path.parent), str(Path(self.name).parent))
             setattr(error, words, said)
@@ -50,37 +50,39 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a user means by a file, a folder, a wheel or a name."""
+    """The bundles that a file, a folder, a wheel or a name stands for."""
 
     places: tuple[Place, ...]
-    """Of bundles."""
+    """One place per bundle."""
     wheel: WheelFile | None = None
-    """That they lie in."""
+    """The wheel that contains them, if the user gave one."""
 
 
 def find_bundles(places: Iterable[Path]) -> list[Path]:
-    """List bundle files, each once: a folder stands for every bundle in it.
+    """Return bundle files, each once; a folder stands for every bundle in it.
 
     Raises:
-        BundleError: a folder holds none.
+        BundleError: a folder has no bundle.
     """
     found: dict[str, Path] = {}
     for place in places:
         inside = sorted(place.glob(f"*{SUFFIX}"), key=lambda path: by_arch(path.name)) if place.is_dir() else [place]
         if not inside:
             raise BundleError(f"expected a folder with *{SUFFIX} files", got="none", where=str(place))
-        # by the path it leads to, since places overlap
+        # keyed by real path, since places can overlap
         found |= {os.path.realpath(path): path for path in inside}
     return list(found.values())
 
 
 @contextmanager
 def bundles_at(place: Path) -> Iterator[Found]:
-    """List the bundles that a user means by a file, a folder, a wheel or a name; those of a wheel lie there until the block ends.
+    """Return the bundles that a file, a folder, a wheel or a name stands for.
+
+    Bundles of a wheel are unpacked to a temporary folder until the block ends.
 
     Raises:
-        BundleError: a folder or a wheel holds none, or it is no wheel, or one that readers would not read alike.
-        FileNotFoundError: no bundle has this name.
+        BundleError: a folder or wheel has no bundle, or the wheel is damaged or ambiguous to readers.
+        FileNotFoundError: no installed bundle has this name.
     """
     if place.suffix == ".whl" and place.is_file():
         with WheelFile(place) as wheel, tempfile.TemporaryDirectory(prefix="nojit-wheel-") as folder:
@@ -94,11 +96,11 @@ def bundles_at(place: Path) -> Iterator[Found]:
 
 
 def _unpack(wheel: WheelFile, folder: Path) -> Iterator[Place]:
-    """Write the bundles of a wheel into a folder, each with its signed statement beside it."""
+    """Write the bundles of a wheel to a folder, each with its signed statement; yield their places."""
     if not wheel.bundles:
         raise BundleError(f"expected a wheel with *{SUFFIX} files", got="none", where=str(wheel.path))
     for number, name in enumerate(wheel.bundles):
-        # in a folder of its own: paths of a wheel are names here, and never paths
+        # one folder per bundle: paths inside a wheel are untrusted and only displayed
         own = folder / str(number)
         own.mkdir()
         if signed_path(name) in wheel.names:
@@ -107,5 +109,5 @@ def _unpack(wheel: WheelFile, folder: Path) -> Iterator[Place]:
 
 
 def report_path(bundle: Path) -> Path:
-    """Name the report that lies beside a bundle."""
+    """Return the path of a bundle's report."""
     return bundle.with_suffix(".report.json")

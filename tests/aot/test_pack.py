@@ -195,7 +195,7 @@ def test_sizes_are_told(tmp_path):
     ],
 )
 def test_no_bundle_that_its_reader_would_refuse(change, message):
-    with pytest.raises(PackageError, match=rf"expected content that a bundle can carry, got {message}"):
+    with pytest.raises(PackageError, match=rf"expected content that the bundle format can hold, got {message}"):
         pack(replace(bundle_content(content_of()), **change))
 
 
@@ -207,5 +207,5 @@ def test_nor_a_kernel(tmp_path):
         with_param(kernel, Param("größe", constexpr=True)),
         replace(kernel, name="../k"),
     ):
-        with pytest.raises(PackageError, match="expected content that a bundle can carry, got "):
+        with pytest.raises(PackageError, match="expected content that the bundle format can hold, got "):
             pack(bundle_content(broken))

@@ -134,14 +134,14 @@ def test_functions_of_constexprs_are_named_so_too(project: Make) -> None:
 # names that reach nothing, and what is said of them
 UNREACHED = {
     "named.py:kernals[0]": "expected a function of named.py, got 'kernals'",
-    "named.py:kernels[2]": "expected an item of kernels, got 2, and it has 2",
+    "named.py:kernels[2]": "expected an item of kernels, got 2; it has 2 items",
     'named.py:by_name["tree"]': "expected an item of by_name, got 'tree'; did you mean 'three'?",
-    "named.py:by_name[7]": "expected an item of by_name, got 7, and it has 'three', ('a', 1)",
+    "named.py:by_name[7]": "expected an item of by_name, got 7; it has 'three', ('a', 1)",
     "named.py:space.kernel": "expected an attribute of space, got 'kernel'; did you mean 'kernels'?",
     "named.py:make()": "expected make() to return a function, got TypeError: make() missing 1 required positional argument: 'number'",
     "named.py:make": "expected a @triton.jit function, got function named.py:make",
     "named.py:outer.<locals>.iner": "expected a function that outer defines, got 'iner'; did you mean 'inner'?",
-    "named.py:outer.<locals>.needs": "expected needs to use nothing that outer has when it is called; name a call that returns it, got launched",
+    "named.py:outer.<locals>.needs": "expected needs to use no variables of outer; name a call that returns the function instead, got launched",
     "named.py:space.<locals>.k": "expected space to be a function, got SimpleNamespace",
 }  # fmt: skip
 
