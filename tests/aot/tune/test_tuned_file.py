@@ -86,7 +86,7 @@ def test_a_kernels_name_cannot_leave_the_folder(tmp_path: Path, kernel: str) -> 
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(PackageError, match="expected to write a file"):
+    with pytest.raises(PackageError, match="expected a folder to write to, got a file"):
         write_tuned(table(), tmp_path / "file")
 
 
