@@ -157,7 +157,7 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
             out.warn(f"{bundle.path}: {newer_lies_beside(bundle.newer)}")
     out.line()
     out.line(
-        "A call that misses a set of hints by one or two runs a slower variant. To list such calls, log at INFO (logger nojit) "
+        "A call that just misses a set of hints runs a slower variant. To list such calls, log at INFO (logger nojit) "
         "or print(*nojit.runtime.counters().hint_misses, sep='\\n')."
     )
     out.line()
