@@ -1,11 +1,11 @@
-"""Which few of many configs to keep, so that every problem runs nearly as fast as with all of them. Pure.
+"""Search for portfolios: few configs that together run every problem nearly as fast as all configs do. Pure.
 
-A *cost* is a config's time at a problem over the best time there: 1 is the best, infinity is a config that cannot serve.
-A portfolio serves each problem with the cheapest of its configs. Its *worst* is the largest cost that is left, its *mean*
-the geometric mean, in which each problem has a *weight*.
+A *cost* is a config's time for a problem over the best time for it: 1 is the best, infinity marks a config that cannot serve it.
+A portfolio serves each problem with the cheapest of its configs. Its *worst* is the largest of these costs, its *mean* their
+geometric mean with the *weights* of the problems.
 
-The search is exact, by branch and bound, until it has looked at a fixed number of cases; then it returns the best that it
-found, and says so. It is deterministic either way.
+The search is exact, by branch and bound, up to a fixed number of branches. Past that limit it returns the best portfolio found
+so far, and marks it as inexact. The result is deterministic in both cases.
 """
 
 from __future__ import annotations
@@ -19,42 +19,43 @@ __all__ = ["Costs", "Portfolio", "choose", "loss_curve", "measure", "smallest"]
 Costs = Sequence[Sequence[float]]
 """A row for each problem, a column for each config."""
 
-# what a problem that no config serves yet counts as, in logarithms: more than any real cost
+# logarithm of the cost of an unserved problem: larger than any real cost
 _UNSERVED = math.log(1e6)
-_COVER_CASES = 20_000
-_MEAN_CASES = 1_500
-# two means within this are one: sums of logarithms in another order
+# limits of branches in the two searches
+_COVER_BRANCHES = 20_000
+_MEAN_BRANCHES = 1_500
+# sums within this are equal: the order of summation rounds differently
 _EQUAL = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Portfolio:
-    """A choice of configs."""
+    """A set of configs, with its costs."""
 
     configs: tuple[int, ...]
     """Columns of the costs, ascending."""
     worst: float
-    """The largest cost that is left at any problem."""
+    """The largest cost of any problem."""
     mean: float
-    """Geometric mean of the costs that are left, by the weights of their problems."""
+    """The weighted geometric mean of the costs of the problems."""
     exact: bool
-    """Whether no choice of as many configs is better; False if the search was cut short."""
+    """Whether no set of this size is better; False if the search was cut short."""
 
 
 def smallest(curve: Sequence[Portfolio], loss: float) -> Portfolio:
     """Return the first portfolio of a loss curve whose worst cost is within `loss`, else the last one.
 
     Args:
-        curve: not empty, ascending in size.
-        loss: as a fraction: 0.05 for five percent.
+        curve: portfolios in ascending size; not empty.
+        loss: as a share: 0.05 for 5%.
     """
     return next((one for one in curve if one.worst <= 1 + loss), curve[-1])
 
 
 def loss_curve(costs: Costs, loss: float, most: int, weights: Sequence[float] | None = None) -> tuple[Portfolio, ...]:
-    """Choose the best portfolio of each size from 1 to `most`, as `choose` does; ends where no config is left to add.
+    """Return the best portfolio of each size from 1 to `most`, as `choose` selects it.
 
-    A size for which no set of configs serves every problem is left out.
+    Sizes with which no set serves every problem are left out. The curve ends when another config no longer helps.
     """
     curve: list[Portfolio] = []
     for size in range(1, most + 1):
@@ -68,16 +69,16 @@ def loss_curve(costs: Costs, loss: float, most: int, weights: Sequence[float] | 
 
 
 def choose(costs: Costs, size: int, loss: float, weights: Sequence[float] | None = None) -> Portfolio | None:
-    """Choose at most `size` configs: the least mean with every problem within `loss`, if that can be, or else at all.
+    """Return the portfolio of at most `size` configs with the least mean, among those with every problem within `loss`.
 
-    Where the loss cannot be kept, the least worst is not asked for: one odd problem would choose configs that all others
-    pay for, and those that nobody measured.
+    If no portfolio keeps the loss, all that serve every problem compete by their mean. Minimizing the worst cost instead would let
+    one odd problem select configs that slow down all others, and unmeasured problems.
 
     Args:
         costs: see `Costs`.
         size: at least 1.
-        loss: as a fraction.
-        weights: of the problems in the mean, above 0; all alike if there are none. They have no say in what keeps the loss.
+        loss: as a share.
+        weights: positive weights of the problems in the mean; equal if None. The loss applies to every problem regardless.
 
     Returns:
         None if no `size` configs serve every problem.
@@ -92,31 +93,31 @@ def choose(costs: Costs, size: int, loss: float, weights: Sequence[float] | None
 
 
 def measure(costs: Costs, configs: Sequence[int], weights: Sequence[float], *, exact: bool) -> Portfolio:
-    """Compute what a choice of configs leaves; `exact` is passed on."""
+    """Return the portfolio of the given configs; `exact` is stored in it."""
     left = [min(row[config] for config in configs) for row in costs]
     total = math.fsum(weight * math.log(cost) for weight, cost in zip(weights, left, strict=True))
     mean = math.exp(total / math.fsum(weights))
     return Portfolio(tuple(sorted(configs)), max(left), mean, exact)
 
 
-class _Cases:
-    """Counts down the cases that a search may look at."""
+class _Branches:
+    """Countdown of the branches that a search may visit."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     def spent(self) -> bool:
-        """Count one; say whether there was none left."""
+        """Count one branch; return whether the limit is exceeded."""
         self.left -= 1
         return self.left < 0
 
 
 class _Search:
-    """Costs as logarithms, without the configs that another one beats everywhere.
+    """Search over logarithms of costs, without dominated configs.
 
     Attributes:
-        columns: by config, what bounds are held against.
-        pains: by config, the same by the weights of the problems: what sums are made of.
+        columns: for each config the logarithm of its cost for every problem; compared with bounds.
+        pains: the same, times the weights of the problems; summed for means.
     """
 
     def __init__(self, costs: Costs, size: int, weights: Sequence[float]) -> None:
@@ -131,7 +132,7 @@ class _Search:
             for config in range(count)
         }
         self.columns = {config: columns[config] for config in _undominated(columns)}
-        # the mean of the weights is 1, so that what counts as equal does not depend on their unit
+        # weights are scaled to a mean of 1, so that `_EQUAL` does not depend on their unit
         scale = len(weights) / math.fsum(weights) if weights else 1.0
         self.unserved = [weight * scale * _UNSERVED for weight in weights]
         self.pains = {
@@ -141,10 +142,10 @@ class _Search:
         self.values = sorted({value for column in self.columns.values() for value in column if value < _UNSERVED})
 
     def limit(self, wanted: float) -> tuple[float | None, bool]:
-        """Return the bound on costs to keep, and whether it is certain that `wanted` cannot be kept, where it is not.
+        """Return the bound on the logarithms of costs, and whether that bound is certain.
 
-        The bound is the logarithm of `wanted`, or of the largest cost if `size` configs cannot keep that; None if they
-        cannot serve every problem at all.
+        The bound is the logarithm of `wanted` if `size` configs can keep it, else that of the largest cost; None if `size`
+        configs cannot serve every problem. The bound is uncertain if the search for `wanted` was cut short.
         """
         certain = True
         for bound in (math.log(wanted), *self.values[-1:]):
@@ -155,33 +156,34 @@ class _Search:
         return None, certain
 
     def cover(self, limit: float) -> tuple[tuple[int, ...] | None, bool]:
-        """Find configs that keep every problem within `limit`; None if there are none, with whether that is certain."""
+        """Return configs that keep every problem within `limit`, or None; and whether that answer is certain."""
         masks = _maximal({config: self._mask(column, limit) for config, column in self.columns.items()})
-        cases = _Cases(_COVER_CASES)
-        found = self._extend((), self.everything, masks, cases)
-        return found, found is not None or cases.left >= 0
+        branches = _Branches(_COVER_BRANCHES)
+        found = self._extend((), self.everything, masks, branches)
+        return found, found is not None or branches.left >= 0
 
     def _mask(self, column: Sequence[float], limit: float) -> int:
         return sum(1 << problem for problem in self.problems if column[problem] <= limit + _EQUAL)
 
     def _extend(
-        self, chosen: tuple[int, ...], missing: int, masks: dict[int, int], cases: _Cases
+        self, chosen: tuple[int, ...], missing: int, masks: dict[int, int], branches: _Branches
     ) -> tuple[int, ...] | None:
         if not missing:
             return chosen
         gains = sorted(((mask & missing).bit_count() for mask in masks.values()), reverse=True)
-        if sum(gains[: self.size - len(chosen)]) < missing.bit_count() or cases.spent():
+        if sum(gains[: self.size - len(chosen)]) < missing.bit_count() or branches.spent():
             return None
         for config in _coverers(missing, masks):
-            found = self._extend((*chosen, config), missing & ~masks[config], masks, cases)
+            found = self._extend((*chosen, config), missing & ~masks[config], masks, branches)
             if found is not None:
                 return found
         return None
 
     def least_mean(self, limit: float) -> tuple[tuple[int, ...], bool]:
-        """Choose configs that keep `limit`, with the least sum of logarithms; and whether that is certain.
+        """Return the configs with the least mean that keep `limit`, and whether they are certainly the best.
 
-        `limit` must be one that `size` configs can keep.
+        Args:
+            limit: a bound that `size` configs can keep.
         """
         cover, _ = self.cover(limit)
         if cover is None:
@@ -189,16 +191,16 @@ class _Search:
         masks = {config: self._mask(column, limit) for config, column in self.columns.items()}
         refined = self._swap(self._fill(cover), masks)
         best = _Best(refined, math.fsum(self._serve(refined)))
-        cases = _Cases(_MEAN_CASES)
-        self._improve((), frozenset(), masks, best, cases)
-        return best.configs, cases.left >= 0
+        branches = _Branches(_MEAN_BRANCHES)
+        self._improve((), frozenset(), masks, best, branches)
+        return best.configs, branches.left >= 0
 
     def _serve(self, configs: Sequence[int]) -> list[float]:
         chosen = [self.unserved, *(self.pains[config] for config in configs)]
         return list(map(min, zip(*chosen, strict=True)))
 
     def _gains(self, left: Sequence[float], banned: frozenset[int]) -> list[tuple[float, int]]:
-        """List what each config that may be added takes off the sum, largest first."""
+        """Return for each config not in `banned` how much it would lower the sum, largest first."""
         gains = [
             (sum([old - new for old, new in zip(left, column, strict=True) if old > new]), config)
             for config, column in self.pains.items()
@@ -207,7 +209,7 @@ class _Search:
         return sorted(gains, key=lambda gain: (-gain[0], gain[1]))
 
     def _fill(self, configs: tuple[int, ...]) -> tuple[int, ...]:
-        """Add the config that helps most until there are enough, or none helps."""
+        """Greedily add the config that helps most, until there are `size` or none helps."""
         while len(configs) < self.size:
             gains = self._gains(self._serve(configs), frozenset(configs))
             if not gains or gains[0][0] <= _EQUAL:
@@ -216,7 +218,7 @@ class _Search:
         return configs
 
     def _swap(self, configs: tuple[int, ...], masks: dict[int, int]) -> tuple[int, ...]:
-        """Exchange one config for another as long as that helps and nothing is uncovered."""
+        """Exchange single configs for others as long as the sum falls and every problem stays covered."""
         total = math.fsum(self._serve(configs))
         improved = True
         while improved:
@@ -238,9 +240,9 @@ class _Search:
                     yield (*configs[:place], config, *configs[place + 1 :])
 
     def _improve(
-        self, chosen: tuple[int, ...], banned: frozenset[int], masks: dict[int, int], best: _Best, cases: _Cases
+        self, chosen: tuple[int, ...], banned: frozenset[int], masks: dict[int, int], best: _Best, branches: _Branches
     ) -> None:
-        if cases.spent():
+        if branches.spent():
             return
         left = self._serve(chosen)
         total = math.fsum(left)
@@ -251,7 +253,7 @@ class _Search:
             best.offer(chosen, total)
         gains = self._gains(left, banned | frozenset(chosen))
         room = self.size - len(chosen)
-        # adding configs has diminishing returns: no set of them takes off more than their single gains
+        # returns diminish: a set of configs lowers the sum by at most the sum of their single gains
         if not room or total - math.fsum(gain for gain, _ in gains[:room]) >= best.total - _EQUAL:
             return
         allowed = {config for gain, config in gains if gain > _EQUAL}
@@ -259,25 +261,25 @@ class _Search:
             allowed &= set(_coverers(missing, {config: masks[config] for _, config in gains}))
         for _, config in gains:
             if config in allowed:
-                self._improve((*chosen, config), banned, masks, best, cases)
+                self._improve((*chosen, config), banned, masks, best, branches)
                 banned |= {config}
 
 
 class _Best:
-    """The best choice so far."""
+    """The best set so far."""
 
     def __init__(self, configs: tuple[int, ...], total: float) -> None:
         self.configs = configs
         self.total = total
 
     def offer(self, configs: tuple[int, ...], total: float) -> None:
-        """Take a choice if it is better."""
+        """Keep a set if it is better than the best so far."""
         if total < self.total - _EQUAL:
             self.configs, self.total = configs, total
 
 
 def _undominated(columns: dict[int, tuple[float, ...]]) -> list[int]:
-    """List the configs that no other one equals or beats at every problem; of equal ones the first."""
+    """Return the configs that no other config matches or beats on every problem; of equal ones the first."""
     order = sorted(columns, key=lambda config: (math.fsum(columns[config]), config))
     kept: list[int] = []
     for config in order:
@@ -288,7 +290,7 @@ def _undominated(columns: dict[int, tuple[float, ...]]) -> list[int]:
 
 
 def _maximal(masks: dict[int, int]) -> dict[int, int]:
-    """Leave out configs that cover nothing but what another one covers too."""
+    """Return the configs, without those that cover only problems that another config covers too."""
     kept: dict[int, int] = {}
     for config in sorted(masks, key=lambda config: (-masks[config].bit_count(), config)):
         if masks[config] and not any(masks[config] | mask == mask for mask in kept.values()):
@@ -297,7 +299,7 @@ def _maximal(masks: dict[int, int]) -> dict[int, int]:
 
 
 def _coverers(missing: int, masks: dict[int, int]) -> list[int]:
-    """List who covers the problem that fewest configs cover, the one that covers most of `missing` first."""
+    """Return the configs that cover the hardest missing problem (which the fewest configs cover), largest coverage first."""
     hardest: list[int] | None = None
     rest = missing
     while rest:

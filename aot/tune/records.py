@@ -1,4 +1,4 @@
-"""What the tuner knows, as plain records: the rows of its database."""
+"""Records of the tuner: the rows of its database."""
 
 from __future__ import annotations
 
@@ -30,29 +30,30 @@ class Device:
     """Empty if unknown."""
 
     def kind(self) -> TunedDevice:
-        """Return what measurements of devices like it count as."""
+        """Return the kind of device: measurements on devices of one kind count as the same."""
         return TunedDevice(self.name, self.arch, self.multiprocessors, self.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One call of ``nojit tune run``."""
+    """One execution of ``nojit tune run``."""
 
     device: int
-    """Its number in the database, as all such fields are."""
+    """Number of the device in the database. The fields `kernel`, `run`, `problem` and `config` of other records are such numbers."""
     started: str
-    """ISO 8601, UTC."""
+    """Start time in ISO 8601, UTC."""
     bundle: str
-    """The file's name."""
+    """The name of the bundle's file."""
     bundle_digest: str
     nojit: str
-    """Its version."""
+    """The version of nojit."""
     torch: str
+    """The version of torch."""
     budget_s: float | None
-    """None: as long as it takes."""
+    """Time limit in seconds; None for no limit."""
     seed: int
     ended: str | None = None
-    """None if it was killed, or is still running."""
+    """End time; None if the run is still going or was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,11 @@ class KernelFacts:
 
     name: str
     key: tuple[str, ...]
-    """Expressions over its parameters that the best config depends on."""
+    """Expressions over the params that determine the best config."""
     alike: Mapping[str, tuple[tuple[Value, ...], ...]]
-    """By axis, the values whose measurements stand for one another."""
+    """By axis, groups of values that share measurements."""
     roles: Mapping[str, tuple[str, ...]]
-    """Which constexprs are ``tunables``, ``numerics`` and ``semantics``."""
+    """Names of the constexprs by role: ``tunables``, ``numerics`` and ``semantics``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +76,35 @@ class Problem:
     kernel: int
     name: str
     use: str
-    """``tune``, ``held_out`` or another word of the family's."""
+    """``tune``, ``held_out`` or another set of the family."""
     shape_class: str
     dtype: str
     meaning: Mapping[str, Value]
-    """The value of each axis."""
+    """The case: the value of each axis."""
     key: tuple[int, ...]
-    """The value of each key expression, not bucketed."""
+    """The value of each key expression, not rounded."""
     sizes: Mapping[str, Size]
     moved_bytes: int
-    """What has to be read and written at least."""
+    """Bytes that must be read and written at least."""
     flops: int
     weight: float = 1.0
-    """How much it counts beside others, whatever time it takes: more for a shape that is known to matter."""
+    """The problem's own weight in means: above 1 for a shape known to matter. Weights by time are applied separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One way to run a kernel."""
+    """One config of a kernel."""
 
     kernel: int
     settings: Mapping[str, Value]
-    """Constexprs and options by name, as the bundle has them."""
+    """Constexprs and options by name, as in the bundle."""
     requires: str
-    """When it may run at all; empty if always."""
+    """The expression that a call must satisfy; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one config did for one problem, in one rung of one run."""
+    """The result of one config for one problem, in one rung of one run."""
 
     run: int
     problem: int
@@ -112,24 +113,24 @@ class Measurement:
     """SHA-256 of the machine code."""
     status: Status
     rung: int
-    """0 for the first and shortest; a higher one has more samples and says more."""
+    """The number of the rung: 0 is the first; higher rungs have more samples."""
     samples: int
     median_us: float | None
-    """None unless `status` is ``ok``, as the two below."""
+    """None unless `status` is ``ok``, as are `noise` and `best_us`."""
     noise: float | None
-    """Half the width of the median's 95 % interval, as a share of the median."""
+    """Half the width of the median's 95% interval, as a share of the median."""
     best_us: float | None
     clock_mhz: int | None
-    """Of the multiprocessors, right after the samples; None if it is not known."""
+    """Clock of the multiprocessors right after the samples; None if unknown."""
     taken: str
-    """ISO 8601, UTC."""
+    """Time of the measurement in ISO 8601, UTC."""
     detail: str = ""
-    """What was wrong, or how it failed."""
+    """The error of a wrong or failed config."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """A config of the space that was never built or never measured."""
+    """A config of the space that was not built."""
 
     run: int
     kernel: int

@@ -1,6 +1,6 @@
-"""What measurements say, gathered for people: for each kernel and device, by classes of shapes. Pure.
+"""Content of the report: the measurements of each kernel and device, summarized by class of shapes. Pure.
 
-Needs the extra ``tune``, for the model that tells which tunables matter.
+Needs the extra ``tune``, for the shares of tunables.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class KernelReport:
 
 
 def report(evidence: Evidence, rules: TuningRules, bounds: Bounds) -> KernelReport:
-    """Gather what is known of one kernel on one device."""
+    """Return the report on one kernel and device."""
     split: dict[str, list[int]] = {}
     for number, problem in evidence.problems.items():
         if evidence.timed(number):
@@ -233,7 +233,7 @@ def _unfit(evidence: Evidence) -> tuple[UnfitFacts, ...]:
 
 
 def _default_config(evidence: Evidence, rules: TuningRules, problem: Problem) -> int | None:
-    """Return the first config of the manifest that is for a problem's meaning and arch; None if it was not measured."""
+    """Return the manifest's first config for a problem's case and arch; None if it was not measured."""
     arch = evidence.device.arch
     for raw in rules.configs:
         if arch in raw.get("archs", (arch,)) and _holds(raw, problem, arch):

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: no network, no script. Pure."""
+"""The report as one self-contained HTML page, without scripts. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nojit.aot.tune.report_svg import bars_svg, curve_svg, heat_svg
 
 __all__ = ["render_html", "spell_factors"]
 
-# shares below this are noise of the fit
+# smaller shares are noise of the fit
 _SHOWN = 0.01
 _BARS = 10
 _STYLE = """
@@ -35,26 +35,33 @@ svg text.note { fill: var(--soft) } svg text.name { font-weight: 600 } .bar { fi
 polyline { fill: none; stroke-width: 2 } .worst { stroke: var(--two) } .mean { stroke: var(--one) }
 .dot-worst, svg text.of-worst { fill: var(--two) } .dot-mean, svg text.of-mean { fill: var(--one) }
 """
-_ABOUT = """<p>Every config of each kernel was compiled ahead, checked against a reference and timed. <em>Cost</em> is a time
-over the problem's best, <em>loss</em> is how much more than 1 that is. The share of a tunable is what it explains of the
-variance of the logarithm of times, alone; of a pair, what the two explain together beyond that: a functional analysis of
-variance of a random forest, exact over all combinations of the levels that were seen. R² says how well the forest
-foretells times that it was not shown.</p>"""
+_ABOUT = """<p>nojit compiled every config of each kernel ahead of time, checked it against a reference, and timed it. The
+<em>cost</em> of a config is its time over the problem's best time; its <em>loss</em> is the cost minus 1. The <em>share</em> of a
+tunable is the part of the variance of log times that it explains alone; the share of a pair is the part that the two explain
+together beyond that. Shares are a functional analysis of variance of a random forest, exact over all combinations of the
+observed levels. R² measures the forest on times outside its training data; with a low R² the shares mean little.</p>"""
 
-_QUALITY = """<p class="note">Shares of the best time that was measured, on problems that the tables were not made from; the
-mean is geometric. A problem is unknown if the table does not cover it, or what it chooses was not measured.</p>"""
+_QUALITY = """<p class="note">Each share is the best measured time over the selected config's time, on problems that were not
+used to make the tables; the mean is geometric. A problem is unknown if the table does not cover it, or the selected config was
+not measured.</p>"""
 
 
 def render_html(reports: Sequence[KernelReport], loss: float, quality: Sequence[QualityFacts] = ()) -> str:
-    """Write the page; `loss` is what portfolios were held to, as a share."""
+    """Return the page.
+
+    Args:
+        reports: the kernels, in order.
+        loss: the loss that portfolios should keep, as a share; drawn as a line.
+        quality: results of evaluations, for the first table.
+    """
     links = "".join(f'<a href="#k{place}">{escape(one.kernel)}</a>' for place, one in enumerate(reports))
     parts = [_kernel(place, one, loss) for place, one in enumerate(reports)]
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>',
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
-            f"<title>What was tuned</title><style>{_STYLE}</style></head><body>",
-            f"<h1>What was tuned</h1>{_ABOUT}<nav>{links}</nav>",
+            f"<title>Tuning report</title><style>{_STYLE}</style></head><body>",
+            f"<h1>Tuning report</h1>{_ABOUT}<nav>{links}</nav>",
             _quality(quality),
             *parts,
             "</body></html>\n",
@@ -78,12 +85,12 @@ def _quality(quality: Sequence[QualityFacts]) -> str:
         )
         for one in quality
     ]
-    heads = ("kernel", "device", "measured on", ">problems", ">unknown", ">mean", ">worst", "worst problem")
-    return f"<h2>How good the tables are</h2>{_QUALITY}{_table(heads, rows)}"
+    heads = ("kernel", "device", "set", ">problems", ">unknown", ">mean share", ">worst share", "worst problem")
+    return f"<h2>Quality of the tuned tables</h2>{_QUALITY}{_table(heads, rows)}"
 
 
 def spell_factors(factors: Sequence[str]) -> str:
-    """Write one factor, or two that act together."""
+    """Return one factor, or a pair, as text."""
     return " \u00d7 ".join(factors)
 
 
@@ -93,7 +100,7 @@ def _kernel(place: int, one: KernelReport, loss: float) -> str:
         _table((), [(escape(name), escape(words)) for name, words in one.facts]),
         "<h3>Shapes</h3>",
         _table(
-            ("shapes", ">problems", ">configs", ">slowest / best", ">default behind best", ">at worst", ">R²"),
+            ("shapes", ">problems", ">configs", ">slowest / best", ">loss of default", ">worst loss", ">R²"),
             map(_class_row, one.classes),
         ),
         "<h3>Portfolio</h3>",
@@ -118,16 +125,16 @@ def _group(group: GroupFacts, loss: float) -> str:
         return f'<p class="bad">{name}: no set of configs serves every problem.</p>'
     kind = "" if group.kept else ' class="bad"'
     words = f"{len(group.configs)} of {group.candidates} configs for {group.rows} problems: worst loss {_percent(group.worst_loss)}, mean {_percent(group.mean_loss)}"
-    words += "" if group.exact else "; the search was cut short, a better set may exist"
+    words += "" if group.exact else "; the search was cut short: a better set may exist"
     configs = "".join(f"<li><code>{escape(label)}</code></li>" for label in group.configs)
-    curve = curve_svg(f"Loss against the size of the portfolio, {group.label}", group.curve, loss)
+    curve = curve_svg(f"Loss by portfolio size, {group.label}", group.curve, loss)
     return f'<h4>{name}</h4><p{kind}>{words}</p><div class="side"><div>{curve}</div><ol>{configs}</ol></div>'
 
 
 def _class(one: ClassFacts) -> str:
     parts = [f"<h3>{escape(one.kernel)}: {escape(one.shape_class)}</h3>"]
     if one.importance is None:
-        parts.append('<p class="note">Nothing varies, or too little was measured to say what matters.</p>')
+        parts.append('<p class="note">No shares: nothing varies, or there are too few measurements.</p>')
     else:
         parts.append(_importance(one.importance))
     if one.heat is not None:
@@ -147,17 +154,17 @@ def _class(one: ClassFacts) -> str:
         )
         for best in one.best
     ]
-    heads = ("problem", "dtype", ">best, us", ">rate", ">noise", ">default behind", ">slowest / best", "best config")
+    heads = ("problem", "dtype", ">best, us", ">rate", ">noise", ">loss of default", ">slowest / best", "best config")
     parts.append(f"<details><summary>Best configs</summary>{_table(heads, rows)}</details>")
     return "\n".join(parts)
 
 
 def _importance(found: Importance) -> str:
     shown = [(spell_factors(one.factors), one.share) for one in found.shares if one.share >= _SHOWN][:_BARS]
-    fit = "too few times to check the fit" if found.fit is None else f"R² {found.fit:.2f} on times not shown"
-    words = f"{found.samples:,} times, {fit}; three or more tunables together: {_percent(found.rest)}"
+    fit = "too few times to validate the fit" if found.fit is None else f"R² {found.fit:.2f}"
+    words = f"{found.samples:,} times, {fit}; interactions of three or more: {_percent(found.rest)}"
     title = "Share of the variance that each tunable explains"
-    return f'<h4>What matters</h4><p class="note">{words}</p><div>{bars_svg(title, shown)}</div>'
+    return f'<h4>Shares of the tunables</h4><p class="note">{words}</p><div>{bars_svg(title, shown)}</div>'
 
 
 def _left_out(one: KernelReport) -> str:
@@ -172,15 +179,17 @@ def _left_out(one: KernelReport) -> str:
             )
             for bad in one.unfit
         ]
-        parts.append(f"<h3>Wrong and failed</h3>{_table(('status', '>problems', 'config', 'first detail'), rows)}")
+        parts.append(
+            f"<h3>Wrong and failed configs</h3>{_table(('status', '>problems', 'config', 'first error'), rows)}"
+        )
     if one.pruned:
         pruned = [(str(count), escape(reason)) for reason, count in one.pruned]
-        parts.append(f"<h3>Pruned before measuring</h3>{_table(('>configs', 'reason'), pruned)}")
+        parts.append(f"<h3>Pruned configs</h3>{_table(('>configs', 'reason'), pruned)}")
     return "\n".join(parts)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table of cells that are HTML already; a head that starts with ``>`` is of numbers."""
+    """Return a table of cells that are HTML already; a head that starts with ``>`` marks a column of numbers."""
     kinds = [' class="number"' if head.startswith(">") else "" for head in heads]
     top = "".join(f"<th{kind}>{escape(head.lstrip('>'))}</th>" for kind, head in zip(kinds, heads, strict=True))
     body = []

@@ -1,4 +1,4 @@
-"""The report's tables as Markdown, to stand in a page between two marks. Pure but for the page."""
+"""The report's tables as Markdown, written between two marks of a page. Pure, except `update_page`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CLASSES = (
     "problems",
     "configs",
     "slowest / best",
-    "default behind best",
-    "what explains the spread",
+    "loss of default",
+    "largest shares of the variance",
     "R²",
 )
 _PORTFOLIOS = (
@@ -32,18 +32,18 @@ _PORTFOLIOS = (
     "dtypes",
     "problems",
     "candidates",
-    "kept",
+    "selected",
     "worst loss",
     "mean loss",
     "worst loss with 1, 2, ... configs",
 )
-_JUDGED = "How good the tables are:"
-_QUALITY = ("kernel", "measured on", "problems", "unknown", "mean share of the best", "worst share", "worst problem")
+_JUDGED = "Quality of the tuned tables:"
+_QUALITY = ("kernel", "set", "problems", "unknown", "mean share of the best", "worst share", "worst problem")
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """One table of a device: the words before it, its heads, and its rows, each a line of which the first cell is a kernel."""
+    """One table of a device: a line of text above it, its heads, and its rows as lines; the first cell of a row is a kernel."""
 
     device: str
     words: str
@@ -56,15 +56,15 @@ class _Table:
 
 
 def update_page(page: Path, reports: Sequence[KernelReport], quality: Sequence[QualityFacts] = ()) -> None:
-    """Put the tables between the marks of a page, in one step; a page that is not there is made.
+    """Replace the tables between the marks of a page atomically; create the page if it is missing.
 
-    Rows there of kernels that are in no report stay, as a database often holds a few kernels only. Those of kernels that
-    are go, also where there is nothing new to say: they would be of another table than the one reported.
+    Existing rows of other kernels stay, because a database often holds only a few kernels. All rows of a reported kernel are
+    replaced, even if a table has no new row for it: old rows would describe another tuned table.
 
     Raises:
-        TuningError: the page has no such marks.
-        OSError: it cannot be read.
-        PackageError: it cannot be written.
+        TuningError: the page lacks the marks.
+        OSError: the page cannot be read.
+        PackageError: the page cannot be written.
     """
     old = page.read_text(encoding="utf-8") if page.exists() else BEGIN + END + "\n"
     before, begin, rest = old.partition(BEGIN)
@@ -77,7 +77,7 @@ def update_page(page: Path, reports: Sequence[KernelReport], quality: Sequence[Q
 
 
 def render_markdown(reports: Sequence[KernelReport], quality: Sequence[QualityFacts] = ()) -> str:
-    """Write the tables of each device: by kernel and shapes, the portfolios, and how good tuned tables are."""
+    """Return the tables of each device: by kernel and shapes, the portfolios, and the quality of the tuned tables."""
     return _text(_tables(reports, quality))
 
 
@@ -95,7 +95,7 @@ def _tables(reports: Sequence[KernelReport], quality: Sequence[QualityFacts]) ->
 
 
 def _merged(new: Sequence[_Table], old: Sequence[_Table], told: Collection[tuple[str, str]]) -> list[_Table]:
-    """Add the rows of older tables about kernels that the new ones do not tell of, in the order of the kernels' names."""
+    """Return the new tables with the old rows of kernels not in `told`, sorted by kernel."""
     rows = {one.place: list(one.rows) for one in new}
     for one in old:
         kept = [row for row in one.rows if (one.device, _kernel_of(row)) not in told]
@@ -120,7 +120,7 @@ def _text(tables: Sequence[_Table]) -> str:
 
 
 def _read(text: str) -> list[_Table]:
-    """Read back what `_text` wrote."""
+    """Parse the tables that `_text` wrote."""
     tables = []
     device = words = ""
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Pictures of the report, as SVG that takes its colours from the page. Pure: from numbers to text."""
+"""Charts of the report as SVG, coloured by the page's style sheet. Pure: numbers in, text out."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["bars_svg", "curve_svg", "heat_svg"]
 
 _ROW, _BAR, _LABEL, _WIDE = 24, 14, 210, 620
 _CELL_W, _CELL_H, _LEFT, _TOP = 76, 34, 110, 44
-# a cost of this and more has the strongest colour
+# costs from here on have the strongest colour
 _HOT = 2.0
 _PLOT_W, _PLOT_H, _EDGE = 420, 180, 44
 
 
 def bars_svg(title: str, bars: Sequence[tuple[str, float]]) -> str:
-    """Draw shares from 0 to 1 as bars."""
+    """Return a bar chart of shares from 0 to 1."""
     room = _WIDE - _LABEL - 70
     lines = []
     for place, (label, share) in enumerate(bars):
@@ -31,7 +31,7 @@ def bars_svg(title: str, bars: Sequence[tuple[str, float]]) -> str:
 
 
 def heat_svg(title: str, heat: HeatMap) -> str:
-    """Draw median costs as a table of colours, the better the paler; the best cell is framed."""
+    """Return a heat map of median costs: better cells are paler, the best is framed."""
     rows, columns = heat.levels
     known = [cost for line in heat.costs for cost in line if cost is not None]
     best = min(known, default=1.0)
@@ -62,7 +62,7 @@ def _cell(left: float, top: float, cost: float | None, *, framed: bool) -> list[
 
 
 def curve_svg(title: str, curve: Sequence[CurveStep], loss: float) -> str:
-    """Draw the worst and the mean loss against the size of the portfolio, with the loss that was asked for."""
+    """Return a chart of worst and mean loss by portfolio size, with a line at the requested loss."""
     most = max([loss, *(step.worst_loss for step in curve)]) * 1.1 or 0.01
     last = max(step.configs for step in curve)
 

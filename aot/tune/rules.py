@@ -1,4 +1,4 @@
-"""What a manifest says of tuning beyond the space: which meanings stand for one another, buckets, the usual config. Pure."""
+"""Tuning rules of a manifest, except the space: cases that share measurements, rounding of keys, default configs. Pure."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from nojit.runtime.values import Value, identity, spell
 __all__ = ["Class", "TuningRules", "class_of", "spell_class"]
 
 Class: TypeAlias = tuple[tuple[str, tuple[Value, ...]], ...]
-"""Meanings that are tuned alike: by axis, the values that it may have. Sorted by axis."""
+"""A class of cases that share measurements: each axis with its values, sorted by axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningRules:
-    """What the manifest says of one kernel."""
+    """The tuning rules of one kernel."""
 
     alike: Mapping[str, Sequence[Sequence[Value]]] = field(default_factory=dict)
-    """By axis, groups of values whose measurements stand for one another."""
+    """By axis, groups of values that share measurements."""
     apart: Sequence[str] = ()
-    """Axes whose values have portfolios of their own."""
+    """Axes with a separate portfolio for each value."""
     bucket: str = DEFAULT_BUCKET
-    """How key values are rounded."""
+    """The rule that rounds key values."""
     names: tuple[str, ...] = ()
-    """What `terms` call the key's numbers."""
+    """Names of the key's values in `terms`."""
     terms: tuple[str, ...] = ()
-    """What the time of a config is a sum of, beside a constant."""
+    """Expressions of the cost model: a config's time is a constant plus each term times a factor."""
     configs: tuple[Mapping[str, Any], ...] = ()
-    """The manifest's own configs, in order of preference, with their rules."""
+    """The manifest's configs, in order of preference, with their rules."""
 
     def group(self, axis: str, value: Value) -> tuple[Value, ...]:
-        """Return the values that `value` is measured together with, itself among them."""
+        """Return the values of an axis that share measurements with `value`, including it."""
         for group in self.alike.get(axis, ()):
             if identity(value) in {identity(one) for one in group}:
                 return tuple(group)
@@ -41,12 +41,12 @@ class TuningRules:
 
 
 def class_of(rules: TuningRules, meaning: Mapping[str, Value]) -> Class:
-    """Return the class of a meaning."""
+    """Return the class of a case."""
     return tuple((axis, rules.group(axis, meaning[axis])) for axis in sorted(meaning))
 
 
 def spell_class(one: Class) -> str:
-    """Write a class for people: ``CAUSAL=True dtype=bf16|fp16``."""
+    """Return a class as text: ``CAUSAL=True dtype=bf16|fp16``."""
     return " ".join(f"{axis}={'|'.join(_plain(value) for value in values)}" for axis, values in one)
 
 

@@ -1,4 +1,4 @@
-"""Runs a tuning: which problem comes when, for how long, and what becomes of all that is measured."""
+"""A tuning run: schedules problems within the time budget, restarts the measuring process, and stores results."""
 
 from __future__ import annotations
 
@@ -25,42 +25,43 @@ from nojit.runtime.format import SUFFIX
 
 __all__ = ["read_pruned", "tune"]
 
-# how often the process that measures may die of one problem
+# limit of deaths of the measuring process for one problem
 _DEATHS = 16
-# what a kernel may take to count as quick
+# problems with a shorter best time count as quick
 _QUICK_US = 100.0
-# a config that has ended the process at so many problems is spared the others
+# a config that killed the process for this many problems is skipped for the others
 _DEADLY = 2
-# how much more than its share of the time that is left a problem may take
+# multiple of its share of the remaining time that a problem may take
 _GENEROSITY = 2.0
 
 
 @dataclass(slots=True)
 class _State:
-    """A problem under way."""
+    """Progress of one problem."""
 
     task: Task
     known: set[str]
-    """Candidates, by identity, that earlier runs found to be wrong or to fail."""
+    """Identities of candidates that were wrong or failed in earlier runs."""
     asked: float = field(default_factory=time.monotonic)
-    """When the task was given, in seconds of the monotonic clock."""
+    """Time of sending the task, in seconds of the monotonic clock."""
     opened: Opened | None = None
     trying: int | None = None
-    """The candidate whose launch would explain a death."""
+    """The candidate to blame if the process dies now; None if several are launched."""
     deaths: int = 0
     faults: dict[str, str] = field(default_factory=dict)
-    """Status by identity."""
+    """Status of wrong and failed candidates by identity."""
     seen: set[str] = field(default_factory=set)
+    """Identities of timed candidates."""
     best_us: float | None = None
     complete: bool = False
     reason: str = ""
 
 
 def tune(order: Order, database: Database, view: View) -> TuneRun:
-    """Measure, and keep what comes out.
+    """Measure the problems of an order and store the results; return a summary.
 
     Raises:
-        NojitError: the bundle, the problems or the device are not what they need to be.
+        NojitError: the bundle, the problems or the device are unsuitable.
     """
     started = time.monotonic()
     with BundleFile(order.setup.bundle) as file:
@@ -69,7 +70,7 @@ def tune(order: Order, database: Database, view: View) -> TuneRun:
         hello, up = child.hello, time.monotonic() - started
         asked = [place for place in in_turn(hello.problems) if order.wants(hello.problems[place])]
         for one in (hello.problems[place] for place in asked):
-            # what was measured of another problem must not count as this one's
+            # measurements of other sizes must not count for this problem
             database.check_sizes(one.kernel, one.use, one.name, one.dtype, sizes=one.sizes)
         run = _run_of(order, digest, hello.torch)
         log = Log(database, hello.device, run, read_pruned(order.setup.bundle, digest))
@@ -109,7 +110,7 @@ def _run_of(order: Order, digest: str, torch: str) -> Run:
 
 
 class _Runner:
-    """Goes through the problems."""
+    """Runner of the problems, one after another."""
 
     def __init__(self, order: Order, child: Child, log: Log, view: View, started: float) -> None:
         self._order = order
@@ -120,7 +121,7 @@ class _Runner:
         self._deaths: Counter[tuple[str, str]] = Counter()
 
     def all(self, todo: Sequence[int]) -> list[ProblemRun]:
-        """Measure one problem after another while there is time."""
+        """Measure the problems in order until time runs out; return the results."""
         done: list[ProblemRun] = []
         began = time.monotonic()
         for place, problem in enumerate(todo):
@@ -159,7 +160,7 @@ class _Runner:
         return _ended(listed, state, time.monotonic() - started)
 
     def _attempt(self, listed: Listed, state: _State) -> bool:
-        """Have the worker measure; say whether it died and must try again without what it died of."""
+        """Let the worker measure; return whether it died and a new attempt is due."""
         self._child.ask(state.task)
         state.opened = state.trying = None
         while True:
@@ -176,7 +177,7 @@ class _Runner:
             self._note(listed, state, event)
 
     def _note(self, listed: Listed, state: _State, event: Event) -> None:
-        """Keep what a living worker says."""
+        """Store an event of the worker."""
         if isinstance(event, Opened):
             state.opened = event
             self._log.open(listed, event)
@@ -191,22 +192,22 @@ class _Runner:
             state.best_us = min(timing.median_us for timing in event.timings.values())
 
     def _spare(self, listed: Listed, state: _State) -> None:
-        """Write off the candidates that have ended the process too often; the task skips them."""
+        """Record the candidates that killed the process too often as failed; the task skips them."""
         for place, candidate in enumerate(state.opened.candidates if state.opened else ()):
             if candidate.identity in self._deadly(listed.kernel) - state.known - state.faults.keys():
-                self._fault(state, Fault(place, "failed", f"not tried: it ended the process at {_DEADLY} problems"))
+                self._fault(state, Fault(place, "failed", f"skipped: it killed the process for {_DEADLY} problems"))
 
     def _deadly(self, kernel: str) -> set[str]:
         return {identity for (name, identity), count in self._deaths.items() if name == kernel and count >= _DEADLY}
 
     def _fault(self, state: _State, fault: Fault) -> None:
         if state.opened is None:
-            raise NojitError("expected a problem to be set up before its configs fail")
+            raise NojitError("expected the problem to be ready before one of its configs fails")
         self._log.fault(fault)
         state.faults[state.opened.candidates[fault.candidate].identity] = fault.status
 
     def _died(self, listed: Listed, state: _State, reason: str) -> bool:
-        """Find out who is to blame for a death; say whether to try again."""
+        """Blame a candidate for the death of the process, if possible; return whether to try again."""
         state.deaths += 1
         if state.opened is None or state.deaths > _DEATHS:
             state.reason = reason
@@ -243,7 +244,7 @@ def _ended(listed: Listed, state: _State, seconds: float) -> ProblemRun:
 
 
 def _again(state: _State, *, careful: bool) -> Task:
-    """Ask once more, without what is known to be wrong by now, for the time that is left."""
+    """Return the task for another attempt, without candidates known to be bad, and with the remaining time."""
     asked, state.asked = state.asked, time.monotonic()
     spent_s = state.asked - asked
     return dataclasses.replace(
@@ -258,7 +259,7 @@ def _again(state: _State, *, careful: bool) -> Task:
 def read_pruned(bundle: Path, digest: str) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return label and reason of each config of the space that the build left out, by kernel.
 
-    The report lies beside the bundle; where it does not, or is of another build, nothing is known.
+    Reads the build report next to the bundle; returns nothing if the report is missing or from another build.
     """
     path = bundle.with_name(f"{bundle.name.removesuffix(SUFFIX)}.report.json")
     found: dict[str, list[tuple[str, str]]] = {}

@@ -1,4 +1,4 @@
-"""The tables of the tuner's database."""
+"""Schema of the tuner's database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["SCHEMA", "TABLES", "UPGRADES", "VERSION"]
 
 VERSION: Final = 2
-"""Its ``PRAGMA user_version``."""
+"""Version of the schema: the ``PRAGMA user_version`` of a database."""
 
 SCHEMA: Final = """
 CREATE TABLE device (
@@ -88,6 +88,6 @@ CREATE TABLE pruned (
 """
 
 TABLES: Final = frozenset({"device", "run", "kernel", "problem", "config", "measurement", "pruned"})
-"""Their names; those of every version so far."""
+"""Names of the tables, equal in all versions."""
 UPGRADES: Final = {1: "ALTER TABLE problem ADD COLUMN weight REAL NOT NULL DEFAULT 1"}
-"""What makes a file of a version one of the next, nothing lost."""
+"""For each older version, the statement that upgrades a database to the next one."""

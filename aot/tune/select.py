@@ -1,14 +1,13 @@
-"""From measurements to a tuned table: the fewest configs that keep every problem near its best, in order. Pure.
+"""Selection of a tuned table from measurements: the fewest configs that keep every problem near its best. Pure.
 
-Problems of a kernel whose dtypes stand for one another make a *group*, and each group has a portfolio of its own; values
-of axes that the manifest calls `apart` have groups of their own, too. A problem's row lists the whole portfolio, so that
-a call that the first config cannot serve has the next best one.
+A *group* holds the problems of one kernel whose dtypes share measurements and whose `apart` axes have equal values. Each group has
+its own portfolio. A problem's row lists the whole portfolio in order, so that a call falls back to the next config if it does not
+satisfy the first.
 
-Problems that take long weigh more than those that a launch is most of, but by far not as much as they take longer: see
-`weight_of`.
+Longer problems weigh more in means, but less than in proportion to their time: see `weight_of`.
 
-A config that computed something wrong, or failed, at one problem is kept from all problems of the same class of meanings:
-a table is looked up by the nearest problem, and nothing says that the fault stays where it was seen.
+A config that was wrong or failed for one problem is excluded for all problems of that class of cases, because the nearest
+problem's row serves other calls as well.
 """
 
 from __future__ import annotations
@@ -36,41 +35,42 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "Case", "Group", "Selection", "cases_of", "config_label", "dtypes_of", "select", "weight_of"]
 
-# two times that differ by less than both of their noises are one, up to this share
+# times are equal if they differ by less than the sum of their noises, but at most by this share
 _NOISE_MOST = 0.01
-# sums of weights that differ by less are one, whatever the order of the sum
+# digits of sums of weights that count: the order of summation rounds differently
 _DIGITS = 6
-# of the best time: what weighs best on problems that are left out, see decision 0018
+# a problem's weight is its best time to this power: decision 0018
 _WEIGHT_POWER = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a portfolio is held to."""
+    """Limits of a portfolio."""
 
     loss: float = 0.05
-    """How far from its best a problem may stay, as a fraction."""
+    """Largest loss of a problem, as a share."""
     configs: int = 6
-    """How many a portfolio may have, at least 1."""
+    """Largest number of configs, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Problems of one class of meanings whose keys lie in one bucket: what a table has one row for."""
+    """The problems of one row of a table: one class of cases, keys in one bucket."""
 
     meanings: Class
+    """The class of cases."""
     at: tuple[int, ...]
-    """Key values: the problems' own if they agree, else the bucket's."""
+    """Key values: those of the problems if they agree, else the bucket."""
     names: tuple[str, ...]
-    """Of the problems."""
+    """Names of the problems."""
     times: Mapping[int, Sample]
-    """By config, the geometric mean over the problems; without configs that must not serve the class."""
+    """Time of each config, as a geometric mean over the problems; without configs excluded for the class."""
     own_weight: float = 1.0
-    """The greatest of the problems' own."""
+    """The largest own weight of the problems."""
 
     @property
     def weight(self) -> float:
-        """How much it counts: its own weight times what its best time says."""
+        """The weight in means: `own_weight` times the weight by time."""
         return self.own_weight * weight_of(self.best_us)
 
     @property
@@ -79,56 +79,57 @@ class Case:
         return min(sample.us for sample in self.times.values())
 
     def cost(self, config: int) -> float:
-        """Return a config's time over the best; infinite if it cannot serve."""
+        """Return a config's time over the best; infinite if the config has no time."""
         return self.times[config].us / self.best_us if config in self.times else math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The portfolio of the problems of some dtypes."""
+    """A group of problems with its portfolio."""
 
     dtypes: tuple[str, ...]
     apart: str
-    """The values of axes that are `apart`, as a class is spelled; empty without such axes."""
+    """The values of the `apart` axes, as text; empty without such axes."""
     cases: tuple[Case, ...]
+    """The rows of the group."""
     configs: int
-    """How many there were to choose from."""
+    """Number of candidate configs."""
     curve: tuple[Portfolio, ...]
-    """What the best portfolio of each size leaves; its configs are numbers of the evidence."""
+    """The best portfolio of each size; its configs are numbers of the evidence."""
     chosen: Portfolio
     unserved: tuple[str, ...]
-    """Problems that no config serves."""
+    """Names of problems that no config serves."""
     early: int
-    """How many times of chosen configs are from an early rung, where few samples were taken."""
+    """Number of times of selected configs that come from an early rung, with few samples."""
     estimates: Estimates | None = None
-    """What its configs are estimated to take; None if the manifest has no terms, or too little was measured."""
+    """Fitted costs of the portfolio; None without terms or enough measurements."""
     has_terms: bool = False
     """Whether the manifest has terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was chosen for one kernel on one device."""
+    """The selected portfolios and the table of one kernel and device."""
 
     groups: tuple[Group, ...]
     table: TunedTable
 
 
 def weight_of(best_us: float) -> float:
-    """Say how much a problem counts by its best time, beside its own weight."""
+    """Return the weight of a problem by its best time."""
     return math.pow(best_us, _WEIGHT_POWER)
 
 
 def select(
     evidence: Evidence, rules: TuningRules, bounds: Bounds, origin: Mapping[str, str] | None = None
 ) -> Selection:
-    """Choose the portfolio of each group, and order it for each problem.
+    """Select the portfolio of each group, and order it for each problem.
 
     Args:
-        evidence: of problems to tune for.
-        rules: the manifest's.
-        bounds: of portfolios.
-        origin: what the table says of where it comes from.
+        evidence: the measurements of the problems to tune for.
+        rules: the kernel's tuning rules.
+        bounds: limits of the portfolios.
+        origin: entries of the table's ``origin``.
     """
     split: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for number, problem in evidence.problems.items():
@@ -138,19 +139,19 @@ def select(
 
 
 def dtypes_of(rules: TuningRules, problem: Problem) -> tuple[str, ...]:
-    """Return the dtypes that a problem's measurements stand for."""
+    """Return the dtypes that share a problem's measurements."""
     value = problem.meaning.get("dtype", problem.dtype)
     return tuple(one if isinstance(one, str) else spell(one) for one in rules.group("dtype", value))
 
 
 def apart_of(rules: TuningRules, problem: Problem) -> str:
-    """Write what keeps a problem's portfolio from others of its dtypes."""
+    """Return the values of a problem's `apart` axes as text."""
     known = class_of(rules, problem.meaning)
     return spell_class(tuple(one for one in known if one[0] in rules.apart))
 
 
 def config_label(config: Config) -> str:
-    """Write a config for people."""
+    """Return a config as text for messages and reports."""
     words = " ".join(f"{name}={spell(value)}" for name, value in config.settings.items() if value is not None)
     return f"{words} requires {config.requires}" if config.requires else words
 
@@ -158,7 +159,7 @@ def config_label(config: Config) -> str:
 def cases_of(
     evidence: Evidence, rules: TuningRules, problems: Iterable[int]
 ) -> tuple[tuple[Case, ...], tuple[str, ...]]:
-    """Merge problems into cases; and name those that no config serves."""
+    """Merge problems into rows; return the rows, and the names of problems that no config serves."""
     places: dict[tuple[Class, tuple[int, ...]], list[int]] = {}
     classes: dict[tuple[object, ...], Class] = {}
     for number in problems:
@@ -184,7 +185,7 @@ def cases_of(
 
 
 def _barred(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
-    """List by class the configs that were wrong or failed at some problem of it."""
+    """Return for each class of cases the configs that were wrong or failed for one of its problems."""
     barred: dict[str, set[int]] = {}
     for problem, config in evidence.unfit:
         known = class_of(rules, evidence.problems[problem].meaning)
@@ -193,7 +194,7 @@ def _barred(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
 
 
 def _times(evidence: Evidence, problems: Sequence[int], barred: set[int]) -> dict[int, Sample]:
-    """Combine the times of problems that share a row: relative to each one's best, by the problems' weights."""
+    """Return the combined time of each config for problems that share a row: a weighted mean of costs, scaled back to a time."""
     found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []
     for problem in problems:
@@ -208,7 +209,12 @@ def _times(evidence: Evidence, problems: Sequence[int], barred: set[int]) -> dic
 
 
 def _combined(ones: Sequence[tuple[Sample, float, float]], scale: float) -> Sample:
-    """Combine samples of one config, each given with its time over the best of its problem, and the problem's weight."""
+    """Return the combined sample of one config.
+
+    Args:
+        ones: for each problem its sample, cost and weight.
+        scale: the time of cost 1, in microseconds.
+    """
     samples, costs, weights = zip(*ones, strict=True)
     us = scale * _mean(costs, weights)
     return Sample(
@@ -235,7 +241,7 @@ def _group(
     costs = [[case.cost(config) for config in configs] for case in cases]
     weights = [case.weight for case in cases]
     plain = [row for row in _plain_rows(evidence, cases, configs) if 1.0 in row]
-    # who serves one of them loses nothing there: any weight would do
+    # a config of a plain row has cost 1 there, so the row's weight does not matter
     curve = tuple(
         _numbered(measure(costs, one.configs, weights, exact=one.exact), configs)
         for one in loss_curve([*costs, *plain], bounds.loss, bounds.configs, [*weights, *[1.0] * len(plain)])
@@ -247,9 +253,9 @@ def _group(
 
 
 def _widest(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
-    """List the configs that serve a case, without those whose settings another has that serves as many cases and more.
+    """Return the configs that serve a row, without narrower duplicates: same settings, but a subset of another's rows.
 
-    What a space tries may stand in the manifest, too, with a rule of its own: the narrower of the two would only refuse calls.
+    The manifest may list a config of the space with its own rule. The narrower one of the two would only reject calls.
     """
     served: dict[int, set[int]] = {}
     for place, case in enumerate(cases):
@@ -283,7 +289,7 @@ def _estimates(
 
 
 def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Callable[[Point], Sequence[int]]:
-    """Order configs as a table of these points alone would."""
+    """Return the ranking of configs that a table with only these points would give."""
     rows: dict[str, dict[tuple[int, ...], TunedRow]] = {}
     for point in points:
         us = dict(sorted(((one, point.us[one]) for one in configs if one in point.us), key=itemgetter(1)))
@@ -305,7 +311,7 @@ def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Ca
 
 
 def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int]) -> Iterable[list[float]]:
-    """Make a row for each class that only configs that require nothing serve, so that each class has one of them."""
+    """Yield for each class a row of costs that only configs without ``requires`` can serve, so that each class gets one."""
     classes = {spell_class(case.meanings): case.meanings for case in cases}
     for known in classes:
         served = {config for case in cases if spell_class(case.meanings) == known for config in case.times}
@@ -351,17 +357,17 @@ def _table(
 
 
 def _costs(group: Group, known: Class, entry: TunedEntry, numbers: Mapping[int, int]) -> tuple[TunedCost, ...]:
-    """Write what the configs of a class's entry are estimated to take, in the table's order; nothing if rows decide."""
+    """Return the costs of an entry's configs as expressions, in the table's order; empty if near rows decide."""
     if group.estimates is None or not group.estimates.decide:
         return ()
     texts = group.estimates.texts(known)
-    # what must not serve the class is in none of its rows
+    # configs excluded for the class are in none of its rows
     serving = {number for row in entry.rows for number in row.use}
     return tuple(TunedCost(number, texts[one]) for one, number in numbers.items() if number in serving)
 
 
 def _varied(evidence: Evidence) -> set[str]:
-    """List the settings that some config has and another has not."""
+    """Return the names of settings that some configs have and others lack."""
     has = [
         {name for name, value in config.settings.items() if value is not None} for config in evidence.configs.values()
     ]
@@ -369,13 +375,13 @@ def _varied(evidence: Evidence) -> set[str]:
 
 
 def _tuned_config(config: Config, varied: set[str]) -> TunedConfig:
-    """Name a config's settings, without options that no config sets."""
+    """Return a config for the table, without options that no config sets."""
     settings = [(name, value) for name, value in config.settings.items() if value is not None or name in varied]
     return TunedConfig(tuple(sorted(settings, key=lambda setting: (setting[0].islower(), setting[0]))), config.requires)
 
 
 def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
-    """Order the chosen configs of all groups: first whoever is best, or as good, where most of the weight is."""
+    """Return the selected configs of all groups, ordered by the weight of the rows where they are best or within noise of it."""
     wins: dict[int, float] = {config: 0.0 for group in groups for config in group.chosen.configs}
     for group in groups:
         for case in group.cases:
@@ -389,7 +395,7 @@ def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
 
 
 def _order(case: Case, pool: Sequence[int]) -> list[int]:
-    """Order configs by time; of those that noise does not tell apart, the first of the pool comes first."""
+    """Return the configs of a row in order of time; configs within noise keep the order of the pool."""
     left = [config for config in pool if config in case.times]
     order = []
     while left:

@@ -1,4 +1,4 @@
-"""What measures: the little that a GPU has to do, so that everything else can be tested without one."""
+"""Interface to the GPU for measurements. All other modules of the tuner can be tested without a GPU."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from nojit.aot.tune.records import Status
 __all__ = ["ContextLost", "Stage", "Trial", "Unready"]
 
 
-class ContextLost(Exception):  # noqa: N818 - it is told apart from every error
-    """The GPU's context is beyond repair: only another process can go on."""
+class ContextLost(Exception):  # noqa: N818 - a signal to the worker, not an error for users
+    """The CUDA context is lost: only a new process can continue."""
 
 
-class Unready(Exception):  # noqa: N818 - likewise
-    """A problem cannot be set up here, and says why."""
+class Unready(Exception):  # noqa: N818 - a signal to the worker, not an error for users
+    """A problem cannot be prepared; the message says why."""
 
 
 class Trial(Protocol):
-    """One problem, set up on the device."""
+    """One problem, ready on the device."""
 
     opened: Opened
 
     def check(self, candidate: int) -> tuple[Status, str]:
-        """Launch a candidate once and compare what it writes; say what is wrong.
+        """Launch a candidate once and compare its output; return the status and, unless ``ok``, the error.
 
         Raises:
-            ContextLost: it took the context down.
+            ContextLost: the launch destroyed the context.
         """
 
     def time(self, order: Sequence[int]) -> list[float]:
-        """Launch candidates in this order, each with a cold L2, and wait once; return the microseconds of each.
+        """Launch candidates in this order, each with a cold L2 cache; return the microseconds of each launch.
 
         Raises:
-            ContextLost: one of them took the context down.
+            ContextLost: a launch destroyed the context.
         """
 
     def close(self) -> None:
-        """Give back the memory."""
+        """Free the memory."""
 
 
 class Stage(Protocol):
     """A device, a tuning bundle and the problems to measure."""
 
     flush_us: float
-    """What making the L2 cold takes, for each sample."""
+    """Microseconds of one flush of the L2 cache, which precedes each sample."""
 
     def hello(self) -> Hello:
-        """Say what is here."""
+        """Return the device, the problems, and the kernels that the bundle lacks."""
 
     def open(self, problem: int) -> Trial:
-        """Set up a problem of those in `hello`.
+        """Prepare a problem, given by its index in `hello`.
 
         Raises:
-            Unready: it cannot be set up.
-            ContextLost: setting it up took the context down.
+            Unready: the problem cannot be prepared.
+            ContextLost: the preparation destroyed the context.
         """
 
     def clock_mhz(self) -> int | None:
-        """Return the clock of the multiprocessors; None if it is not known."""
+        """Return the clock of the multiprocessors in MHz; None if unknown."""

@@ -1,4 +1,4 @@
-"""Measures on a real GPU, through torch: the one module of the tuner that imports it."""
+"""Measurements on a GPU through torch. No other module of the tuner imports torch."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from nojit.runtime.target import by_arch, parse_image_arch
 __all__ = ["TorchStage", "candidates_of", "check_fit", "open_stage"]
 
 _FLUSHES = 20
-# elements that are compared at once, so that a comparison takes no more memory than a few of these
+# elements compared at once, to bound the memory of a comparison
 _COMPARED = 1 << 27
 
 
 def open_stage(setup: Setup) -> TorchStage:
-    """Make the stage of a worker.
+    """Return the stage of a worker.
 
     Raises:
-        NojitError: there is no GPU, the bundle does not fit it, or the problems are not to be found.
+        NojitError: there is no GPU, no image of the bundle runs on it, or the problems were not found.
     """
     if not torch.cuda.is_available():
         raise NojitError("expected a CUDA device that torch can use", got="none")
@@ -39,15 +39,15 @@ def open_stage(setup: Setup) -> TorchStage:
 
 
 def check_fit(bundle: Bundle, capability: int, where: str) -> None:
-    """Refuse a bundle none of whose images runs on the device: each config would fail alike.
+    """Check that the images of a bundle run on the device; otherwise every config would fail in the same way.
 
     Args:
-        bundle: what is to be measured.
-        capability: the device's, 90 for 9.0.
+        bundle: the bundle to measure.
+        capability: the device's compute capability: 90 for 9.0.
         where: the bundle's path, for the error.
 
     Raises:
-        NojitError: nothing in it runs there.
+        NojitError: no image runs on the device.
     """
     archs = [file.index.target.image_arch for file in bundle.files]
     if not any(parse_image_arch(arch).runs_on(capability) for arch in archs):
@@ -68,19 +68,19 @@ class TorchStage:
         self._problems = [one for one in asked if one.listed.kernel in known]
         self._missing = tuple(dict.fromkeys(one.listed.kernel for one in asked if one.listed.kernel not in known))
         if not self._problems:
-            what = f"expected problems for some of {', '.join(known)}"
+            what = f"expected problems for a kernel of the bundle: {', '.join(known)}"
             raise NojitError(what, got=", ".join(self._missing) or "none", where=str(setup.bundle))
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         check_fit(self._bundle, 10 * properties.major + properties.minor, str(setup.bundle))
         uuid = str(getattr(properties, "uuid", ""))
         self._nvml = Nvml(f"GPU-{uuid}" if uuid and not uuid.startswith("GPU-") else uuid)
         self._device = _describe(properties, uuid, self._nvml.driver())
-        # a buffer of twice the L2 leaves nothing of what was there; writing is faster than reading and as thorough
+        # writing twice the size of the L2 cache evicts everything, and is faster than reading
         self._flushed = torch.empty(2 * properties.L2_cache_size, dtype=torch.int8, device="cuda")
         self.flush_us = self._measure_flush()
 
     def _measure_flush(self) -> float:
-        """Time the flush, and bring the clocks up."""
+        """Return the microseconds of a flush; the flushes also raise the clocks."""
         for _ in range(_FLUSHES):
             self.flush()
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -92,32 +92,37 @@ class TorchStage:
         return float(first.elapsed_time(last)) * 1000 / _FLUSHES
 
     def flush(self) -> None:
-        """Make the L2 cold."""
+        """Evict everything from the L2 cache."""
         self._flushed.zero_()
 
     def hello(self) -> Hello:
-        """Say what is here."""
+        """Return the device, the problems, and the kernels that the bundle lacks."""
         return Hello(self._device, torch.__version__, tuple(one.listed for one in self._problems), self._missing)
 
     def clock_mhz(self) -> int | None:
-        """Return the clock of the multiprocessors."""
+        """Return the clock of the multiprocessors in MHz; None if unknown."""
         return self._nvml.clock_mhz()
 
     def image_hash(self, kernel: str, image: int) -> str:
-        """Return the SHA-256 of an image of the file that holds a kernel."""
+        """Return the SHA-256 of an image, cached; `image` is its index in the file that holds the kernel."""
         if (kernel, image) not in self._hashes:
             file = next(file for file in self._bundle.files if kernel in file.kernels)
             self._hashes[kernel, image] = hashlib.sha256(file.image(kernel, image)).hexdigest()
         return self._hashes[kernel, image]
 
     def open(self, problem: int) -> TorchTrial:
-        """Set up a problem."""
+        """Prepare a problem.
+
+        Raises:
+            Unready: the problem cannot be prepared.
+            ContextLost: the preparation destroyed the context.
+        """
         try:
             return TorchTrial(self, self._bundle.kernel(self._problems[problem].listed.kernel), self._problems[problem])
         except torch.OutOfMemoryError as error:
             raise Unready(_words(error)) from None
         except NoMatchingVariantError as error:
-            raise Unready(f"no variant of the bundle serves it: {error.reasons[:1] or error.what}") from None
+            raise Unready(f"no variant of the bundle matches the call: {error.reasons[:1] or error.what}") from None
         except (RuntimeError, ValueError, TypeError) as error:
             _refuse(error)
 
@@ -134,11 +139,11 @@ def _describe(properties: Any, uuid: str, driver: str) -> Device:
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """Tell an error of one problem from one that took the context down.
+    """Raise `ContextLost` if an error destroyed the context, else `Unready`.
 
     Raises:
-        ContextLost: the context is gone.
-        Unready: it is not.
+        ContextLost: the context is lost.
+        Unready: the error concerns only this problem.
     """
     if _is_lost():
         raise ContextLost(_words(error)) from None
@@ -154,15 +159,15 @@ def _is_lost() -> bool:
 
 
 def _words(error: Exception) -> str:
-    """Return the first line of what an error says."""
+    """Return the first line of an error's message."""
     return " ".join(str(error).split("\n")[0].split())[:300]
 
 
 class TorchTrial:
-    """One problem, set up on the device.
+    """One problem, ready on the device.
 
     Attributes:
-        opened: what is said of it.
+        opened: the event that describes the problem.
     """
 
     def __init__(self, stage: TorchStage, kernel: runtime.Kernel, found: Found) -> None:
@@ -186,7 +191,7 @@ class TorchTrial:
         self._expected = [value.contiguous() for value in self._work.expected]
 
     def check(self, candidate: int) -> tuple[Status, str]:
-        """Launch a candidate once, over outputs that hold NaN, and compare."""
+        """Fill the outputs with NaN (ints with -1), launch a candidate once, and compare its output."""
         for output in self._work.outputs:
             output.fill_(float("nan") if output.is_floating_point() else -1)
         try:
@@ -199,19 +204,19 @@ class TorchTrial:
         return self._compare()
 
     def _compare(self) -> tuple[Status, str]:
-        """Compare what was written with what was expected, waiting for the device once."""
+        """Compare the outputs with the expected ones, with a single wait for the device."""
         pairs = list(zip(self._work.outputs, self._expected, strict=True))
         errors = torch.stack([_distance(output, expected) for output, expected in pairs]).tolist()
         if any(map(math.isnan, errors)):
             errors = [_error(output, expected) for output, expected in pairs]
         for place, (error, tolerance) in enumerate(zip(errors, self._work.tolerances, strict=True)):
-            # a NaN, which is greater than nothing, is wrong too
+            # negated, so that NaN counts as wrong
             if not error <= tolerance:
-                return "wrong", f"output {place} is off by {error:.3g}, at most {tolerance:.3g} allowed"
+                return "wrong", f"output {place} differs by {error:.3g}, more than {tolerance:.3g}"
         return "ok", ""
 
     def time(self, order: Sequence[int]) -> list[float]:
-        """Launch in this order, each after a flush, and read all events after a single wait."""
+        """Launch candidates in this order, each after a flush; return the microseconds of each, after a single wait."""
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in order]
         launchers, args, flush = self._launchers, self._work.args, self._stage.flush
         try:
@@ -222,12 +227,12 @@ class TorchTrial:
                 last.record()
             torch.cuda.synchronize()
         except (NojitError, RuntimeError) as error:
-            # each was launched once and well: what fails now leaves nothing to go on with
+            # every candidate passed its check, so an error now means that the context is lost
             raise ContextLost(_words(error)) from None
         return [float(first.elapsed_time(last)) * 1000 for first, last in events]
 
     def close(self) -> None:
-        """Give back the memory."""
+        """Free the memory."""
         self._launchers, self._expected = [], []
         del self._work
 
@@ -238,7 +243,7 @@ def _lose_if_lost(error: Exception) -> None:
 
 
 def _distance(output: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Find the largest distance, a piece at a time, on the device; NaN for equal infinities too."""
+    """Return the largest absolute difference as a device scalar, computed in pieces; NaN also for equal infinities."""
     if not expected.numel():
         return torch.zeros((), device=expected.device)
     got, wanted = output.reshape(-1), expected.reshape(-1)
@@ -247,25 +252,25 @@ def _distance(output: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 
 
 def _error(output: torch.Tensor, expected: torch.Tensor) -> float:
-    """Find the largest distance again, equal infinities being none."""
+    """Return the largest absolute difference, with 0 for equal infinities."""
     same = output.float() == expected.float()
     return float(_distance(output.float().masked_fill(same, 0.0), expected.float().masked_fill(same, 0.0)))
 
 
 def candidates_of(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
-    """Put rows of the same settings together, the best first, of the point of the matrix that the best of all has."""
+    """Group rows with the same settings, best first; keep only rows of the best row's point of the matrix."""
     found: dict[str, list[int]] = {}
-    # of several meanings where a config chooses a descriptor's block
+    # one point can have several cases, if configs select the block of a TMA descriptor
     points = [table.meanings[table.columns["meaning"][row]].values for row in rows]
     for row, point in zip(rows, points, strict=True):
         if point == points[0]:
-            # two configs of the same settings differ in when they may run, and both may
+            # configs of the same settings differ only in `requires`, and the call satisfies all
             found.setdefault(identity_of(table.settings(row)), []).append(row)
     return list(found.values())
 
 
 def _candidate(stage: TorchStage, table: KernelTable, rows: Sequence[int]) -> Candidate:
-    """Describe what rows of the same settings launch: the best one's image."""
+    """Return the candidate of rows with the same settings, with the image of the best row."""
     rules = dict.fromkeys(table.configs[table.columns["config"][row]].requires for row in rows)
     image = stage.image_hash(table.kernel, table.columns["image"][rows[0]])
     return Candidate(table.settings(rows[0]), tuple(rules), image)

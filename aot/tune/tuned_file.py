@@ -1,6 +1,6 @@
-"""Writes tuned tables as TOML that people read: the same text for the same table, line by line comparable.
+"""Writer of tuned tables as readable TOML: equal tables give equal text, and diffs are by line.
 
-`nojit.runtime.tuned.read_tuned` reads it.
+`nojit.runtime.tuned.read_tuned` is the reader.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from nojit.runtime.values import DType, FunctionRef, Value
 __all__ = ["OUR_TOOLS", "device_slug", "file_name", "render_tuned", "write_tuned"]
 
 OUR_TOOLS = ("nojit tune select", "nojit tune import")
-"""How the tools that write such files begin their name in ``origin.tool``."""
+"""Prefixes of ``origin.tool`` in files that nojit wrote."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
-# rows of one entry stand one below the other
+# for the rows and costs of an entry, one per line
 _INDENT = "    "
 
 
 def device_slug(device: TunedDevice) -> str:
-    """Name a device in a file's name: ``nvidia-h200``."""
+    """Return a device's name for file names: ``nvidia-h200``."""
     return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-") or "device"
 
 
 def file_name(table: TunedTable) -> str:
-    """Name a table's file: ``flash_attention_fwd.nvidia-h200.toml``."""
+    """Return the file name of a table: ``flash_attention_fwd.nvidia-h200.toml``."""
     return f"{table.kernel}.{device_slug(table.device)}.toml"
 
 
 def write_tuned(table: TunedTable, folder: Path, *, force: bool = False) -> Path:
-    """Write a table into a folder, under its own name, in one step.
+    """Write a table atomically into a folder, under `file_name`; return the path.
 
     Args:
-        table: with at least one config and entry.
-        folder: made if it is not there.
-        force: replace even a file that none of `OUR_TOOLS` wrote.
+        table: a table with at least one config and entry.
+        folder: the folder, created if it is missing.
+        force: replace an existing file even if none of `OUR_TOOLS` wrote it.
 
     Raises:
-        TuningError: the kernel's name cannot be a file's, or somebody else wrote the file that stands there.
+        TuningError: the kernel's name is not valid in a file name, or the existing file is not from nojit.
         PackageError: the file cannot be written.
     """
     try:
-        # a path would leave the folder
+        # a name with a slash would leave the folder
         check_name(table.kernel, "kernel")
     except BundleFormatError as error:
         raise TuningError(error.what, got=error.got, where=error.where) from None
@@ -64,7 +64,7 @@ def _check_ours(path: Path) -> None:
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        # whoever writes it says what is wrong with the folder
+        # write_file reports an invalid folder
         return
     except (OSError, UnicodeDecodeError) as error:
         raise TuningError("expected a tuned table to replace", got=worded(error), where=str(path)) from None
@@ -74,12 +74,12 @@ def _check_ours(path: Path) -> None:
         origin = {}
     tool = origin.get("tool", "") if isinstance(origin, dict) else ""
     if not str(tool).startswith(OUR_TOOLS):
-        what = f"expected a file that {' or '.join(map(repr, OUR_TOOLS))} wrote: --force replaces any"
+        what = f"expected a file that {' or '.join(map(repr, OUR_TOOLS))} wrote: replace it anyway with --force"
         raise TuningError(what, got=f"origin.tool {tool!r}", where=str(path))
 
 
 def render_tuned(table: TunedTable) -> str:
-    """Write a table as TOML."""
+    """Return a table as TOML."""
     device = {name: getattr(table.device, name) for name in ("name", "arch", "multiprocessors", "memory_bytes")}
     parts = [
         [
@@ -112,7 +112,7 @@ def _entry(entry: TunedEntry) -> list[str]:
 
 
 def _aligned(rows: Sequence[TunedRow]) -> Iterable[str]:
-    """Write rows with their columns below each other."""
+    """Yield rows as text with aligned columns."""
     at = [f"at = {_array(row.at)}," for row in rows]
     use = [f"use = {_array(row.use)}{',' if row.us else ''}" for row in rows]
     wide, wider = max(map(len, at)), max(map(len, use))
@@ -130,7 +130,7 @@ def _key(name: str) -> str:
 
 
 def _values(values: Sequence[Value]) -> str:
-    """Write the values of an axis: one as it is, unless it would read as several."""
+    """Return the values of an axis as TOML: a single value without brackets, unless it is a tuple."""
     return _value(values[0]) if len(values) == 1 and not isinstance(values[0], tuple) else _array(values)
 
 
@@ -147,10 +147,10 @@ def _value(value: Value) -> str:
         return f"{{ {'dtype' if isinstance(value, DType) else 'function'} = {_text(value.name)} }}"
     if isinstance(value, tuple):
         return _array(value)
-    # repr of a float is TOML too: 1e-05, inf, nan
+    # repr of a float is valid TOML: 1e-05, inf, nan
     return _text(value) if isinstance(value, str) else repr(value)
 
 
 def _text(text: str) -> str:
-    # JSON's escapes are TOML's, but for the delete character, which TOML wants escaped
+    # TOML has JSON's escapes, and also requires one for the delete character
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,8 +1,8 @@
-"""The process that measures: it may die of a kernel without taking a measurement along.
+"""The measuring process. If a kernel kills it, the parent process keeps all measurements.
 
     python -m nojit.aot.tune.worker FD
 
-The one at the other end of socket FD sends a `Setup`, then tasks; the answers are events.
+The parent sends a `Setup` and then tasks over socket FD; the worker answers with events.
 """
 
 from __future__ import annotations
@@ -27,24 +27,28 @@ __all__ = ["Setup", "main", "serve"]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker is to measure."""
+    """The bundle and problems of a worker."""
 
     stage: str
-    """``module:function`` that makes the stage of this."""
+    """``module:function``, which returns the stage for this setup."""
     bundle: Path
     problems: tuple[str, ...]
-    """Where they are found, as the command line has it."""
+    """Names of problems, as on the command line."""
     kernels: tuple[str, ...]
-    """Of these only; of all if empty."""
+    """Only these kernels; all if empty."""
 
 
 def serve(connection: Connection[Any, Any]) -> int:
-    """Answer until the other end is closed; return the exit code."""
+    """Answer tasks; return the exit code after an error.
+
+    Raises:
+        EOFError: the parent closed the connection.
+    """
     try:
         stage = _open(connection.recv())
         connection.send(stage.hello())
     except ModuleNotFoundError as error:
-        connection.send(Refused(f"expected {error.name} to be installed on the machine that measures, got none"))
+        connection.send(Refused(f"expected {error.name} to be installed on the measuring machine, got none"))
         return 1
     except (NojitError, OSError, ImportError, ContextLost) as error:
         connection.send(Refused(told(error)))
@@ -78,8 +82,8 @@ def _answer(stage: Stage, task: Task, send: Callable[[Event], None]) -> None:
 
 
 def main() -> int:
-    """Serve the socket that the command line names."""
-    # Ctrl-C is the parent's to answer: it ends this process
+    """Serve the socket given on the command line; return the exit code."""
+    # the parent handles Ctrl-C and kills this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with (
         Connection(int(sys.argv[1])) as connection,

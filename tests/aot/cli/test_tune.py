@@ -110,7 +110,7 @@ def test_select_leaves_a_file_of_somebody_else_alone(run: Run, database: Path, t
     folder.parent.rmdir()
     refused = run("tune", "select", database, "--out", tmp_path / "out")
     assert refused.exit_code == 1
-    assert "--force replaces any" in refused.stderr
+    assert "replace it anyway with --force" in refused.stderr
     assert run("tune", "select", database, "--out", tmp_path / "out", "--force").exit_code == 0
 
 
@@ -271,16 +271,16 @@ def test_report_judges_tables_by_problems_held_out(document: Document, database:
     words = ("tune", "report", database, "--out", "r.html", "--markdown", "r.md")
     # no tables in the default place: nothing to judge, and nothing said
     assert document(*words)["quality"] == []
-    assert "How good the tables are" not in Path("r.html").read_text()
+    assert "Quality of the tuned tables" not in Path("r.html").read_text()
     write_database(database, kernel="another")
     assert run("tune", "select", database, "--kernel", "toy", "--loss", 0, "--out", "tables").exit_code == 0
     another, toy = document(*words, "--tables", "tables")["quality"]
     assert (toy["kernel"], toy["use"], toy["problems"], toy["unknown"]) == ("toy", "held_out", 2, 0)
     assert (toy["mean_share"], toy["worst_share"]) == (1.0, 1.0)
     assert (another["unknown"], another["mean_share"], another["worst_problem"]) == (2, None, "")
-    assert "<h2>How good the tables are</h2>" in Path("r.html").read_text()
+    assert "<h2>Quality of the tuned tables</h2>" in Path("r.html").read_text()
     page = Path("r.md").read_text()
-    assert "How good the tables are:" in page
+    assert "Quality of the tuned tables:" in page
     assert "| `another` | held_out | 2 | 2 | - | - | - |" in page
     assert "got no such path - at no" in run(*words, "--tables", "no").stderr
 

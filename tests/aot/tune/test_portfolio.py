@@ -114,7 +114,7 @@ def test_a_problem_that_one_config_alone_serves_brings_it_in() -> None:
 def test_many_configs_and_problems_take_no_time_and_say_if_they_were_cut_short(monkeypatch) -> None:
     numbers = [[1 + ((i * 7919 + j * 104729) % 1009) / 1009 for j in range(120)] for i in range(60)]
     costs = normal(numbers)
-    monkeypatch.setattr(portfolio, "_MEAN_CASES", 20)
+    monkeypatch.setattr(portfolio, "_MEAN_BRANCHES", 20)
     chosen = choose(costs, 6, 0.05)
     assert chosen is not None
     assert not chosen.exact

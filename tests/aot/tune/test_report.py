@@ -106,7 +106,7 @@ def test_what_says_nothing_is_said_in_words(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db", time=lambda *_: 5.0, keys=[(512, 64)])
     made = report(evidence(path), TuningRules(), Bounds())
     assert made.classes[0].importance is None
-    assert "Nothing varies" in render_html([made], 0.05)
+    assert "nothing varies" in render_html([made], 0.05)
     failed = report(evidence(write_database(tmp_path / "no", time=lambda *_: "failed")), TuningRules(), Bounds())
     assert failed.classes == ()
     assert "no set of configs serves every problem" in render_html([failed], 0.05)

@@ -201,7 +201,7 @@ def test_what_is_refused_at_the_start_is_an_error(fake: Fake, database: Database
     with pytest.raises(NojitError, match="expected a CUDA device"):
         run(fake(refuses="expected a CUDA device"), database)
     setup = replace(fake(), stage="no_such_module:stage")
-    with pytest.raises(NojitError, match="expected no_such_module to be installed on the machine that measures"):
+    with pytest.raises(NojitError, match="expected no_such_module to be installed on the measuring machine"):
         run(setup, database)
 
 

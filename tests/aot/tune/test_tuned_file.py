@@ -95,7 +95,7 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert write_tuned(table(), tmp_path) == path
     for text in ("# mine\n", '[origin]\ntool = "hand"\n', "not = = toml", "origin = 3\n"):
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(TuningError, match="--force replaces any"):
+        with pytest.raises(TuningError, match="replace it anyway with --force"):
             write_tuned(table(), tmp_path)
         assert path.read_text(encoding="utf-8") == text
     assert write_tuned(table(), tmp_path, force=True) == path
