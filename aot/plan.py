@@ -1,4 +1,4 @@
-"""From manifest files to plans: which variants go into which bundle file. Nothing is compiled yet."""
+"""Planner: from manifest files to the variants of each bundle file, without compiling anything."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ __all__ = ["Absence", "Compiler", "Plan", "Planned", "PlannedKernel", "absent_ke
 
 
 class Compiler(Protocol):
-    """What a build needs of a compiler; `nojit.aot.compiler` is one."""
+    """The compiler that a build needs; `nojit.aot.compiler` is one."""
 
     @property
     def compile_variant(self) -> Callable[[Variant, SourcePlace], CompiledVariant]:
-        """Make a variant's machine code."""
+        """Function that compiles one variant."""
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource:
-        """Find a kernel's source, as it is for an arch."""
+        """Return a kernel's source, as its module defines it for an arch."""
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
-        """Name the machine code of variants of one arch before it exists."""
+        """Return the keys of variants of one arch, without compiling them."""
 
     def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
-        """Refuse what cannot be a variant's machine code, though a cache says that it is."""
+        """Raise `CompileError` if a cached result cannot be that of a variant."""
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
-        """Name the tools that make it."""
+        """Return the tools and settings that determine images for an arch."""
 
     def archs(self) -> tuple[str, ...]:
-        """List the archs that it can make it for; empty if that is not known."""
+        """Return the archs that can be built; empty if unknown."""
 
     def min_driver(self, arch: str) -> int:
         """Return the least CUDA version whose driver loads it."""
@@ -67,7 +67,7 @@ class Compiler(Protocol):
         """Find kernels' sources for archs ahead of `describe`."""
 
     def session(self, timeout_s: float, tell: Callable[[str], None], jobs: int) -> AbstractContextManager[None]:
-        """Allow the rest to be asked; the import of a source may take so long, what it prints is told, and so many run at once."""
+        """Open the compiler: an import may take `timeout_s`, its output goes to `tell`, and `jobs` imports run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,18 @@ class PlannedKernel:
     variants: tuple[Variant, ...]
     excluded: int
     pruned: tuple[Pruned, ...] = ()
-    """What the rules of a tuning space leave out."""
+    """Configs that the rules of a tuning space remove."""
     tuned: tuple[TunedTable, ...] = ()
-    """Tables of the arch that go into the bundle."""
+    """Tuned tables of the arch for the bundle."""
     text: ManifestText | None = None
-    """Where its entry stands."""
+    """The manifest with its entry."""
     key: str = ""
     """The entry's key path."""
     reached: frozenset[tuple[str, str]] = frozenset()
     """Modules that its sources import, each with its file."""
 
     def located(self, error: ManifestError) -> ManifestError:
-        """Return a mistake in what the entry asks of a toolchain, at the entry's file, line and column."""
+        """Return an error about the entry with the entry's file, line and column."""
         if self.text is None or error.file:
             return error
         label = error.where.partition(": ")[2]
@@ -107,24 +107,24 @@ class Plan:
     bundle: BundleSpec
     arch: str
     kernels: tuple[PlannedKernel, ...]
-    """Sorted by name; those without a variant for this arch and profile left out."""
+    """The kernels that have a variant for this arch and profile, sorted by name."""
     tuning: bool = False
-    """Whether it is a tuning bundle: configs that turn out not to be worth measuring are pruned, and are no failures."""
+    """Whether it is a tuning bundle: configs that fail or are not worth measuring are pruned, not failures."""
     manifests: tuple[Path, ...] = ()
-    """The files that say what is in it."""
+    """The manifests of its kernels."""
     absent: tuple[str, ...] = ()
-    """The kernels that are left out, sorted; of a tuning bundle, only those that have a space."""
+    """The kernels without a variant, sorted; for a tuning bundle, only those that have a space."""
     profile: str = "full"
     only: tuple[str, ...] = ()
-    """The kernels of its manifests that it is made of, sorted; empty if of all."""
+    """The kernels of its manifests that it holds, sorted; empty for all of them."""
     kept: tuple[str, ...] = ()
-    """Kernels that nobody asked for, which the bundle in place has, sorted."""
+    """Kernels that were not requested but are in the existing bundle, sorted: they are built again."""
     gone: tuple[str, ...] = ()
-    """Kernels that the bundle in place has and no manifest any longer, sorted."""
+    """Kernels that are in the existing bundle but no longer in a manifest, sorted."""
     in_place: Path | None = None
-    """The bundle that lies where it is to be written, or an older version of it; None if there is none."""
+    """The existing bundle at the output path, or an older version of it; None without one."""
     twin_of: str = ""
-    """Of a twin with line info, the inputs of the bundle that it can stand in for; empty for any other bundle."""
+    """For a twin with line info: the inputs of the bundle that it can replace; empty for any other bundle."""
 
     @property
     def file_name(self) -> str:
@@ -132,26 +132,26 @@ class Plan:
         return f"{self.bundle.name}-{self.bundle.version}-{self.arch}{SUFFIX}"
 
     def count(self) -> int:
-        """Return how many variants it has."""
+        """Return the number of its variants."""
         return sum(len(kernel.variants) for kernel in self.kernels)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The event that a kernel's variants for an arch are listed."""
+    """Progress event: a kernel's variants for one arch are listed."""
 
     kernel: str
     arch: str
     variants: int
-    """How many there are."""
+    """Number of these variants."""
     done: int
-    """How many kernels are done, each counted for each arch of its bundle."""
+    """Number of kernels done so far, each counted once per arch of its bundle."""
     total: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is asked of each kernel."""
+    """Options of a build that apply to each kernel."""
 
     profile: str
     tuning: bool
@@ -174,26 +174,26 @@ def make_plans(
 ) -> list[Plan]:
     """Expand manifests into one plan per bundle and arch.
 
-    A bundle that is already there is not to lose kernels that the manifests have: where `manifests` are not all of their folder, or
-    `kernels` names some, the other ones that it holds are planned, too.
+    An existing bundle keeps its kernels: if `manifests` or `kernels` select only some of a folder's kernels, the plan
+    also includes the other kernels that the existing bundle holds and a manifest still has.
 
     Args:
-        manifests: the files; those that name one bundle merge.
-        archs: the architectures; empty for those that the manifests name.
-        profile: ``core`` or ``full``; None for that of the bundle in place if kernels of it are kept, else ``full``.
+        manifests: the files. Manifests with the same bundle name merge.
+        archs: the archs; empty for those that the manifests name.
+        profile: ``core`` or ``full``; None for the existing bundle's if kernels of it are kept, else ``full``.
         compiler: finds the kernels' sources.
-        kernels: keep only kernels of these names; empty for all.
-        tuning: plan tuning bundles instead, of the kernels that have a space.
-        tuned: build by the tuned tables that lie beside the manifests.
-        project: folder in which sources' imports look, beside the manifest's.
-        most: how many variants a kernel may come to for an arch, before `exclude`; None for any number.
-        out: folder of the bundles that are there; None for none.
-        on_planned: told of each kernel and arch that was looked at.
+        kernels: names of the kernels to build; empty for all.
+        tuning: whether to plan tuning bundles of the kernels that have a space.
+        tuned: whether to use the tuned tables of the manifests' folders.
+        project: folder that sources import from, in addition to the manifest's.
+        most: maximum number of variants of a kernel for an arch, before `exclude`; None for no limit.
+        out: folder of the existing bundles; None for none.
+        on_planned: called for each kernel and arch that is done.
 
     Raises:
-        PackageError: kernels of a bundle in place cannot be kept, since it was built by another profile or otherwise.
-        ManifestError: anything that cannot be built as written.
-        TuningError: a tuned table that does not fit the manifests.
+        PackageError: kernels of an existing bundle cannot be kept, because it was built with other options.
+        ManifestError: a manifest or source has a mistake.
+        TuningError: a tuned table does not match the manifests.
     """
     for arch in archs:
         check_assembled(check_arch(arch, "--arch"), compiler.archs(), "--arch")
@@ -235,29 +235,29 @@ def make_plans(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is to be planned of one bundle and arch."""
+    """The kernels to plan for one bundle and arch."""
 
     bundle: BundleSpec
     arch: str
     wanted: frozenset[str]
-    """The kernels that are asked for."""
+    """Names of the requested kernels."""
     entries: tuple[_Entry, ...]
-    """These, and those that are kept."""
+    """Entries of the requested and the kept kernels."""
     only: tuple[str, ...]
     kept: tuple[str, ...]
     gone: tuple[str, ...]
     in_place: InPlace | None
 
     def profile(self, asked: str | None, *, tuned: bool) -> str:
-        """Return the profile to build by."""
+        """Return the profile to build with."""
         if self.in_place is None or not self.kept:
             return asked or "full"
         return self.in_place.check_alike(asked, tuned=tuned, kept=self.kept)
 
     def plan(self, kernels: tuple[PlannedKernel, ...], profile: str, *, tuning: bool) -> Plan:
-        """Return the plan of what was planned of each kernel.
+        """Return the plan of the bundle from its planned kernels.
 
-        Where nothing comes of what is asked for, and nothing did, the bundle in place stays as it is.
+        The plan is empty, and an existing bundle stays unchanged, if no requested kernel has variants now or is in it.
         """
         there = self.in_place.kernels if self.in_place else frozenset()
         touched = self.wanted & ({kernel.spec.name for kernel in kernels} | there)
@@ -294,7 +294,7 @@ def _work_of(
 
 
 def _in_place(out: Path | None, *, tuning: bool) -> dict[tuple[str, str], InPlace]:
-    """Return the bundles in a folder by the names that manifests give them, and arch."""
+    """Return the existing bundles of a folder, by the name in manifests and arch."""
     found = {} if out is None else bundles_in(out)
     if not tuning:
         return found
@@ -307,7 +307,7 @@ def _siblings(
     bundles: Mapping[str, tuple[BundleSpec, Sequence[_Entry]]],
     places: Mapping[tuple[str, str], InPlace],
 ) -> list[Path]:
-    """List other manifests of the same folders that may have what bundles in place have and `manifests` do not."""
+    """Return the other manifests of the same folders, if existing bundles hold kernels that `manifests` lack."""
     known = {name: {entry.spec.name for entry in found} for name, (_, found) in bundles.items()}
     lacking = {name for (name, _), place in places.items() if name in known and place.kernels - known[name]}
     if not lacking:
@@ -319,7 +319,7 @@ def _siblings(
 
 
 def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> None:
-    """Require that configs, spaces, points and tuned tables name archs that somebody may build for: others would never be used."""
+    """Check that configs, spaces, points and tuned tables name known archs: others would never be used."""
     known = frozenset(ARCHS).union(compiler.archs())
     for entry in entries:
         spaces = entry.spec.tuning.space if entry.spec.tuning else []
@@ -342,8 +342,8 @@ def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistak
 
 
 def _assembled(bundle: BundleSpec, entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> Iterator[str]:
-    """List the archs of a bundle that the toolchain can build for; the others are mistakes."""
-    # all manifests of a bundle agree on them
+    """Yield the archs of a bundle that the toolchain can build; report the others as mistakes."""
+    # all manifests of a bundle have the same archs, so the first one's text will do
     found = mistakes.within(entries[0].text) if entries else mistakes
     for number, arch in enumerate(bundle.archs):
         assembled = False
@@ -374,7 +374,7 @@ class _Entry:
 
     @property
     def spec(self) -> KernelSpec:
-        """What the manifest says."""
+        """The entry's content."""
         return self.read.spec
 
     @property
@@ -417,7 +417,7 @@ def _merge(
             if other is not path:
                 what = f"expected kernel {spec.name!r} once in bundle {bundle.name!r}"
                 found.add(what, got=f"it in {other} too", at=f"{kernel.key}.name")
-            # absolute, for a source may change the folder of the process that imports it
+            # absolute: a source may change the current folder of its process
             folders = path.parent.absolute(), project.absolute()
             where = f"{path} kernel {spec.name}"
             place = SourcePlace(spec.source, folders[0], where, folders[1], tuple(_modules_of(spec)))
@@ -428,7 +428,7 @@ def _merge(
 
 
 def _modules_of(spec: KernelSpec) -> Iterator[str]:
-    """List what must be imported for a kernel: its own module, then those of functions that constexprs name."""
+    """Yield the modules to import for a kernel: its own, then those of functions that constexprs name."""
     own = module_of(spec.source)
     yield own
     spaces = spec.tuning.space if spec.tuning else []
@@ -438,7 +438,7 @@ def _modules_of(spec: KernelSpec) -> Iterator[str]:
 
 
 def _functions_typed(spec: KernelSpec) -> Iterator[str]:
-    """List the functions that types name, or the values of axes that spell types."""
+    """Yield the functions that types name, in params or in values of axes."""
     spelled = [spelling for spellings in typed_params(spec).values() for spelling in spellings]
     values = [value for axis in spec.matrix.values() for value in axis if isinstance(value, str)]
     for text in (*spelled, *values):
@@ -457,10 +457,10 @@ def _functions_named(value: object) -> Iterator[str]:
 
 
 def _give_tables(entries: Sequence[_Entry], manifests: Sequence[Path], mistakes: Mistakes) -> None:
-    """Read the tuned tables beside the manifests, and give each to its kernel's entry."""
+    """Read the tuned tables of the manifests' folders, and add each to its kernel's entry."""
     for folder in dict.fromkeys(path.parent for path in manifests):
         here = {entry.spec.name: entry for entry in entries if entry.manifest.parent == folder}
-        # with some of the folder's manifests left out, or wrong, a table may be one of theirs
+        # a table without a kernel is a mistake only if all manifests of the folder were read without mistakes
         whole = not mistakes and {path.resolve() for path in folder.glob("*.toml")} <= {
             path.resolve() for path in manifests
         }
@@ -492,7 +492,7 @@ class _Expanded:
 
     @property
     def needs_source(self) -> bool:
-        """Whether its source is looked at."""
+        """Whether planning it needs its source."""
         unsound = not self.entry.read.listable and is_name(self.entry.spec.source)
         return bool(self.expansion.variants) or unsound
 
@@ -509,7 +509,7 @@ def _expand(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
 
 
 def _listed(entry: _Entry, arch: str, wanted: _Wanted, mistakes: Mistakes) -> _Expanded:
-    """List a kernel's variants; none of one that has a mistake."""
+    """Return a kernel's variants; none if the entry has a mistake."""
     with mistakes.within(entry.text).caught():
         if entry.read.listable:
             return _expand(entry, arch, wanted)
@@ -517,14 +517,14 @@ def _listed(entry: _Entry, arch: str, wanted: _Wanted, mistakes: Mistakes) -> _E
 
 
 def _planned(expanded: _Expanded, compiler: Compiler, mistakes: Mistakes) -> PlannedKernel | None:
-    """Plan a kernel; None if it has no variant, or a mistake."""
+    """Return the plan of a kernel; None if it has no variant or a mistake."""
     entry, arch = expanded.entry, expanded.arch
     found = mistakes.within(entry.text)
     with found.caught():
         if expanded.expansion.variants:
             return _plan_kernel(expanded, arch, compiler, found)
         if expanded.needs_source:
-            # it may be wrong, too
+            # report mistakes in the source as well
             _described(compiler, entry.place, arch, f"{entry.key}.source", entry)
     return None
 
@@ -575,7 +575,7 @@ def _fitted(
 
 
 def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entry: _Entry) -> KernelSource:
-    """Find a function that a manifest names at a key path."""
+    """Return the source of a function that a manifest names at a key path."""
     try:
         return compiler.describe(place, arch)
     except ManifestError as error:
@@ -583,7 +583,7 @@ def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entr
 
 
 def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, compiler: Compiler) -> list[KernelSource]:
-    """Describe the functions that constexprs name: they must be there."""
+    """Return the sources of the functions that constexprs name; report those that do not exist."""
     names = {pair for each in variants for pair in functions_of(each)}
     found = []
     for name, function in sorted(names, key=str):
@@ -598,10 +598,10 @@ def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:
 
 
 def absent_kernels(plans: Sequence[Plan]) -> tuple[Absence, ...]:
-    """Name what plans leave out, sorted by name within each bundle.
+    """Return the kernels that plans lack, sorted by name within each bundle.
 
     Args:
-        plans: of all architectures, those without any kernel too.
+        plans: plans of all archs, including those without kernels.
     """
     absent: dict[tuple[str, str], list[str]] = {}
     for plan in plans:

@@ -1,4 +1,4 @@
-"""What a manifest asks to be built: the points of its matrix, or those that it lists. Pure."""
+"""The points of an entry, each one case to build: the product of its matrix, or those that it lists. Pure."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ Signature: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One meaning, and what is built for it."""
+    """One case, and the variants to build for it."""
 
     axes: Axes
     signature: Signature
     hints: tuple[WrittenHints, ...]
-    """Every set of hints, the empty one included if it is built."""
+    """Hint sets to build; includes the empty set if variants without hints are built."""
     reason: str
-    """Why it may leave calls unserved; empty if it may not."""
+    """Why some calls of the case need no variant; empty if every call must have one."""
     where: str
-    """What asks for it, for messages."""
+    """Its place in the manifest, for messages."""
     settings: Settings = ()
-    """Constexprs and options that a config must have to be built for it."""
+    """Constexprs and options that a config must have to be built for the point."""
     derived: Settings = ()
-    """Derived constexprs, and the one value of each that is built."""
+    """Derived constexprs that are built for one value only, with that value."""
 
 
 def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> Iterator[Point]:
-    """List what an entry asks to be built for an arch: the points that it lists, else those of its matrix.
+    """Yield the points of an entry for an arch: those that it lists, else those of its matrix.
 
     Raises:
-        ManifestError: a type, a value or a set of hints that is none.
+        ManifestError: a type, a value or a hint set is invalid.
     """
     if spec.point:
         return _listed(spec, axes, arch, where)
@@ -57,7 +57,7 @@ def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> 
 
 
 def _of_matrix(spec: KernelSpec, axes: Sequence[Axis], where: str) -> Iterator[Point]:
-    """Multiply the matrix out, each point with every choice of types that it comes to."""
+    """Yield the product of the matrix, and for optional params the product of their types."""
     hints = _hints_of(spec, where)
     known: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for values in product(*(axis.values for axis in axes)):
@@ -72,7 +72,7 @@ def _of_matrix(spec: KernelSpec, axes: Sequence[Axis], where: str) -> Iterator[P
 
 
 def _choices(params: Iterable[str], spellings: Iterable[str], where: str) -> list[tuple[str, ...]]:
-    """List the types of each param."""
+    """Return the possible types of each param."""
     choices = []
     mistakes = Mistakes()
     for name, spelling in zip(params, spellings, strict=True):
@@ -92,7 +92,7 @@ def _hints_of(spec: KernelSpec, where: str) -> tuple[WrittenHints, ...]:
 
 
 def hint_places(spec: KernelSpec, where: str) -> dict[tuple[str, int], str]:
-    """Return the key path at which an entry writes each hint first."""
+    """Return the key path at which an entry first writes each hint."""
     tables = [(f"{where}.hints[{number}]", hints) for number, hints in enumerate(spec.hints)]
     tables += [(f"{where}.partial_hints[{number}].hints", each.hints) for number, each in enumerate(spec.partial_hints)]
     tables += [(f"{where}.point[{number}].hints", point.hints) for number, point in enumerate(spec.point)]
@@ -150,13 +150,13 @@ def _value_of(axis: Axis, values: Mapping[str, Value], where: str) -> Value:
 
 
 def _signature(spec: KernelSpec, raw: PointSpec, spelled: Mapping[str, str], where: str) -> Signature:
-    """Type each param: one that can be None is there, unless the point says that it is not."""
+    """Return the type of each param; an optional param is present unless the point's types say `none`."""
     types: dict[str, str] = {}
     for name, spelling in {**spec.params, **raw.types}.items():
         place = f"{where}.types.{name}"
         first, *others = types_of(fill(spelling, spelled), place)
         if others and name in raw.types:
-            what = "expected one type, since a point is one kind of call"
+            what = "expected one type, since a point is one case"
             raise ManifestError(what, got=repr(spelling), where=place)
         types[name] = first
     return tuple(types.items())
@@ -169,7 +169,7 @@ def _settings(spec: KernelSpec, raw: Mapping[str, Any], where: str) -> Settings:
             OPTIONS[name].check(value, f"{where}.{name}")
         elif name not in constexprs:
             got = f"{name!r}{did_you_mean(name, (*constexprs, *OPTIONS))}"
-            raise ManifestError("expected what configs set", got=got, where=f"{where}.{name}")
+            raise ManifestError("expected a constexpr or option that configs set", got=got, where=f"{where}.{name}")
     return tuple(
         (name, option_value(value) if name in OPTIONS else read_value(value, f"{where}.{name}"))
         for name, value in raw.items()

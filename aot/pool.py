@@ -1,4 +1,4 @@
-"""An executor whose workers are processes that may crash or hang without taking anything but their own job along."""
+"""Executor with worker processes: a worker that crashes or hangs fails only its own job."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ T = TypeVar("T")
 
 
 class Home(Protocol):
-    """Where a call runs: in copies of a process that has imported what the call needs."""
+    """Starter of a call's workers: copies of a process that has imported the modules of the call."""
 
     key: Hashable
-    """Calls of one key share workers; other calls never run in them."""
+    """Calls with equal keys share workers; other calls never run in them."""
     call: Callable[..., Any] | str
-    """What to call in the worker in place of the function that was submitted, as `Process.call` takes it."""
+    """Function that the worker calls in place of the submitted one, in the form that `Process.call` takes."""
 
     def open(self, words: Path, environment: Mapping[str, str]) -> Process:
         """Start a worker."""
 
     def kill(self) -> None:
-        """Give up starting one."""
+        """Cancel the start of a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class _Job:
 
     @property
     def key(self) -> Hashable:
-        """What its worker must be a copy of; None for a worker that has imported nothing."""
+        """Key of the job's home; None for a worker that has imported nothing."""
         return None if self.home is None else self.home.key
 
 
 class _Jobs:
-    """What is queued, by key. A keeper stays with its worker's key while there is work for it, then helps where most waits."""
+    """Queued jobs, by key. A keeper takes jobs with its worker's key first, then those of the longest queue per worker."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, deque[_Job]] = {}
@@ -62,13 +62,13 @@ class _Jobs:
             self._changed.notify()
 
     def close(self) -> None:
-        """Let keepers go once nothing waits."""
+        """Let `take` return None once the queue is empty."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def take(self, last: _Job | None) -> _Job | None:
-        """Wait for a job, of the last one's key if there is any; None if there is none and will be none."""
+        """Wait for a job and return it, preferably with the last one's key; None once the closed queue is empty."""
         with self._changed:
             if last is not None:
                 self._served[last.key] -= 1
@@ -89,7 +89,7 @@ class _Jobs:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What the pool and its keepers share."""
+    """State that the pool and its keepers share."""
 
     timeout_s: float
     folder: Path
@@ -98,15 +98,16 @@ class _Shared:
 
 
 class WorkerPool(Executor):
-    """Runs picklable calls in `workers` processes.
+    """Executor that runs picklable calls in `workers` processes.
 
-    A call that ends its process, or that runs past `timeout_s`, fails with `CompileError`; the process is replaced and
-    the other calls go on. Leaving the ``with`` block by an exception, Ctrl-C included, ends the processes at once. A
-    function with a method ``home`` is asked for the `Home` of each call; other calls run in processes that imported nothing.
+    A call that ends its process or exceeds `timeout_s` fails with `CompileError`. The pool replaces the process, and
+    other calls go on. An exception in the ``with`` block, Ctrl-C included, ends the processes at once. If a submitted
+    function has a method ``home``, that returns the `Home` of each call. Other calls run in processes that have imported
+    nothing.
 
     Args:
-        workers: how many processes.
-        timeout_s: how long one call may run, in seconds.
+        workers: number of processes.
+        timeout_s: time limit of one call, in seconds.
     """
 
     def __init__(self, workers: int, timeout_s: float) -> None:
@@ -121,7 +122,7 @@ class WorkerPool(Executor):
         if kwargs:
             raise TypeError(f"expected positional arguments only, got {', '.join(kwargs)}")
         if self._shared.stopping.is_set():
-            raise RuntimeError("cannot submit to a pool that was shut down")
+            raise RuntimeError("expected an open pool, got one that was shut down")
         future: Future[T] = Future()
         home: Home | None = fn.home(*args) if hasattr(fn, "home") else None
         self._shared.jobs.put(_Job(future, fn if home is None else home.call, args, home))
@@ -146,7 +147,7 @@ class WorkerPool(Executor):
 
 
 class _Keeper:
-    """One thread that keeps one worker process and hands it calls."""
+    """One thread that owns one worker process and passes calls to it."""
 
     def __init__(self, number: int, shared: _Shared) -> None:
         self._shared = shared
@@ -155,13 +156,13 @@ class _Keeper:
         self._scratch.mkdir()
         self._process: Process | None = None
         self._key: Hashable = None
-        """What the process is a copy of."""
+        """Key of the home that the process was started by."""
         self._opening: Home | None = None
         self._lock = threading.Lock()
         self.thread = threading.Thread(target=self._serve, name=f"nojit-worker-{number}", daemon=True)
 
     def kill(self) -> None:
-        """End the process, whatever it is doing, and what it started."""
+        """End the process and its children at once."""
         opening = self._opening
         if opening is not None:
             opening.kill()
@@ -177,7 +178,7 @@ class _Keeper:
                 continue
             try:
                 answer = self._ask(job)
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+            except Exception as error:  # noqa: BLE001 - the future passes it on
                 job.future.set_exception(error)
             else:
                 job.future.set_result(answer)
@@ -192,14 +193,14 @@ class _Keeper:
             self.kill()
             raise CompileError(
                 f"expected to compile within {self._shared.timeout_s:g} s; nojit build --timeout S allows longer",
-                got="no end",
+                got="no result",
                 log=process.last_words(),
             ) from None
         except EndedError as error:
-            raise CompileError("expected the compiler to live", got=str(error), log=process.last_words()) from None
+            raise CompileError("expected the compiler to finish", got=str(error), log=process.last_words()) from None
 
     def _running(self, job: _Job) -> Process:
-        # before the event is looked at, which is set before `kill` looks here
+        # set before `_open` reads `stopping`; `kill` reads this after setting `stopping`, so one of them sees the other
         self._opening = job.home
         try:
             return self._open(job)
@@ -209,7 +210,7 @@ class _Keeper:
     def _open(self, job: _Job) -> Process:
         with self._lock:
             if self._shared.stopping.is_set():
-                # `kill` has come and gone: nothing would end a process that started now
+                # `kill` is over, and would not end a process started now
                 raise CancelledError
             if self._process is not None and not (self._process.is_alive() and self._key == job.key):
                 self._process.close()

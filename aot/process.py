@@ -1,4 +1,4 @@
-"""One process of a build, as the build sees it: it runs calls, forks copies of itself, and ends with all that it started."""
+"""Handle of one process of a build, which runs calls, forks copies of itself, and ends with all its children."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from nojit.aot.worker import CALL, FORK, WAIT, SocketStream, read_message, write
 
 __all__ = ["EndedError", "Process", "SilentError"]
 
-# what a process may take to end once it has nothing to do
+# time that an idle process may take to end
 _ENDING_S = 5
-# of what a process wrote, how much an error shows
+# an error shows at most the last so many characters of a process's output
 _WORDS_CHARS = 8000
 
 
 class EndedError(Exception):
-    """The process is gone; says how it ended."""
+    """The process has ended; the message says how."""
 
 
 class SilentError(Exception):
-    """No answer came in time."""
+    """The process did not answer in time."""
 
 
 class Process:
-    """A process that runs picklable calls, one at a time, and can fork. Safe to use from several threads.
+    """A process that runs picklable calls, one at a time, and can fork. Thread-safe.
 
     Attributes:
-        words: the file that everything goes to which the process prints.
+        words: the file that receives the output of the process.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Process:
         """Start a process that has imported nothing.
 
         Args:
-            words: file for what it prints.
-            environment: variables to set on top of this process's.
+            words: file for its output.
+            environment: variables to set in addition to this process's.
         """
         ours, theirs = socket.socketpair()
         with theirs, words.open("wb") as file:
@@ -72,13 +72,13 @@ class Process:
         return cls(ours, started.pid, words, started)
 
     def fork(self, words: Path, environment: Mapping[str, str]) -> Process | None:
-        """Fork a copy, which lives on when this process ends.
+        """Fork a copy, which survives the end of this process.
 
         Returns:
-            The copy; None if the process has other threads, which no copy would have.
+            The copy; None if the process has other threads, which a fork would lose.
 
         Raises:
-            EndedError: the process is gone, or the copy at once.
+            EndedError: the process has ended, or the copy ended at its start.
         """
         ours, theirs = socket.socketpair()
         with theirs, words.open("wb") as file, self._talk:
@@ -94,24 +94,24 @@ class Process:
             return None
         copy = Process(ours, number, words, self)
         try:
-            # from here on it is the head of a process group, and can be ended with all that it starts
+            # its first message: it now leads a process group, which can be killed with all its children
             read_message(SocketStream(ours))
         except (EOFError, OSError):
             raise EndedError(copy.bury()) from None
         return copy
 
     def call(self, function: Callable[..., Any] | str, *args: Any, timeout_s: float) -> Any:
-        """Run a call and return its result.
+        """Run a call in the process and return its result.
 
         Args:
-            function: what to call, or its name, ``module:function``, of a module that is imported there alone.
-            args: what to call it with.
-            timeout_s: how long it may take, in seconds.
+            function: the function, or its name ``module:function`` if only the process shall import the module.
+            args: arguments of the call.
+            timeout_s: time limit, in seconds.
 
         Raises:
-            SilentError: it took longer than `timeout_s`; the process runs on.
-            EndedError: the process ended; it is gone with all that it started.
-            Exception: whatever the call raised, or what keeps it or its result from being sent.
+            SilentError: the call takes longer than `timeout_s`; the process runs on.
+            EndedError: the process and all its children have ended.
+            Exception: the call raised it, or the call or its result cannot be pickled.
         """
         try:
             with self._talk:
@@ -126,7 +126,7 @@ class Process:
         return answer
 
     def is_alive(self) -> bool:
-        """Say whether the process runs, as far as that can be seen."""
+        """Return whether the process runs. An end in this moment may go unnoticed."""
         if self._ended:
             return False
         try:
@@ -139,23 +139,23 @@ class Process:
             os.close(descriptor)
 
     def kill(self) -> None:
-        """End the process, whatever it is doing, and what it started."""
+        """End the process and its children at once."""
         with self._life:
-            # until it is waited for, its number is nobody else's, even if it is dead
+            # the system reuses its number only after the wait, which sets `_ended`
             if not self._ended:
-                # the group: ptxas is a child of the worker
+                # the whole group: ptxas is a child of the worker
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._number, signal.SIGKILL)
                 self._code = self._wait()
                 self._ended = True
 
     def close(self) -> None:
-        """Let the process end, once it has nothing to do."""
+        """Let the process end when its calls are done."""
         self._channel.close()
         self.bury()
 
     def bury(self) -> str:
-        """Give a process that is ending a moment to do so, end what it left behind, and say how it ended."""
+        """Wait shortly for a process to end, kill what is left of its group, and return how it ended, in words."""
         if not self._ended:
             with contextlib.suppress(ProcessLookupError):
                 descriptor = os.pidfd_open(self._number)
@@ -166,15 +166,15 @@ class Process:
         self.kill()
         self._channel.close()
         if self._code is None:
-            return "an end that nobody saw"
+            return "an unknown end"
         return signal.Signals(-self._code).name if self._code < 0 else f"exit code {self._code}"
 
     def last_words(self) -> str:
-        """Return the end of what the process printed."""
+        """Return the last part of the process's output."""
         return self.words.read_text(encoding="utf-8", errors="replace")[-_WORDS_CHARS:]
 
     def private_bytes(self) -> int:
-        """Return how much memory the process shares with no other; 0 if that is not known."""
+        """Return the memory that the process shares with no other process, in bytes; 0 if unknown."""
         try:
             lines = Path(f"/proc/{self._number}/smaps_rollup").read_text(encoding="ascii").splitlines()
         except OSError:
@@ -184,10 +184,10 @@ class Process:
     def _wait(self) -> int | None:
         if isinstance(self._origin, subprocess.Popen):
             return self._origin.wait()
-        return self._origin._see_off(self._number)  # noqa: SLF001 - of its own kind
+        return self._origin._see_off(self._number)  # noqa: SLF001 - the same class
 
     def _see_off(self, copy: int) -> int | None:
-        """Wait for a copy that is ending, and return its exit code; None if this process is gone itself."""
+        """Wait for the end of a copy, and return its exit code; None if this process has ended."""
         try:
             with self._talk:
                 write_message(SocketStream(self._channel), (WAIT, copy))
@@ -198,7 +198,7 @@ class Process:
 
 
 def _ready(descriptor: int, timeout_s: float) -> bool:
-    """Wait until there is something to read, or a process has ended."""
+    """Return whether a descriptor becomes readable in time; the end of the other process makes it readable, too."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))

@@ -1,7 +1,7 @@
-"""The provenance statement beside a bundle: where it came from, who built it and with what.
+"""Writer of provenance statements: the origin, the builder and the tools of each bundle.
 
-An in-toto statement v1 with SLSA provenance v1. What differs from build to build (commit, builder, time) stands here and
-never in the bundle, whose bytes hold only what its inputs determine.
+A statement is an in-toto statement v1 with SLSA provenance v1. Commit, builder and time differ between builds, so they
+are in the statement and never in the bundle: its bytes depend only on its inputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nojit.runtime.target import spell_cuda
 from nojit.runtime.trust import INDEX_DIGEST
 
 if TYPE_CHECKING:
-    # whoever signs or verifies reads statements without msgspec
+    # signing and verification read statements without msgspec
     from nojit.aot.plan import Plan
     from nojit.aot.report import BundleReport
 
@@ -35,48 +35,48 @@ __all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "is_attested",
 
 BUILD_TYPE: Final = "nojit:build/1"
 
-# what the digest of a tool is called that is no single file
+# name of the digest of a tool that consists of several files; others have `sha256`
 _DIGESTS: Final = {"triton": "nojitTree"}
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What a build was asked for, by whom and when."""
+    """The options of a build, its builder and its start."""
 
     tuned: bool
-    """Whether tuned tables beside the manifests count."""
+    """Whether the build uses the tuned tables of the manifests' folders."""
     keep_going: bool
     min_driver: int | None
-    """CUDA version of the oldest driver that was to load it, 12040 for 12.4; None for any."""
+    """CUDA version of the oldest driver that must load the bundle, 12040 for 12.4; None for any."""
     build_number: int | None
-    """What release it is: the higher, the later. None is that of the statement which lies there, else 0."""
+    """Number of the release, increasing. None keeps the existing statement's, else 0."""
     builder: str | None
-    """URI of who vouches for how it was built; None is `LOCAL_BUILDER`."""
+    """URI of the builder that vouches for the build; None is `LOCAL_BUILDER`."""
     started: datetime
     finished: datetime
 
 
 def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path, invocation: Invocation) -> list[Path]:
-    """Write the statement of each bundle of a build that has none, or one of other bytes, number or builder than asked for.
+    """Write the statement of each bundle that lacks an up-to-date one, with its bytes, build number and builder.
 
     Args:
-        plans: what was built.
-        reports: what came of each of them.
-        folder: where the bundles are.
-        invocation: how.
+        plans: plans of the bundles.
+        reports: report of each bundle.
+        folder: folder of the bundles.
+        invocation: options of the build.
 
     Returns:
-        The statements that were written.
+        Paths of the written statements.
 
     Raises:
-        PackageError: one cannot be written.
+        PackageError: a statement cannot be written.
     """
     checkouts: dict[Path, Checkout | None] = {}
     written = []
     for plan, report in zip(plans, reports, strict=True):
         bundle = folder / report.path
         place = statement_path(bundle)
-        there = _Said.read(place)
+        there = _Existing.read(place)
         if not report.digest or (report.up_to_date and there.fits(report.digest, invocation)):
             continue
         number = there.build_number if invocation.build_number is None else invocation.build_number
@@ -92,33 +92,33 @@ def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path,
 
 
 def is_attested(bundle: Path, digest: str, invocation: Invocation) -> bool:
-    """Say whether the statement of a bundle can stay as it is."""
-    return _Said.read(statement_path(bundle)).fits(digest, invocation)
+    """Return whether the existing statement of a bundle is up to date."""
+    return _Existing.read(statement_path(bundle)).fits(digest, invocation)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a statement says that lies there already."""
+class _Existing:
+    """Contents of the existing statement of a bundle."""
 
     digest: str = ""
-    """Of the index; empty where there is none, or a damaged one: writing it anew is the answer to both."""
+    """Digest of the index; empty if the statement is missing or damaged: either way it is written again."""
     build_number: int = 0
     builder: str = ""
 
     @classmethod
-    def read(cls, place: Path) -> _Said:
+    def read(cls, place: Path) -> _Existing:
         try:
             statement = json.loads(place.read_bytes())
             (subject,) = statement["subject"]
             predicate = statement["predicate"]
             number = predicate["buildDefinition"]["internalParameters"]["buildNumber"]
-            said = cls(subject["digest"][INDEX_DIGEST], number, predicate["runDetails"]["builder"]["id"])
+            found = cls(subject["digest"][INDEX_DIGEST], number, predicate["runDetails"]["builder"]["id"])
         except (OSError, ValueError, LookupError, TypeError):
             return cls()
-        return said if type(number) is int and number >= 0 else cls()
+        return found if type(number) is int and number >= 0 else cls()
 
     def fits(self, digest: str, asked: Invocation) -> bool:
-        """Say whether it can stay, so that what was signed of it stays right."""
+        """Return whether it is up to date. It then stays, so that its signature remains valid."""
         numbers, builders = (None, self.build_number), (None, self.builder)
         return self.digest == digest and asked.build_number in numbers and asked.builder in builders
 
@@ -126,14 +126,14 @@ class _Said:
 def make_statement(
     plan: Plan, report: BundleReport, sha256: str, invocation: Invocation, checkout: Checkout | None
 ) -> dict[str, Json]:
-    """Say where a bundle came from.
+    """Return the provenance statement of a bundle.
 
     Args:
-        plan: what was built.
-        report: what came of it.
-        sha256: of the bundle file.
-        invocation: how it was asked for.
-        checkout: where the manifests come from; None if that is not known.
+        plan: plan of the bundle.
+        report: report of the bundle.
+        sha256: SHA-256 of the bundle file.
+        invocation: options of the build.
+        checkout: checkout of the manifests; None if unknown.
     """
     root = checkout.root if checkout else Path.cwd()
     asked: dict[str, Json] = {
@@ -183,7 +183,7 @@ def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checko
     for path in dict.fromkeys([*plan.manifests, *tables]):
         yield {"name": _name(path, root), "digest": {"sha256": _sha256(path)}}
     for kernel in plan.kernels:
-        # of the function and of all that it reaches: what the file says beside them does not count
+        # covers the function and all that it reaches, not the rest of the file
         digest: dict[str, Json] = {"nojitSource": kernel.source.digest}
         yield {"name": kernel.spec.name, "digest": digest, "annotations": {"source": kernel.spec.source}}
     tools = dict(report.toolchain)
@@ -192,27 +192,27 @@ def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checko
         if tool != "settings" and not tool.endswith(".digest"):
             kind = "pypi" if tool in {"triton", "zstandard"} else "generic"
             named: dict[str, Json] = {"name": tool, "uri": f"pkg:{kind}/{tool}@{number}"}
-            # of a file, or of many: the version does not tell one that was edited
+            # the digest reveals an edited tool, which its version does not
             content = tools.get(f"{tool}.digest")
             yield named | ({"digest": {_DIGESTS.get(tool, "sha256"): content}} if content else {})
 
 
 def _imported(plan: Plan, root: Path) -> Iterator[dict[str, Json]]:
-    """List what sources import: distributions by name and version, and files that are of none by content."""
+    """Yield the dependencies that sources import: distributions by name and version, other files by content."""
     modules = sorted(frozenset().union(*(kernel.reached for kernel in plan.kernels)))
     origins, files = Installed().origins_of(modules) if modules else ((), ())
     for origin in origins:
         uri = f"pkg:pypi/{origin.name}@{quote(origin.version, safe='')}"
         yield {"name": origin.name, "uri": uri, "annotations": {"imported": True, "editable": origin.editable}}
     for path in files:
-        # what lies elsewhere has no name in the checkout by which it could be looked at again
+        # a verifier cannot find a file outside the checkout, so it gets another kind of digest
         inside = path.is_relative_to(root.resolve())
         digest: dict[str, Json] = {"sha256" if inside else "nojitFile": _sha256(path)}
         yield {"name": _name(path, root), "digest": digest, "annotations": {"imported": True}}
 
 
 def _name(path: Path, root: Path) -> str:
-    """Name a file from the root of its checkout; one that lies elsewhere by its last part, for paths are a machine's."""
+    """Return a file's path from the root of its checkout; outside it, only its name, without the machine's folders."""
     whole = path.resolve()
     return whole.relative_to(root.resolve()).as_posix() if whole.is_relative_to(root.resolve()) else whole.name
 

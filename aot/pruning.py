@@ -1,4 +1,4 @@
-"""Which compiled configs of a tuning space are not worth measuring, and why. Pure."""
+"""Rules that prune compiled configs of a tuning space that are not worth measuring. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from nojit.runtime.errors import CompileError
 
 __all__ = ["PRUNING", "prune_compiled", "prune_failed"]
 
-# raise it when the rules below change: bundles made by others are out of date
+# raise it when the rules below change: tuning bundles of older rules are then out of date
 PRUNING = 1
 
 _THREADS_MAX = 1024
 _REGISTERS_MAX = 65536
-# registers are given out in eights
+# hardware allocates registers of a thread in multiples of this
 _REGISTER_UNIT = 8
 
 
 def prune_compiled(variant: Variant, compiled: CompiledVariant, max_spill_bytes: int) -> Pruned | None:
-    """Say why a compiled config is not to be measured; None if it is.
+    """Return why a compiled config is pruned; None if it shall be measured.
 
     Args:
-        variant: what was compiled.
-        compiled: what came of it.
-        max_spill_bytes: the most that a thread may spill.
+        variant: the variant.
+        compiled: its compiled form.
+        max_spill_bytes: maximum spill per thread, in bytes.
     """
     shared_bytes, shared_max = compiled.launch.shared_bytes, shared_bytes_max(variant.arch)
     threads = 32 * compiled.launch.num_warps
@@ -36,12 +36,12 @@ def prune_compiled(variant: Variant, compiled: CompiledVariant, max_spill_bytes:
         ("registers", registers, _REGISTERS_MAX, "of a block"),
     )
     for what, found, most, unit in limits:
-        # of a GPU that is not known yet, a launch says it
+        # the limit is None for an unknown GPU: then a launch fails instead
         if most is not None and found > most:
             return Pruned(variant.kernel, variant.label(), f"{what} over {most:,} {unit}", f"{found:,}")
     return None
 
 
 def prune_failed(variant: Variant, error: CompileError) -> Pruned:
-    """List a config that does not compile."""
+    """Return the pruned entry of a config that does not compile."""
     return Pruned(variant.kernel, variant.label(), "does not compile", f"{error.what}, got {error.got}")

@@ -1,8 +1,8 @@
-"""Which ptxas assembles: Triton's own, or one that is pinned so that an older driver loads its images.
+"""Choice of the ptxas: Triton's own, or a pinned one whose images an older driver loads.
 
-A driver loads images of every toolkit of its own CUDA major version, and of none of a later one. Triton brings several
-ptxas, of different major versions, and takes the later one for newer architectures. To pin one is to set the variables that
-Triton reads, here and for the worker processes. Triton is not imported.
+A driver loads images of every toolkit of its CUDA major version, but not of later major versions. Triton brings several
+ptxas of different major versions, and uses the later one for newer archs. Pinning sets the variables that Triton reads,
+for this process and its workers. This module does not import Triton.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nojit.runtime.target import ImageArch, parse_image_arch, spell_cuda
 
 __all__ = ["Ptxas", "gpu_names", "parse_cuda", "pin", "pinned", "read_ptxas"]
 
-# what Triton 3.6 to 3.9 reads, and its own file for each
+# variables that Triton 3.6 to 3.9 reads, each with the name of Triton's own file
 _VARIABLES = {"TRITON_PTXAS_PATH": "ptxas", "TRITON_PTXAS_BLACKWELL_PATH": "ptxas-blackwell"}
 _RELEASE = re.compile(r"release ([0-9]+)\.([0-9]+)")
 
@@ -37,7 +37,7 @@ class Ptxas:
 
     @property
     def min_driver(self) -> int:
-        """Least CUDA version whose driver loads its images."""
+        """Oldest CUDA version whose driver loads its images."""
         return self.cuda // 1000 * 1000
 
     def __str__(self) -> str:
@@ -45,10 +45,10 @@ class Ptxas:
 
 
 def parse_cuda(text: str) -> int:
-    """Read ``12.4`` as 12040, and ``12`` as 12000.
+    """Return a CUDA version as a number: 12040 for ``12.4``, 12000 for ``12``.
 
     Raises:
-        ValueError: it is spelled otherwise.
+        ValueError: the text has another form.
     """
     match = re.fullmatch(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?", text)
     if match is None:
@@ -57,10 +57,10 @@ def parse_cuda(text: str) -> int:
 
 
 def read_ptxas(path: Path) -> Ptxas:
-    """Ask a ptxas for its version.
+    """Return a ptxas with its version.
 
     Raises:
-        CompileError: it is none.
+        CompileError: the file is not a ptxas.
     """
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
@@ -69,13 +69,13 @@ def read_ptxas(path: Path) -> Ptxas:
         raise CompileError("expected a ptxas", got=got, where=str(path)) from None
     match = _RELEASE.search(done.stdout)
     if done.returncode or match is None:
-        raise CompileError("expected a ptxas that says its version", got=repr(done.stdout[-200:]), where=str(path))
+        raise CompileError("expected a ptxas that prints its version", got=repr(done.stdout[-200:]), where=str(path))
     return Ptxas(path.absolute(), int(match[1]) * 1000 + int(match[2]) * 10)
 
 
 @lru_cache(maxsize=16)
 def gpu_names(path: str) -> frozenset[ImageArch]:
-    """Ask a ptxas which GPUs it assembles for; empty if it does not say, as a script may not."""
+    """Return the GPUs that a ptxas assembles for; empty if it does not list them (it may be a wrapper script)."""
     try:
         done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.SubprocessError):
@@ -85,14 +85,14 @@ def gpu_names(path: str) -> frozenset[ImageArch]:
 
 @contextlib.contextmanager
 def pin(min_driver: int | None, given: Path | None) -> Iterator[None]:
-    """Have Triton assemble so, in this process and those that it starts, until the block ends.
+    """Pin the ptxas of this process and its children until the block ends.
 
     Args:
         min_driver: as for `pinned`.
-        given: likewise.
+        given: as for `pinned`.
 
     Raises:
-        CompileError: likewise.
+        CompileError: as `pinned`.
     """
     chosen = pinned(os.environ, min_driver, given)
     before = {variable: os.environ.get(variable) for variable in chosen}
@@ -108,20 +108,20 @@ def pin(min_driver: int | None, given: Path | None) -> Iterator[None]:
 
 
 def pinned(environment: Mapping[str, str], min_driver: int | None, given: Path | None) -> dict[str, str]:
-    """Say which environment variables make Triton assemble with a ptxas whose images a driver loads.
+    """Return the environment variables that make Triton use a ptxas whose images a driver loads.
 
-    Without `given`, what Triton takes of itself stays where it will do, and else another one of Triton's stands in.
+    Without `given`, Triton keeps its own choice if that is old enough, and otherwise gets another of its own ptxas.
 
     Args:
-        environment: may name others than Triton's own already.
-        min_driver: CUDA version of the oldest driver that is to load the images, 12040 for 12.4; None for any.
-        given: use this one.
+        environment: the current variables, which may already name another ptxas.
+        min_driver: CUDA version of the oldest driver that must load the images, 12040 for 12.4; None for any.
+        given: the ptxas to use; None to choose.
 
     Raises:
-        CompileError: there is none; the message lists those that were looked at.
+        CompileError: no ptxas is old enough; the message lists those that were tried.
     """
     if given is not None:
-        # a name alone would be looked for in PATH
+        # absolute: a bare name would be searched in PATH
         chosen = read_ptxas(given.absolute())
         if min_driver is not None and chosen.min_driver > min_driver:
             raise _none_old_enough(min_driver, [chosen])
@@ -137,18 +137,18 @@ def pinned(environment: Mapping[str, str], min_driver: int | None, given: Path |
 
 
 def _own(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what each variable stands for, set or not."""
+    """Yield the ptxas of each variable: the one that it names, else Triton's own."""
     spec = find_spec("triton")
     if spec is None or not spec.submodule_search_locations:
-        raise CompileError("expected Triton to be installed, which brings ptxas", got="none")
+        raise CompileError("expected an installed Triton, which contains ptxas", got="none")
     folder = Path(next(iter(spec.submodule_search_locations)), "backends", "nvidia", "bin")
     for variable, name in _VARIABLES.items():
         path = environment.get(variable) or str(folder / name)
-        # the oldest Triton that is supported has but one
+        # the oldest supported Triton has only one
         if variable in environment or Path(path).exists():
             yield variable, path
 
 
 def _none_old_enough(min_driver: int, known: list[Ptxas]) -> CompileError:
-    what = f"expected a ptxas of CUDA {min_driver // 1000} or older, so that the driver loads its images; --ptxas names one"
+    what = f"expected a ptxas of CUDA {min_driver // 1000} or older, so that the driver loads its images; name one with --ptxas"
     return CompileError(what, got=", ".join(dict.fromkeys(map(str, known))))

@@ -1,4 +1,4 @@
-"""Build a bundle once more from its sources, and compare the bytes: whether it is what its statement says it is."""
+"""Verification by rebuild: build a bundle again from its sources, and compare the bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageErro
 
 __all__ = ["rebuild"]
 
-# of how many manifests a message names
+# maximum number of manifests that a message names
 _TOLD = 3
 
 
@@ -33,22 +33,21 @@ def rebuild(
     open_executor: Callable[[], AbstractContextManager[Executor]],
     signed: Statement | None = None,
 ) -> None:
-    """Build a bundle anew, with nothing taken from a cache, and hold it against the one that is there.
+    """Rebuild a bundle without the cache, and check that the bytes are the same.
 
     Args:
-        bundle: a provenance statement lies beside it.
-        sources: the folder that the statement names manifests from: the root of the checkout.
-        compiler: makes images.
+        bundle: the bundle, with a provenance statement in its folder.
+        sources: root of the checkout, from which the statement names manifests.
+        compiler: compiles variants.
         open_executor: starts the workers.
-        signed: what a trusted key has signed of the bundle, which then says what to build; otherwise the statement does that lies
-            beside it, and that anybody can write.
+        signed: the statement that a trusted key has signed. Without it, the unsigned statement in the bundle's folder
+            says what to build; anybody could have written that.
 
     Raises:
-        PackageError: there is no statement, it does not say what to build, it is of another bundle, or what was signed and what
-            lies there say different things.
-        ManifestError: what it names cannot be built from `sources`.
-        CompileError: one of its variants could not be compiled.
-        BundleIntegrityError: the bytes differ; says in what, as far as that can be known.
+        PackageError: there is no statement, or it is incomplete, is of another bundle, or differs from the signed one.
+        ManifestError: `sources` cannot be built as the statement says.
+        CompileError: a variant cannot be compiled.
+        BundleIntegrityError: the bytes differ; the message names the differences that it can find.
     """
     recipe = _recipe(bundle, signed)
     plan = _plan(recipe, sources, compiler)
@@ -77,7 +76,7 @@ def _recipe(bundle: BundleFile, signed: Statement | None) -> Recipe:
     if recipe.digest != bundle.digest:
         what = f"expected the provenance statement of bundle {bundle.id}"
         raise PackageError(what, got=f"that of {recipe.digest[:12]}", where=str(statement.path))
-    # wheels bring what was signed alone
+    # a wheel contains only the signed statement
     if signed is not None and beside.exists():
         _compare_recipes(recipe, read_statement(beside).recipe(), beside)
     return recipe
@@ -86,12 +85,12 @@ def _recipe(bundle: BundleFile, signed: Statement | None) -> Recipe:
 def _compare_recipes(signed: Recipe, plain: Recipe, where: Path) -> None:
     changed = [each.name for each in fields(Recipe) if getattr(signed, each.name) != getattr(plain, each.name)]
     if changed:
-        what = "expected a statement that says what was signed, or none"
-        raise PackageError(what, got=f"one of other {', '.join(changed)}", where=str(where))
+        what = "expected a statement that agrees with the signed one, or none"
+        raise PackageError(what, got=f"one with other {', '.join(changed)}", where=str(where))
 
 
 def _check_sources(recipe: Recipe, sources: Path) -> None:
-    """Require the manifests to be where they are looked for, before anything is read."""
+    """Check that all manifests exist in the checkout."""
     missing = [name for name in recipe.manifests if not _inside(sources, name).is_file()]
     if missing:
         what = "expected the checkout that the bundle was built from; --sources names its root"
@@ -109,7 +108,7 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
         tuning=recipe.tuning,
         tuned=recipe.tuned,
         project=sources,
-        # it was built
+        # the bundle exists, so its number of variants was allowed
         most=None,
     )
     if recipe.line_info:
@@ -122,34 +121,32 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
 
 
 def _inside(sources: Path, name: str) -> Path:
-    """Return a file of the checkout: whoever wrote the statement must not choose what other code is imported."""
+    """Return a file of the checkout. Refuse other files: an unsigned statement must not choose the code to import."""
     path = sources / name
     try:
         inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(sources))
     except ValueError:
-        # no file has such a name
+        # for example a name with a null character
         inside = False
     if not inside:
-        raise PackageError("expected manifests of the checkout", got=str(path), where=str(sources))
+        raise PackageError("expected manifests inside the checkout", got=str(path), where=str(sources))
     return path
 
 
 def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: Recipe, sources: Path) -> None:
-    """Refuse what cannot come out alike before anything is compiled."""
+    """Check toolchain and inputs before compiling: with other ones, the bytes cannot be the same."""
     toolchain = toolchain_of(plan, compiler)
     if dict(toolchain) != dict(bundle.index.toolchain):
-        what = f"expected the toolchain that made it: {toolchain_words(bundle.index.toolchain)}"
+        what = f"expected the bundle's toolchain: {toolchain_words(bundle.index.toolchain)}"
         raise BundleIntegrityError(what, got=toolchain_words(toolchain), where=bundle.path)
     if not recipe.failures and inputs_of(plan, compiler) != bundle.index.inputs:
-        what = "expected sources, manifests and options that it was made of"
+        what = "expected the bundle's sources, manifests and options"
         changed = _changed(recipe, plan, sources)
-        raise BundleIntegrityError(
-            what, got=f"others: {', '.join(changed) or 'what cannot be told'}", where=bundle.path
-        )
+        raise BundleIntegrityError(what, got=f"others: {', '.join(changed) or 'unknown which'}", where=bundle.path)
 
 
 def _changed(recipe: Recipe, plan: Plan, sources: Path) -> list[str]:
-    """Name the files and kernels that are others than the statement says."""
+    """Return the files and kernels whose digests differ from the statement's."""
     digests = {kernel.spec.name: kernel.source.digest for kernel in plan.kernels}
     changed = []
     for name, sha256 in recipe.files.items():
@@ -170,11 +167,11 @@ def _compare_bytes(bundle: BundleFile, made: Path) -> None:
         return
     with BundleFile(made) as other:
         if other.digest == bundle.digest:
-            # the digest pins every byte: the file is not whole, and verifying it says where
-            what = "expected a whole file"
+            # the digest pins every byte, so the bundle file is damaged
+            what = "expected an intact file; run nojit verify to see the damage"
             raise BundleIntegrityError(what, got="other bytes under the same digest", where=bundle.path)
         pairs = zip(bundle.images(), other.images(), strict=False)
         differing = sum(one != two for one, two in pairs)
         images = sum(entry.images for entry in other.index.kernels)
-        got = f"bundle {other.id} with {images} images, {differing} of them others in their place"
-    raise BundleIntegrityError(f"expected to build bundle {bundle.id} again", got=got, where=bundle.path)
+        got = f"bundle {other.id}, in which {differing} of {images} images differ"
+    raise BundleIntegrityError(f"expected the rebuild to give bundle {bundle.id}", got=got, where=bundle.path)

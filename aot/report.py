@@ -1,4 +1,4 @@
-"""What a build did, as data: one record per variant, failures with the compiler's words, totals."""
+"""Reports of a build as data: a record per variant, failures with the compiler's output, totals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 TWINS: Final = "debug"
-"""Where twins lie below the bundles: a folder of bundles that is loaded must not hold a kernel twice."""
+"""Subfolder of the twins: a folder of bundles that is loaded must not hold a kernel twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +109,15 @@ class BundleReport:
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """What a build came to."""
+    """Result of a build."""
 
     reports: tuple[BundleReport, ...]
     stopped: bool
-    """Whether a failure ended it before every variant was tried."""
+    """Whether a failure ended the build before every variant was tried."""
     misfits: tuple[Misfit, ...] = ()
-    """Entries of the cache that were of no use."""
+    """Cache entries that could not be used."""
     sha256s: tuple[str, ...] = ()
-    """Of each bundle's file, in hex; empty for one that the same build would write again."""
+    """SHA-256 of each complete bundle's file, in hex; empty for a bundle that lacks variants."""
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -127,33 +127,33 @@ class BuildResult:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a whole command came to."""
+    """Result of the command ``nojit build``."""
 
     result: BuildResult
     twins: BuildResult | None
-    """Of the twins with line info; None if none were asked for."""
+    """Result of the twins with line info; None if not requested."""
     absent: tuple[Absence, ...]
     warned: tuple[str, ...]
-    """What is wrong with the signed statements of the bundles."""
+    """Problems with the signed statements of the bundles."""
     twins_warned: tuple[str, ...] = ()
-    """Likewise of the twins."""
+    """Problems with the signed statements of the twins."""
 
 
 def as_found(report: BundleReport) -> BundleReport:
-    """Return what the report of a bundle says once the bundle is found up to date."""
+    """Return the stored report of a bundle as the report of a build that finds the bundle up to date."""
     variants = tuple(replace(variant, cached=True) for variant in report.variants)
     return replace(report, up_to_date=True, variants=variants)
 
 
 def encode_report(report: BundleReport) -> bytes:
-    """Lay out a report as indented JSON, for people and tools."""
+    """Return a report as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
 
 
 def decode_report(data: bytes) -> BundleReport:
-    """Read what `encode_report` wrote.
+    """Return the report from the JSON of `encode_report`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the data has another form.
     """
     return msgspec.json.decode(data, type=BundleReport)

@@ -1,4 +1,4 @@
-"""The expressions of a kernel's entry, each held against the types of its names and of what it has to give. Pure."""
+"""Type checks of all expressions in a kernel's entry: their names, operands and results. Pure."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["asks_values", "check_requires", "check_rules"]
 
 _Settings: TypeAlias = Mapping[str, tuple[Operand, ...]]
-"""What each constexpr and option of a config can be; a space has several values."""
+"""Possible values of each constexpr and option of a config; a space has several."""
 
 _CASES_MAX: Final = 4096
-"""Beyond so many cases, names of several types are looked at all at once: rarer rules are refused than could be."""
+"""Maximum number of cases to check apart. Beyond it, a name has all its types at once, and fewer mistakes are found."""
 
 
 def check_rules(
@@ -42,14 +42,13 @@ def check_rules(
     params: Sequence[Param] | None = None,
     tuned: Sequence[Mapping[str, Value]] = (),
 ) -> None:
-    """Find every expression of an entry that cannot be read, has an unknown name or can fail for a type's sake.
+    """Report every expression of an entry that does not parse, has an unknown name, or can have a type error.
 
     Args:
         spec: the entry.
         place: its key path.
-        mistakes: gets what is found.
-        params: the params of the kernel function; None while it is not known, when any name may be a constexpr that has a
-            default.
+        mistakes: receives the mistakes.
+        params: params of the kernel function; None if unknown: then any name may be a constexpr with a default.
         tuned: constexprs and options of configs from tuned tables.
     """
     _Entry(spec, place, mistakes, params, tuned).check()
@@ -58,13 +57,13 @@ def check_rules(
 def check_requires(
     spec: KernelSpec, config: TunedConfig, where: str, mistakes: Mistakes, params: Sequence[Param] | None = None
 ) -> None:
-    """Find what is wrong with the `requires` of a config from a tuned table; an empty one says nothing.
+    """Report mistakes in the `requires` of a config from a tuned table; it may be empty.
 
     Args:
         spec: the entry of the kernel.
-        config: as the table has it, spelled out.
+        config: the config, with all constexprs and options.
         where: the config's place in the table.
-        mistakes: gets what is found.
+        mistakes: receives the mistakes.
         params: as for `check_rules`.
     """
     if config.requires:
@@ -91,7 +90,7 @@ class _Entry:
                 for param in params
                 if param.constexpr
             }
-        # one spelling each, or several where points have their own
+        # several spellings if points replace a param's type
         self.params = typed_params(spec)
         self.axes = {name: _readable(values) for name, values in spec.matrix.items()}
         self.configs = [self._settings(config) for config in spec.configs]
@@ -101,7 +100,7 @@ class _Entry:
         self._told = frozenset(told_options(spec))
 
     def check(self) -> None:
-        """Check everything."""
+        """Check every expression of the entry."""
         every = [*self.configs, *self.spaces, *self.tuned]
         for name, written in self.spec.derived.items():
             key = f"{self.place}.derived.{name}"
@@ -118,14 +117,14 @@ class _Entry:
                 self.spec.tuning.when, f"{self.place}.tuning.when", BOOL, [*self.configs, *self.spaces], derived=True
             )
             for number, text in enumerate(self.spec.tuning.key):
-                # None counts as 0 there
+                # in a tuning key, None counts as 0
                 self._rule(text, f"{self.place}.tuning.key[{number}]", INT, [], at_call=True, nullable=True)
         for number, exclude in enumerate(self.spec.exclude):
             self._rule(exclude.when, f"{self.place}.exclude[{number}].when", BOOL, every, derived=True)
         self._rule(self.spec.core, f"{self.place}.core", BOOL, self.configs, derived=True)
 
     def check_requires(self, text: str, where: str) -> None:
-        """Check the rule of the one tuned config."""
+        """Check the `requires` of the tuned config."""
         self._rule(text, where, BOOL, self.tuned, at_call=True)
 
     def _check_ways(self, written: Sequence[Mapping[str, Any]], settings: Sequence[_Settings], place: str) -> None:
@@ -146,7 +145,7 @@ class _Entry:
         derived: bool = False,
         nullable: bool = False,
     ) -> frozenset[Kind]:
-        """Check one expression, and return the types that it gives; `ANY` if it has a mistake, or had one before."""
+        """Check one expression, and return the types of its value; `ANY` if it has a mistake, now or earlier."""
         if key in self.mistakes:
             return ANY
         try:
@@ -168,7 +167,7 @@ class _Entry:
     def _cases(
         self, names: frozenset[str], settings: Sequence[_Settings], *, at_call: bool, derived: bool
     ) -> Iterator[Case]:
-        """List everything that names can stand for at once: names of one type as that type, of several value by value."""
+        """Yield the cases of names: a name of one type has that type; a name of several has each value in turn."""
         fixed, splits, params, own = self._sorted_out(names, settings, at_call=at_call, derived=derived)
         groups = self._groups(own, settings, at_call=at_call)
         if prod(len(self.axes[axis]) for axis in splits) > _CASES_MAX:
@@ -186,13 +185,13 @@ class _Entry:
     def _sorted_out(
         self, names: frozenset[str], settings: Sequence[_Settings], *, at_call: bool, derived: bool
     ) -> tuple[dict[str, Term], list[str], list[str], list[str]]:
-        """Tell names apart: those of one type throughout, the axes that decide others' types, params, settings of configs."""
+        """Sort names: those with a fixed type, the axes that determine other types, params, and settings of configs."""
         fixed: dict[str, Term] = {}
         splits: dict[str, None] = {}
         params, own = [], []
         known = self._known(settings, at_call=at_call, derived=derived)
         for name in sorted(names):
-            # while the function is not known, a stranger may be a constexpr that has a default
+            # without the function's params, an unknown name may be a constexpr with a default
             guessed = at_call and self.defaults is None and name not in self.spec.derived
             if name not in known and not guessed:
                 near = did_you_mean(name, tuple(known))
@@ -232,7 +231,7 @@ class _Entry:
         return dict.fromkeys(known)
 
     def _groups(self, own: Sequence[str], settings: Sequence[_Settings], *, at_call: bool) -> list[dict[str, Term]]:
-        """List the distinct ways in which configs set names."""
+        """Return the distinct combinations of values that configs give to names."""
         if not own:
             return [{}]
         mixed = {name for name in own if len(_union([value for each in settings for value in each.get(name, ())])) > 1}
@@ -257,7 +256,7 @@ class _Entry:
         return [Known(value) for value in values] if mixed else [term_of(_union(values))]
 
     def _param_kinds(self, name: str, chosen: Mapping[str, Operand]) -> frozenset[Kind]:
-        """Return the types of a param where axes have the chosen values, and any other ones."""
+        """Return the types of a param if some axes have chosen values and all others any value."""
         return frozenset().union(*(self._spelled_kinds(spelling, chosen) for spelling in self.params[name]))
 
     def _spelled_kinds(self, spelling: str, chosen: Mapping[str, Operand]) -> frozenset[Kind]:
@@ -270,7 +269,7 @@ class _Entry:
         return frozenset().union(*found) if found else ANY
 
     def _settings(self, written: Mapping[str, Any], *, several: bool = False) -> _Settings:
-        """Return what a config sets: its constexprs, and every option."""
+        """Return the constexprs and all options of a config."""
         options = {name: option.default for name, option in OPTIONS.items()} | self.spec.options
         found: dict[str, tuple[Operand, ...]] = {name: (option_value(value),) for name, value in options.items()}
         for name, raw in written.items():
@@ -282,7 +281,7 @@ class _Entry:
 
 
 def _readable(raw: Sequence[Any]) -> tuple[Operand, ...]:
-    """Read constexprs; none if one of them cannot be read, which is told elsewhere."""
+    """Return the values of constexprs; none if one is invalid, which another check reports."""
     try:
         return tuple(plain_value(read_value(value, "")) for value in raw)
     except ManifestError:
@@ -295,7 +294,7 @@ def _union(values: Sequence[Operand]) -> frozenset[Kind]:
 
 
 def _apart(kinds: frozenset[Kind]) -> list[Term]:
-    """Tell the types of a param apart, but not None from what expressions ask no more of than whether it is there."""
+    """Return the types of a param as separate terms. If it can be a pointer, that and None stay one term."""
     if kinds == ANY:
         return [ANY]
     together = kinds & _NULLABLE if kinds & {Kind.POINTER, Kind.HIDDEN} else frozenset()
@@ -313,7 +312,7 @@ def _is_none(term: Term) -> bool:
 
 
 def _kinds_of(spelling: str) -> frozenset[Kind]:
-    """Return the types that a param's spelling stands for; all types if it is none, which is told elsewhere."""
+    """Return the types of a param's spelling; all types if it is invalid, which another check reports."""
     if spelling.endswith("?"):
         return _kinds_of(spelling[:-1]) | {Kind.NONE}
     for kind, spelled in _SPELLED.items():
@@ -330,15 +329,15 @@ _STARTS: Final[dict[Kind, str | tuple[str, ...]]] = {Kind.POINTER: "*", Kind.HID
 
 
 def _refuse_values(node: Node, text: str, params: Collection[str]) -> None:
-    """Refuse a rule of the build that asks for what only a call has."""
+    """Refuse a build-time rule that reads a value which only a call has."""
     name = next(_values_asked(node, params), None)
     if name is not None:
-        what = "expected a rule over axes, constexprs, options, arch and has(...), which the build knows"
+        what = "expected a rule over axes, constexprs, options, arch and has(...), whose values the build knows"
         raise TypeMistake(what, f"{text!r}, with {name!r}, whose value only a call has")
 
 
 def asks_values(node: Node, params: Collection[str]) -> bool:
-    """Say whether an expression asks for anything of a param but whether it is there."""
+    """Return whether an expression reads a param's value, not only its presence."""
     return any(True for _ in _values_asked(node, params))
 
 

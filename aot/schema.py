@@ -1,4 +1,4 @@
-"""The JSON schema of manifests, for editors: the types that the reader goes by, and what it checks besides. Pure."""
+"""JSON schema of manifests, for editors: the reader's types and its other checks. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def json_schema() -> _Schema:
 
 
 def _without_null(schema: Any) -> Any:
-    """Take null out, which TOML does not have: a choice of one is no choice, and editors say more of it."""
+    """Return a schema without null, which TOML lacks. A single choice is unwrapped, so that editors describe it better."""
     if isinstance(schema, list):
         return [_without_null(each) for each in schema]
     if not isinstance(schema, dict):
@@ -57,7 +57,7 @@ def _without_null(schema: Any) -> Any:
 
 
 def _value() -> _Schema:
-    """Describe a constexpr."""
+    """Return the schema of a constexpr."""
     tagged = {
         "dtype": {"enum": _dtypes(), "description": "A dtype."},
         "function": {
@@ -87,7 +87,7 @@ def _dtypes() -> list[str]:
 
 
 def _type() -> _Schema:
-    """Describe a type: for most of them an editor can list them all."""
+    """Return the schema of a type. It lists most types, so that editors can complete them."""
     scalars = [*BOOLS, *INTS, *FLOATS]
     pointers = [f"*{element}" for element in ELEMENTS]
     listed = "|".join(map(re.escape, [*scalars, *pointers, *(f"*k{element}" for element in ELEMENTS)]))
@@ -128,7 +128,7 @@ def _options(options: dict[str, Option]) -> _Schema:
 
 
 def _rules() -> _Schema:
-    """Describe what a config may hold beside constexprs and options."""
+    """Return the schemas of a config's rules."""
     return {
         "archs": _list(_ARCH) | {"description": "Only for these architectures."},
         "when": _EXPRESSION | {"description": "Only where this holds: a rule at build time."},
@@ -146,7 +146,7 @@ def _config() -> _Schema:
 
 
 def _space() -> _Schema:
-    """Describe a space: a config with lists, and no options but those that tell configs apart."""
+    """Return the schema of a space: a config with lists of values, whose only options are the tunable ones."""
     tunable = {name: {"anyOf": [_option(OPTIONS[name]), _list(_option(OPTIONS[name]))]} for name in TUNABLE}
     others = {name: False for name in OPTIONS if name not in TUNABLE}
     return {

@@ -1,10 +1,10 @@
-"""Which settings of Triton can change machine code, and what a build does about each.
+"""Settings of Triton that can change machine code, and the role of each in a build.
 
 A setting is a knob of ``triton.knobs``, set by its environment variable or by code, or a variable that only Triton's C++
-reads. Every one is decided here: refused, part of a variant's key, set by the build itself, or without effect on an image
-for an NVIDIA GPU. A setting that no one decided on, as a later Triton may bring, is part of the key.
+reads. This module gives every setting a role: refused, part of a variant's key, set by the build itself, or without
+effect on an image for an NVIDIA GPU. An unknown setting, for example of a later Triton, is part of the key.
 
-Triton is not imported: whoever has it passes ``triton.knobs``.
+This module does not import Triton: the caller passes ``triton.knobs``.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ __all__ = ["KNOBS", "VARIABLES", "Role", "Setting", "knobs_in", "read_settings",
 
 
 class Role(Enum):
-    """What a build does about a setting."""
+    """The role of a setting in a build."""
 
     REFUSED = "refused"
-    """It must not be set."""
+    """The setting must not be set."""
     KEYED = "keyed"
-    """Its value is part of each variant's key, and told with the toolchain."""
+    """Its value is part of each variant's key, and shown with the toolchain."""
     HASHED = "hashed"
-    """So is the content of the files that it names."""
+    """Its value and the content of the files that it names are part of each variant's key."""
     OWN = "own"
-    """The build sets it, or the toolchain's digests cover it, whatever the environment says."""
+    """The build sets it itself, or the toolchain's digests cover it."""
     WITHOUT_EFFECT = "without effect"
-    """It cannot change an image for an NVIDIA GPU."""
+    """The setting cannot change an image for an NVIDIA GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is decided about one setting."""
+    """Role of one setting, and the reason."""
 
     role: Role
     why: str
     variable: str = ""
-    """That sets it; empty if only code can, and of variables without a knob."""
+    """Environment variable of a knob; empty if only code sets it, and in `VARIABLES`."""
 
 
 def _keyed(why: str, variable: str = "") -> Setting:
@@ -130,7 +130,7 @@ KNOBS: Final[dict[str, Setting]] = {
     "nvidia.libcuda_path": _without_effect(_LAUNCHES, "TRITON_LIBCUDA_PATH"),
 }
 
-# what Triton's C++ (include/triton/Tools/Sys/GetEnv.h of 3.9, and 3.6 to 3.8 likewise) and its Python read beside the knobs
+# variables that Triton 3.6 to 3.9 reads in C++ (include/triton/Tools/Sys/GetEnv.h) and in Python, apart from the knobs
 VARIABLES: Final[dict[str, Setting]] = {
     "ALLOW_LHS_TMEM_LAYOUT_CONVERSION": _keyed("chooses layouts"),
     "DISABLE_LLVM_OPT": _keyed("disables optimizations"),
@@ -164,7 +164,7 @@ VARIABLES: Final[dict[str, Setting]] = {
 }
 """Variables without a knob."""
 
-# longer values, and those that are no plain text, are told by their digest
+# longer values, and values that are not printable, are shown as a digest
 _VALUE_CHARS_MAX: Final = 120
 _PLAIN: Final = (bool, int, float, str)
 _WATCHED: Final = frozenset({Role.REFUSED, Role.KEYED, Role.HASHED})
@@ -173,20 +173,20 @@ _UNDECIDED: Final = _keyed("unknown to nojit")
 
 @dataclass(frozen=True, slots=True)
 class _Knob:
-    """One knob that has to be looked at."""
+    """One knob whose value matters."""
 
     group: Any
     name: str
     spelling: str
-    """What to call it: its variable, as a user sets it."""
+    """Display name: the variable that a user sets, else the knob."""
     variable: str
-    """What sets it whenever it is read; empty if nothing does."""
+    """Variable that the knob reads at each access; empty if it reads none."""
     default: Any
     setting: Setting
 
 
 def knobs_in(knobs: ModuleType) -> Iterator[tuple[str, str]]:
-    """List the group and the name of every knob that a Triton has."""
+    """Yield the group and the name of every knob of a Triton."""
     for group, holder in vars(knobs).items():
         if not isinstance(holder, knobs.base_knobs):
             continue
@@ -198,19 +198,19 @@ def knobs_in(knobs: ModuleType) -> Iterator[tuple[str, str]]:
 
 
 def setting_of(group: str, name: str) -> Setting | None:
-    """Return what is decided about a knob; None if nothing is."""
+    """Return the role of a knob; None for an unknown one."""
     return KNOBS.get(f"{group}.{name}") or KNOBS.get(f"{group}.*")
 
 
 @lru_cache(maxsize=1)
 def _knobs(knobs: ModuleType) -> tuple[tuple[_Knob, ...], frozenset[str]]:
-    """List the knobs that have to be looked at, and the variables of all."""
+    """Return the knobs whose values matter, and the variables of all knobs."""
     watched, variables = [], set()
     for group, name in knobs_in(knobs):
         setting = setting_of(group, name) or _UNDECIDED
         described = vars(type(getattr(knobs, group))).get(name)
         variable = getattr(described, "key", "")
-        # some read their variable when Triton is imported, and have nothing to say which
+        # some knobs read their variable only at Triton's import and do not name it
         spelling = variable or setting.variable or f"triton.knobs.{group}.{name}"
         variables |= {spelling}
         if setting.role in _WATCHED:
@@ -222,27 +222,27 @@ def _knobs(knobs: ModuleType) -> tuple[tuple[_Knob, ...], frozenset[str]]:
 def read_settings(
     knobs: ModuleType, getenv: Callable[[str], str | None], invalidating: Iterable[str] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """List the settings that can change machine code and are set: name and value, sorted by name.
+    """Return the settings that are set and can change machine code: name and value, sorted by name.
 
     Args:
-        knobs: ``triton.knobs``. What code has set there counts as much as what the environment says.
+        knobs: ``triton.knobs``. Values that code has set count like those of the environment.
         getenv: reads a variable.
-        invalidating: the variables that Triton itself takes for changing code.
+        invalidating: the variables that Triton itself puts into its cache key.
 
     Raises:
-        CompileError: one is set that a build refuses.
+        CompileError: a setting is set that builds refuse.
     """
     watched, of_knobs = _knobs(knobs)
     told: dict[str, str] = {}
     for knob in watched:
-        # most are set by nothing, and to compute their values costs more than to know that
+        # skip unset knobs, which most are: computing a knob's value is slower than this check
         if knob.variable and knob.name not in vars(knob.group) and getenv(knob.variable) is None:
             continue
         value = getattr(knob.group, knob.name)
         if value is None or value in {knob.default, ""}:
             continue
         if knob.setting.role is Role.REFUSED:
-            what = f"expected {knob.spelling} to be unset where kernels are built, since {knob.setting.why}"
+            what = f"expected {knob.spelling} to be unset in a build, since {knob.setting.why}"
             raise CompileError(what, got=_told(value))
         told[knob.spelling] = _content(value) if knob.setting.role is Role.HASHED else _told(value)
     for name in {*VARIABLES, *invalidating} - of_knobs:
@@ -254,15 +254,15 @@ def read_settings(
 
 
 def settings_words(settings: Iterable[tuple[str, str]]) -> str:
-    """Put settings into one line: ``DISABLE_PTXAS_OPT=1 PTXAS_OPTIONS='-O1 -v'``."""
+    """Return settings in one line: ``DISABLE_PTXAS_OPT=1 PTXAS_OPTIONS='-O1 -v'``."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in settings)
 
 
 def _told(value: object) -> str:
-    """Spell a value, so that two that differ are spelled differently and all can be shown in a line."""
+    """Return the text of a value in one line, different for different values."""
     if isinstance(value, bool):
         return str(int(value))
-    # an object is told by its kind: what it does cannot be known
+    # an object is identified only by its type: the build cannot know its behavior
     text = str(value) if isinstance(value, _PLAIN) else f"{type(value).__module__}.{type(value).__qualname__}"
     if len(text) <= _VALUE_CHARS_MAX and text.isprintable():
         return text
@@ -270,7 +270,7 @@ def _told(value: object) -> str:
 
 
 def _content(paths: object) -> str:
-    """Tell files by what is in them: where they lie is a machine's."""
+    """Return the digests of files in place of their paths, which differ between machines."""
     return ":".join(_file(path) for path in str(paths).split(":") if path)
 
 
@@ -278,5 +278,5 @@ def _file(path: str) -> str:
     try:
         return f"sha256:{file_digest(path)}"
     except OSError:
-        # what becomes of it is for Triton to say
+        # Triton reports it if it needs the file
         return "unreadable"

@@ -355,7 +355,7 @@ class _Source:
                 except EndedError as error:
                     if retry:
                         continue
-                    raise CompileError("expected the compiler to live", got=str(error), where=place.where) from None
+                    raise CompileError("expected the compiler to finish", got=str(error), where=place.where) from None
                 break
             if copy is None:
                 # a copy lacks the threads that the source started: it imports the source itself
@@ -512,7 +512,9 @@ class _Compile:
             try:
                 compiled: CompiledVariant = process.call(home.call, variant, place, timeout_s=1e6)
             except EndedError as error:
-                raise CompileError("expected the compiler to live", got=str(error), log=process.last_words()) from None
+                raise CompileError(
+                    "expected the compiler to finish", got=str(error), log=process.last_words()
+                ) from None
             finally:
                 process.kill()
                 process.close()

@@ -163,14 +163,14 @@ class TestCrashes:
             futures += [pool.submit(pool_jobs.add, i, 0) for i in range(3, 6)]
             error = crashed.exception()
             assert isinstance(error, CompileError)
-            assert str(error) == f"expected the compiler to live, got {number.name}"
+            assert str(error) == f"expected the compiler to finish, got {number.name}"
             assert [future.result() for future in futures] == list(range(6))
 
     def test_that_only_exit_are_told_with_their_last_words(self):
         with WorkerPool(1, TIMEOUT_S) as pool:
             error = pool.submit(pool_jobs.leave, 3).exception()
             assert isinstance(error, CompileError)
-            assert str(error) == "expected the compiler to live, got exit code 3"
+            assert str(error) == "expected the compiler to finish, got exit code 3"
             assert error.log == "last words\n"
             assert "exit code 5" in str(pool.submit(pool_jobs.leave_politely).exception())
             assert pool.submit(pool_jobs.add, 1, 2).result() == 3
@@ -213,7 +213,8 @@ class TestTimeouts:
             error = hanging.exception()
             assert isinstance(error, CompileError)
             assert (
-                str(error) == f"expected to compile within {limit} s; nojit build --timeout S allows longer, got no end"
+                str(error)
+                == f"expected to compile within {limit} s; nojit build --timeout S allows longer, got no result"
             )
             assert teller.all_ended()
             assert pool.submit(pool_jobs.add, 1, 2).result() == 3
@@ -294,7 +295,7 @@ class TestSubmitting:
     def test_after_the_end_is_refused(self):
         with WorkerPool(1, TIMEOUT_S) as pool:
             pass
-        with pytest.raises(RuntimeError, match="cannot submit to a pool that was shut down"):
+        with pytest.raises(RuntimeError, match="expected an open pool, got one that was shut down"):
             pool.submit(pool_jobs.pid)
 
     def test_takes_positional_arguments_only(self):

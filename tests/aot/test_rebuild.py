@@ -69,7 +69,7 @@ def test_nothing_outside_the_checkout_is_built(bundle: Path, tmp_path_factory: p
     for name in (str(manifest), f"../{manifest.parent.name}/{manifest.name}", "link-evil.toml", "\0evil.toml"):
         statement["predicate"]["buildDefinition"]["externalParameters"]["manifests"] = [name]
         place.write_text(json.dumps(statement))
-        with pytest.raises(PackageError, match=r"expected manifests of the checkout, got .*evil\.toml"):
+        with pytest.raises(PackageError, match=r"expected manifests inside the checkout, got .*evil\.toml"):
             again(bundle)
 
 
@@ -118,9 +118,7 @@ def test_a_bundle_comes_out_again(bundle: Path) -> None:
 def test_another_toolchain_is_named_before_anything_is_compiled(bundle: Path) -> None:
     journal = bundle.parent.parent / "journal"
     journal.unlink()
-    with pytest.raises(
-        BundleIntegrityError, match=r"expected the toolchain that made it: fake 1\.0, .*, got fake 2\.0"
-    ):
+    with pytest.raises(BundleIntegrityError, match=r"expected the bundle's toolchain: fake 1\.0, .*, got fake 2\.0"):
         again(bundle, version="2.0")
     assert not journal.exists()
 
@@ -139,7 +137,7 @@ def test_a_manifest_whose_words_alone_changed_builds_the_same(bundle: Path) -> N
 
 
 def test_other_images_under_equal_inputs_are_found(bundle: Path) -> None:
-    with pytest.raises(BundleIntegrityError, match=r"expected to build bundle [0-9a-f]{12} again, got bundle"):
+    with pytest.raises(BundleIntegrityError, match=r"expected the rebuild to give bundle [0-9a-f]{12}, got bundle"):
         again(bundle, same_image=True)
 
 
@@ -207,9 +205,7 @@ def test_a_statement_that_says_other_than_what_was_signed_is_refused(
     # what no recipe is of may differ
     statement["predicate"]["buildDefinition"]["internalParameters"]["buildNumber"] = 7
     place.write_text(json.dumps(statement))
-    words = (
-        rf"expected a statement that says what was signed, or none, got one of other {said} - at .*provenance\.json$"
-    )
+    words = rf"expected a statement that agrees with the signed one, or none, got one with other {said} - at .*provenance\.json$"
     with pytest.raises(PackageError, match=words):
         again(bundle, signed)
 
@@ -242,5 +238,5 @@ def test_a_twin_comes_out_again_until_lines_move(bundle: Path) -> None:
     twin = out / FOLDER / twins[0].file_name
     with BundleFile(twin) as file:
         rebuild(file, sources, compiler, open_executor)
-        with pytest.raises(BundleIntegrityError, match="9 of them others"):
+        with pytest.raises(BundleIntegrityError, match="in which 9 of"):
             rebuild(file, sources, demo_compiler(sources, first_line=9), open_executor)

@@ -364,7 +364,7 @@ class TestSettings:
         if variable == "STAGES":
             monkeypatch.setattr(type(knobs.runtime), "add_stages_inspection_hook", print)
         name = "triton.knobs.runtime.add_stages_inspection_hook" if variable == "STAGES" else variable
-        with pytest.raises(CompileError, match=f"expected {name} to be unset where kernels are built, since it "):
+        with pytest.raises(CompileError, match=f"expected {name} to be unset in a build, since it "):
             keys()
 
     def test_what_is_set_to_its_default_is_as_good_as_unset(self, keys, monkeypatch):
