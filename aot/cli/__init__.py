@@ -1,6 +1,6 @@
-"""The ``nojit`` command: the only place of the build side that prints or exits.
+"""The ``nojit`` command. No other package of the build side prints or exits.
 
-One module per command, loaded when that command runs, so that ``nojit inspect`` imports no compiler. Exit codes:
+Each command has its own module, loaded on demand, so that ``nojit inspect`` imports no compiler. Exit codes:
 
 ==== ==================================================================
 0    done
@@ -33,23 +33,23 @@ def main() -> NoReturn:
             raise
         sys.exit("error: the command line of nojit needs the extra cli: pip install 'nojit[cli]'")
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-        # what a parent made the process ignore stays ignored
+        # a signal that the parent process ignored stays ignored
         if signal.getsignal(number) is usual:
             signal.signal(number, _end)
     cli.main(prog_name="nojit")
 
 
 def _open_closed() -> None:
-    """Replace streams that the caller has closed by the null device, before a file of ours gets their numbers."""
+    """Open closed standard streams on the null device, before another file gets their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    """Unwind the stack, so that workers and temporaries go the way that they go after an error."""
-    # both can come twice, from the terminal and from a parent: the second must not cut the cleaning up short. A function
-    # rather than SIG_IGN, for Python complains of a signal that arrived before it was ignored
+    """Unwind the stack, so that workers and temporary files are cleaned up as after an error."""
+    # a signal can arrive twice, from the terminal and from the parent: the second must not interrupt the cleanup. Not SIG_IGN,
+    # because Python prints an error for a signal that arrived before it was ignored
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _pass_over)
     if number == signal.SIGINT:

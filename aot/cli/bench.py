@@ -25,12 +25,12 @@ _KERNELS = "1,50"
 
 
 def _numbers(known: Sequence[int] = ()) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
-    """Make the parser of comma-separated numbers, restricted to `known` if it is not empty."""
+    """Return the parser of comma-separated numbers, restricted to `known` unless that is empty."""
 
     def read(context: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
         words = value.split(",")
         if not all(word.isascii() and word.isdigit() and 0 < int(word) <= 1000 for word in words):
-            what = f"expected numbers with commas between them, such as 1,50, got {value!r}"
+            what = f"expected comma-separated numbers from 1 to 1000, such as 1,50, got {value!r}"
             raise click.BadParameter(what, context, param)
         numbers = tuple(dict.fromkeys(map(int, words)))
         unknown = [number for number in numbers if known and number not in known]
@@ -46,7 +46,7 @@ def _spelled(numbers: Sequence[int]) -> str:
 
 
 def _common(rivals: Sequence[str], rounds: int) -> Callable[[F], F]:
-    """Add the options that all measurements share."""
+    """Return a decorator that adds the options of all measurements."""
     options = (
         click.option(
             "--bundle",
@@ -200,7 +200,7 @@ def _show_starts(out: Output, bench: ColdStartBench) -> None:
         )
         for figure in bench.figures
     ]
-    out.table((">kernels", "way", ">median", ">x ctypes", ">best", "stages"), rows)
+    out.table((">kernels", "contender", ">median", ">x ctypes", ">best", "stages"), rows)
     for missing in bench.unmeasured:
         out.line(f"not measured: {missing.way}, {missing.kernels} kernels: {missing.reason}")
 

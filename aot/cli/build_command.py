@@ -1,4 +1,4 @@
-"""``nojit build``: options, and the answer if nothing has changed. `nojit.aot.cli.build` builds."""
+"""``nojit build``: the options, and the output if nothing has changed. `nojit.aot.cli.build` builds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nojit.runtime.errors import few
 
 __all__ = ["Request", "command"]
 
-# of how many files that changed a line names
+# limit of changed files to name in a line
 _FEW = 8
 _MANIFESTS = Path("manifests")
 _ARTIFACTS = Path("artifacts")
@@ -63,7 +63,7 @@ def _uri(_context: click.Context, _option: click.Parameter, text: str | None) ->
 def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
-    from nojit.aot.ptxas import parse_cuda  # noqa: PLC0415 - seldom asked for, and it imports what starts programs
+    from nojit.aot.ptxas import parse_cuda  # noqa: PLC0415 - rarely needed, and it imports subprocess
 
     try:
         return parse_cuda(text)
@@ -111,7 +111,7 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 )
 @click.option(
     "--timeout",
-    # the clock that workers are waited for by counts no further than some 300 years
+    # the clock for waiting overflows after about 300 years
     type=Number(0, 1e6, min_open=True),
     default=300.0,
     metavar="S",
@@ -217,7 +217,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         dry_run=dry_run,
     )
     started = time.monotonic()
-    # a dry run tells more than a stamp holds
+    # a dry run prints more than a stamp stores
     asked = "" if dry_run else asked_of(request.document())
     stamp = None if dry_run or recheck else find_stamp(request.cache_folder, asked)
     if stamp is not None:
@@ -225,7 +225,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         return 0
     if out.verbosity > 0 and not recheck and (changed := changes(request.cache_folder, asked)):
         out.note(f"changed since the last build: {few(changed, _FEW)}")
-    from nojit.aot.cli.build import run  # noqa: PLC0415 - slow to import, and seldom needed where nothing changes
+    from nojit.aot.cli.build import run  # noqa: PLC0415 - slow to import, and not needed if nothing has changed
 
     return run(out, request, asked)
 

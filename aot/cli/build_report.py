@@ -1,4 +1,4 @@
-"""Results of ``nojit build``: tables for people, a document for tools."""
+"""Results of ``nojit build`` as tables and as a JSON document."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = [
     "warn_of_absent",
 ]
 
-# lines of a log, and failures, that are shown without -v
+# limits without -v: lines of a log, and failures
 _LOG_LINES = 6
 _FAILURES = 10
-# how many kernels a line names
+# limit of kernels to name in a line
 _FEW = 8
 
 
@@ -70,14 +70,12 @@ def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str,
 
 
 def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence]) -> None:
-    """Name what nothing is built of: bundles without a kernel for an architecture, then kernels that others lack.
-
-    Kernels that the profile or the architecture leaves out are no news where it is to be quiet; bundles that are not written are.
+    """Show the bundles that are not built for lack of a kernel, as warnings, then the omitted kernels of others, as notes.
 
     Args:
-        view: shows it.
-        plans: all of them, those without any kernel too.
-        absent: the kernels that they leave out.
+        view: shows the messages.
+        plans: all plans, including those without a kernel.
+        absent: the kernels that the plans omit because of profile or architecture.
     """
     what = "config to measure" if any(plan.tuning for plan in plans) else "variant"
     _warn_of_bundles(view, [plan for plan in plans if not plan.kernels], {one.bundle for one in absent}, what)
@@ -99,7 +97,7 @@ def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence])
 
 
 def tell_of_kept(view: View, plans: Sequence[Plan]) -> None:
-    """Name what bundles in place have beside what is asked for: it stays in them, or is lost since no manifest has it."""
+    """Show the other kernels of existing bundles: those that the build keeps, and those that it drops because no manifest lists them."""
     for plan in plans:
         if plan.kept:
             view.note(f"{plan.file_name} keeps {few(plan.kept, _FEW)}, of {plan.in_place} in profile {plan.profile}")
@@ -119,7 +117,7 @@ def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: 
 
 
 def show_plans(out: Output, plans: Sequence[Plan]) -> None:
-    """Show what a dry run found: variants per kernel and architecture."""
+    """Show the result of a dry run: variants per kernel and architecture."""
     archs = sorted({plan.arch for plan in plans}, key=arch_number)
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for plan in plans:
@@ -166,10 +164,10 @@ def _reports(result: BuildResult, folder: Path) -> list[dict[str, Any]]:
 
 
 class Failures:
-    """Shows each failure once: as it happens, or at the end what was kept back until then.
+    """Display of failures, each once: immediately, or at the end.
 
     Args:
-        out: what to write with, at the end.
+        out: the output for the end of the build.
     """
 
     def __init__(self, out: Output) -> None:
@@ -178,12 +176,12 @@ class Failures:
         self._shown: set[Failure] = set()
 
     def happened(self, failure: Failure, write: Callable[[str], None]) -> None:
-        """Show one in the middle of a build, unless there were many; where it is to be quiet, the end is soon enough."""
+        """Show a failure during the build, unless there were too many or the output is quiet."""
         if not self._out.quiet and failure not in self._shown and self._room():
             self._show(failure, write)
 
     def end(self, failures: Sequence[Failure]) -> None:
-        """Show those that were not yet shown, or say how many more there are."""
+        """Show the failures that were not shown yet, and the number of those past the limit."""
         left = [failure for failure in failures if failure not in self._shown]
         while left and self._room():
             self._show(left.pop(0), self._out.warn)
@@ -195,24 +193,24 @@ class Failures:
 
     def _show(self, failure: Failure, write: Callable[[str], None]) -> None:
         self._shown.add(failure)
-        # most say where they come from
+        # most messages contain the place already
         label = "" if failure.label in failure.message else f"{failure.label}: "
         write(f"FAILED {label}{failure.message}")
-        # the first line is the message's
+        # the first line repeats the message
         log = [line for line in failure.log.splitlines()[1:] if line.strip()]
         for line in log if self._most is None else log[-_LOG_LINES:]:
             write(f"  | {line}")
 
 
 def show_result(out: Output, done: Done, folder: Path, seconds: float, failures: Failures) -> None:
-    """Show what a build did, as JSON or as text.
+    """Show the result of a build, as JSON or as text.
 
     Args:
-        out: what to write with.
-        done: what it came to.
-        folder: of the bundles.
-        seconds: how long it took.
-        failures: shows those that were not shown meanwhile.
+        out: the output.
+        done: the result.
+        folder: the folder of the bundles.
+        seconds: the time of the build.
+        failures: shows the failures that were not shown during the build.
     """
     out.emit("build", build_document(done.result, done.absent, done.twins, folder, seconds))
     show_build(out, done.result, folder, seconds, failures)
@@ -225,7 +223,7 @@ def show_result(out: Output, done: Done, folder: Path, seconds: float, failures:
 
 
 def show_build(out: Output, result: BuildResult, folder: Path, seconds: float, failures: Failures) -> None:
-    """Show what a build did: a table per bundle, the failures that were not shown meanwhile, the totals."""
+    """Show the result of a build: a table per bundle, the remaining failures, the totals."""
     for report in result.reports:
         _show_bundle(out, report, folder, stopped=result.stopped)
     failures.end(result.failures)
@@ -233,7 +231,7 @@ def show_build(out: Output, result: BuildResult, folder: Path, seconds: float, f
 
 
 def show_twins(out: Output, twins: BuildResult, folder: Path, seconds: float, failures: Failures) -> None:
-    """Show what came of the twins with line info, and which of their kernels run other instructions than without."""
+    """Show the twins with line info, and their kernels whose instructions differ from those without line info."""
     show_build(out, twins, folder / TWINS, seconds, failures)
     differing = Counter(label.partition(" ")[0] for report in twins.reports for label in report.code_differs)
     for kernel, count in differing.items():
@@ -266,7 +264,7 @@ def _show_bundle(out: Output, report: BundleReport, folder: Path, *, stopped: bo
 
 
 def _show_pruned(out: Output, pruned: Sequence[Pruned]) -> None:
-    """Show what is not worth measuring: counts by kernel and reason, or every config."""
+    """Show the pruned configs: counts by kernel and reason, or every config with -v."""
     if not pruned:
         return
     if out.verbosity > 0:

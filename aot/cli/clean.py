@@ -14,7 +14,7 @@ from nojit.aot.superseded import Leftover, find_leftovers, remove
 __all__ = ["command"]
 
 _ARTIFACTS = Path("artifacts")
-# where a build puts tuning bundles, and bundles with line info
+# subfolders for tuning bundles, and for bundles with line info
 _BELOW = ("tuning", "debug")
 
 

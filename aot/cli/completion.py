@@ -1,4 +1,4 @@
-"""``nojit completion``: the script that teaches a shell to complete the command line."""
+"""``nojit completion``: the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(context: click.Context, out: Output, shell: str) -> None:
     bash  eval "$(nojit completion bash)"
     zsh   eval "$(nojit completion zsh)"
     fish  nojit completion fish | source
-    """  # noqa: D301 - click looks for the backspace itself
+    """  # noqa: D301 - click needs the backspace character
     kind = get_completion_class(shell)
     if kind is None:
         raise click.ClickException(f"expected a click that completes for {shell}")

@@ -40,19 +40,19 @@ __all__ = [
     "size",
 ]
 
-# version of the JSON that commands write; fields may be added within one version, never removed or changed
+# version of the JSON output; a version may gain fields, but never lose or change them
 JSON_SCHEMA = 1
 
-# wide enough that no line breaks where no terminal bounds it
+# width without a terminal: no line breaks
 _UNBOUNDED = 10_000
-# columns between two cells, and what a long last cell needs to be readable beside the others
+# spaces between two cells, and the least width of a last column that wraps
 _GAP = 2
 _ROOM = 48
-# what `textwrap` does not break at
+# stands for a space where `textwrap` must not break
 _TIE = "\u00a0"
 
 GROUP_OPTIONS: Final = "nojit.options"
-"""Where a context keeps how often each option of `output_options` stands before a command."""
+"""Key in the context for the counts of each option of `output_options` before the command."""
 _OPTIONS: Final = ("as_json", "quiet", "verbose")
 
 P = ParamSpec("P")
@@ -60,31 +60,31 @@ R = TypeVar("R")
 
 
 PLACE: Final = click.Path(path_type=Path, readable=False)
-"""A file or folder; what opens it says why it cannot, click would call it wrong usage."""
+"""Type of file and folder options. It does not check existence: an unreadable path is a failure, not wrong usage."""
 
 
 class Arch(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2, and not before
-    """The name of a GPU architecture. Whether a toolchain can build for it is for the toolchain to say."""
+    """Type of options for a GPU architecture. The toolchain checks whether it can build for the architecture."""
 
     name = "arch"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check how it is spelled."""
+        """Return the value if its spelling is valid."""
         try:
             return check_arch(str(value), "")
         except ManifestError as error:
             self.fail(str(error), param, ctx)
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """List the known ones."""
+        """Return the known architectures that start with `incomplete`."""
         return [CompletionItem(arch) for arch in ARCHS if arch.startswith(incomplete)]
 
 
 class Number(click.FloatRange):
-    """A number of a range, which neither ``nan`` nor ``inf`` is: no comparison finds the first outside."""
+    """Type of options for a finite number in a range. click alone accepts ``nan``, because every comparison with it is false."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read a number."""
+        """Return the value as a number in the range."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"expected a number, got {value!r}", param, ctx)
@@ -106,21 +106,21 @@ class Output:
         return self.verbosity < 0
 
     def emit(self, command: str, document: Mapping[str, Any]) -> None:
-        """Write the JSON object, if JSON is asked for."""
+        """Write the JSON object with --json."""
         if self.json:
             click.echo(json.dumps({"schema": JSON_SCHEMA, "command": command, **document}, indent=2))
 
     def line(self, text: str = "", style: str = "", margin: int = 4) -> None:
-        """Write one line of text, unless JSON is asked for or it is to be quiet.
+        """Write one line of text, except with --json or -q.
 
-        A terminal that is too narrow for it gets several, broken between words, all but the first `margin` columns further in.
+        On a narrow terminal the line breaks between words; further lines are indented by `margin` more columns.
         """
         if not self.json and not self.quiet:
             for part in _broken(clean(text), _width(sys.stdout), margin):
                 click.echo(_styled(part, style, sys.stdout))
 
     def block(self, text: str) -> None:
-        """Write text of several lines as it is."""
+        """Write text of several lines unchanged, except with --json or -q."""
         if not self.json and not self.quiet:
             click.echo(text.rstrip("\n"))
 
@@ -141,11 +141,10 @@ class Output:
             self.line(f"{name:{width}}  {value}", margin=width + _GAP)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
-        """Write columns; a header that starts with ``>`` is of numbers, which stand right.
+        """Write columns; a header that starts with ``>`` marks a column of numbers, aligned to the right.
 
-        Off a terminal every row is one line. On one, a last column of text that is left too little room goes below its
-        row, and where the others have no room either, each row becomes a paragraph of names and values. No cell is cut: a word that
-        is still too wide is the terminal's to break.
+        Without a terminal every row is one line. On a narrow terminal a last column of text moves below its row; on a still narrower one
+        each row becomes a paragraph of names and values. No cell is truncated: the terminal breaks words that are too wide.
         """
         if self.json or self.quiet:
             return
@@ -154,7 +153,7 @@ class Output:
         widths = [max(len(row[i]) for row in [headers, *cells]) for i in range(len(headers))]
         width = console.width
         used = indent + sum(taken + _GAP for taken in widths[:-1])
-        # a last column that may wrap is left room for it; one of numbers is not to lose any
+        # a last column of text may wrap, down to a least width; one of numbers must not
         least = widths[-1] if headers[-1].startswith(">") else min(widths[-1], _ROOM)
         if used + least <= width:
             lines = _columns(console, headers, cells, indent)
@@ -171,28 +170,28 @@ class Output:
 
 
 def _width(stream: IO[str]) -> int:
-    """Return how many columns a terminal has; elsewhere more than any line needs."""
+    """Return the number of columns of a terminal; for other streams more than any line needs."""
     bounded = stream.isatty() or "COLUMNS" in os.environ
     return shutil.get_terminal_size().columns if bounded else _UNBOUNDED
 
 
 def _broken(text: str, width: int, margin: int) -> list[str]:
-    """Break a line that is too wide between its words; a path or a digest stays one, to be copied."""
+    """Return a line broken between words to fit a width; paths and digests stay whole for copying."""
     if len(text) <= width:
         return [text]
     return textwrap.wrap(text, width, subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False)
 
 
 def _paragraph(headers: Sequence[str], row: Sequence[str], width: int, indent: int) -> Iterator[str]:
-    """Write a row that is too wide for columns: its first text, then names and values, then a last column of text."""
+    """Yield the lines of a row that is too wide for columns: its first cell, names and values, then a last column of text."""
     first = not headers[0].startswith(">")
     last = not headers[-1].startswith(">")
-    # of numbers alone the last column says whose they are
+    # if the first column has numbers, the last column names the row
     title = row[0] if first else row[-1] if last else ""
     inner = range(int(first), len(headers) - int(last))
     facts = [f"{headers[i].lstrip('>')} {row[i]}" for i in inner if row[i] not in {"", "-"}]
     yield from _folded(title, width, " " * indent)
-    # a line may end behind a fact, not within one
+    # lines break after a fact, not within one
     joined = ", ".join(fact.replace(" ", _TIE) for fact in facts)
     yield from (line.replace(_TIE, " ") for line in _folded(joined, width, " " * (indent + 4)))
     if first and last:
@@ -200,7 +199,7 @@ def _paragraph(headers: Sequence[str], row: Sequence[str], width: int, indent: i
 
 
 def _folded(text: str, width: int, margin: str) -> list[str]:
-    """Break a text into lines between its words; a path stays one, to be copied."""
+    """Return a text as indented lines, broken between words; paths stay whole for copying."""
     return textwrap.wrap(
         text,
         width,
@@ -236,7 +235,7 @@ def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, 
     @click.option("-v", "--verbose", count=True, help="Print more; -vv adds tracebacks.")
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        # what stands before the command's name counts as well
+        # options before the command's name count too
         before = click.get_current_context().meta.get(GROUP_OPTIONS, {})
         given: dict[str, Any] = {name: kwargs.pop(name) for name in _OPTIONS}
         as_json, quiet, verbose = (int(given[name]) + before.get(name, 0) for name in _OPTIONS)
@@ -246,7 +245,7 @@ def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, 
 
 
 def rich_console(stream: IO[str]) -> Console:
-    """Open a console on a stream: coloured on a terminal, unbounded elsewhere."""
+    """Return a console on a stream: with colours on a terminal, without a width limit elsewhere."""
     from rich.console import Console  # noqa: PLC0415 - slow to import, and JSON needs none
 
     bounded = stream.isatty() or "COLUMNS" in os.environ
@@ -261,7 +260,7 @@ def rich_console(stream: IO[str]) -> Console:
 
 
 def colourful(stream: IO[str]) -> bool:
-    """Say whether colours may be written to a stream: a terminal that has them, and a user who has not refused."""
+    """Return whether a stream takes colours: a terminal with colours, not disabled by the user."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -275,7 +274,7 @@ def _styled(text: str, style: str, stream: IO[str]) -> str:
 
 
 def clean(text: str, keep: str = "") -> str:
-    """Escape what is not printable: names in a bundle or a path are not to move the cursor."""
+    """Return a text with unprintable characters escaped, so that names in a bundle cannot control the terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -284,7 +283,7 @@ def clean(text: str, keep: str = "") -> str:
 
 
 def size(length_bytes: int) -> str:
-    """Spell a length: ``812 B``, ``24.1 KB``, ``1.93 MB`` (powers of 1000)."""
+    """Return a size as text: ``812 B``, ``24.1 KB``, ``1.93 MB`` (powers of 1000)."""
     if length_bytes < 1000:
         return f"{length_bytes} B"
     value, units = length_bytes / 1000, ["KB", "MB", "GB"]
@@ -294,7 +293,7 @@ def size(length_bytes: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Spell a time: ``0.4 s``, ``12.3 s``, ``4 min 05 s``, ``2 h 10 min``."""
+    """Return a duration as text: ``0.4 s``, ``12.3 s``, ``4 min 05 s``, ``2 h 10 min``."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -305,10 +304,10 @@ def duration(seconds: float) -> str:
 
 
 def number_range(least: int, most: int) -> str:
-    """Spell a range: ``32``, ``32-255``."""
+    """Return a range as text: ``32``, ``32-255``."""
     return f"{least:,}" if least == most else f"{least:,}-{most:,}"
 
 
 def driver_version(number: int) -> str:
-    """Spell a CUDA version as ``cuDriverGetVersion`` gives it: 13010 is ``13.1``."""
+    """Return the CUDA version of a number from ``cuDriverGetVersion`` as text: 13010 is ``13.1``."""
     return f"{number // 1000}.{number % 1000 // 10}"

@@ -20,7 +20,7 @@ from nojit.runtime.values import decode_value
 __all__ = ["command"]
 
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
-# how facts of bundles are told; a digest by its first digits, as everywhere
+# text of changed facts; digests are shortened as in other commands
 _SPELLED: dict[str, Callable[[Any], str]] = {"min_driver": driver_version, "digest": lambda digest: str(digest)[:12]}
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -90,7 +90,7 @@ def _show_definition(out: Output, change: Change) -> None:
 
 
 def _config(value: Any) -> str:
-    """Spell a config as `nojit inspect` does."""
+    """Return a config as text, as `nojit inspect` shows it."""
     constexprs, options = (
         tuple((name, decode_value(each, name)) for name, each in value[kind]) for kind in ("constexprs", "options")
     )
@@ -98,7 +98,7 @@ def _config(value: Any) -> str:
 
 
 def _tuning(value: Any) -> str:
-    """Spell a tuning without its tables, which can be thousands of numbers."""
+    """Return a tuning as text without its tables, which can have thousands of numbers."""
     if value is None:
         return "none"
     tables = [

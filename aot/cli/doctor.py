@@ -51,7 +51,7 @@ def command(out: Output) -> int:
         choose(number, capability, driver.version or 0, bundles, raising, thin=thin)
         for number, capability in enumerate(driver.devices)
     ]
-    # what a bundle raises by its path it raises in any company
+    # failures of a single bundle are repeated when several are loaded together
     more = [str(failure) for failure in failures if told(failure.error) not in map(told, refused.values())]
     cache = doctor.examine_cache(default_cache_folder())
     document = {
@@ -99,7 +99,7 @@ def _blocking(
         for bundle in bundles
         if not (bundle.counts or bundle.foreign or bundle.newer)
     ]
-    # tables that were read fit some bundles if not all
+    # tables that were read fit at least some bundles
     unread = () if tuning.tables else tuning.problems
     return [*places, *damaged, *settings, *unread]
 
@@ -110,7 +110,7 @@ def _raising(
     failures: Sequence[Failure],
     blocking: Sequence[str],
 ) -> Raising:
-    """Map each bundle and kernel that cannot be loaded to the reason."""
+    """Return the reason for each bundle and kernel that cannot be loaded."""
     if blocking:
         return Raising({bundle.path: f"nothing is loaded here: {blocking[0]}" for bundle in bundles})
     named = {path: str(failure) for failure in failures for path in failure.bundles}

@@ -48,7 +48,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         files = [file for row in rows for file in _files(bundle, table, variants, row, folder)]
     there = [file.path for file in files if file.path.exists() or file.path.is_symlink()]
     if there and not force:
-        raise PackageError("expected no file in the way; --force overwrites", got=there[0].name, where=str(folder))
+        raise PackageError("expected no existing file: overwrite it with --force", got=there[0].name, where=str(folder))
     _write(files)
     written = [
         {"id": variants[row].id, "cubin": str(cubin.path), "facts": str(facts.path)}
@@ -79,7 +79,7 @@ def _write(files: Sequence[_File]) -> None:
 def _chosen(variants: Sequence[VariantFacts], wanted: str | None, where: str) -> list[int]:
     if wanted is None:
         return list(range(len(variants)))
-    # the id stands with and without the kernel's name before it
+    # ids are accepted with and without the kernel's name
     rows = [row for row, one in enumerate(variants) if wanted in {one.id, one.id.rpartition("-")[2]}]
     if not rows:
         near = did_you_mean(wanted, [one.id for one in variants])
@@ -95,7 +95,7 @@ def _files(
     bundle: BundleFile, table: KernelTable, variants: Sequence[VariantFacts], row: int, folder: Path
 ) -> Iterator[_File]:
     facts = variants[row]
-    # a kernel's name is no path: the format allows neither slashes nor a leading dot
+    # a kernel's name is safe in a path: the format allows neither slashes nor a leading dot
     yield _File(folder / f"{facts.id}.cubin", bundle.image(table.kernel, facts.image))
     there = table.launches[table.columns["launch"][row]]
     launch = {**asdict(there), "layout": [asdict(slot) for slot in there.layout]}

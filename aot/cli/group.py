@@ -1,4 +1,4 @@
-"""The group of all commands: load each on demand, and turn every failure into a message and an exit code."""
+"""The group of all commands: it loads each on demand, and turns every failure into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXIT_NO_MATCH = 4
 EXIT_INTERRUPTED = 130
 _TERMINATED = 143
 
-# name and line in the list of commands, which loads none of them
+# name and summary of each command, for a list that loads no command
 COMMANDS = {
     "build": "Compile manifests into bundles.",
     "inspect": "Show the contents of a bundle.",
@@ -48,9 +48,9 @@ COMMANDS = {
     "completion": "Print the completion script of a shell.",
     "help": "Show the help of a command.",
 }
-# modules of commands that have another name
+# modules whose name differs from the command's
 _MODULES = {"build": "build_command"}
-# modules that the runtime alone does not install, and the extra that does
+# modules that a plain installation lacks, with the extra that installs them
 _EXTRAS = {
     "cryptography": "sign",
     "msgspec": "build",
@@ -62,18 +62,18 @@ _EXTRAS = {
     "triton": "build",
     "zstandard": "build",
 }
-# attributes that an error's JSON repeats
+# attributes of an error that its JSON contains
 _ERROR_FACTS = ("what", "got", "where", "rule", "reason", "log")
 _MISTAKE_FACTS = ("what", "got", "where", "file", "line", "column", "key")
 
 
 class _Commands(LazyGroup):
-    """The top group, which sets the exit codes."""
+    """The top group. It sets the exit codes."""
 
     def main(  # type: ignore[override] # it never returns, for any `standalone_mode`
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
     ) -> NoReturn:
-        """Run a command line and exit; a failure is one paragraph on standard error."""
+        """Run a command line and exit; print a failure as one paragraph on standard error."""
         words = list(sys.argv[1:] if args is None else args)
         sys.exit(self._run(words, prog_name))
 
@@ -108,7 +108,7 @@ class _Commands(LazyGroup):
 
 
 def _message(error: Exception) -> str:
-    """Spell an error, with the expectation if the system raised it."""
+    """Return the message of an error, with an expectation added if the system raised it."""
     if not isinstance(error, OSError) or not error.strerror:
         return told(error)
     what = "expected to write the output" if error.filename is None else "expected a file or folder to use"

@@ -78,7 +78,7 @@ def _inspect(out: Output, place: Place, kernel: str | None) -> dict[str, Any]:
 
 
 def _provenance(path: Path, digest: str) -> ProvenanceFacts | None:
-    """Read the statement beside a bundle, preferably the signed one of this bundle; None if there is none."""
+    """Return the facts of a bundle's statement: the signed one if it is of this bundle, else the unsigned one, else None."""
     place, problem = statement_path(path), ""
     try:
         signed = read_signed_statement(path, digest)
@@ -166,7 +166,7 @@ def _show_definition(out: Output, table: KernelTable, facts: BundleFacts) -> Non
 
 
 def _param(param: Param, types: Sequence[str]) -> str:
-    """Name a param, the types that it may have, and its default."""
+    """Return a param as text: its name, types and default."""
     kinds = "constexpr" if param.constexpr else "|".join(sorted(types, key=lambda kind: (kind == NONE, kind)))
     default = "" if isinstance(param.default, Missing) else f"={spell(param.default)}"
     return f"{param.name}{': ' if kinds else ''}{kinds}{default}"

@@ -1,4 +1,4 @@
-"""A group of commands that loads each on demand."""
+"""A group that loads its commands on demand."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _HELP = {
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: int) -> None:
-    """Count an option that stands before the command for the command, as if it stood after."""
+    """Count an option before the command, as if it followed the command."""
     kept = ctx.meta.setdefault(GROUP_OPTIONS, {})
     kept[param.name] = kept.get(param.name, 0) + int(value)
 
 
 class LazyGroup(click.Group):
-    """Load each command from its own module, where it is named `command`.
+    """A group that loads each command from its own module, as the attribute `command`.
 
     Args:
-        modules: module in this package, by name of a command.
-        about: line in the list of commands, by name of a command; the list loads none.
+        modules: module in this package for each command's name.
+        about: summary for each command's name, so that the list of commands loads none.
         rest: arguments of `click.Group`.
     """
 
@@ -55,11 +55,11 @@ class LazyGroup(click.Group):
         ]
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Return the names, in the order of a working day."""
+        """Return the names of the commands in the order of typical use."""
         return list(self._about)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of a command; None if there is none."""
+        """Import and return a command; None if there is no such command."""
         if cmd_name not in self._about:
             return None
         command: click.Command = importlib.import_module(f"{__package__}.{self._modules[cmd_name]}").command
@@ -68,13 +68,13 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that `args` start with, or name the nearest."""
+        """Return the command that `args` start with; otherwise raise an error that suggests the nearest name."""
         if args[0] not in self._about and not args[0].startswith("-"):
             near = did_you_mean(args[0], tuple(self._about))
             raise click.UsageError(f"expected a command of {', '.join(self._about)}, got {args[0]!r}{near}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without loading any."""
+        """Write the list of commands without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._about.items()))

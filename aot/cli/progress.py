@@ -1,4 +1,4 @@
-"""How a running build is shown: a bar on a terminal, now and then a line elsewhere, nothing if it is to be quiet."""
+"""Progress of a build: a bar on a terminal, occasional lines elsewhere, nothing with -q."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ __all__ = ["CountedPool", "Counts", "Lines", "View", "follow_build"]
 
 T = TypeVar("T")
 
-# off a terminal a line is due after this share of the work, or after this many seconds
+# without a terminal, a line appears after this share of the work or after this many seconds
 _SHARE = 0.1
 _SECONDS = 15.0
 
 
 @dataclass(slots=True)
 class Counts:
-    """How far a build has come. Variants with the same machine code are compiled once and count once."""
+    """Counts of a build's progress. Variants with the same machine code are compiled once and count once."""
 
     expected: int = 0
-    """Compilations asked for; all are known before the first one ends."""
+    """Requested compilations; all are known before the first one ends."""
     compiled: int = 0
-    """How many of them ended well."""
+    """Successful compilations."""
     failed: int = 0
     hits: int = 0
-    """Variants that the cache had."""
+    """Variants from the cache."""
     current: str = ""
-    """The kernel heard of last."""
+    """The kernel of the last event."""
     _keys: set[str] = field(default_factory=set)
 
     @property
     def ended(self) -> int:
-        """Compilations that ended, well or not."""
+        """Compilations that ended, with or without success."""
         return self.compiled + self.failed
 
     def add(self, finished: Finished) -> None:
@@ -63,7 +63,7 @@ class Counts:
         self._keys.add(finished.job.key)
 
     def summary(self) -> str:
-        """Spell everything but the kernel."""
+        """Return the counts as text."""
         words = [f"{self.ended:,} of {self.expected:,} compiled"]
         if self.hits:
             words.append(f"{self.hits:,} cached")
@@ -73,7 +73,7 @@ class Counts:
 
 
 class CountedPool(WorkerPool):
-    """Counts what is asked of it: how much work there is shows only once the cache has been asked."""
+    """A worker pool that counts requested compilations, which are known only after the look-ups in the cache."""
 
     def __init__(self, workers: int, timeout_s: float, counts: Counts) -> None:
         super().__init__(workers, timeout_s)
@@ -86,22 +86,22 @@ class CountedPool(WorkerPool):
 
 
 class View(Protocol):
-    """Shows the counts of a build."""
+    """Display of a build's progress."""
 
     def planned(self, event: Planned) -> None:
-        """Show how far the plan is."""
+        """Show the progress of planning."""
 
     def changed(self, counts: Counts) -> None:
-        """Show where the build is."""
+        """Show the progress of compilation."""
 
     def failure(self, text: str) -> None:
-        """Show a variant that failed, now."""
+        """Show a failed variant at once."""
 
     def warn(self, text: str) -> None:
-        """Say on a line of its own what went wrong, always."""
+        """Show a warning on its own line, even with -q."""
 
     def note(self, text: str) -> None:
-        """Say something on a line of its own, unless it is to be quiet."""
+        """Show a note on its own line, except with -q."""
 
 
 class _Silent:
@@ -118,7 +118,7 @@ class _Silent:
         """Show nothing: the summary at the end has every failure."""
 
     def warn(self, text: str) -> None:
-        """Write it."""
+        """Write the warning."""
         self._out.warn(text)
 
     def note(self, text: str) -> None:
@@ -126,11 +126,11 @@ class _Silent:
 
 
 class Lines:
-    """One line for every tenth of the work, or after every quarter of a minute.
+    """Lines of progress: one after every tenth of the work, or every 15 seconds.
 
     Args:
-        write: takes a line.
-        clock: seconds that only go up.
+        write: called with each line.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -140,7 +140,7 @@ class Lines:
         self._shown = self._variants = 0
 
     def planned(self, event: Planned) -> None:
-        """Write a line after every quarter of a minute."""
+        """Write a line every 15 seconds."""
         self._variants += event.variants
         now = self._clock()
         if now - self._last >= _SECONDS:
@@ -151,7 +151,7 @@ class Lines:
         """Write a line if one is due."""
         now = self._clock()
         if counts.ended == 0:
-            # what came before the first compilation says nothing about how long they take
+            # time before the first compilation does not count in the estimate
             self._started = now
         fresh = counts.ended - self._shown
         due = fresh >= counts.expected * _SHARE or now - self._last >= _SECONDS
@@ -164,7 +164,7 @@ class Lines:
         return f", about {duration((now - self._started) / counts.ended * rest)} left" if rest else ""
 
     def failure(self, text: str) -> None:
-        """Write it."""
+        """Write the failure."""
         self._write(text)
 
     warn = note = failure
@@ -179,7 +179,7 @@ class _Bar:
     def planned(self, event: Planned) -> None:
         """Move the bar."""
         self._variants += event.variants
-        # the next is of another length
+        # the next kernel has another total
         over = event.done == event.total
         self._progress.update(
             self._task,
@@ -201,11 +201,11 @@ class _Bar:
         )
 
     def failure(self, text: str) -> None:
-        """Write it above the bar."""
+        """Write the failure above the bar."""
         self._progress.console.print(clean(text), style="red")
 
     def warn(self, text: str) -> None:
-        """Write it above the bar: what goes to standard error by another way may end up on the bar's line."""
+        """Write the warning above the bar: direct writes to standard error could end up on the bar's line."""
         self._progress.console.print(clean(text))
 
     note = warn
@@ -217,7 +217,7 @@ def _plan_words(event: Planned, variants: int) -> str:
 
 @contextlib.contextmanager
 def follow_build(out: Output) -> Iterator[View]:
-    """Open the view that fits where standard error goes."""
+    """Yield the view that fits standard error and the verbosity."""
     if out.quiet:
         yield _Silent(out)
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":

@@ -19,7 +19,7 @@ from nojit.runtime.errors import few
 
 __all__ = ["command", "warn_of_changes"]
 
-# how many bundles a line names
+# limit of bundles to name in a line
 _TOLD = 4
 
 
@@ -54,14 +54,14 @@ def command(  # noqa: PLR0917 - click passes each by name
     password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
     bundles, changed = find_bundles(places), []
     for path in bundles:
-        # all or none are signed, and no key is left behind where there is nothing for it to sign
+        # all bundles are signed or none, and no new key remains if none is signed
         with open_bundle(path) as bundle:
             verify_bundle(bundle)
         if read_statement(statement_path(path)).is_dirty():
             changed.append(str(path))
     warn_of_changes(out, changed)
     made = None if new_key is None else make_key(new_key, password)
-    # with a new key, the file of trusted keys is the result, and the whole of standard output
+    # with a new key, standard output is exactly the entry for the file of trusted keys
     say = out.line if made is None else out.note
     signed = []
     if bundles:
@@ -90,6 +90,6 @@ def _show_key(out: Output, made: NewKey) -> None:
     )
     pem = Path(made.public).read_text(encoding="ascii")
     stem = Path(made.private).stem
-    # what JSON escapes TOML escapes alike
+    # TOML and JSON have the same escapes
     name = json.dumps(stem, ensure_ascii=False) if stem.isprintable() else f'"{made.key_id[:12]}"'
     out.block(f'schema = 1\n\n[[key]]\nname = {name}\npublic = """\n{pem}"""\n')

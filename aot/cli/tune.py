@@ -9,7 +9,7 @@ from nojit.aot.cli.lazy import LazyGroup
 
 __all__ = ["COMMANDS", "command"]
 
-# name and line in the list of commands; the module of `run` is `tune_run`
+# name and summary of each command; the module of `run` is `tune_run`
 COMMANDS: Final = {
     "run": "Time every config of a tuning bundle on this GPU.",
     "select": "Select the few configs that matter and write tuned tables.",

@@ -79,11 +79,11 @@ def tables_option(about: str) -> Callable[[F], F]:
 
 
 def read_tables(place: Path) -> list[TunedTable]:
-    """Read one tuned table, or all of a folder.
+    """Return the tuned table of a file, or all tables of a folder.
 
     Raises:
-        TuningError: one is wrong, or there are none.
-        OSError: there is no such place.
+        TuningError: a table is invalid, or the folder has none.
+        OSError: the path does not exist.
     """
     if not place.exists():
         raise FileNotFoundError(
@@ -98,12 +98,12 @@ def read_tables(place: Path) -> list[TunedTable]:
 
 
 def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evidence, ...]:
-    """Read the measurements of problems of one use.
+    """Return the measurements of problems of one use.
 
     Raises:
-        TuningError: there are none, or a kernel that is asked for has never been measured.
-        OSError: there is no such file.
-        NojitError: it is no database of measurements.
+        TuningError: there are none, or a requested kernel was never measured.
+        OSError: the file does not exist.
+        NojitError: the file is not a database of measurements.
     """
     with open_database(database) as opened:
         _check_kernels(opened, kernels)
@@ -116,11 +116,11 @@ def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evide
 
 
 def evidence_by_use(database: Path, kernels: Sequence[str]) -> dict[str, tuple[Evidence, ...]]:
-    """Read the measurements of all problems but those to tune for, by their use.
+    """Return the measurements of all problems of other uses than ``tune``, by use.
 
     Raises:
-        OSError: there is no such file.
-        NojitError: it is no database of measurements.
+        OSError: the file does not exist.
+        NojitError: the file is not a database of measurements.
     """
     with open_database(database) as opened:
         uses = {problem.use for problem in opened.problems().values()} - {"tune"}
@@ -136,13 +136,13 @@ def _check_kernels(database: Database, kernels: Sequence[str]) -> None:
 
 
 def rules_of(out: Output, manifests: Path | None, found: Sequence[Evidence]) -> Mapping[str, TuningRules]:
-    """Return the rules of every kernel that was measured; of one without a manifest, as the database has them.
+    """Return the tuning rules of every measured kernel, from its manifest or else from the database.
 
     Raises:
-        ManifestError: a manifest is wrong, or `manifests` is no folder of them.
+        ManifestError: a manifest is invalid, or `manifests` is a folder without manifests.
     """
     known: Mapping[str, TuningRules] = {}
-    # the default folder may hold no more than the tuned tables that are written there where there are no manifests
+    # without manifests, the default folder can still hold tuned tables
     if manifests is not None or any(_MANIFESTS.glob("*.toml")):
         from nojit.aot.tune.manifest_rules import read_rules  # noqa: PLC0415 - needs the extra `build`
 

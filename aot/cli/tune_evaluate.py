@@ -34,7 +34,7 @@ from nojit.runtime.tuned import TunedTable
 
 __all__ = ["command"]
 
-# a drift that is shown without being asked for
+# smallest drift to show without --max-drift
 _TOLD = 0.02
 
 
@@ -46,7 +46,7 @@ class _Repeat:
     kernels: tuple[str, ...]
     manifests: Path | None
     max_drift: float | None
-    """In percent."""
+    """The limit in percent; None without a limit."""
     bounds: Bounds
 
 
@@ -185,7 +185,7 @@ class _Labels:
 
 
 def _settings(label: str) -> list[str]:
-    # a value may have spaces; what a config requires stays whole
+    # values may contain spaces; the expression after `requires` stays whole
     settings, requires, rule = label.partition(" requires ")
     return [*re.split(r" (?=\w+=)", settings), *([f"requires {rule}"] if requires else [])]
 

@@ -151,7 +151,7 @@ def _origin(files: Sequence[ForeignFile]) -> tuple[tuple[str, str], ...]:
 
 
 def _value(text: str) -> Value:
-    """Read a value as a command line spells it: a number, ``true``, ``none``, else a string."""
+    """Return the value of a text from the command line: a number, ``true``, ``none``, else a string."""
     words: dict[str, Value] = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

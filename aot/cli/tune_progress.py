@@ -1,4 +1,4 @@
-"""How a running tuning is shown: a bar on a terminal, now and then a line elsewhere, nothing if it is to be quiet."""
+"""Progress of a tuning run: a bar on a terminal, occasional lines elsewhere, nothing with -q."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class _Silent:
         """Show nothing."""
 
     def event(self, listed: Listed, event: Event) -> None:
-        """Show nothing: the summary at the end counts what was wrong."""
+        """Show nothing: the final summary counts wrong and failed configs."""
 
     def ended(self, summary: ProblemRun, left_s: float) -> None:
         """Show nothing."""
 
 
 class _Counting:
-    """Counts problems and pairs."""
+    """Base of views that count problems and pairs."""
 
     def __init__(self, write: Callable[[str], None], *, detailed: bool = False) -> None:
         self.write = write
@@ -46,13 +46,13 @@ class _Counting:
         self.todo = self.done = self.pairs = 0
 
     def begin(self, device: Device, todo: int, known: int) -> None:
-        """Say what is measured on, and how much there is to do."""
+        """Write the device and the number of problems."""
         self.todo = todo
         before = f", {known:,} measured before" if known else ""
         self.write(f"{device.name} ({device.arch}): {counted(todo, 'problem')}{before}")
 
     def event(self, listed: Listed, event: Event) -> None:
-        """Say what is wrong with a config, where that is asked for; that a process died, always."""
+        """Write the death of a process always, and a wrong or failed config if `detailed`."""
         place = f"{listed.kernel}, {listed.name}"
         if isinstance(event, Fault) and self.detailed:
             self.write(f"{place}: {event.status}: {event.detail}")
@@ -60,22 +60,22 @@ class _Counting:
             self.write(f"{place}: {event.reason}; starting another")
 
     def count(self, summary: ProblemRun) -> None:
-        """Count a problem that has ended."""
+        """Count a finished problem."""
         self.done += 1
         self.pairs += summary.configs
 
     def summary(self) -> str:
-        """Spell the counts."""
+        """Return the counts as text."""
         return f"{self.done:,} of {self.todo:,} problems, {self.pairs:,} pairs"
 
 
 class Lines(_Counting):
-    """One line for every tenth of the problems, or after every quarter of a minute.
+    """Lines of progress: one after every tenth of the problems, or every 15 seconds.
 
     Args:
-        write: takes a line.
-        detailed: say which config is wrong, and why.
-        clock: seconds that only go up.
+        write: called with each line.
+        detailed: also write each wrong or failed config with the reason.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Lines(_Counting):
         self._shown = 0
 
     def problem(self, listed: Listed) -> None:
-        """Wait for its end."""
+        """Show nothing until the problem ends."""
 
     def ended(self, summary: ProblemRun, left_s: float) -> None:
         """Write a line if one is due."""
@@ -107,7 +107,7 @@ class _Bar(_Counting):
         self._task = progress.add_task("preparing", total=None, counts="", left="")
 
     def problem(self, listed: Listed) -> None:
-        """Name what is measured."""
+        """Show the problem beside the bar."""
         self._progress.update(self._task, total=self.todo, description=clean(f"{listed.kernel}: {listed.name}"))
 
     def ended(self, summary: ProblemRun, left_s: float) -> None:
@@ -119,7 +119,7 @@ class _Bar(_Counting):
 
 @contextlib.contextmanager
 def follow_tuning(out: Output) -> Iterator[View]:
-    """Open the view that fits where standard error goes."""
+    """Yield the view that fits standard error and the verbosity."""
     detailed = out.verbosity > 0
     if out.quiet:
         yield _Silent()

@@ -1,4 +1,4 @@
-"""``nojit tune report``: write a page about measurements."""
+"""``nojit tune report``: write the report on measurements."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 def _quality(
     place: Path | None, others: Mapping[str, Sequence[Evidence]], rules: Mapping[str, TuningRules]
 ) -> list[QualityFacts]:
-    """Evaluate tuned tables on other problems; return nothing without the default folder."""
+    """Return the quality of tuned tables on problems of other uses; nothing if the default folder is missing."""
     if not any(others.values()) or (place is None and not TUNED.is_dir()):
         return []
     tables = read_tables(place or TUNED)

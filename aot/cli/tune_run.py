@@ -27,7 +27,7 @@ _STAGE = "nojit.aot.tune.torch_stage:open_stage"
 
 
 def _seconds(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Read a time such as ``90s`` or ``10m``."""
+    """Return the seconds of a time such as ``90s`` or ``10m``."""
     if value is None:
         return None
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|)", value)
@@ -85,13 +85,13 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 @contextmanager
 def _database(path: Path) -> Iterator[Database]:
-    """Open the database; remove a new one if nothing was stored because of a failure."""
+    """Yield the open database; after a failure, delete a new database that is still empty."""
     fresh = not path.exists()
     with open_database(path, create=True) as opened:
         try:
             yield opened
         except BaseException:
-            # if it is the database that failed, that is what to tell
+            # an error of the cleanup must not hide the first one
             with suppress(NojitError, sqlite3.Error):
                 if fresh and not opened.runs():
                     path.unlink()
@@ -99,7 +99,7 @@ def _database(path: Path) -> Iterator[Database]:
 
 
 def _bundle(path: Path) -> Path:
-    """Return the file, or the only bundle of a folder."""
+    """Return the path if it is a file, else the only bundle of the folder."""
     if not path.exists():
         raise FileNotFoundError(
             f"expected a tuning bundle, got no such path - at {path}; nojit build --tuning makes one"

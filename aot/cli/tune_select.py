@@ -1,4 +1,4 @@
-"""``nojit tune select``: from measurements to tuned tables."""
+"""``nojit tune select``: select configs from measurements and write tuned tables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def origin_of(evidence: Evidence, digest: str) -> dict[str, str]:
-    """Describe the origin of measurements."""
+    """Return the ``origin`` of a tuned table: the tool and the source of the measurements."""
     runs = [run for run, _ in evidence.runs]
     return {
         "tool": f"nojit tune select {version('nojit')}",
@@ -123,7 +123,7 @@ def _show_group(out: Output, group: GroupFacts) -> None:
 
 
 def _warn_of(out: Output, kernel: str, group: GroupFacts) -> None:
-    """Warn about requests that could not be met; standard error has no line above that names the kernel."""
+    """Warn about requests that could not be met; each warning names the kernel, for standard error has no context."""
     of = f"{kernel}, {group.label}"
     if group.worst_loss is None:
         out.warn(f"{of}: no set of configs serves every problem")

@@ -24,9 +24,9 @@ from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 __all__ = ["command"]
 
 _Rebuild: TypeAlias = Callable[[BundleFile, Statement | None], None]
-# as `nojit build` gives up on a variant unless told otherwise
+# time limit for a variant in seconds: the default of `nojit build`
 _TIMEOUT_S = 300.0
-# how many files a line names
+# limit of files to name in a line
 _TOLD = 8
 
 
@@ -127,14 +127,14 @@ def _rebuild(
     ptxas: Path | None,
     tell: Callable[[str], None],
 ) -> None:
-    # these need Triton and msgspec, and nothing else of this command does
+    # only --rebuild needs these modules, which import Triton and msgspec
     from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
     from nojit.aot.pool import WorkerPool  # noqa: PLC0415
     from nojit.aot.ptxas import pin  # noqa: PLC0415
     from nojit.aot.rebuild import rebuild  # noqa: PLC0415
 
     workers, compiler = jobs or len(os.sched_getaffinity(0)), load_compiler()
-    # what was built for an older driver was assembled by another ptxas than usual
+    # a bundle for an older driver was assembled by another ptxas
     with pin(bundle.index.min_driver, ptxas), compiler.session(_TIMEOUT_S, tell, workers):
         rebuild(bundle, sources, compiler, lambda: WorkerPool(workers, _TIMEOUT_S), signed)
 
@@ -165,7 +165,7 @@ def _verify_wheel(wheel: WheelFile, signed: Collection[str]) -> tuple[dict[str, 
 
     Args:
         wheel: the wheel.
-        signed: paths of its files whose signature was checked, behind the wheel's path.
+        signed: paths of files with a checked signature, each after the wheel's path.
     """
     path = str(wheel.path)
     try:
@@ -184,7 +184,7 @@ def _verify_wheel(wheel: WheelFile, signed: Collection[str]) -> tuple[dict[str, 
 
 def _failure(name: str, error: NojitError | OSError) -> dict[str, Any]:
     if isinstance(error, NojitError):
-        # the path stands before the message already
+        # the line starts with the path already
         error.where = error.where.removeprefix(name).strip()
     said = {
         "type": type(error).__name__,

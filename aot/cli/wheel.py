@@ -26,11 +26,11 @@ __all__ = ["command"]
 
 _ARTIFACTS = Path("artifacts")
 _DIST = Path("dist")
-# what the Python Package Index takes
+# default size limit of the Python Package Index
 _MAX_MB = 100.0
-# what metadata allows, in characters
+# limit of a URL's label in metadata, in characters
 _LABEL_MAX = 32
-# how many bundles a line names
+# limit of bundles to name in a line
 _TOLD = 4
 
 
@@ -161,13 +161,13 @@ def _read_licenses(paths: Sequence[Path]) -> dict[str, bytes]:
 
 
 def _urls(texts: Sequence[str]) -> tuple[str, ...]:
-    """Spell labelled URLs as metadata does."""
+    """Return labelled URLs in the form of metadata."""
     urls: dict[str, str] = {}
     for text in texts:
         label, _, url = text.partition("=")
         if not (label and re.fullmatch(r"https?://\S+", url)):
             raise click.UsageError(f"expected --url LABEL=https://..., got {text!r}")
-        # readers of metadata end the label at the first comma and strip blanks
+        # metadata readers end the label at the first comma and strip spaces
         if "," in label or label != label.strip() or len(label) > _LABEL_MAX:
             what = f"--url: expected a label of at most {_LABEL_MAX} characters, without commas and blanks around it"
             raise click.UsageError(f"{what}, got {label!r}")

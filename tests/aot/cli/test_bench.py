@@ -89,7 +89,7 @@ def test_a_bench_that_measured_nothing_failed(run: Run, monkeypatch: pytest.Monk
     ("words", "expected"),
     [
         (("launch", "--args", "4,5"), "expected some of 1,4,12,30, got 5"),
-        (("launch", "--args", "many"), "expected numbers with commas between them, such as 1,50, got 'many'"),
+        (("launch", "--args", "many"), "expected comma-separated numbers from 1 to 1000, such as 1,50, got 'many'"),
         (("launch", "--against", "c"), "--against"),
         (("launch", "--rounds", "0"), "--rounds"),
         (("cold-start", "--kernels", "0"), "such as 1,50, got '0'"),
