@@ -84,7 +84,7 @@ def _chosen(variants: Sequence[VariantFacts], wanted: str | None, where: str) ->
     if not rows:
         near = did_you_mean(wanted, [one.id for one in variants])
         raise KernelNotFoundError(
-            f"expected one of {counted(len(variants), 'variant')}; nojit inspect --kernel lists them",
+            f"expected one of {counted(len(variants), 'variant')}; list them with nojit inspect --kernel",
             got=f"{wanted!r}{near}",
             where=where,
         )

@@ -91,11 +91,12 @@ def _provenance(path: Path, digest: str) -> ProvenanceFacts | None:
 
 def _origin(facts: ProvenanceFacts) -> str:
     if not facts.describes:
-        return "the statement beside it is of another bundle"
-    commit = f"commit {facts.commit[:12]}{' and changes' if facts.dirty else ''}" if facts.commit else "no known commit"
+        return "unknown: the statement next to it belongs to another bundle"
+    changes = " with uncommitted changes" if facts.dirty else ""
+    commit = f"commit {facts.commit[:12]}{changes}" if facts.commit else "an unknown commit"
     of = f" of {facts.uri}" if facts.uri else ""
     until = f" until {facts.expires}" if facts.expires else ""
-    signed = f", signed{until}" if facts.signed else ", not signed rightly" if facts.signed_problem else ""
+    signed = f", signed{until}" if facts.signed else ", invalid signature" if facts.signed_problem else ""
     return f"{commit}{of}, build {facts.build_number} by {facts.builder}, {facts.finished}{signed}"
 
 
@@ -184,7 +185,7 @@ def _show_variants(out: Output, variants: Iterable[VariantFacts]) -> None:
     headers = ("id", ">regs", ">spill B", ">shared B", ">warps", ">size", "image", "variant")
     rows = [
         (
-            # the kernel's name stands above
+            # the title has the kernel's name
             one.id.rpartition("-")[2],
             str(one.registers),
             f"{one.spill_bytes:,}" if one.spill_bytes else "-",

@@ -87,12 +87,12 @@ def read_tables(place: Path) -> list[TunedTable]:
     """
     if not place.exists():
         raise FileNotFoundError(
-            f"expected a tuned table or a folder of them, got no such path - at {place}; nojit tune select makes them"
+            f"expected a tuned table or a folder of them, got no such path - at {place}; write tables with nojit tune select"
         )
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
     if not paths:
         raise TuningError(
-            "expected a folder with tuned tables; nojit tune select writes them", got="none", where=str(place)
+            "expected a folder with tuned tables; write them with nojit tune select", got="none", where=str(place)
         )
     return [read_tuned(path) for path in paths]
 
@@ -110,7 +110,7 @@ def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evide
         found = collect(opened, use, kernels)
     if not found:
         of = f" of {', '.join(kernels)}" if kernels else ""
-        what = f"expected measurements of problems for {use!r}{of}; nojit tune run measures them"
+        what = f"expected measurements of problems for {use!r}{of}; measure them with nojit tune run"
         raise TuningError(what, got="none", where=str(database))
     return found
 
@@ -150,6 +150,6 @@ def rules_of(out: Output, manifests: Path | None, found: Sequence[Evidence]) -> 
     kernels = {evidence.kernel.name: evidence.kernel for evidence in found}
     if strangers := sorted(kernels.keys() - known.keys()):
         out.note(
-            f"no manifest of {', '.join(strangers)}: dtypes are tuned separately, with default buckets; --manifests names a folder"
+            f"no manifest of {', '.join(strangers)}: dtypes are tuned separately, with default buckets; name the folder of manifests with --manifests"
         )
     return {name: known.get(name, TuningRules(kernel.alike)) for name, kernel in kernels.items()}

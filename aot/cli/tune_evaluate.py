@@ -129,7 +129,7 @@ def _table_for(tables: Sequence[TunedTable], evidence: Evidence, place: Path) ->
         got = ", ".join(sorted({f"{one.kernel} ({one.device.arch})" for one in tables}, key=by_arch))
         what = (
             f"expected a tuned table of kernel {evidence.kernel.name} for {evidence.device.arch}; "
-            "nojit tune select writes one"
+            "write one with nojit tune select"
         )
         raise TuningError(what, got=got, where=str(place))
     return table
@@ -208,7 +208,7 @@ def _repeat(out: Output, request: _Repeat) -> int:
     both = [known for known in first if known in second]
     if not both:
         raise TuningError(
-            "expected a kernel that both measured; run nojit tune run on the same kernels",
+            "expected a kernel that both databases have; run nojit tune run on the same kernels",
             got="none",
             where=str(request.places[1]),
         )
@@ -235,7 +235,7 @@ def _is_steady(drifts: Sequence[Drift], most: float | None) -> bool:
 
 def _show_drifts(out: Output, drifts: Sequence[Drift], worst: float | None) -> None:
     spelled = "-" if worst is None else f"{worst:.1%}"
-    out.line(f"{counted(len(drifts), 'problem')}, the second's selection differs by at most {spelled}")
+    out.line(f"{counted(len(drifts), 'problem')}, the second run's selection differs by at most {spelled}")
     for kernel in dict.fromkeys(one.kernel for one in drifts):
         mine = [one for one in drifts if one.kernel == kernel]
         shown = [one for one in mine if out.verbosity > 0 or one.drift is None or abs(one.drift) > _TOLD]

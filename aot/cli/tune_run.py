@@ -102,16 +102,14 @@ def _bundle(path: Path) -> Path:
     """Return the path if it is a file, else the only bundle of the folder."""
     if not path.exists():
         raise FileNotFoundError(
-            f"expected a tuning bundle, got no such path - at {path}; nojit build --tuning makes one"
+            f"expected a tuning bundle, got no such path - at {path}; build one with nojit build --tuning"
         )
     if not path.is_dir():
         return path
     found = sorted(path.glob(f"*{SUFFIX}"))
     if len(found) != 1:
         names = ", ".join(one.name for one in found) or "none"
-        raise NojitError(
-            "expected the file of one tuning bundle, or a folder with only that", got=names, where=str(path)
-        )
+        raise NojitError("expected one tuning bundle, or a folder with exactly one", got=names, where=str(path))
     return found[0]
 
 

@@ -116,7 +116,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     _show(out, files, folder)
     unsigned = [str(bundle.path) for bundle in bundles if bundle.statement is None]
     if unsigned:
-        out.line(f"unsigned, refused with NOJIT_TRUST=signed; nojit sign signs them: {few(unsigned, _TOLD)}")
+        out.line(f"unsigned, refused with NOJIT_TRUST=signed; sign them with nojit sign: {few(unsigned, _TOLD)}")
     if not license_:
         out.note("no licence: add --license SPDX to say how others may use the kernels")
     signed = ((bundle.statement, bundle.path) for bundle in bundles)

@@ -32,7 +32,7 @@ class Rung:
     patience_us: float
     """Time for the samples of a config, within `least` and `most`, in microseconds."""
     slack: float
-    """Largest slowdown of a config of the faster half that continues, as a share; the slower half is dropped."""
+    """Largest loss with which a config of the faster half continues, as a share. Possible winners continue regardless."""
 
 
 RUNGS: Final = (

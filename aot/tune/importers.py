@@ -1,4 +1,4 @@
-"""Readers of foreign measurements: Triton's autotune caches, and per-device configs of LLM servers. Pure, except for reading.
+"""Readers of other tools' measurements: Triton's autotune caches, and per-device configs of LLM servers. Pure, except for reading.
 
 Triton writes ``<function>.autotune.json`` into its cache if ``cache_results`` is on (``triton/runtime/autotuner.py``)::
 

@@ -237,7 +237,7 @@ def _holding(
 def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -> Wheel:
     """Return the thin wheel, whose extras require the others."""
     package = escaped(release.name)
-    summary = f"{release.name} {release.version}: the extras {', '.join(extras)} bring its kernels"
+    summary = f"{release.name} {release.version}: the extras {', '.join(extras)} install its kernels"
     optional = [
         f'{requirement}; extra == "{extra}"' for extra, requirements in extras.items() for requirement in requirements
     ]
@@ -249,8 +249,8 @@ def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -
         summary=summary,
         requires=(facts.runtime, *facts.requires, *optional),
         extras=tuple(extras),
-        body=f"`pip install '{release.name}[{next(iter(extras))}]'` brings the kernels for one GPU architecture, "
-        f'`{release.name}[{_ALL}]` those for every one. Load them with `nojit.runtime.load("{release.name}")`.',
+        body=f"`pip install '{release.name}[{next(iter(extras))}]'` installs the kernels for one GPU architecture, "
+        f'`{release.name}[{_ALL}]` those for all. Load them with `nojit.runtime.load("{release.name}")`.',
     )
     files = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
     return Wheel(release.name, release.version, files, {**about, PROVENANCE: provenance((), package)})

@@ -286,7 +286,7 @@ def test_inspect_says_where_a_bundle_came_from(
     place = statement_path(bundle)
     place.write_bytes(place.read_bytes().replace(b'"nojitIndex": "', b'"nojitIndex": "0'))
     assert not document("inspect", bundle)["provenance"]["describes"]
-    assert "the statement beside it is of another bundle" in run("inspect", bundle).stdout
+    assert "the statement next to it belongs to another bundle" in run("inspect", bundle).stdout
     place.write_text("{}")
     assert run("inspect", bundle).exit_code == 1
     place.unlink()
@@ -342,7 +342,7 @@ def test_inspect_says_signed_of_this_bundle_alone(
         assert said["signed"] is False
         assert why in said["signed_problem"]
         shown = run("inspect", stated)
-        assert "not signed rightly" in shown.stdout
+        assert "invalid signature" in shown.stdout
         assert why in shown.stderr
 
 

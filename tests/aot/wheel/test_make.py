@@ -218,7 +218,7 @@ def test_bundles_without_a_signed_statement_are_named(bundles: Make, wheel: Whee
     statement.write_bytes(envelope(statement.with_name(statement.name.removesuffix(".intoto.jsonl") + ".nojit")))
     said = " ".join(wheel(folder).stdout.split())
     assert (
-        f"unsigned, refused with NOJIT_TRUST=signed; nojit sign signs them: {folder}/acme-kernels-1.0-sm_90.nojit"
+        f"unsigned, refused with NOJIT_TRUST=signed; sign them with nojit sign: {folder}/acme-kernels-1.0-sm_90.nojit"
         in said
     )
 
