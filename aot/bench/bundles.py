@@ -117,7 +117,7 @@ def find(place: Path, name: str, arch: str) -> Path:
     if len(wanted) != 1:
         names = ", ".join(path.name for path in found) or "none"
         raise BundleError(
-            f"expected one bundle {name} for {arch}: `nojit bench bundles --arch {arch}` builds it",
+            f"expected one bundle {name} for {arch}: build it with `nojit bench bundles --arch {arch}`",
             got=names,
             where=str(place),
         )

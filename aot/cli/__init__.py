@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    _open_closed()
+    _open_closed_streams()
     try:
         from nojit.aot.cli.group import cli  # noqa: PLC0415 - the runtime alone installs the script too, without click
     except ModuleNotFoundError as error:
@@ -39,7 +39,7 @@ def main() -> NoReturn:
     cli.main(prog_name="nojit")
 
 
-def _open_closed() -> None:
+def _open_closed_streams() -> None:
     """Open closed standard streams on the null device, before another file gets their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -51,11 +51,11 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     # a signal can arrive twice, from the terminal and from the parent: the second must not interrupt the cleanup. Not SIG_IGN,
     # because Python prints an error for a signal that arrived before it was ignored
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, _pass_over)
+        signal.signal(each, _ignore)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     sys.exit(128 + number)
 
 
-def _pass_over(_number: int, _frame: FrameType | None) -> None:
+def _ignore(_number: int, _frame: FrameType | None) -> None:
     pass

@@ -37,7 +37,7 @@ from nojit.runtime.errors import ManifestError, PackageError
 __all__ = ["command", "load_compiler", "run"]
 
 
-class _Remembering:
+class _RecordingView:
     """A view that records its messages.
 
     Args:
@@ -78,7 +78,7 @@ def run(out: Output, request: Request, asked: str) -> int:
         pin(request.min_driver, request.ptxas),
         as_default(request.cache_folder),
         follow_build(out) as shown,
-        compiler.session(request.timeout_s, (view := _Remembering(shown)).note, request.jobs),
+        compiler.session(request.timeout_s, (view := _RecordingView(shown)).note, request.jobs),
     ):
         plans, absent = _plan(request, compiler, view)
         result = None if request.dry_run else _build(request, compiler, plans, request.folder, view, failures=failures)

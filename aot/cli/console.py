@@ -116,7 +116,7 @@ class Output:
         On a narrow terminal the line breaks between words; further lines are indented by `margin` more columns.
         """
         if not self.json and not self.quiet:
-            for part in _broken(clean(text), _width(sys.stdout), margin):
+            for part in _wrapped_line(clean(text), _width(sys.stdout), margin):
                 click.echo(_styled(part, style, sys.stdout))
 
     def block(self, text: str) -> None:
@@ -165,7 +165,7 @@ class Output:
             narrow = _columns(console, headers[:-1], [row[:-1] for row in cells], indent)
             for line, last in zip(narrow, [headers[-1], *(row[-1] for row in cells)], strict=True):
                 margin = " " * (indent + 4)
-                lines += [line, *_folded(last, width, margin)]
+                lines += [line, *_wrapped(last, width, margin)]
         click.echo("\n".join(line.rstrip() for line in lines), color=console.color_system is not None)
 
 
@@ -175,7 +175,7 @@ def _width(stream: IO[str]) -> int:
     return shutil.get_terminal_size().columns if bounded else _UNBOUNDED
 
 
-def _broken(text: str, width: int, margin: int) -> list[str]:
+def _wrapped_line(text: str, width: int, margin: int) -> list[str]:
     """Return a line broken between words to fit a width; paths and digests stay whole for copying."""
     if len(text) <= width:
         return [text]
@@ -190,15 +190,15 @@ def _paragraph(headers: Sequence[str], row: Sequence[str], width: int, indent: i
     title = row[0] if first else row[-1] if last else ""
     inner = range(int(first), len(headers) - int(last))
     facts = [f"{headers[i].lstrip('>')} {row[i]}" for i in inner if row[i] not in {"", "-"}]
-    yield from _folded(title, width, " " * indent)
+    yield from _wrapped(title, width, " " * indent)
     # lines break after a fact, not within one
     joined = ", ".join(fact.replace(" ", _TIE) for fact in facts)
-    yield from (line.replace(_TIE, " ") for line in _folded(joined, width, " " * (indent + 4)))
+    yield from (line.replace(_TIE, " ") for line in _wrapped(joined, width, " " * (indent + 4)))
     if first and last:
-        yield from _folded(row[-1], width, " " * (indent + 4))
+        yield from _wrapped(row[-1], width, " " * (indent + 4))
 
 
-def _folded(text: str, width: int, margin: str) -> list[str]:
+def _wrapped(text: str, width: int, margin: str) -> list[str]:
     """Return a text as indented lines, broken between words; paths stay whole for copying."""
     return textwrap.wrap(
         text,

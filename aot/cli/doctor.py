@@ -45,7 +45,7 @@ def command(out: Output) -> int:
     tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), refused)
     blocking = _blocking(places, bundles, settings, tuning)
     failures = [*doctor.examine_names(os.environ), *doctor.examine_operators(bundles)]
-    raising = _raising(bundles, refused, failures, blocking)
+    raising = _reasons(bundles, refused, failures, blocking)
     thin = doctor.examine_thin_wheels()
     choices = [
         choose(number, capability, driver.version or 0, bundles, raising, thin=thin)
@@ -104,7 +104,7 @@ def _blocking(
     return [*places, *damaged, *settings, *unread]
 
 
-def _raising(
+def _reasons(
     bundles: Sequence[BundleState],
     refused: Mapping[str, Exception],
     failures: Sequence[Failure],

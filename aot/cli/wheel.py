@@ -169,7 +169,7 @@ def _urls(texts: Sequence[str]) -> tuple[str, ...]:
             raise click.UsageError(f"expected --url LABEL=https://..., got {text!r}")
         # metadata readers end the label at the first comma and strip spaces
         if "," in label or label != label.strip() or len(label) > _LABEL_MAX:
-            what = f"--url: expected a label of at most {_LABEL_MAX} characters, without commas and blanks around it"
+            what = f"--url: expected a label of at most {_LABEL_MAX} characters, without commas or surrounding spaces"
             raise click.UsageError(f"{what}, got {label!r}")
         if label in urls:
             raise click.UsageError(f"--url: expected each label once, got {label!r} twice")

@@ -65,7 +65,7 @@ def _key_of(row: ForeignRow, file: ForeignFile, wanted: Wanted) -> tuple[int, ..
     for name in take:
         if name not in row.values:
             got = f"{name!r}{did_you_mean(name, tuple(row.values))}"
-            raise TuningError(f"expected values of {', '.join(row.values) or 'none'}", got=got, where=file.path)
+            raise TuningError(f"expected --take of {', '.join(row.values) or 'none'}", got=got, where=file.path)
     return tuple(row.values[name] for name in take)
 
 
@@ -74,7 +74,7 @@ def _check_names(files: Sequence[ForeignFile], rename: Mapping[str, str]) -> Non
     for name in rename:
         if name not in known:
             got = f"{name!r}{did_you_mean(name, sorted(known))}"
-            raise TuningError(f"expected --rename of settings {', '.join(sorted(known))}", got=got)
+            raise TuningError(f"expected --rename of one of the settings {', '.join(sorted(known))}", got=got)
 
 
 def _renamed(settings: Settings, rename: Mapping[str, str], where: str) -> Settings:

@@ -26,14 +26,14 @@ from nojit.aot.tune.stage import Stage, Trial
 __all__ = ["climb"]
 
 # candidates that remain once the time allowance is spent
-_FEW = 4
+_HURRIED_MOST = 4
 # a candidate this many times as slow as the best, in two samples, gets no more samples in the first rung
-_HOPELESS = 3.0
+_SLOW_FACTOR = 3.0
 # limit of candidates in the last rung: later ones differ from these by less than the noise
-_MOST = 16
+_LAST_MOST = 16
 # the last rung adds samples to possible winners until their noise is this small, or they have so many samples
-_QUIET = 0.01
-_ENOUGH = 2_000
+_NOISE_GOAL = 0.01
+_SAMPLES_MOST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +100,10 @@ def _halve(state: _Climb, left: list[int]) -> bool:
         if state.spent_s() > state.task.limit_s:
             return False
         timings = _measure(state, rung, left)
-        # hopeless candidates have one sample: their times only show that they are slow
+        # candidates that are too slow have one sample: their times only show that they are slow
         left = keep({one: timing for one, timing in timings.items() if timing.samples > 1} or timings, rung.slack)
         hurried = state.spent_s() > state.task.allowance_s
-        left = left[: _FEW if hurried else _MOST if rung is RUNGS[-2] else None]
+        left = left[: _HURRIED_MOST if hurried else _LAST_MOST if rung is RUNGS[-2] else None]
     return True
 
 
@@ -113,27 +113,29 @@ def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing
         return {}
     samples = _time(state, dict.fromkeys(left, 1))
     known = {candidate: values[0] for candidate, values in samples.items()}
-    hopeless = _HOPELESS * min(known.values()) if rung is RUNGS[0] else math.inf
+    too_slow_us = _SLOW_FACTOR * min(known.values()) if rung is RUNGS[0] else math.inf
     # one slow sample may be an outlier, two are not
-    for candidate, more in _time(state, {one: 1 for one, us in known.items() if us > hopeless}).items():
+    for candidate, more in _time(state, {one: 1 for one, us in known.items() if us > too_slow_us}).items():
         known[candidate] = min(known[candidate], *more)
         samples[candidate] = [known[candidate]]
     counts = {candidate: sample_count(rung, us + state.stage.flush_us) for candidate, us in known.items()}
-    counts = {candidate: count if known[candidate] <= hopeless else 1 for candidate, count in counts.items()}
+    counts = {candidate: count if known[candidate] <= too_slow_us else 1 for candidate, count in counts.items()}
     # the first sample warms up: it counts only if it is the only one
     samples |= _time(state, {candidate: count for candidate, count in counts.items() if count > 1})
     if rung in {FINAL, EXHAUSTIVE}:
-        _settle(state, samples)
+        _refine(state, samples)
     timings = {candidate: summarize(values) for candidate, values in samples.items()}
     state.send(Measured(rung.number, timings, state.stage.clock_mhz()))
     return timings
 
 
-def _settle(state: _Climb, samples: dict[int, list[float]]) -> None:
+def _refine(state: _Climb, samples: dict[int, list[float]]) -> None:
     """Double the samples of possible winners until their noise is low enough to tell them apart."""
     while state.spent_s() <= state.task.allowance_s:
         timings = {candidate: summarize(values) for candidate, values in samples.items()}
-        noisy = [one for one in contenders(timings) if timings[one].noise > _QUIET and len(samples[one]) < _ENOUGH]
+        noisy = [
+            one for one in contenders(timings) if timings[one].noise > _NOISE_GOAL and len(samples[one]) < _SAMPLES_MOST
+        ]
         if not noisy:
             return
         for candidate, more in _time(state, {one: len(samples[one]) for one in noisy}).items():

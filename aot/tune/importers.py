@@ -107,10 +107,10 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _read_cache(document: Mapping[str, Any], path: Path) -> ForeignFile:
     where = f"{path} $"
-    key = _listed(document.get("key"), f"{where}.key")
+    key = _nonempty_list(document.get("key"), f"{where}.key")
     values = {str(place): _count(value, f"{where}.key[{place}]") for place, value in enumerate(key) if _is_int(value)}
     timings = []
-    for place, pair in enumerate(_listed(document["configs_timings"], f"{where}.configs_timings")):
+    for place, pair in enumerate(_nonempty_list(document["configs_timings"], f"{where}.configs_timings")):
         spot = f"{where}.configs_timings[{place}]"
         if not isinstance(pair, list) or len(pair) != 2:
             raise TuningError("expected a config and its times", got=repr(pair)[:80], where=spot)
@@ -132,7 +132,7 @@ def _cached_config(config: Any, where: str) -> Settings:
     for name in config:
         if name not in known:
             got = f"{name!r}{did_you_mean(name, known)}"
-            raise TuningError(f"expected keys of {', '.join(known)}", got=got, where=where)
+            raise TuningError(f"expected one of the keys {', '.join(known)}", got=got, where=where)
     for name in _HOOKS:
         if config.get(name) is not None:
             raise TuningError(f"expected no {name}", got=repr(config[name])[:80], where=where)
@@ -176,10 +176,10 @@ def _settings(config: Mapping[str, Any], where: str) -> Settings:
         if not _IDENTIFIER.match(name):
             raise TuningError("expected the name of a constexpr or an option", got=repr(name[:40]), where=where)
         if not _is_value(value):
-            what = "expected a bool, a number of 64 bits or a string"
+            what = "expected a bool, a 64-bit number or a string"
             raise TuningError(what, got=repr(value)[:80], where=f"{where}.{name}")
     if not config:
-        raise TuningError("expected settings", got="none", where=where)
+        raise TuningError("expected at least one setting", got="none", where=where)
     return tuple(sorted(config.items()))
 
 
@@ -189,7 +189,7 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, int) and abs(value) <= _INT_MAX)
 
 
-def _listed(value: Any, where: str) -> Sequence[Any]:
+def _nonempty_list(value: Any, where: str) -> Sequence[Any]:
     if not isinstance(value, list) or not value:
         raise TuningError("expected an array that is not empty", got=repr(value)[:80], where=where)
     return value
@@ -201,5 +201,5 @@ def _is_int(value: Any) -> bool:
 
 def _count(value: int, where: str) -> int:
     if not 0 <= value <= _INT_MAX:
-        raise TuningError("expected a number from 0, of 63 bits", got=str(value)[:80], where=where)
+        raise TuningError("expected an integer from 0 to 2**63 - 1", got=str(value)[:80], where=where)
     return value

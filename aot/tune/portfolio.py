@@ -117,7 +117,7 @@ class _Search:
 
     Attributes:
         columns: for each config the logarithm of its cost for every problem; compared with bounds.
-        pains: the same, times the weights of the problems; summed for means.
+        weighted: the same, times the weights of the problems; summed for means.
     """
 
     def __init__(self, costs: Costs, size: int, weights: Sequence[float]) -> None:
@@ -135,7 +135,7 @@ class _Search:
         # weights are scaled to a mean of 1, so that `_EQUAL` does not depend on their unit
         scale = len(weights) / math.fsum(weights) if weights else 1.0
         self.unserved = [weight * scale * _UNSERVED for weight in weights]
-        self.pains = {
+        self.weighted = {
             config: tuple(weight * scale * value for weight, value in zip(weights, column, strict=True))
             for config, column in self.columns.items()
         }
@@ -196,14 +196,14 @@ class _Search:
         return best.configs, branches.left >= 0
 
     def _serve(self, configs: Sequence[int]) -> list[float]:
-        chosen = [self.unserved, *(self.pains[config] for config in configs)]
+        chosen = [self.unserved, *(self.weighted[config] for config in configs)]
         return list(map(min, zip(*chosen, strict=True)))
 
     def _gains(self, left: Sequence[float], banned: frozenset[int]) -> list[tuple[float, int]]:
         """Return for each config not in `banned` how much it would lower the sum, largest first."""
         gains = [
             (sum([old - new for old, new in zip(left, column, strict=True) if old > new]), config)
-            for config, column in self.pains.items()
+            for config, column in self.weighted.items()
             if config not in banned
         ]
         return sorted(gains, key=lambda gain: (-gain[0], gain[1]))

@@ -37,7 +37,7 @@ _PORTFOLIOS = (
     "mean loss",
     "worst loss with 1, 2, ... configs",
 )
-_JUDGED = "Quality of the tuned tables:"
+_QUALITY_TITLE = "Quality of the tuned tables:"
 _QUALITY = ("kernel", "set", "problems", "unknown", "mean share of the best", "worst share", "worst problem")
 
 
@@ -90,7 +90,9 @@ def _tables(reports: Sequence[KernelReport], quality: Sequence[QualityFacts]) ->
         tables.append(_Table(device, "", _line(_CLASSES), tuple(map(_line, classes))))
         tables.append(_Table(device, "", _line(_PORTFOLIOS), tuple(map(_line, _portfolio_rows(here)))))
         if judged:
-            tables.append(_Table(device, _JUDGED, _line(_QUALITY), tuple(_line(_quality_row(one)) for one in judged)))
+            tables.append(
+                _Table(device, _QUALITY_TITLE, _line(_QUALITY), tuple(_line(_quality_row(one)) for one in judged))
+            )
     return tables
 
 
@@ -101,7 +103,7 @@ def _merged(new: Sequence[_Table], old: Sequence[_Table], told: Collection[tuple
         kept = [row for row in one.rows if (one.device, _kernel_of(row)) not in told]
         if kept:
             rows.setdefault(one.place, []).extend(kept)
-    ordered = sorted(rows, key=lambda place: (place[0], place[1] == _JUDGED))
+    ordered = sorted(rows, key=lambda place: (place[0], place[1] == _QUALITY_TITLE))
     return [_Table(*place, tuple(sorted(rows[place], key=_kernel_of))) for place in ordered]
 
 

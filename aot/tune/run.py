@@ -26,13 +26,13 @@ from nojit.runtime.format import SUFFIX
 __all__ = ["read_pruned", "tune"]
 
 # limit of deaths of the measuring process for one problem
-_DEATHS = 16
+_DEATHS_MOST = 16
 # problems with a shorter best time count as quick
 _QUICK_US = 100.0
 # a config that killed the process for this many problems is skipped for the others
 _DEADLY = 2
 # multiple of its share of the remaining time that a problem may take
-_GENEROSITY = 2.0
+_SHARES_MOST = 2.0
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class _Runner:
             left_s = self._left_s()
             if left_s <= 0:
                 break
-            share = _GENEROSITY * left_s / (len(todo) - place)
+            share = _SHARES_MOST * left_s / (len(todo) - place)
             done.append(self._one(problem, min(share, left_s), left_s))
             guess = (time.monotonic() - began) / len(done) * (len(todo) - len(done))
             self._view.ended(done[-1], min(guess, self._left_s()))
@@ -181,7 +181,7 @@ class _Runner:
         if isinstance(event, Opened):
             state.opened = event
             self._log.open(listed, event)
-            self._spare(listed, state)
+            self._skip_deadly(listed, state)
         elif isinstance(event, Trying):
             state.trying = event.candidate
         elif isinstance(event, Fault):
@@ -191,7 +191,7 @@ class _Runner:
             state.seen |= {state.opened.candidates[one].identity for one in event.timings}
             state.best_us = min(timing.median_us for timing in event.timings.values())
 
-    def _spare(self, listed: Listed, state: _State) -> None:
+    def _skip_deadly(self, listed: Listed, state: _State) -> None:
         """Record the candidates that killed the process too often as failed; the task skips them."""
         for place, candidate in enumerate(state.opened.candidates if state.opened else ()):
             if candidate.identity in self._deadly(listed.kernel) - state.known - state.faults.keys():
@@ -209,7 +209,7 @@ class _Runner:
     def _died(self, listed: Listed, state: _State, reason: str) -> bool:
         """Blame a candidate for the death of the process, if possible; return whether to try again."""
         state.deaths += 1
-        if state.opened is None or state.deaths > _DEATHS:
+        if state.opened is None or state.deaths > _DEATHS_MOST:
             state.reason = reason
             return False
         if state.trying is None:

@@ -169,11 +169,11 @@ def cases_of(
         known = classes.setdefault(tuple((axis, identity(values)) for axis, values in known), known)
         key = tuple(bucket_of(rules.bucket, value) for value in problem.key)
         places.setdefault((known, key), []).append(number)
-    barred = _barred(evidence, rules)
+    excluded = _excluded(evidence, rules)
     cases: list[Case] = []
     unserved: list[str] = []
     for (known, key), members in sorted(places.items(), key=lambda item: (spell_class(item[0][0]), item[0][1])):
-        times = _times(evidence, members, barred.get(spell_class(known), set()))
+        times = _times(evidence, members, excluded.get(spell_class(known), set()))
         names = tuple(evidence.problems[number].name for number in members)
         keys = {evidence.problems[number].key for number in members}
         if times:
@@ -184,21 +184,21 @@ def cases_of(
     return tuple(cases), tuple(unserved)
 
 
-def _barred(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
+def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
     """Return for each class of cases the configs that were wrong or failed for one of its problems."""
-    barred: dict[str, set[int]] = {}
+    excluded: dict[str, set[int]] = {}
     for problem, config in evidence.unfit:
         known = class_of(rules, evidence.problems[problem].meaning)
-        barred.setdefault(spell_class(known), set()).add(config)
-    return barred
+        excluded.setdefault(spell_class(known), set()).add(config)
+    return excluded
 
 
-def _times(evidence: Evidence, problems: Sequence[int], barred: set[int]) -> dict[int, Sample]:
+def _times(evidence: Evidence, problems: Sequence[int], excluded: set[int]) -> dict[int, Sample]:
     """Return the combined time of each config for problems that share a row: a weighted mean of costs, scaled back to a time."""
     found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []
     for problem in problems:
-        timed = {config: sample for config, sample in evidence.timed(problem).items() if config not in barred}
+        timed = {config: sample for config, sample in evidence.timed(problem).items() if config not in excluded}
         if timed:
             bests.append(min(sample.us for sample in timed.values()))
             for config, sample in timed.items():
@@ -235,7 +235,7 @@ def _group(
     evidence: Evidence, rules: TuningRules, of: tuple[tuple[str, ...], str], problems: Sequence[int], bounds: Bounds
 ) -> Group:
     cases, unserved = cases_of(evidence, rules, problems)
-    configs = _widest(evidence, cases)
+    configs = _without_narrower(evidence, cases)
     if not cases:
         return Group(*of, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
     costs = [[case.cost(config) for config in configs] for case in cases]
@@ -252,7 +252,7 @@ def _group(
     return Group(*of, cases, len(configs), curve, chosen, unserved, early, estimated, bool(rules.terms))
 
 
-def _widest(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
+def _without_narrower(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
     """Return the configs that serve a row, without narrower duplicates: same settings, but a subset of another's rows.
 
     The manifest may list a config of the space with its own rule. The narrower one of the two would only reject calls.

@@ -199,7 +199,7 @@ class TorchTrial:
             torch.cuda.current_stream().synchronize()
         except (NojitError, RuntimeError) as error:
             if isinstance(error, DriverError) or not isinstance(error, NojitError):
-                _lose_if_lost(error)
+                _raise_if_lost(error)
             return "failed", f"{type(error).__name__}: {_words(error)}"
         return self._compare()
 
@@ -237,7 +237,7 @@ class TorchTrial:
         del self._work
 
 
-def _lose_if_lost(error: Exception) -> None:
+def _raise_if_lost(error: Exception) -> None:
     if _is_lost():
         raise ContextLost(_words(error)) from None
 

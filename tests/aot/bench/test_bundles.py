@@ -28,7 +28,7 @@ def test_a_bundle_is_found_by_its_name_and_arch(tmp_path: Path) -> None:
 
 
 def test_a_bundle_that_is_not_there_is_named_with_how_to_build_it(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="`nojit bench bundles --arch sm_90` builds it, got none"):
+    with pytest.raises(BundleError, match="build it with `nojit bench bundles --arch sm_90`, got none"):
         bundles.find(tmp_path, bundles.LAUNCH, "sm_90")
 
 

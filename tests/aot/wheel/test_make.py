@@ -421,7 +421,7 @@ def test_a_label_that_readers_of_metadata_would_change_is_wrong_usage(
 ) -> None:
     said = wheel(bundles("sm_90a"), "--url", f"{label}=https://example.org", code=2).stderr
     assert (
-        f"--url: expected a label of at most 32 characters, without commas and blanks around it, got {label!r}" in said
+        f"--url: expected a label of at most 32 characters, without commas or surrounding spaces, got {label!r}" in said
     )
     assert not (tmp_path / "dist").exists()
 
