@@ -22,6 +22,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(
                 pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA")
             )
+            # of the first test that torch compiles
+            item.add_marker(pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning"))
     if spelled := os.environ.get("NOJIT_TEST_SHARE"):
         names = [getattr(item, "originalname", item.name) for item in items]
         kept = taken(items, names, share_of(spelled))

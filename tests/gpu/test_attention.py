@@ -61,7 +61,6 @@ def test_a_captured_pass_replays_with_what_memory_holds_then(words):
         assert same_bits(value, right)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiled_with_inductor():
     given = operands()
     module = FlashAttention(is_causal=True)

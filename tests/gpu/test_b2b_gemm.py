@@ -52,7 +52,6 @@ def test_a_graph_replays_it(operators, sizes):
     assert same_bits(result, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     given = [value.requires_grad_() for value in Case(torch.bfloat16, (304, 64, 80, 48)).inputs()]
     expected = b2b_gemm(*given, activation="gelu")

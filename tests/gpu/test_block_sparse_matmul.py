@@ -55,7 +55,6 @@ def test_a_graph_replays_it(operators, mode):
     assert same_bits(result, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     case = Case("dsd", torch.bfloat16, 64, (128, 128))
     layout = case.layout()

@@ -146,7 +146,6 @@ def test_a_captured_softmax_writes_over_its_operand():
         assert same_bits(x, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 # torch's own, where it traces an autograd function that writes in place
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @named(CASES)

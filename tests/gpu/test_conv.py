@@ -69,7 +69,6 @@ def test_a_graph_replays_it(operators, sizes):
     assert same_bits(result, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     values = [value.requires_grad_() for value in Case(torch.bfloat16, NARROW).inputs()]
     expected = conv2d(*values, padding=1)

@@ -118,7 +118,6 @@ def test_a_graph_replays_both_passes_with_what_memory_holds_then(operators, case
             assert same_bits(value.detach(), right.detach())
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     inputs = [view((1, 4, 256, 64), torch.bfloat16, seed).requires_grad_() for seed in range(3)]
     mask = create_block_mask(lambda b, h, q, k: (q - k) % 3 == 0, None, None, 256, 256, "cuda")

@@ -103,7 +103,6 @@ def test_graphs_on_two_streams_do_not_disturb_each_other(operators):
     assert all(same_bits(one, other) for one, other in zip(results, expected, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     q, k, v = (view((2, heads, length, 128), torch.bfloat16, seed)
                for seed, (heads, length) in enumerate(((32, 1), (8, 3000), (8, 3000))))  # fmt: skip

@@ -62,7 +62,6 @@ def test_a_graph_replays_it(operators, sizes):
     assert same_bits(result, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     source, a, b = (x.requires_grad_() for x in Case(torch.bfloat16, (2, 104, 208, 136)).inputs())
     expected = baddbmm(source, a, b)

@@ -62,7 +62,6 @@ def test_a_graph_replays_it(operators, sizes):
     assert same_bits(result, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     a, b, words = Case(torch.bfloat16, SOME, "zeros", 64).inputs()
     a.requires_grad_()

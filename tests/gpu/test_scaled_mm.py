@@ -61,7 +61,6 @@ def test_a_graph_replays_it(operators, sizes):
     assert same_bits(result, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     given = Case(DEEP, kind="ends", biased=True).inputs()
     assert same_bits(torch.compile(scaled_mm, fullgraph=True)(*given), scaled_mm(*given))
