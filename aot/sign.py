@@ -1,7 +1,7 @@
-"""Sign the provenance statements of bundles with Ed25519, as DSSE envelopes; make keys.
+"""Signing of provenance statements with Ed25519, as DSSE envelopes, and creation of keys.
 
-Needs the extra ``sign`` (securesystemslib and cryptography). An envelope has one signature and lies beside its bundle as
-one line of in-toto's attestation format; what a Sigstore bundle calls ``dsseEnvelope`` is that line.
+Needs the extra ``sign`` (securesystemslib and cryptography). An envelope has one signature. It is a file in the bundle's
+folder: one line of in-toto's attestation format, the same as ``dsseEnvelope`` in a Sigstore bundle.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class SignedBundle:
 
 
 def make_key(path: Path, password: bytes | None = None) -> NewKey:
-    """Make an Ed25519 key pair: the private key at `path`, the public one beside it with the suffix ``.pub``.
+    """Create an Ed25519 key pair: the private key at `path`, the public key at the same path with the suffix ``.pub``.
 
     Args:
-        path: of the private key; nothing may be there yet.
+        path: path of the private key. Neither file may exist.
         password: encrypts the private key, if given.
 
     Raises:
-        PackageError: a file is there already, or cannot be written.
+        PackageError: a file exists already, or cannot be written.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - of the extra
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - likewise
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - of the extra
         BestAvailableEncryption,
         Encoding,
         NoEncryption,
@@ -84,20 +84,20 @@ def make_key(path: Path, password: bytes | None = None) -> NewKey:
     try:
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secrecy)
     except ValueError as error:
-        # the library's words name no password
-        raise PackageError("expected a password that keys can have in NOJIT_KEY_PASSWORD", got=str(error)) from None
+        # the library's message does not contain the password
+        raise PackageError("expected a valid password for keys in NOJIT_KEY_PASSWORD", got=str(error)) from None
     _create(path, private, 0o600)
     try:
         _create(public, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), 0o644)
     except BaseException:
-        # half a pair would stand in the way of the next try
+        # half a key pair would make the next try fail
         path.unlink()
         raise
     return NewKey(str(path), str(public), key_id(key.public_key()))
 
 
 def _create(path: Path, content: bytes, mode: int) -> None:
-    """Write a file where none is: the whole of it, or nothing."""
+    """Create a file with some content; leave none behind on failure."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
@@ -113,19 +113,19 @@ def _create(path: Path, content: bytes, mode: int) -> None:
 
 
 def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
-    """Read a private key.
+    """Return a signer with a private key.
 
     Args:
-        path: of the key, in PEM.
-        password: that it is encrypted with.
+        path: file of the key, in PEM.
+        password: password of an encrypted key.
 
     Raises:
-        PackageError: it cannot be read, others could have written it, or it is no Ed25519 key.
+        PackageError: the file cannot be read, is writable by others, or is not an Ed25519 key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - of the extra
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - likewise
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - likewise
-    from securesystemslib.signer import CryptoSigner, SSlibKey  # noqa: PLC0415 - likewise
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - of the extra
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - of the extra
+    from securesystemslib.signer import CryptoSigner, SSlibKey  # noqa: PLC0415 - of the extra
 
     try:
         pem = read_key_file(str(path), "a private key", pipes=True)
@@ -134,7 +134,8 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     try:
         key = load_pem_private_key(pem, password)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        # a wrong password, none, or one too many: the library says which, but for one wrong password in 256, whose padding is right
+        # the library says whether the password is wrong, missing or superfluous, except for the one wrong password in
+        # 256 that gives valid padding
         got = (str(error).splitlines() or [""])[0]
         what = "expected an Ed25519 private key in PEM"
         if b"ENCRYPTED" in pem or "assword" in got:
@@ -146,15 +147,15 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
 
 
 def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBundle:
-    """Check a bundle, and sign the statement that lies beside it.
+    """Check a bundle, sign its statement, and write the signed statement to the bundle's folder.
 
     Args:
-        path: of the bundle.
-        signer: signs.
-        expires: from when on the statement does not count, as `moment_of` gives it; never if empty.
+        path: path of the bundle.
+        signer: the private key.
+        expires: end of the signature's validity, from `moment_of`; empty for none.
 
     Raises:
-        BundleError: the bundle is not whole, or the statement is missing or not of this bundle.
+        BundleError: the bundle is damaged, or the statement is missing or not of this bundle.
         PackageError: the signed statement cannot be written.
     """
     from securesystemslib.dsse import Envelope  # noqa: PLC0415 - of the extra
@@ -166,7 +167,7 @@ def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBu
         envelope = Envelope(payload, PAYLOAD_TYPE, {})
         key = signer.public_key.keyid
         raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
-        # what no loader would take must not lie there; what is wrong with it is wrong with the statement
+        # check the envelope as a loader would before it is written: a failure here is a fault of the statement
         trusted = only_key(_public_key(signer), "the key that signs")
         claim = check_envelope(raw, bundle.digest, trusted, str(statement.path))
         check_named(claim, bundle.index, str(statement.path))
@@ -179,14 +180,14 @@ def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBu
 
 
 def moment_of(expires: str, valid_for: str) -> str:
-    """Return until when what is signed now counts, as statements spell it; empty if nobody said.
+    """Return the end of a new signature's validity in the form of statements; empty without a limit.
 
     Args:
-        expires: a day, from whose start on it does not, or a moment: ``2027-01-01``, ``2027-01-01T12:00:00Z``; in UTC.
-        valid_for: how long it does, from now: ``90d``, ``12h``.
+        expires: a moment, or a day that ends the validity at its start, in UTC: ``2027-01-01T12:00:00Z``, ``2027-01-01``.
+        valid_for: duration from now: ``90d``, ``12h``, ``8w``.
 
     Raises:
-        ValueError: that is none, or past; the message says what was expected.
+        ValueError: the value has another form, or is in the past.
     """
     if not expires and not valid_for:
         return ""
@@ -204,7 +205,7 @@ def moment_of(expires: str, valid_for: str) -> str:
         example = "a day or a moment in UTC such as 2027-01-01 or 2027-01-01T12:00:00Z" if expires else "90d, 12h or 8w"
         raise ValueError(f"expected {example}, got {expires or valid_for!r}")
     if moment <= present:
-        raise ValueError(f"expected a moment to come, got {spelled}")
+        raise ValueError(f"expected a moment in the future, got {spelled}")
     return spelled
 
 

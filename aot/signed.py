@@ -1,4 +1,4 @@
-"""Check signed bundles down to the last byte, by one key or by a file of them. Needs the extra ``trust``."""
+"""Verification of signed bundles, with one key or a file of keys. Needs the extra ``trust``."""
 
 from __future__ import annotations
 
@@ -42,40 +42,40 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What a trusted key says of a bundle."""
+    """A bundle's statement, signed by a trusted key."""
 
     claim: Claim
     statement: Statement
-    """All of what was signed."""
+    """The signed statement."""
 
 
 def only_key(public: Ed25519PublicKey, name: str) -> TrustedKeys:
-    """Trust one key, for bundles of any name and number."""
+    """Return trusted keys with one key, for bundles of any name and build number."""
     return TrustedKeys(name, {key_id(public): TrustedKey(name, public, None)}, {})
 
 
 def read_only_key(path: Path) -> TrustedKeys:
-    """Trust the public key in a PEM file, for bundles of any name and number.
+    """Return trusted keys with the public key of a PEM file, for bundles of any name and build number.
 
     Raises:
-        BundleTrustError: it is none, cannot be read, or others could have written it.
+        BundleTrustError: the file cannot be read, is writable by others, or is not a public key.
     """
     return only_key(read_public_key(read_key_file(str(path), "a public key"), str(path)), str(path))
 
 
 def verify_signed(bundle: BundleFile, trusted: TrustedKeys, names: Sequence[str] = ()) -> Vouched:
-    """Check that a trusted key vouches for a bundle, down to the last byte of the file.
+    """Check that a trusted key has signed a bundle, and that the whole file is the signed one.
 
     Args:
-        bundle: its statement lies beside it.
-        trusted: whose word counts.
-        names: one of them is what it is asked for by; none is any.
+        bundle: the bundle, with a signed statement in its folder.
+        trusted: the trusted keys.
+        names: the names that the user may have asked for; empty for any.
 
     Raises:
-        BundleTrustError: it does not.
+        BundleTrustError: no trusted key has signed this file under such a name.
     """
     where = signed_path(bundle.path)
-    # read once: what is built again must be what the signature is of
+    # read only once: the result must hold the statement that was checked
     raw = read_envelope(bundle.path)
     claim = check_envelope(raw, bundle.digest, trusted, where)
     check_use(claim, bundle.index, trusted, bundle.path, names)
@@ -84,11 +84,11 @@ def verify_signed(bundle: BundleFile, trusted: TrustedKeys, names: Sequence[str]
 
 
 def read_vouched(bundle: BundleFile) -> bytes | None:
-    """Read the signed statement beside a bundle, None if there is none, and refuse one that no loader would take, whose key it is.
+    """Return the signed statement of a bundle; None without one. Every check of a loader is made except that of the key.
 
     Raises:
-        PackageError: it cannot be read, is damaged, or is of another bundle.
-        BundleTrustError: it says something else than the bundle does.
+        PackageError: the statement cannot be read, is damaged, or is of another bundle.
+        BundleTrustError: the statement contradicts the bundle.
     """
     path = Path(bundle.path)
     raw = read_signed(path, bundle.digest)
@@ -103,10 +103,10 @@ def read_vouched(bundle: BundleFile) -> bytes | None:
 
 
 def expiry_of(bundle: BundleFile) -> str:
-    """Return when the statement beside a bundle stops to count; empty if never. Nothing else of it is checked.
+    """Return the end of validity in a bundle's signed statement; empty if none. No signature is checked.
 
     Raises:
-        BundleTrustError: there is none, or it is no statement.
+        BundleTrustError: the statement is missing or damaged.
     """
     where = signed_path(bundle.path)
     payload, signer, _ = split_envelope(read_envelope(bundle.path), where)
@@ -114,10 +114,10 @@ def expiry_of(bundle: BundleFile) -> str:
 
 
 def check_file(bundle: BundleFile, claim: Claim) -> None:
-    """Compare a whole file with what its statement says of it.
+    """Check a whole file against the SHA-256 in its statement.
 
     Raises:
-        BundleTrustError: it is another.
+        BundleTrustError: the file differs.
     """
     sha256 = sha256_of(bundle)
     if sha256 != claim.sha256:
@@ -126,7 +126,7 @@ def check_file(bundle: BundleFile, claim: Claim) -> None:
 
 
 def sha256_of(bundle: BundleFile) -> str:
-    """Return the SHA-256 of a whole file, in hex, as it is read now."""
+    """Return the SHA-256 of a bundle's whole file, in hex. Reads the file again."""
     hasher = hashlib.sha256()
     for part in bundle.stream():
         hasher.update(part)

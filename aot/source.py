@@ -1,4 +1,4 @@
-"""What a kernel's source says of itself, and whether a variant fits it. Pure."""
+"""Facts of a kernel's source, and checks of variants against them. Pure."""
 
 from __future__ import annotations
 
@@ -34,123 +34,123 @@ __all__ = [
 
 
 HEURISTICS = "@triton.heuristics"
-"""What computes a param or an option at each call."""
+"""Decorator that computes a param or an option at each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What stands around a kernel function and does at a launch of Triton's what a bundle does not do."""
+    """An effect of a decorator on Triton's launches that a bundle does not have."""
 
     name: str
-    """What a manifest calls it, to leave it out."""
+    """Its name in `ignores` of a manifest."""
     what: str
     when: str
-    """When Triton does it, for messages."""
+    """When it takes place, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigHook:
-    """What `pre_hook` of one `triton.Config` does: it chooses blocks of descriptors."""
+    """The blocks of descriptors that `pre_hook` of one `triton.Config` sets."""
 
     settings: tuple[tuple[str, Value], ...]
     """The constexprs of that config."""
     blocks: tuple[tuple[str, tuple[int | None, ...]], ...]
-    """Of each descriptor that it has a block for; None for a size that no config says."""
+    """Block of each descriptor that the hook sets; None for a dimension that is not a constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """A kernel function, as found."""
+    """The facts of a kernel function."""
 
     name: str
     params: tuple[Param, ...]
-    """In the function's order."""
+    """The params, in the function's order."""
     unspecialized: frozenset[str]
-    """Params that the function keeps from being specialized: they take no hints, nor do their members."""
+    """Params in `do_not_specialize`: neither they nor their members take hints."""
     unaligned: frozenset[str]
-    """Params that the function keeps from being specialized on their alignment: they take no hint 16."""
+    """Params in `do_not_specialize_on_alignment`: they do not take hint 16."""
     digest: str
     """SHA-256 over the function and everything that it reaches, without line numbers."""
     gluon: bool = False
-    """Whether it is written in Gluon, and knows the layouts of descriptors."""
+    """Whether it is written in Gluon, which takes descriptors with layouts."""
     annotations: tuple[tuple[str, str], ...] = ()
-    """Runtime params whose type the function itself fixes, ``base: tl.int64``, each with that type in Triton's spelling."""
+    """Runtime params with a type annotation, ``base: tl.int64``, each with that type in Triton's spelling."""
     constants: frozenset[str] = frozenset()
     """Runtime params annotated as pointers to constants, ``x_ptr: tl.const``."""
     debug: bool = False
-    """`debug` of its decorator, which holds where the manifest sets none."""
+    """`debug` of its decorator: the default where the manifest does not set the option."""
     settings: tuple[tuple[str, str], ...] = ()
-    """Settings of Triton that can change code, once it is imported: its own, and those of the environment."""
+    """Settings of Triton that are set after its import and can change code: by the source or the environment."""
     effects: tuple[Effect, ...] = ()
-    """What its decorators do at a launch and a bundle does not."""
+    """Effects of its decorators on a launch that a bundle does not have."""
     computed: tuple[tuple[str, str], ...] = ()
-    """Params and options that a decorator gives a value, each with its name."""
+    """Params and options whose value a decorator computes, each with the decorator's name."""
     hooks: tuple[ConfigHook, ...] = ()
-    """What `pre_hook` of an autotuner's configs choose."""
+    """The blocks that `pre_hook` of an autotuner's configs set."""
     answers: tuple[str, ...] = ()
-    """What its modules asked of the target while they were imported, and were told."""
+    """Queries about the target that the import made, each with its answer."""
     of_arch: bool = False
-    """Whether another arch would have answered otherwise."""
+    """Whether an answer depends on the arch."""
     of_device: tuple[str, ...] = ()
-    """Those of the answers in which devices of one arch differ."""
+    """The answers that differ between devices of one arch."""
     reached: tuple[tuple[str, str], ...] = ()
-    """Modules that were imported for it, sorted, each with its file; Triton's and what that imports do not count."""
+    """Modules that its import loaded, sorted, each with its file; without Triton and the modules that Triton imports."""
 
 
 class SourceImportError(ManifestError):
-    """A source cannot be imported, whichever of its kernels is asked for."""
+    """A source cannot be imported: none of its kernels can be built."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """Where a manifest entry says that its kernel is."""
+    """The place of a kernel's function, from its manifest entry."""
 
     spelling: str
     """``package.module:function``, or ``path/to/file.py:function`` relative to `folder`."""
     folder: Path
-    """Where the manifest lies."""
+    """Folder of the manifest."""
     where: str
     """The manifest entry, for messages."""
     project: Path = Path()
-    """Where imports look beside `folder`: the folder in which the build runs."""
+    """Folder that imports search in addition to `folder`: the build's current folder."""
     together: tuple[str, ...] = ()
     """Modules and files that one process imports for this entry: its own first, then those of functions that constexprs
-    name; empty for its own alone."""
+    name; empty for only its own."""
 
     @property
     def module(self) -> str:
-        """The module, or the file: it ends with ``.py``."""
+        """The module's name, or the file's path, which ends with ``.py``."""
         return module_of(self.spelling)
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """All that one process imports for this entry."""
+        """All modules and files that one process imports for this entry."""
         return self.together or (self.module,)
 
 
 def module_of(spelling: str) -> str:
-    """Return the module, or the file, of the spelling of a source."""
+    """Return the module's name or the file's path in the spelling of a source."""
     return spelling.partition(":")[0]
 
 
 def fit_variant(
     variant: Variant, source: KernelSource, where: str, hints: Mapping[tuple[str, int], str] = MappingProxyType({})
 ) -> Variant:
-    """Return a variant as its function takes it, or refuse one that the function cannot be compiled as.
+    """Return a variant in the form that its function takes, after checking it against the function.
 
-    A constexpr that is called as an option has the value of the option: Triton binds a keyword to both. What a config sets
-    it to then tells configs apart as other constexprs do. `debug` is the decorator's unless the manifest sets it. Hints that
+    A constexpr with the name of an option has the option's value, since Triton binds a keyword to both. It then
+    distinguishes configs like other constexprs. `debug` is the decorator's unless the manifest sets it. Hints that
     `requires` implies are dropped where Triton would not specialize the param.
 
     Args:
-        variant: as the manifest has it.
-        source: its function.
+        variant: the variant from the manifest.
+        source: the facts of its function.
         where: the entry, for messages.
-        hints: where it writes each hint, for messages.
+        hints: key path of each hint, for messages.
 
     Raises:
-        ManifestError: a param that is not the kernel's, one without a type or value, a runtime param given as a
-            constexpr or the other way, one with the name of an option, a type or hint that the function forbids.
+        ManifestError: a param is not the kernel's, lacks a type or value, is a runtime param given as a constexpr (or the
+            reverse), or has the name of an option; or the function forbids a type or hint.
     """
     fitted = _with_own_options(_with_debug(variant, source), source, where)
     _check_variant(fitted, source, where)
@@ -158,7 +158,7 @@ def fit_variant(
 
 
 def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
-    """Give the settings of a tuned table the form that `fit_variant` gives those of a variant."""
+    """Return a tuned table's config in the form that `fit_variant` gives to variants."""
     own = {param.name for param in source.params}
     settings = _resolve_debug(config.settings, source)
     ranks = {name: 2 - (name in own) if name in OPTIONS else 0 for name, _ in settings}
@@ -166,21 +166,21 @@ def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
 
 
 def check_decorators(spec: KernelSpec, source: KernelSource, where: str) -> None:
-    """Refuse what decorators would do at a launch of Triton's and a bundle does not, unless the entry ignores it.
+    """Refuse effects of decorators that a bundle does not have, unless the entry ignores them.
 
     Raises:
-        ManifestError: there is such, or the entry ignores what is not there, or a heuristic computes an option that it leaves
-            to the default.
+        ManifestError: an effect is not ignored, the entry ignores an effect that no decorator has, or a heuristic
+            computes an option that the entry does not set.
     """
     for effect in source.effects:
         if effect.name not in spec.ignores:
-            what = f"expected {source.name} to need nothing but its launch"
-            got = f'{effect.what}. {effect.when}; if nothing is lost by that, write ignores = ["{effect.name}"]'
+            what = f"expected {source.name} without effects on launches"
+            got = f'{effect.what}. {effect.when}; if callers do not need it, write ignores = ["{effect.name}"]'
             raise ManifestError(what, got=got, where=f"{where}.source")
     names = [effect.name for effect in source.effects]
     for number, name in enumerate(spec.ignores):
         if name not in names:
-            what = f"expected what decorators of {source.name} do ({', '.join(names) or 'nothing'})"
+            what = f"expected an effect of {source.name}'s decorators ({', '.join(names) or 'none'})"
             got = f"{name!r}{did_you_mean(name, names)}"
             raise ManifestError(what, got=got, where=f"{where}.ignores[{number}]")
     for name, by in source.computed:
@@ -199,7 +199,7 @@ def _with_debug(variant: Variant, source: KernelSource) -> Variant:
 
 
 def _resolve_debug(settings: tuple[tuple[str, Value], ...], source: KernelSource) -> tuple[tuple[str, Value], ...]:
-    """Fill in `debug` where it is unset; where the decorator turns it on, bundles show it as an option of every config."""
+    """Return settings with `debug` set; if the decorator turns it on, it becomes an option of every config."""
     told = tuple((name, source.debug if _is_unset(name, value) else value) for name, value in settings)
     return (*told, ("debug", True)) if source.debug and "debug" not in dict(told) else told
 
@@ -236,7 +236,7 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     typed = [name for name, _ in variant.signature]
     valued = [name for name, _ in variant.constexprs]
     mistakes = Mistakes()
-    # nearly always none: there are many variants
+    # filtered first for speed: nearly every variant has no such name
     for name in [name for name in typed if name not in runtime]:
         with mistakes.caught():
             _known(name, runtime, constexprs, ("runtime param", "constexpr"), f"{where}.params.{name}")
@@ -262,7 +262,7 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
 
 
 def _check_blocks(variant: Variant, source: KernelSource, where: str) -> None:
-    """Hold blocks of descriptors against those that hooks choose for the same config."""
+    """Check blocks of descriptors against those that hooks set for the same config."""
     constexprs, types = dict(variant.constexprs), dict(variant.signature)
     for hook in source.hooks:
         if any(name in constexprs and identity(constexprs[name]) != identity(value) for name, value in hook.settings):
@@ -279,7 +279,7 @@ def _check_blocks(variant: Variant, source: KernelSource, where: str) -> None:
 
 
 def _check_types(variant: Variant, source: KernelSource, where: str) -> None:
-    """Hold types against annotations: Triton takes an annotated param as it is annotated, whatever a call passes."""
+    """Check types against annotations: Triton gives an annotated param the annotated type in every call."""
     annotated = dict(source.annotations)
     for name, kind in variant.signature:
         place = f"{where}.params.{name}"
@@ -296,12 +296,12 @@ def _check_types(variant: Variant, source: KernelSource, where: str) -> None:
 
 
 def _canonical(kind: str) -> str:
-    """Spell a type as Triton spells annotations: a bool is `u1`."""
+    """Return a type in the spelling of annotations: a bool is `u1`."""
     return f"{kind[:-2]}u1" if kind in ("i1", "*i1", "*ki1") else kind
 
 
 def _writable_leaf(kind: str) -> str:
-    """Return the first pointer of a type that is none to constants; empty if there is none."""
+    """Return the first pointer in a type that is not a pointer to constants; empty without one."""
     pointers = (leaf for _, leaf in leaves(plain(kind), "") if leaf.startswith("*"))
     return next((leaf for leaf in pointers if not leaf.startswith("*k")), "")
 
@@ -309,7 +309,7 @@ def _writable_leaf(kind: str) -> str:
 def _with_allowed_hints(
     variant: Variant, source: KernelSource, where: str, places: Mapping[tuple[str, int], str]
 ) -> Variant:
-    """Drop hints that Triton would not compile in, where `requires` implies them; refuse them where they are written."""
+    """Drop hints that Triton would not compile in if `requires` implies them; refuse them if the manifest has them."""
     forbidden = {pair: why for pair in variant.hints if (why := _forbids(source, *pair))}
     if not forbidden:
         return variant
@@ -322,7 +322,7 @@ def _with_allowed_hints(
 
 
 def _forbids(source: KernelSource, path: str, hint: int) -> str:
-    """Say why Triton never specializes a param so; empty if it does."""
+    """Return why Triton ignores a hint on a param; empty if it compiles the hint in."""
     param = path.partition(".")[0]
     if param in source.unspecialized:
         return f"lists {param!r} in do_not_specialize"
@@ -336,7 +336,7 @@ def _forbids(source: KernelSource, path: str, hint: int) -> str:
 
 def _known(name: str, known: list[str], others: list[str], kinds: tuple[str, str], where: str) -> None:
     if name not in known:
-        # a config holds options and rules too: the slip may be in the name of one of those
+        # a config holds options and rules, too: suggest their names as well
         keys = (*known, *OPTIONS, *CONFIG_RULES) if kinds[0] == "constexpr" else tuple(known)
         near = f", which is a {kinds[1]}" if name in others else did_you_mean(name, keys)
         raise ManifestError(

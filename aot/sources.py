@@ -1,9 +1,9 @@
-"""The compiler as a build uses it: Triton and kernel sources in processes of their own, one for each source and arch.
+"""The compiler of a build: Triton and kernel sources run in separate processes, one for each source and arch.
 
-A first process imports Triton, and no source. A copy of it becomes the process of one source for one arch, which imports the
-source, describes its kernels and names their variants. Copies of that one compile. So a source is imported once for each arch,
-and what it patches (Triton, torch, `os.environ`, `sys.modules`) no other source sees. Where the import of a source asks nothing
-that archs answer differently, it is the same for all, and they share a process. The build imports neither.
+A first process imports Triton and no source. A fork of it imports one source for one arch, describes its kernels and
+returns keys of their variants. Forks of that one compile. So each source is imported once per arch, and its patches
+(Triton, torch, `os.environ`, `sys.modules`) do not affect other sources. If the import of a source makes no query whose
+answer depends on the arch, all archs share one process. The build's own process imports neither Triton nor sources.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["SourceCompiler"]
 
 _COMPILER: Final = "nojit.aot.compiler"
 _TRACING: Final = "nojit.aot.tracing"
-# what Triton may take to be imported, and to ask its tools
+# time limit for importing Triton and for queries of its tools
 _START_S = 300.0
-# what it takes less to import a source anew than to have Triton do again what it does once for a process
+# a source that imports in less time is imported again, in a copy of the warm first process; others warm up themselves
 _QUICK_S = 0.25
-# of the machine's memory, what processes may keep that wait for their sources to be compiled
+# idle processes of sources may keep one part in so many of the machine's memory
 _MEMORY_SHARE = 8
 
 _Key: TypeAlias = tuple[Path, Path, tuple[str, ...]]
-"""What is imported, and from where."""
+"""Folders and modules of a source: entries with equal ones share processes."""
 
 
 def _key_of(place: SourcePlace) -> _Key:
@@ -47,11 +47,11 @@ def _key_of(place: SourcePlace) -> _Key:
 
 
 class SourceCompiler:
-    """Implements `nojit.aot.plan.Compiler`, within a `session`. Safe to use from several threads.
+    """Compiler that implements `nojit.aot.plan.Compiler` within a `session`. Thread-safe.
 
     Attributes:
-        compile_variant: compiles a variant in a process of its source; a `nojit.aot.pool.WorkerPool` keeps these processes.
-        notes: what the processes looked at to describe kernels and to name variants.
+        compile_variant: compiles a variant in a process of its source; `nojit.aot.pool.WorkerPool` keeps the processes.
+        notes: files and variables that the processes read to describe kernels and to compute keys.
     """
 
     def __init__(self) -> None:
@@ -66,12 +66,12 @@ class SourceCompiler:
 
     @contextlib.contextmanager
     def session(self, timeout_s: float, tell: Callable[[str], None], jobs: int = 1) -> Iterator[None]:
-        """Allow processes to be started, which end with the block.
+        """Allow processes to start until the block ends; all of them end with it.
 
         Args:
-            timeout_s: how long the import of a source may take, in seconds.
-            tell: takes what sources print while they are imported.
-            jobs: how many sources are imported at once.
+            timeout_s: time limit for the import of a source, in seconds.
+            tell: receives the output of imports.
+            jobs: number of imports that run at once.
         """
         self._jobs = jobs
         with tempfile.TemporaryDirectory(prefix="nojit-sources-") as folder:
@@ -88,10 +88,10 @@ class SourceCompiler:
                 self._first = None
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource:
-        """Find a kernel function, as its source defines it for `arch`, and say what it takes and depends on.
+        """Return the params and dependencies of a kernel function, as its source defines it for `arch`.
 
         Raises:
-            ManifestError: as `nojit.aot.compiler.describe`; or the import does not end, or ends its process.
+            ManifestError: as `nojit.aot.compiler.describe`, or the import exceeds its time or ends its process.
         """
         asked = _key_of(place), place.spelling, arch
         known = self._described.get(asked)
@@ -104,7 +104,7 @@ class SourceCompiler:
         return known
 
     def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
-        """Import sources, several at once, for archs for which they will be asked; what fails, fails when it is asked for."""
+        """Import sources in parallel, each for its archs. A failed import is reported by the later `describe`."""
         kernels: dict[_Key, dict[str, SourcePlace]] = {}
         for place, arch in asked:
             kernels.setdefault(_key_of(place), {}).setdefault(arch, place)
@@ -127,10 +127,10 @@ class SourceCompiler:
                 self.describe(place, arch)
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
-        """Return the identities of the machine code of variants, all of one arch; see `nojit.aot.compiler.variant_key`.
+        """Return the keys of variants, all of one arch; see `nojit.aot.compiler.variant_key`.
 
         Raises:
-            ManifestError: likewise.
+            ManifestError: as `nojit.aot.compiler.variant_key`.
         """
         if not variants:
             return ()
@@ -141,22 +141,22 @@ class SourceCompiler:
         check_compiled(variant, compiled)
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
-        """Name what shapes an image for `arch`; see `nojit.aot.compiler.toolchain`."""
+        """Return the inputs of every image for `arch`; see `nojit.aot.compiler.toolchain`."""
         tools: tuple[tuple[str, str], ...] = self._opened().call("toolchain", arch)
         return tools
 
     def archs(self) -> tuple[str, ...]:
-        """List the archs that can be built for here; see `nojit.aot.compiler.archs`."""
+        """Return the archs that this toolchain can build; see `nojit.aot.compiler.archs`."""
         known: tuple[str, ...] = self._opened().call("archs")
         return known
 
     def min_driver(self, arch: str) -> int:
-        """Return the least CUDA version whose driver loads images for `arch` (13000 for 13.0)."""
+        """Return the oldest CUDA version whose driver loads images for `arch` (13000 for 13.0)."""
         version: int = self._opened().call("min_driver", arch)
         return version
 
     def source(self, place: SourcePlace, arch: str) -> _Source:
-        """Return the process of a source that serves an arch; it starts when it is first asked something."""
+        """Return the process of a source that serves an arch. It starts at its first call."""
         first, key = self._opened(), _key_of(place)
         with self._lock:
             known = self._sources.setdefault(key, [])
@@ -167,15 +167,13 @@ class SourceCompiler:
             return known[-1]
 
     def _note(self, source: KernelSource, arch: str) -> None:
-        """Tell once of each answer that holds for one device of an arch, and not for all."""
+        """Report each answer to an import that differs between devices of the arch, once."""
         with self._lock:
             new = [answer for answer in source.of_device if (arch, answer) not in self._noted]
             self._noted.update((arch, answer) for answer in new)
         if new:
             name = common_of(arch).name
-            self._opened().tell(
-                f"{arch}: sources that ask while they are imported are told, as of {name}: {', '.join(new)}"
-            )
+            self._opened().tell(f"{arch}: imports of sources got answers of a common device, {name}: {', '.join(new)}")
 
     def _take(self, notes: Notes) -> None:
         with self._lock:
@@ -186,11 +184,11 @@ class SourceCompiler:
 
     def _opened(self) -> _First:
         if self._first is None:
-            raise RuntimeError("expected a session that is open")
+            raise RuntimeError("expected an open session")
         return self._first
 
     def _save_memory(self) -> None:
-        """End the processes that were asked nothing for longest, if all together hold too much; they start again when asked."""
+        """End the least recently used processes if all together use too much memory. They start again on demand."""
         limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE
         with self._lock:
             *others, last = sorted(self._each(), key=lambda source: source.last_asked)
@@ -202,7 +200,7 @@ class SourceCompiler:
 
 
 class _First:
-    """The process that has imported Triton and no source; all others are copies of it."""
+    """The first process, which has imported Triton and no source; all others are forked from it."""
 
     def __init__(
         self, folder: Path, timeout_s: float, tell: Callable[[str], None], take: Callable[[Notes], None]
@@ -218,7 +216,7 @@ class _First:
         self._lock = threading.Lock()
 
     def call(self, name: str, *asked: str) -> Any:
-        """Ask the compiler something that no source has a say in, of an arch or of all."""
+        """Return the cached result of a compiler's function that does not depend on a source."""
         with self._lock:
             if (name, *asked) not in self._answers:
                 self._answers[name, *asked] = self._try(
@@ -227,8 +225,8 @@ class _First:
             return self._answers[name, *asked]
 
     def copy(self, arch: str, words: Path | None = None, environment: Mapping[str, str] | None = None) -> Process:
-        """Start a copy; by default what it prints goes to a file of its own, and it has a temporary folder of its own."""
-        # asked here, copies need not ask
+        """Start a copy. By default it has its own output file and its own temporary folder."""
+        # cached here once, so that no copy computes it again
         self.call("toolchain", arch)
         with self._lock:
             self._count += 1
@@ -238,11 +236,11 @@ class _First:
             place, variables = words or scratch.with_suffix(".log"), environment or {"TMPDIR": str(scratch)}
             copy: Process | None = self._try(lambda first: first.fork(place, variables))
         if copy is None:
-            raise CompileError("expected Triton to start no threads when it is imported", got="some")
+            raise CompileError("expected Triton's import to start no threads", got="some")
         return copy
 
     def warm_up(self, arch: str) -> None:
-        """Let copies start with what Triton does once for a process that compiles."""
+        """Run Triton's one-time initialization for compiling, so that copies start with it done."""
         with self._lock:
             if not self._warm:
                 self._try(lambda first: first.call(f"{_COMPILER}:warm_up", arch, timeout_s=_START_S))
@@ -250,7 +248,7 @@ class _First:
 
     @property
     def is_warm(self) -> bool:
-        """Whether copies start so."""
+        """Whether `warm_up` has run."""
         return self._warm
 
     def end(self) -> None:
@@ -260,11 +258,11 @@ class _First:
             self._process.close()
 
     def take_notes(self, process: Process) -> None:
-        """Take over what a process noted of what it looked at.
+        """Collect the notes of a process on the files and variables that it read.
 
         Raises:
-            EndedError: the process is gone.
-            SilentError: it does not answer.
+            EndedError: the process has ended.
+            SilentError: the process does not answer.
         """
         notes: Notes | None = process.call(f"{_TRACING}:take_notes", timeout_s=_START_S)
         if notes is not None:
@@ -289,39 +287,39 @@ class _First:
 
 
 class _Source:
-    """The process of one source, for one arch, or for all where the source does not ask for it."""
+    """The process of one source, for one arch, or for all archs if the source's import does not depend on them."""
 
     def __init__(self, first: _First, place: SourcePlace) -> None:
         self.private_bytes = 0
-        """How much memory the process had for itself when it was last looked at."""
+        """Private memory of the process, in bytes, at its last use."""
         self.last_asked = 0.0
-        """When, in seconds."""
+        """Time of its last use, in seconds."""
         self._first = first
         self._place = place
         self._arch = ""
-        """Whose answers the source has; empty as long as it asked for none."""
+        """The arch that the import's answers depend on; empty if they depend on none."""
         self._process: Process | None = None
         self._imported: set[str] = set()
-        """Kernels that the process has described, and so imported the modules of."""
+        """Kernels that the process has described: their modules are imported."""
         self._failures: dict[str, SourceImportError] = {}
-        """Why it cannot be imported, by arch: nobody waits for that twice."""
+        """Error of a failed import, by arch, so that it is not tried again."""
         self._reached: tuple[tuple[str, str], ...] = ()
-        """Every module that was imported, with its file; kernels share it."""
+        """Every imported module with its file; the same for all kernels."""
         self._import_s = 0.0
-        """How long the import took."""
+        """Duration of the import."""
         self._warm = False
         self._told_bytes: int | None = 0
-        """How much was told of what the first import printed; None where others print the same."""
+        """Length of the output that was passed on; None after the first import, since later ones print the same."""
         self._copies: list[Process] = []
         self._stopped = False
         self._lock = threading.Lock()
 
     def serves(self, arch: str) -> bool:
-        """Say whether what is imported is what this arch sees."""
+        """Return whether the process serves an arch."""
         return not self._stopped and self._arch in ("", arch)
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource | None:
-        """Describe a kernel, as `SourceCompiler.describe`; None if the source turned out to be another arch's meanwhile."""
+        """Return what `SourceCompiler.describe` does; None if the process serves another arch by now."""
         with self._lock:
             return self._described(place, arch) if self.serves(arch) else None
 
@@ -336,13 +334,13 @@ class _Source:
         """Start a process that compiles variants of a kernel.
 
         Args:
-            place: of the kernel.
-            arch: of the variants.
-            words: file for what it prints.
+            place: place of the kernel.
+            arch: arch of the variants.
+            words: file for its output.
             environment: variables to set.
 
         Raises:
-            ManifestError: the source has to be imported anew, and cannot be.
+            ManifestError: the source must be imported again, and that fails.
         """
         with self._lock:
             self._warm_up(arch)
@@ -358,14 +356,14 @@ class _Source:
                     raise CompileError("expected the compiler to finish", got=str(error), where=place.where) from None
                 break
             if copy is None:
-                # a copy lacks the threads that the source started: it imports the source itself
+                # the source started threads, which a fork would lose: a new process imports the source itself
                 copy = self._first.copy(arch, words, environment)
                 self._begin(copy, arch)
             self._copies = [*(each for each in self._copies if each.is_alive()), copy]
             return copy
 
     def _warm_up(self, arch: str) -> None:
-        """Have a process that copies for compiling start warm: a new one, where the source is imported in no time."""
+        """Make the process warm before it is forked: start a new one if the import is quick, else warm it up."""
         self._first.warm_up(arch)
         process = self._process
         if process is not None and not self._warm and process.is_alive():
@@ -376,7 +374,7 @@ class _Source:
                 self._warm = True
 
     def rest(self) -> None:
-        """End the process if nothing needs it now."""
+        """End the process if nothing uses it now."""
         if self._lock.acquire(blocking=False):
             try:
                 if self._process is not None and not any(copy.is_alive() for copy in self._copies):
@@ -387,14 +385,14 @@ class _Source:
                 self._lock.release()
 
     def kill(self) -> None:
-        """End the process, whatever it is doing, and start no other."""
+        """End the process at once, and start no other."""
         self._stopped = True
         process = self._process
         if process is not None:
             process.kill()
 
     def end(self) -> None:
-        """End the process, once nobody asks it anything any more."""
+        """End the process and release it. Call when no other thread uses it."""
         self.kill()
         if self._process is not None:
             self._process.close()
@@ -413,7 +411,7 @@ class _Source:
             process = self._process = self._first.copy(arch)
             self._imported.clear()
             if self._stopped:
-                # `kill` may have come before there was a process to end
+                # `kill` may have run before this process existed
                 process.kill()
                 raise CancelledError
             self._begin(process, arch)
@@ -432,7 +430,7 @@ class _Source:
         except ManifestError as error:
             if isinstance(error, SourceImportError):
                 self._failures[arch] = error
-            # what is half imported, for this arch, is of no use
+            # a half-imported source cannot be used
             if self._process is not None:
                 self._process.kill()
             raise
@@ -476,7 +474,7 @@ class _Source:
 
 
 class _Home:
-    """Where variants of one kernel are compiled; see `nojit.aot.pool.Home`."""
+    """Starter of the workers for one kernel's variants; see `nojit.aot.pool.Home`."""
 
     def __init__(self, source: _Source, place: SourcePlace, arch: str) -> None:
         self.key = (*_key_of(place), arch)
@@ -490,18 +488,18 @@ class _Home:
         return self._source.copy(self._place, self._arch, words, environment)
 
     def kill(self) -> None:
-        """Give up starting one."""
+        """Cancel the start of a worker."""
         self._source.kill()
 
 
 class _Compile:
-    """Compiles a variant, in a new process, unless a pool asks where and keeps the processes."""
+    """Function that compiles a variant in a new process. A pool calls `home` instead, and keeps the processes."""
 
     def __init__(self, compiler: SourceCompiler) -> None:
         self._compiler = compiler
 
     def home(self, variant: Variant, place: SourcePlace) -> _Home:
-        """Say in which process a variant is compiled."""
+        """Return the starter of the workers for a variant."""
         return _Home(self._compiler.source(place, variant.arch), place, variant.arch)
 
     def __call__(self, variant: Variant, place: SourcePlace) -> CompiledVariant:

@@ -1,4 +1,4 @@
-"""Tuning spaces: every config of a kernel to try, with what rules leave out and why. Pure."""
+"""Expansion of tuning spaces: the configs of a kernel to measure, and those that rules remove. Pure."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = ["SpaceExpansion", "configs_of", "expand_space"]
 
 @dataclass(frozen=True, slots=True)
 class SpaceExpansion:
-    """What the space of one kernel comes to for one architecture."""
+    """The tuning variants of one kernel for one arch."""
 
     variants: tuple[Variant, ...]
-    """Of each meaning to tune the manifest's own configs first, then the space's; each with the fullest hints only."""
+    """For each case to tune: the manifest's own configs, then the space's, each with its fullest hint set only."""
     excluded: int
-    """How many variants `exclude` left out."""
+    """Number of variants that `exclude` removed."""
     pruned: tuple[Pruned, ...]
-    """What the `when` of a space left out."""
+    """Variants that the `when` of a space removed."""
 
 
 def expand_space(spec: KernelSpec, arch: str, where: str, most: int | None = MAX_VARIANTS) -> SpaceExpansion:
-    """List the variants to measure of one kernel; none without a space.
+    """Return the variants of one kernel to measure; none without a space.
 
     Args:
         spec: the manifest's entry.
         arch: one of `nojit.aot.target.ARCHS`.
         where: manifest and kernel, for messages.
-        most: how many variants it may come to, before any rule; None for any number.
+        most: maximum number of variants before any rule; None for no limit.
 
     Raises:
-        ManifestError: the entry contradicts itself, or comes to too many variants.
+        ManifestError: the entry contradicts itself, or has too many variants.
     """
     check_arch(arch, where)
     if spec.tuning is None or not spec.tuning.space:
@@ -53,7 +53,7 @@ def expand_space(spec: KernelSpec, arch: str, where: str, most: int | None = MAX
 
 
 def configs_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Multiply one table of a space out, the last key fastest."""
+    """Yield the configs of one table of a space: the product of its lists, the last key varying fastest."""
     rules = {key: table[key] for key in table if key in CONFIG_RULES}
     settings = {key: choices(value) for key, value in table.items() if key not in CONFIG_RULES}
     for values in product(*settings.values()):
@@ -61,14 +61,14 @@ def configs_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class _SpaceExpander(Expander):
-    """Tries the space beside the manifest's configs."""
+    """Expander of the manifest's configs plus its spaces."""
 
     def __init__(self, spec: KernelSpec, tuning: TuningSpec, arch: str, where: str, most: int | None) -> None:
-        # meanings are tuned for aligned calls: the rest run what serves every call
+        # cases are tuned for aligned calls; other calls run a config that serves every call
         super().__init__(
             msgspec.structs.replace(spec, aligned_only="a tuning bundle serves aligned calls"), arch, where
         )
-        # before the spaces are multiplied out
+        # check before the product of the spaces is made
         self._own_configs = self._configs
         check_count(spec, arch, where, most, self._own_configs, tuning=True)
         self.rule = parse_rule(tuning.when, f"{where}.tuning.when")
@@ -78,7 +78,7 @@ class _SpaceExpander(Expander):
                 self.ways.append(way_of(spec, len(self.ways), raw, arch, f"{where}.tuning.space[{number}]"))
 
     def expand(self) -> SpaceExpansion:
-        """List what is to be measured."""
+        """Return the variants to measure."""
         variants: list[Variant] = []
         pruned: list[Pruned] = []
         excluded = 0
@@ -101,11 +101,11 @@ class _SpaceExpander(Expander):
         return SpaceExpansion(tuple(variants), excluded, tuple(pruned))
 
     def fits(self, way: Way, names: Names) -> bool:
-        """Say whether a config is looked at; one that its space leaves out is, to be listed."""
+        """Return whether to expand a config: the space's always, so that those its `when` removes are listed."""
         return way.number >= self.own or super().fits(way, names)
 
     def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
-        """List the fullest set of hints alone."""
+        """Return only the fullest hint set."""
         return [max(super().hint_sets_of(way, written, types), key=len)]
 
     def _left_out(self, variant: Variant, names: Names) -> str | None:

@@ -1,4 +1,4 @@
-"""Reads provenance statements: what was built, of what, to build it again or to show it."""
+"""Reader of provenance statements: the inputs of a bundle, to rebuild it or to show them."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to build a bundle from."""
+    """The inputs to rebuild a bundle from."""
 
     name: str
     digest: str
-    """Of the bundle that came of it."""
+    """Digest of the resulting bundle."""
     arch: str
     manifests: tuple[str, ...]
-    """Files, from the root of the checkout."""
+    """Paths of the manifests, from the root of the checkout."""
     profile: str
     kernels: tuple[str, ...]
-    """Of which kernels; empty if of all."""
+    """Names of the kernels; empty for all."""
     tuning: bool
     tuned: bool
     keep_going: bool
     line_info: bool
     """Whether it is a twin with line info."""
     failures: int
-    """How many variants could not be compiled, and so are not in it."""
+    """Number of variants that failed to compile and are not in the bundle."""
     files: Mapping[str, str]
-    """SHA-256 of manifests and tuned tables."""
+    """SHA-256 of manifests and tuned tables, by path."""
     kernel_sources: Mapping[str, str]
-    """Digest of each kernel's source."""
+    """Digest of each kernel's source, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +82,20 @@ class ProvenanceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that has the shape of one."""
+    """A statement that was parsed; its contents are checked on access."""
 
     path: Path
     document: Json
 
     def canonical(self) -> bytes:
-        """Spell it as it is signed."""
+        """Return the canonical JSON that signatures cover."""
         return canonical_json(self.document)
 
     def until(self, moment: str) -> Statement:
-        """Return a statement that says the same, and until when that counts.
+        """Return the statement with an end of validity.
 
         Raises:
-            PackageError: it has no place for that.
+            PackageError: `nojit build` did not write the statement.
         """
         document = self._read(lambda said: json.loads(canonical_json(said)))
         place: Any = document
@@ -107,28 +107,28 @@ class Statement:
         return replace(self, document=document)
 
     def recipe(self) -> Recipe:
-        """Say what was built.
+        """Return the inputs to rebuild the bundle from.
 
         Raises:
-            PackageError: the statement does not say.
+            PackageError: the statement does not name them.
         """
         return self._read(_recipe)
 
     def facts(self, digest: str, *, signed: bool, problem: str = "") -> ProvenanceFacts:
-        """Sum up where a bundle came from.
+        """Return the origin of a bundle.
 
         Args:
-            digest: of the bundle.
-            signed: whether a signed statement of it lies beside it.
-            problem: what is wrong with the one that lies there.
+            digest: digest of the bundle.
+            signed: whether the bundle has a signed statement.
+            problem: problem with the signed statement; empty if none.
 
         Raises:
-            PackageError: the statement does not say.
+            PackageError: the statement does not name the origin.
         """
         return replace(self._read(lambda document: _facts(document, digest)), signed=signed, signed_problem=problem)
 
     def is_dirty(self) -> bool:
-        """Say whether it tells of changes on top of the commit that was built; False if it tells of no commit."""
+        """Return whether the checkout had uncommitted changes; False if the statement names no commit."""
         try:
             return self.facts("", signed=False).dirty
         except PackageError:
@@ -143,15 +143,15 @@ class Statement:
 
 
 def statement_path(bundle: Path) -> Path:
-    """Name the statement that lies beside a bundle, not signed."""
+    """Return the path of a bundle's unsigned statement."""
     return bundle.with_name(f"{bundle.name.removesuffix(SUFFIX)}.provenance.json")
 
 
 def read_statement(path: Path) -> Statement:
-    """Read the statement beside a bundle.
+    """Return the statement in a file.
 
     Raises:
-        PackageError: there is none, or it is no JSON without floats.
+        PackageError: the file is missing, or is not JSON without floats.
     """
     try:
         raw = read_beside(str(path))
@@ -162,15 +162,15 @@ def read_statement(path: Path) -> Statement:
 
 
 def open_signed(envelope: bytes, path: Path) -> Statement:
-    """Return the statement that an envelope holds; whether it is signed rightly is for others to say.
+    """Return the statement in an envelope. The signature is not checked.
 
     Args:
-        envelope: as it was read.
-        path: from where.
+        envelope: content of the file.
+        path: path of the file, for messages.
 
     Raises:
-        BundleTrustError: it is spelled in another way than envelopes are.
-        PackageError: it holds no JSON without floats.
+        BundleTrustError: the content is not an envelope.
+        PackageError: the envelope does not hold JSON without floats.
     """
     return _parsed(split_envelope(envelope, str(path))[0], path)
 
@@ -179,22 +179,22 @@ def _parsed(raw: bytes, path: Path) -> Statement:
     try:
         return Statement(path, parse_json(raw, str(path)))
     except BundleFormatError as error:
-        # the bundle itself may well be whole
+        # not a BundleError: the bundle itself may be intact
         raise PackageError(error.what, got=error.got, where=error.where) from None
 
 
 def read_signed(bundle: Path, digest: str) -> bytes | None:
-    """Read the signed statement beside a bundle; whose key it was is for those to judge who load it.
+    """Return the envelope of a bundle's signed statement. The signature is not checked.
 
     Args:
-        bundle: its file.
-        digest: its digest.
+        bundle: path of the bundle.
+        digest: digest of the bundle.
 
     Returns:
-        The statement's envelope; None if none lies there.
+        The envelope; None without a signed statement.
 
     Raises:
-        PackageError: it cannot be read, is damaged, or is of another bundle.
+        PackageError: the statement cannot be read, is damaged, or is of another bundle.
     """
     file = Path(signed_path(str(bundle)))
     try:
@@ -203,21 +203,21 @@ def read_signed(bundle: Path, digest: str) -> bytes | None:
         return None
     except OSError as error:
         got = worded(error)
-        raise PackageError("expected a signed statement that can be read", got=got, where=str(file)) from None
+        raise PackageError("expected a readable signed statement", got=got, where=str(file)) from None
     try:
         document: Any = open_signed(raw, file).document
         (subject,) = document["subject"]
         of = subject["digest"][INDEX_DIGEST]
     except (BundleTrustError, PackageError, ValueError, LookupError, TypeError):
-        raise PackageError("expected a signed statement, as nojit sign writes it", where=str(file)) from None
+        raise PackageError("expected a signed statement written by nojit sign", where=str(file)) from None
     if of != digest:
-        what = f"expected a signed statement of bundle {digest[:12]}; sign it again, or take the statement away"
+        what = f"expected a signed statement of bundle {digest[:12]}; sign it again with nojit sign, or delete the file"
         raise PackageError(what, got=f"one of {of!s:.12}", where=str(file))
     return raw
 
 
 def read_signed_statement(bundle: Path, digest: str) -> Statement | None:
-    """Read what was signed of a bundle; None if no signed statement lies there.
+    """Return the signed statement of a bundle; None without one.
 
     Raises:
         PackageError: as `read_signed`.
@@ -280,7 +280,7 @@ def _distributions(listed: Any) -> Iterator[str]:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    # a string would do for its characters
+    # a string would pass as a sequence of characters
     if not isinstance(value, list):
         raise TypeError(f"a list for {value!r}")
     return tuple(map(_text, value))

@@ -1,4 +1,4 @@
-"""Hold data to the types of a manifest, and find every mistake, where `msgspec` stops at the first. Pure."""
+"""Structural check of a manifest that reports every mistake; `msgspec` stops at the first. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _WORDS: Final[dict[type[inspect.Type], str]] = {
 def check_structure(
     data: object, struct: type[Struct], place: str, spellings: Mapping[str, str], mistakes: Mistakes
 ) -> None:
-    """Find what in `data` does not fit a struct's types: unknown and missing keys, other types, values out of range.
+    """Report where data does not fit a struct: unknown and missing keys, wrong types, values out of range.
 
     Args:
-        data: as TOML was read.
-        struct: what it has to fit; its annotations are the rules.
+        data: the parsed TOML.
+        struct: the expected struct; its annotations are the rules.
         place: the key path of `data`.
-        spellings: what each pattern that a string has to match asks for, in words.
-        mistakes: gets what is found; nothing if `msgspec.convert` takes the data.
+        spellings: description of each pattern of strings, for messages.
+        mistakes: receives the mistakes; none if `msgspec.convert` accepts the data.
     """
     _Walk(spellings, mistakes).check(_types_of(struct), data, place)
 
@@ -51,7 +51,7 @@ class _Walk:
         self._mistakes = mistakes
 
     def check(self, kind: inspect.Type, value: Any, place: str) -> None:
-        """Check a value and all that is in it."""
+        """Check a value and everything in it."""
         match kind:
             case inspect.Metadata():
                 self.check(kind.type, value, place)
@@ -94,7 +94,7 @@ class _Walk:
                 self._add(_words(kind), value, place)
 
     def _check_union(self, kind: inspect.UnionType, value: Any, place: str) -> None:
-        # TOML has no null, so the type that a key has besides is the one that it can be given
+        # TOML has no null, so only the other types of an optional key can occur
         kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
         fitting = [
             one for one in kinds if isinstance(one, inspect.StructType | inspect.DictType) == (type(value) is dict)
@@ -116,7 +116,7 @@ class _Walk:
                 what = f"expected a key of {', '.join(fields)}"
                 self._mistakes.add(what, got=f"{key!r}{near}", at=place + spell_key(key))
         for key, field in fields.items():
-            # one slip is one mistake
+            # a misspelled required key is reported once, not also as missing
             if field.required and key not in value and not any(f"{key!r}" in near for near in misspelled):
                 self._mistakes.add(f"expected a value for {key!r}", got="none", at=place)
 
@@ -139,7 +139,7 @@ class _Walk:
 
 
 def _words(kind: inspect.Type) -> str:
-    """Say what a type takes, in TOML's words."""
+    """Return a type in TOML's terms, for messages."""
     if isinstance(kind, inspect.Metadata):
         return _words(kind.type)
     if isinstance(kind, inspect.LiteralType):

@@ -1,4 +1,4 @@
-"""Bundles of a build's folder that a newer version supersedes, with the files that the build wrote beside them."""
+"""Superseded bundles in a build's folder, with their reports and statements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Leftover", "find_leftovers", "remove"]
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A bundle that nothing uses any longer."""
+    """A superseded bundle: nothing uses it any longer."""
 
     path: Path
     name: str
@@ -28,18 +28,18 @@ class Leftover:
     newer: Path
     """The bundle that supersedes it."""
     files: tuple[Path, ...]
-    """What was written of it: itself first, then its report and its statements."""
+    """Files to delete: the bundle first, then its report and its statements."""
     size_bytes: int
-    """Of all of them."""
+    """Size of these files together."""
 
 
 def find_leftovers(folders: Iterable[Path]) -> tuple[list[Leftover], list[str]]:
-    """List the bundles of folders that have a newer version beside them, and what is left alone although it may be one.
+    """Return the superseded bundles of folders, and a message for each file that is kept although it may be one.
 
-    Only regular files count that are called as a build calls them, ``<name>-<version>-<arch>.nojit``, and that are whole bundles.
+    Only intact bundles count that are regular files with the name a build gives: ``<name>-<version>-<arch>.nojit``.
 
     Raises:
-        PackageError: a folder that is none, or cannot be read.
+        PackageError: a folder does not exist, is not a folder or cannot be read.
     """
     found: list[Leftover] = []
     alone: list[str] = []
@@ -57,7 +57,7 @@ def find_leftovers(folders: Iterable[Path]) -> tuple[list[Leftover], list[str]]:
             if Path(old).name == called:
                 found.append(_leftover(Path(old), release, arch, Path(new)))
             else:
-                alone.append(f"{old}: expected it to be called {called}, as a build writes it")
+                alone.append(f"{old}: expected the name that a build gives, {called}")
     return sorted(found, key=lambda each: each.path), alone
 
 
@@ -68,8 +68,8 @@ def _bundles_in(folder: Path) -> list[Path]:
     try:
         files = sorted(folder.iterdir())
     except OSError as error:
-        raise PackageError("expected a folder that can be read", got=worded(error), where=str(folder)) from None
-    # a link is somebody's own
+        raise PackageError("expected a readable folder", got=worded(error), where=str(folder)) from None
+    # skip links: a build writes none
     return [path for path in files if path.name.endswith(SUFFIX) and path.is_file() and not path.is_symlink()]
 
 
@@ -81,7 +81,7 @@ def _leftover(path: Path, release: Release, arch: str, newer: Path) -> Leftover:
 
 
 def remove(leftovers: Sequence[Leftover]) -> None:
-    """Delete the files, the bundle itself last, so that what an interrupt leaves is found again.
+    """Delete the files, the bundle itself last, so that a later run finds what an interrupted one left.
 
     Raises:
         PackageError: a file cannot be deleted.
@@ -90,4 +90,4 @@ def remove(leftovers: Sequence[Leftover]) -> None:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise PackageError("expected to delete it", got=worded(error), where=str(path)) from None
+            raise PackageError("expected to delete the file", got=worded(error), where=str(path)) from None

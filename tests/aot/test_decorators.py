@@ -81,7 +81,7 @@ def test_what_a_bundle_does_not_do_is_refused_by_name_unless_it_is_ignored_by_na
     source, called, message = EFFECTS[name]
     with pytest.raises(ManifestError, match=message) as caught:
         plan(source)
-    assert f'; if nothing is lost by that, write ignores = ["{called}"] - at ' in str(caught.value)
+    assert f'; if callers do not need it, write ignores = ["{called}"] - at ' in str(caught.value)
     assert "demo.toml:8:1 $.kernel[0].source" in str(caught.value)
     kernel = plan(source, keys=f'ignores = ["{called}"]')
     compiler.variant_key(kernel.variants[0], kernel.source, kernel.place)
@@ -100,7 +100,7 @@ def test_each_of_several_effects_is_to_be_ignored(plan):
 @pytest.mark.parametrize(
     ("source", "name", "message"),
     [
-        (FUNCTION, "reset_to_zero", r"expected what decorators of k do \(nothing\), got 'reset_to_zero'"),
+        (FUNCTION, "reset_to_zero", r"expected an effect of k's decorators \(none\), got 'reset_to_zero'"),
         (tuned(", reset_to_zero=['out_ptr']"), "reset_to_zer", r"did you mean 'reset_to_zero'\?"),
     ],
 )

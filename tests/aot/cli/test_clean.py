@@ -87,7 +87,7 @@ def test_what_no_build_writes_stays(run: Run, tmp_path: Path) -> None:
     result = run("clean", folder, "--yes")
     assert result.exit_code == 0
     assert files(folder) == before
-    assert f"kept: {renamed}: expected it to be called acme-0.5-sm_90.nojit" in result.stderr
+    assert f"kept: {renamed}: expected the name that a build gives, acme-0.5-sm_90.nojit" in result.stderr
     assert "kept: " in result.stderr.replace(str(renamed), "")
     assert (tmp_path / "elsewhere/acme-0.3-sm_90.nojit").exists()
 

@@ -100,7 +100,7 @@ def test_a_password_may_be_any_bytes(run: Run, stated: Path, tmp_path: Path, mon
     monkeypatch.setenv("NOJIT_KEY_PASSWORD", "x" * 2000)
     result = run("sign", "--new-key", tmp_path / "other.pem", stated)
     assert (result.exit_code, (tmp_path / "other.pem").exists()) == (1, False)
-    assert "expected a password that keys can have" in result.stderr
+    assert "expected a valid password for keys" in result.stderr
 
 
 def test_what_a_new_key_prints_is_a_file_of_trusted_keys(
@@ -331,11 +331,11 @@ def test_inspect_says_signed_of_this_bundle_alone(
     place = Path(signed_path(str(stated)))
     good = place.read_bytes()
     for raw, why in (
-        (b"", "expected a signed statement, as nojit sign writes it"),
-        (good[:-2], "expected a signed statement, as nojit sign writes it"),
+        (b"", "expected a signed statement written by nojit sign"),
+        (good[:-2], "expected a signed statement written by nojit sign"),
         (envelope(other(stated), Signer.of("x")), "got one of 000000000000"),
-        (envelope(b"[" * 100_000, Signer.of("x")), "expected a signed statement, as nojit sign writes it"),
-        (good_but(stated, predicate=1.5), "expected a signed statement, as nojit sign writes it"),
+        (envelope(b"[" * 100_000, Signer.of("x")), "expected a signed statement written by nojit sign"),
+        (good_but(stated, predicate=1.5), "expected a signed statement written by nojit sign"),
     ):
         place.write_bytes(raw)
         said = document("inspect", stated)["provenance"]
@@ -361,7 +361,7 @@ def test_build_names_the_signed_statement_of_an_older_bundle(
     manifest.write_text(manifest.read_text(encoding="utf-8").replace('"neg"', '"negate"'), encoding="utf-8")
     result = run(*build)
     assert result.exit_code == 0
-    assert "sign it again, or take the statement away" in result.stderr
+    assert "sign it again with nojit sign, or delete the file" in result.stderr
 
 
 def test_a_bundle_that_is_not_there_is_named_itself(run: Run, tmp_path: Path, key: Path) -> None:
@@ -432,8 +432,8 @@ def test_it_may_count_for_a_while(
     ("words", "said"),
     [
         (("--expires", "9999-01-01", "--valid-for", "1d"), "expected one of --expires and --valid-for"),
-        (("--expires", "2001-01-01"), "--expires: expected a moment to come, got 2001-01-01T00:00:00Z"),
-        (("--valid-for", "0d"), "--valid-for: expected a moment to come"),
+        (("--expires", "2001-01-01"), "--expires: expected a moment in the future, got 2001-01-01T00:00:00Z"),
+        (("--valid-for", "0d"), "--valid-for: expected a moment in the future"),
         *(
             (("--expires", text), f"expected a day or a moment in UTC such as 2027-01-01 .* got '{text}'")
             for text in ("soon", "9999-13-01", "9999-01-01T12:00:00", "01.01.9999", "9999-01-01 12:00")
