@@ -1,4 +1,4 @@
-"""From a kernel's compiled variants to its variant table: distinct facts into pools, variants into rows."""
+"""Builder of a kernel's variant table: distinct facts in pools, one row per compiled variant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class KernelContent:
-    """One kernel and the variants of it that were compiled."""
+    """One kernel with its compiled variants."""
 
     name: str
     params: tuple[Param, ...]
@@ -32,22 +32,22 @@ class KernelContent:
     axes: tuple[Axis, ...]
     derived: tuple[Derived, ...]
     variants: tuple[tuple[Variant, CompiledVariant], ...]
-    """In the order of expansion, which is the order of preference among configs."""
+    """The variants in the order of expansion, which is the order of preference among configs."""
     tuned: tuple[TunedTable, ...] = ()
-    """What was measured on devices of the arch, checked against the manifest."""
+    """Tuned tables for devices of the arch, checked against the manifest."""
     batch: tuple[str, ...] = ()
     """Int params that grow with the batch."""
 
 
 class _Pool(Generic[T]):
-    """Numbers distinct values in the order in which they come. ``True``, ``1`` and ``1.0`` are distinct."""
+    """Pool of distinct values, numbered in the order of insertion. ``True``, ``1`` and ``1.0`` are distinct."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
         self._numbers: dict[str, int] = {}
 
     def number(self, value: T) -> int:
-        """Return the number of `value`, a new one if it is new."""
+        """Return the number of a value; a new value gets the next number."""
         number = self._numbers.setdefault(repr(value), len(self.values))
         if number == len(self.values):
             self.values.append(value)
@@ -55,10 +55,10 @@ class _Pool(Generic[T]):
 
 
 def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
-    """Make the variant table of one kernel.
+    """Return the variant table of one kernel.
 
     Args:
-        kernel: at least one compiled variant.
+        kernel: the kernel, with at least one compiled variant.
         images: the number of each of its distinct images.
     """
     signatures: _Pool[tuple[str, ...]] = _Pool()
@@ -69,7 +69,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
     launches: _Pool[Launch] = _Pool()
     runtime = [param.name for param in kernel.params if not param.constexpr]
     places = [{identity(value): i for i, value in enumerate(axis.values)} for axis in kernel.axes]
-    # configs are numbered in the manifest's order, which is the order of preference
+    # number configs in the manifest's order, which is the order of preference
     for variant, _ in sorted(kernel.variants, key=lambda pair: pair[0].config_number):
         configs.number(variant.config)
     rows = []
@@ -118,7 +118,7 @@ def _with_tables(table: KernelTable, tuned: Sequence[TunedTable]) -> KernelTable
 
 
 def _keep_built(table: TunedTable, configs: Iterable[Config]) -> TunedTable:
-    """Leave out of a checked table what no variant was built with: `core` keeps few configs, and some may have failed."""
+    """Return a checked table without configs that no variant has: `core` keeps few configs, and some may have failed."""
     built = {(repr(config.constexprs + config.options), config.requires) for config in configs}
     kept = [number for number, config in enumerate(table.configs) if (repr(config.settings), config.requires) in built]
     numbers = {old: new for new, old in enumerate(kept)}
@@ -150,5 +150,5 @@ def _program(text: str) -> str:
     try:
         return postfix(text)
     except ExpressionError:
-        # whoever reads the table back says so
+        # `_check_readable` reports the invalid term when it reads the table back
         return ""

@@ -1,4 +1,4 @@
-"""Which architectures can be built for. Pure; names and families are `nojit.runtime.target`'s."""
+"""Checks of archs to build for. Pure; names and families are in `nojit.runtime.target`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ __all__ = ["ARCHS", "OLDEST", "check_arch", "check_assembled", "check_known", "s
 
 _WARP_SIZE = 32
 OLDEST = 75
-"""The oldest that a supported Triton compiles for."""
-# KiB that a block can ask for (CUDA Programming Guide 13.4, "Memory Information per Compute Capability"); 8.8 is not in it
+"""Oldest arch of the supported versions of Triton, as a number."""
+# maximum shared memory of a block in KiB (CUDA Programming Guide 13.4, "Memory Information per Compute Capability", which
+# omits 8.8)
 _SHARED_KIB = {
     75: 64,
     80: 163,
@@ -32,10 +33,10 @@ _SHARED_KIB = {
 
 
 def check_arch(arch: str, where: str) -> str:
-    """Return `arch` if it is spelled as one is; whether it can be built for is for the toolchain to say.
+    """Return `arch` if it is a valid name of an arch. The toolchain may still be unable to build for it.
 
     Raises:
-        ManifestError: it is none.
+        ManifestError: the name is invalid, or the arch is older than `OLDEST`.
     """
     if not is_arch(arch) or arch_number(arch) < OLDEST:
         what = f"expected an arch such as sm_90, from sm_{OLDEST} up"
@@ -44,10 +45,10 @@ def check_arch(arch: str, where: str) -> str:
 
 
 def check_known(arch: str, known: Collection[str], where: str) -> None:
-    """Refuse an arch that is none of those that there are.
+    """Check that an arch is a known one.
 
     Raises:
-        ManifestError: it is not among them.
+        ManifestError: the arch is not in `known`.
     """
     if arch not in known:
         listed = sorted(known, key=arch_number)
@@ -56,15 +57,15 @@ def check_known(arch: str, known: Collection[str], where: str) -> None:
 
 
 def check_assembled(arch: str, assembled: Sequence[str], where: str) -> None:
-    """Refuse an arch that a toolchain cannot assemble.
+    """Check that the toolchain can assemble for an arch.
 
     Args:
-        arch: spelled right.
-        assembled: what the toolchain says that it can; empty if it does not say.
-        where: who asks for the arch.
+        arch: a valid arch.
+        assembled: the archs that the toolchain assembles for; empty if unknown.
+        where: the place that names the arch, for messages.
 
     Raises:
-        ManifestError: it is not among them.
+        ManifestError: the arch is not in `assembled`.
     """
     if assembled and arch not in assembled:
         what = f"expected an arch that this toolchain assembles ({', '.join(assembled)}; --ptxas takes another ptxas)"
@@ -72,12 +73,12 @@ def check_assembled(arch: str, assembled: Sequence[str], where: str) -> None:
 
 
 def target_of(arch: str) -> TargetInfo:
-    """Describe the target of a bundle for `arch`."""
+    """Return the target of a bundle for `arch`."""
     arch_number(arch)
     return TargetInfo("cuda", arch, str(image_arch_of(arch)), _WARP_SIZE)
 
 
 def shared_bytes_max(arch: str) -> int | None:
-    """Return the most shared memory that a block can have, in bytes; None where that is not known."""
+    """Return the maximum shared memory of a block, in bytes; None for an unknown arch."""
     kib = _SHARED_KIB.get(arch_number(arch))
     return None if kib is None else kib * 1024

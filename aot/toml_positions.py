@@ -1,6 +1,6 @@
-"""Map every key path of a TOML document to its line and column, which the standard library's parser does not tell. Pure.
+"""Positions of the keys in a TOML document, which the standard library's parser does not give. Pure.
 
-The scanner trusts that `tomllib` has read the text, so it looks for the ends of tokens only and checks nothing.
+The scanner reads only text that `tomllib` has accepted, so it searches for the ends of tokens and checks nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 __all__ = ["KeyPath", "positions"]
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""Keys of tables, and indices into arrays, from 0."""
+"""Path of a value: keys of tables, and indices into arrays from 0."""
 
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -22,17 +22,17 @@ _STRING: Final = re.compile(
     r"""'''.*?'{3,5}|'[^'\n]*'""",
     re.DOTALL,
 )
-# numbers, booleans and dates; a date and its time may stand apart
+# numbers, booleans and dates; a space may separate a date from its time
 _SCALAR: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
 
 
 def positions(text: str) -> dict[KeyPath, int]:
-    """Return the offset into the text at which each key stands, or each element of an array; ``()`` is the document.
+    """Return the offset of each key and of each element of an array in the text; ``()`` is the document.
 
-    An element of an array of tables stands at its header's bracket, a table at the last of the header's keys.
+    The position of an element of an array of tables is its header's bracket; that of a table is its header's last key.
 
     Args:
-        text: a document that `tomllib` reads.
+        text: a document that `tomllib` accepts.
     """
     scanner = _Scanner(text)
     scanner.scan()
@@ -44,7 +44,7 @@ class _Scanner:
         self.text = text
         self.at = 0
         self.found: dict[KeyPath, int] = {(): 0}
-        # how many entries each array of tables has
+        # number of elements in each array of tables so far
         self._entries: dict[KeyPath, int] = {}
 
     def scan(self) -> None:
@@ -53,7 +53,7 @@ class _Scanner:
             table = self._header() if self._next("[") else self._pair(table)
 
     def _skip(self) -> bool:
-        """Pass over blanks and comments, and say whether anything is left."""
+        """Skip blanks and comments; return whether any text is left."""
         match = _BLANK.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.at < len(self.text)
@@ -62,7 +62,7 @@ class _Scanner:
         return self.text.startswith(symbol, self.at)
 
     def _take(self, symbol: str) -> bool:
-        """Pass over a symbol, if it is next."""
+        """Skip a symbol if it is next; return whether it was."""
         self._skip()
         taken = self._next(symbol)
         self.at += len(symbol) if taken else 0
@@ -88,12 +88,12 @@ class _Scanner:
             path = (*path, self._entries[path] - 1)
             self.found[path] = start
         else:
-            # a table may have its header after those of its members
+            # a table's header may follow those of its members
             self.found[path] = key_at
         return path
 
     def _pair(self, table: KeyPath) -> KeyPath:
-        """Read ``key = value``, and return the table that it belongs to."""
+        """Read ``key = value``; return the path of the table that the key belongs to."""
         keys = self._keys()
         self._take("=")
         path = table
@@ -105,7 +105,7 @@ class _Scanner:
         return table
 
     def _keys(self) -> list[tuple[str, int]]:
-        """Read a key that may be dotted: each part and where it starts."""
+        """Read a key, which may be dotted; return each part with its offset."""
         keys = []
         while True:
             self._skip()

@@ -1,8 +1,8 @@
-"""What a toolchain is by content: digests of Triton's files and of ptxas, which a version does not tell apart.
+"""Digests of a toolchain: of Triton's files and of ptxas. Versions do not reveal an edited file.
 
-A digest covers what shapes machine code and nothing of where it lies: a wheel that is unpacked twice has one digest. Each
-file is read once for a machine. The cache folder holds a record of their digests, each with what ``stat`` said of the file,
-and a file is read again once ``stat`` says something else. Triton is not imported.
+A digest covers the files that shape machine code, not their folders: a wheel that is unpacked twice has one digest. Each
+file is read once per machine. The cache folder holds a record of the digests, each with the results of ``stat``; a file is
+read again when these change. This module does not import Triton.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEFT_OUT: Final[dict[str, str]] = {
     "backends/amd/codegen": "compiles for AMD's GPUs",
     "backends/amd/include": "headers of launchers for AMD's GPUs",
     "backends/amd/lib": "compiles for AMD's GPUs",
-    "backends/nvidia/bin": "ptxas has a digest of its own; cuobjdump and nvdisasm only look",
+    "backends/nvidia/bin": "ptxas has its own digest; cuobjdump and nvdisasm only inspect",
     "backends/nvidia/include": "headers of the launchers that Triton compiles when it launches",
     "backends/nvidia/lib/cupti": "the profiler",
     "backends/nvidia/lib/cupti-blackwell": "the profiler",
@@ -38,25 +38,25 @@ LEFT_OUT: Final[dict[str, str]] = {
     "instrumentation": "loaded only if LLVM_PASS_PLUGIN_PATH names it, and hashed then",
     "plugins": "loaded only if TRITON_PLUGIN_PATHS names them, and hashed then",
 }
-"""What of Triton's folder shapes no machine code for NVIDIA's GPUs, and why. Neither does `__pycache__`: Python makes it of
-files that are hashed."""
+"""Parts of Triton's folder that do not affect machine code for NVIDIA's GPUs, each with the reason. `__pycache__` is
+skipped as well: Python writes it from files that are hashed."""
 
 _RECORD: Final = "files"
 _MAGIC: Final = b"nojit-files-1\n"
 _RECORD_BYTES_MAX: Final = 16 << 20
 _RECORD_FILES_MAX: Final = 20_000
-# how often a file may change while it is read
+# attempts to read a file that changes while it is read
 _TRIES: Final = 10
 
 _Stat: TypeAlias = tuple[int, int, int, int, int]
-"""Device, inode, size in bytes, and when content and inode changed, in ns."""
+"""Device, inode, size in bytes, and times of the last change of content and inode, in ns."""
 
 
 def file_digest(path: str) -> str:
     """Return the SHA-256 of a file, in hex.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: the file cannot be read, or is not a regular file.
     """
     return file_digests([path])[path]
 
@@ -65,7 +65,7 @@ def file_digests(paths: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of files, in hex, by path.
 
     Raises:
-        OSError: one cannot be read, or is no regular file.
+        OSError: a file cannot be read, or is not a regular file.
     """
     digests = _digests(default_cache_folder())
     found = {path: digests.of(path) for path in paths}
@@ -74,11 +74,11 @@ def file_digests(paths: Iterable[str]) -> dict[str, str]:
 
 
 def tree_digest(folders: Iterable[str], left_out: Mapping[str, str] = LEFT_OUT) -> str:
-    """Return a digest of all files in folders, in hex: of their paths in there and of what is in them.
+    """Return a digest of all files in folders, in hex: of their relative paths and their content.
 
     Args:
-        folders: where a package lies; most have one.
-        left_out: files and folders of no consequence, from the package's root.
+        folders: the folders of a package; most packages have one.
+        left_out: files and folders to skip, relative to the package's root.
 
     Raises:
         OSError: a file cannot be read.
@@ -90,7 +90,7 @@ def tree_digest(folders: Iterable[str], left_out: Mapping[str, str] = LEFT_OUT) 
 
 
 def files_in(folder: str, left_out: Mapping[str, str] = LEFT_OUT) -> Iterator[tuple[str, str]]:
-    """List the files of a package that count: the path from its root, and the path to open. Symbolic links are followed.
+    """Yield the files of a package to hash: relative path, and path to open. Symbolic links are followed.
 
     Raises:
         OSError: a folder cannot be read.
@@ -107,7 +107,7 @@ def _files_in(
             if entry.name == "__pycache__" or name in left_out:
                 continue
             if not entry.is_dir():
-                # a link that leads nowhere is nothing that can be imported
+                # skip dangling links: Python cannot import them
                 if entry.is_file():
                     yield name, entry.path
                 continue
@@ -117,7 +117,7 @@ def _files_in(
 
 
 def toolchain_words(tools: Sequence[tuple[str, str]]) -> str:
-    """Put a toolchain into words: ``ptxas 13.4 (1f0c2d3e4a5b), triton 3.9.0 (0a1b2c3d4e5f), zstandard 0.25.0``."""
+    """Return a toolchain in one line: ``ptxas 13.4 (1f0c2d3e4a5b), triton 3.9.0 (0a1b2c3d4e5f), zstandard 0.25.0``."""
     known = dict(tools)
     words = []
     for tool, version in sorted(known.items()):
@@ -126,7 +126,7 @@ def toolchain_words(tools: Sequence[tuple[str, str]]) -> str:
         elif not tool.endswith(".digest"):
             digest = known.get(f"{tool}.digest")
             words.append(f"{tool} {version} ({digest[:12]})" if digest else f"{tool} {version}")
-    # settings are of no tool, so they stand behind all
+    # settings belong to no tool, so they come last
     return ", ".join(sorted(words, key=lambda word: word.startswith("with ")))
 
 
@@ -134,16 +134,16 @@ def toolchain_words(tools: Sequence[tuple[str, str]]) -> str:
 
 
 def record_paths() -> tuple[str, ...]:
-    """Return the paths that reading the record touches: what lies there changes how long a build takes and nothing else."""
+    """Return the paths that reading the record touches. Their content affects only the duration of a build."""
     folder = default_cache_folder().absolute()
     return str(folder), str(folder / _RECORD)
 
 
 class _Digests:
-    """SHA-256 of files, each with what ``stat`` said of it.
+    """SHA-256 of files, each with the results of ``stat``.
 
     Args:
-        folder: where the record lies. Where it cannot be used, files are read again: that is no error.
+        folder: folder of the record. If it cannot be used, files are read again without an error.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -156,11 +156,11 @@ class _Digests:
         """Return the digest of a file.
 
         Raises:
-            OSError: it cannot be read, or is no regular file.
+            OSError: the file cannot be read, or is not a regular file.
         """
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
-            # a FIFO would have us wait
+            # opening a FIFO would block
             raise OSError(errno.EINVAL, "expected a regular file", path)
         known = self._known.get(path)
         if known is None or known[0] != _facts(status):
@@ -171,12 +171,12 @@ class _Digests:
         return known[1]
 
     def save(self) -> None:
-        """Write what is new into the record; of several processes the last one wins."""
+        """Write new digests to the record. The last of several processes wins."""
         if not self._changed:
             return
         self._changed = False
         if len(self._recorded) > _RECORD_FILES_MAX:
-            # of Tritons that are gone, most of them
+            # drop files that no longer exist, most of them of removed versions of Triton
             self._recorded = {path: known for path, known in self._recorded.items() if Path(path).exists()}
         rows = {path: [*facts, digest] for path, (facts, digest) in self._recorded.items()}
         data = json.dumps(rows, separators=(",", ":")).encode()
@@ -198,7 +198,7 @@ def _facts(found: os.stat_result) -> _Stat:
 
 
 def _read(path: str) -> tuple[_Stat, str]:
-    """Hash a file, again if it was written meanwhile."""
+    """Return stat results and digest of a file; read it again if it changes meanwhile."""
     for _ in range(_TRIES):
         with Path(path).open("rb") as file:
             before = _facts(os.fstat(file.fileno()))
@@ -209,7 +209,7 @@ def _read(path: str) -> tuple[_Stat, str]:
 
 
 def _read_record(folder: Path) -> dict[str, tuple[_Stat, str]]:
-    """Read the record of a folder that only its user can write; nothing of it if it is damaged."""
+    """Return the record of a folder that only its user can write; empty if it is damaged or cannot be used."""
     try:
         check_folder(folder)
         raw = read_regular(folder / _RECORD, _RECORD_BYTES_MAX)

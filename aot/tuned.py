@@ -1,7 +1,7 @@
-"""Tuned tables at build time: read and checked against the manifests, and which variants come of them.
+"""Tuned tables at build time: reading, checks against the manifests, and expansion into variants.
 
-A meaning that a tuned table covers is built with the configs that the table uses for it, and no others; every other
-meaning keeps the manifest's configs.
+A case that a tuned table covers is built only with the configs that the table uses for it. Every other case keeps the
+manifest's configs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from nojit.runtime.values import Value, identity
 __all__ = ["FOLDER", "check_tuned", "expand_tuned", "read_folder"]
 
 FOLDER = "tuned"
-"""Where tuned tables lie, beside the manifests."""
+"""Subfolder of the manifests' folder that holds tuned tables."""
 
 
 def read_folder(folder: Path) -> tuple[TunedTable, ...]:
-    """Read the tuned tables beside the manifests of a folder, sorted by file name.
+    """Return the tuned tables of a folder of manifests, sorted by file name.
 
     Raises:
-        TuningError: a file that is none, or two tables of one kernel and device.
+        TuningError: a file is not a tuned table, or two tables are for the same kernel and device.
     """
     tables: dict[tuple[str, str], TunedTable] = {}
     for path in sorted((folder / FOLDER).glob("*.toml")):
@@ -53,14 +53,14 @@ def read_folder(folder: Path) -> tuple[TunedTable, ...]:
 
 
 def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
-    """Hold a tuned table to the manifest's entry, and spell each of its configs out.
+    """Check a tuned table against the manifest's entry, and complete its configs.
 
     Returns:
-        The table, each config with every constexpr and every option that tells configs apart.
+        The table. Each config has every constexpr and every option that distinguishes configs.
 
     Raises:
-        TuningError: another key than the entry's, an unknown arch, an axis, a value of one or a setting that the entry lacks; names the
-            file.
+        TuningError: the key differs from the entry's, the arch is unknown, or the entry lacks an axis, a value or a
+            setting of the table.
     """
     key = tuple(spec.tuning.key) if spec.tuning else ()
     if tuple(map(expr.parse, table.key)) != tuple(map(expr.parse, key)):
@@ -76,7 +76,7 @@ def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
 
 
 def _check_device(table: TunedTable) -> None:
-    """Refuse an arch that nothing is built for: the table would never be used."""
+    """Refuse an arch that cannot be built for: the table would never be used."""
     try:
         check_arch(table.device.arch, f"{table.path} $.device.arch")
     except ManifestError as error:
@@ -119,7 +119,7 @@ def _spelled_out(config: TunedConfig, spec: KernelSpec, where: str) -> TunedConf
 
 
 def _check_kind(name: str, value: Value, spec: KernelSpec, where: str) -> None:
-    """Refuse a constexpr of a type that neither configs nor spaces give it."""
+    """Refuse a value whose type no config or space of the manifest gives to the constexpr."""
     spaces = spec.tuning.space if spec.tuning else ()
     tried = [each if isinstance(each, list) else [each] for each in (space.get(name, []) for space in spaces)]
     raws = [raw[name] for raw in spec.configs if name in raw] + [raw for values in tried for raw in values]
@@ -150,15 +150,15 @@ def expand_tuned(
     *,
     most: int | None = MAX_VARIANTS,
 ) -> Expansion:
-    """List the variants of one kernel for `arch`, as `nojit.aot.expand.expand_kernel` does, by its tuned tables.
+    """Return the variants of one kernel for `arch`, like `nojit.aot.expand.expand_kernel`, with its tuned tables.
 
     Args:
         spec: the manifest's entry.
         arch: one of `nojit.aot.target.ARCHS`.
         where: manifest and kernel, for messages.
-        profile: ``core`` keeps one config of a tuned meaning; ``full`` keeps all.
-        tables: those of the kernel and the arch, each checked; at least one.
-        most: as `expand_kernel`.
+        profile: ``core`` keeps one config of a tuned case; ``full`` keeps all.
+        tables: the checked tables of the kernel and the arch; at least one.
+        most: as for `expand_kernel`.
 
     Raises:
         ManifestError: as `expand_kernel`.
@@ -169,7 +169,7 @@ def expand_tuned(
 
 
 class _TunedExpander(Expander):
-    """Builds covered meanings with the configs of tuned tables."""
+    """Expander that builds covered cases with the configs of tuned tables."""
 
     def __init__(self, spec: KernelSpec, arch: str, where: str, profile: str, tables: Sequence[TunedTable]) -> None:
         super().__init__(spec, arch, where)
@@ -177,16 +177,16 @@ class _TunedExpander(Expander):
         self._profile = profile
         self._tuned: dict[str, Way] = {}
         self._serving: frozenset[int] | None = None
-        """Configs whose variants serve every call, of the meaning at hand; None if it is not tuned."""
+        """Numbers of the configs that serve every call of the current case; None if the case is not tuned."""
         self._by_hand = spec.tuning is not None and spec.tuning.unaligned == "by_hand"
         for config in (config for table in tables for config in table.configs):
             number = len(self.ways) + len(self._tuned)
             self._tuned.setdefault(repr(config), _way(spec, number, config, arch, f"{where} {FOLDER}"))
 
     def ways_for(self, point: Point) -> Sequence[Way]:
-        """List a covered meaning's configs, the one that is most often best first; the manifest's for any other.
+        """Return the tuned configs of a covered case, the one that is most often best first, else the manifest's.
 
-        A point that names its config is built with that.
+        A point that names its config gets that config.
         """
         tuned = [] if point.settings else [self._tuned[facts] for facts in _by_merit(self._tables, dict(point.axes))]
         if not tuned:
@@ -199,17 +199,20 @@ class _TunedExpander(Expander):
         return kept + [way for way in serving if way not in kept]
 
     def fits(self, way: Way, names: Names) -> bool:
-        """Say whether a config is for a point of the matrix: a tuned one is, wherever a table uses it."""
+        """Return whether to build a config for a point: a tuned config always, since a table uses it there."""
         return way.number >= len(self.ways) or super().fits(way, names)
 
     def in_core(self, variant: Variant, names: Names) -> bool:
-        """Say whether a variant belongs to `core`: of a tuned config, if one of the manifest's in its place would."""
+        """Return whether a variant is in `core`. A tuned config is if one of the manifest's configs would be in its place."""
         if variant.config_number < len(self.ways):
             return super().in_core(variant, names)
         return any(super(_TunedExpander, self).in_core(variant, {**names, **settings_of(way)}) for way in self.ways)
 
     def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
-        """List the sets of hints; only the configs that serve every call are built without hints, and those by hand with none."""
+        """Return the hint sets of a config.
+
+        Of a tuned case, only configs that serve every call are built without hints; `by_hand` ones only without hints.
+        """
         sets = super().hint_sets_of(way, written, types)
         least = min(sets, key=len)
         if self._serving is None:
@@ -220,7 +223,7 @@ class _TunedExpander(Expander):
 
 
 def _by_merit(tables: Iterable[TunedTable], axes: Mapping[str, Value]) -> list[str]:
-    """List the configs that cover a meaning: first those that are most often best, then in order of appearance."""
+    """Return the tuned configs of a case: first those that are most often best, then in order of appearance."""
     best: dict[str, int] = {}
     for table in tables:
         entry = next((entry for entry in table.entries if entry.covers(axes)), None)

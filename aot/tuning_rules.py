@@ -1,4 +1,4 @@
-"""The rules of ``[kernel.tuning]`` that a manifest can be held to without its kernel's source."""
+"""Checks of ``[kernel.tuning]`` in a manifest that do not need the kernel's source."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["check_batch", "check_tuning", "choices"]
 
 
 def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: Mistakes) -> None:
-    """Find a key, an axis, a group of alike values or a space that fits no call of the kernel.
+    """Report a key, an axis, a group of alike values or a space that does not match the kernel.
 
     Args:
         kernel: the entry.
         tuning: its tuning.
         place: key path of the entry.
-        mistakes: gets what is found, with the nearest right spelling.
+        mistakes: receives the mistakes, with suggestions.
     """
     where = f"{place}.tuning"
     _check_key(kernel, tuning, f"{where}.key", mistakes)
@@ -44,12 +44,12 @@ def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: M
 
 
 def choices(value: Any) -> Sequence[Any]:
-    """List the values that a space tries for one key; a scalar is fixed."""
+    """Return the values that a space tries for one key; a scalar is one value."""
     return value if isinstance(value, list) else (value,)
 
 
 def check_batch(kernel: KernelSpec, place: str, mistakes: Mistakes) -> None:
-    """Check that what a manifest says to grow with the batch are int params, each named once."""
+    """Check that `batch` lists int params, each once."""
     ints = _ints(kernel)
     for number, name in enumerate(kernel.batch):
         where = f"{place}[{number}]"
@@ -104,7 +104,7 @@ def _check_terms(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: M
 
 
 def _int_constexprs(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """List the constexprs of configs that are ints wherever they are set."""
+    """Yield the constexprs that are ints in every config that sets them."""
     every = dict.fromkeys(name for config in configs for name in constexprs_in(config))
     return (name for name in every if all(type(config.get(name, 0)) is int for config in configs))
 
@@ -177,7 +177,7 @@ def _check_space(table: Mapping[str, Any], known: tuple[str, ...], place: str, m
 
 def _near(key: str, known: tuple[str, ...]) -> str:
     if key in OPTIONS:
-        return ", which tells no configs apart at a call: it belongs in [kernel.options]"
+        return ", which a call cannot pass to select a config: set it in [kernel.options]"
     return did_you_mean(key, (*known, *TUNABLE, *CONFIG_RULES))
 
 

@@ -1,4 +1,4 @@
-"""Debug twins: every bundle of a build once more, with line info, and what that changes of the machine code."""
+"""Debug twins: each bundle of a build again with line info, and a comparison of their machine code."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["FOLDER", "compare_twins", "twin_plan", "twin_plans"]
 
 
 def twin_plans(plans: Sequence[Plan], result: BuildResult, folder: Path) -> list[Plan]:
-    """Plan the twin of each bundle that a build wrote, or found up to date.
+    """Return the plan of the twin of each bundle that a build wrote or found up to date.
 
     Args:
-        plans: what was built.
-        result: what came of it.
-        folder: where the bundles are.
+        plans: plans of the bundles.
+        result: result of their build.
+        folder: folder of the bundles.
     """
     twins = []
     for plan, report in zip(plans, result.reports, strict=True):
@@ -37,11 +37,11 @@ def twin_plans(plans: Sequence[Plan], result: BuildResult, folder: Path) -> list
 
 
 def twin_plan(plan: Plan, inputs: str) -> Plan:
-    """Plan the twin of a bundle.
+    """Return the plan of a bundle's twin.
 
     Args:
-        plan: of the bundle.
-        inputs: as its index holds them.
+        plan: plan of the bundle.
+        inputs: digest of the inputs in its index.
     """
     kernels = tuple(
         replace(kernel, variants=tuple(replace(variant, line_info=True) for variant in kernel.variants))
@@ -52,12 +52,12 @@ def twin_plan(plan: Plan, inputs: str) -> Plan:
 
 
 def compare_twins(plans: Sequence[Plan], result: BuildResult, folder: Path) -> BuildResult:
-    """Say in the report of each twin that was written which variants run other instructions than without line info.
+    """Add to the report of each written twin the variants whose instructions differ from those without line info.
 
     Args:
-        plans: of the bundles.
-        result: of the build of their twins.
-        folder: where the bundles are; the twins lie in `FOLDER` below.
+        plans: plans of the bundles.
+        result: result of the build of their twins.
+        folder: folder of the bundles; the twins are in its subfolder `TWINS`.
 
     Raises:
         PackageError: a report cannot be written.
@@ -77,14 +77,14 @@ def _compared(bundle: Path, report: BundleReport, folder: Path) -> BundleReport:
 
 
 def _differing(plain: BundleFile, twin: BundleFile) -> Iterator[str]:
-    """Name the variants of a twin whose instructions or registers are others."""
+    """Yield the variants of a twin whose instructions or registers differ from the bundle's."""
     for kernel in (name for name in twin.kernels if name in plain.kernels):
         table, other = plain.table(kernel), twin.table(kernel)
         rows = {table.variant_id(row): row for row in range(len(table))}
         for row in range(len(other)):
             known = rows.get(other.variant_id(row))
             if known is None:
-                # it could be compiled with line info alone: such a twin stands in for nothing
+                # the bundle lacks this variant because it failed to compile there: nothing to compare
                 continue
             same_registers = table.columns["registers"][known] == other.columns["registers"][row]
             images = (
@@ -96,7 +96,7 @@ def _differing(plain: BundleFile, twin: BundleFile) -> Iterator[str]:
 
 
 def _code(image: bytes) -> dict[bytes, bytes]:
-    """Return the sections of a cubin that hold instructions; all of it where that cannot be read."""
+    """Return the sections of a cubin that hold instructions; the whole cubin if its sections cannot be read."""
     try:
         elf = read_elf(image)
     except BundleError:

@@ -1,9 +1,9 @@
-"""Types as manifests spell them: Triton's own names, an optional mark, matrix axes in braces, names of members.
+"""Types in manifests: Triton's names, plus an optional mark, matrix axes in braces, and names of members.
 
-A spelling comes to one or more *types*, each with one spelling of its own, without spaces: ``(*fp16?, i32)`` to
+A spelling stands for one or more *types*, each with a unique spelling without spaces: ``(*fp16?, i32)`` stands for
 ``(*fp16,i32)`` and ``(none,i32)``. Members of a tuple may be named, ``(ptr: *fp16, n: i32)``, for kernels that read them
-as ``x.ptr``, and descriptors may have a layout, for kernels in Gluon; both matter to the compiler only, and `plain` takes
-them off.
+as ``x.ptr``. Descriptors may have a layout, for kernels in Gluon. Only the compiler needs names and layouts; `plain`
+removes them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ BOOLS = ("i1", "u1")
 FLOATS = ("fp16", "bf16", "fp32", "fp64")
 ELEMENTS = (*BOOLS, *INTS, *FLOATS, "fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16")
 DEPTH_MAX = 8
-"""Tuples in tuples."""
+"""Maximum nesting of tuples."""
 
 _BLOCK_MAX = 1 << 20
-# a tensor map copies whole 16 bytes along the last dimension
+# a tensor map copies multiples of 16 bytes along the last dimension
 _ROW_BYTES = 16
 
 _AXIS = re.compile(r"\{([^{}]*)\}")
@@ -51,52 +51,52 @@ _DIM = r"(?:\d+|\{\w+\})"
 _SPELLED_LAYOUT = r",\s*NVMMASharedLayout\(([^()]*)\)"
 _DESCRIPTOR = re.compile(rf"tensordesc<\s*(\w+)\s*\[\s*({_DIM}(?:\s*,\s*{_DIM})*)\s*\]\s*(?:{_SPELLED_LAYOUT}\s*)?>\Z")
 _LAYOUT = re.compile(_SPELLED_LAYOUT)
-# what Triton's own layout can be told, beside what the type says already
+# settings of Triton's layout that the type does not determine, with their values
 _LAYOUT_VALUES: dict[str, dict[str, int | bool]] = {
     "swizzle_byte_width": {"0": 0, "32": 32, "64": 64, "128": 128},
     "transposed": {"False": False, "True": True},
     "fp4_padded": {"False": False, "True": True},
 }
 _MEMBER_NAME = re.compile(r"([A-Za-z_]\w*)\s*:(?!:)\s*")
-# a constant has colons too, behind its mark
+# only after ( or a comma: constants contain colons, too
 _NAME_IN_TUPLE = re.compile(rf"(?<=[(,]){_MEMBER_NAME.pattern}")
 
 
-# formats that Triton has no dtype for, and kernels read all the same
+# formats without a dtype in Triton, which kernels read as bytes
 _PACKED = re.compile(r"e8m0|e2m1|e2m3|e3m2|(fp|float)[46](?!\d)|bits")
 
 
 def axes_in(spelling: str) -> tuple[str, ...]:
-    """List the matrix axes in braces that spell types, or parts of them."""
+    """Return the matrix axes in braces that stand for types, or parts of types."""
     return tuple(_AXIS.findall(_BLOCK.sub("", spelling)))
 
 
 def dims_in(spelling: str) -> tuple[str, ...]:
-    """List the matrix axes in braces that spell dimensions of a descriptor's block."""
+    """Return the matrix axes in braces that stand for dimensions of a descriptor's block."""
     return tuple(axis for block in _BLOCK.findall(spelling) for axis in _AXIS.findall(block))
 
 
 def fill(spelling: str, values: Mapping[str, str]) -> str:
-    """Put values, of axes or of a config, in place of their names; a name that has none stays."""
+    """Return a spelling with the names in braces replaced by values of axes or a config; other names stay."""
     return _AXIS.sub(lambda match: values.get(match[1], match[0]), spelling) if "{" in spelling else spelling
 
 
 def is_open(kind: str) -> bool:
-    """Say whether a type waits for a config to choose the block of a descriptor."""
+    """Return whether a type still needs a config to set a descriptor's block."""
     return "{" in kind
 
 
 @lru_cache
 def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
-    """List the types that a spelling comes to: more than one where a part of it is optional.
+    """Return the types that a spelling stands for: more than one if a part is optional.
 
     Args:
-        spelling: with its axes filled in; dimensions of a block can wait for a config.
+        spelling: the spelling with its axes filled in. Dimensions of a block may still need a config.
         where: the param, for messages.
-        depth: in how many tuples it lies.
+        depth: number of tuples around it.
 
     Raises:
-        ManifestError: Triton has no such type; the message names the nearest that it has.
+        ManifestError: Triton has no such type; the message suggests the nearest one.
     """
     if spelling.endswith("?"):
         return (*types_of(spelling[:-1], where, depth), NONE)
@@ -109,7 +109,7 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
     if spelling.startswith("="):
         return (_constant(spelling, where),)
     if spelling in BOOLS + INTS + FLOATS or spelling == NONE:
-        # Triton has two spellings of a bool, and bundles one
+        # Triton has two spellings of bool; bundles use one
         return ("i1" if spelling == "u1" else spelling,)
     near = "" if spelling.startswith("(") else _instead(spelling, (*BOOLS, *INTS, *FLOATS))
     raise ManifestError(
@@ -118,7 +118,7 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
 
 
 def count_types(spelling: str) -> int:
-    """Count the types that a spelling comes to, without listing them; one where it is wrong."""
+    """Return the number of types that a spelling stands for, without listing them; 1 for an invalid one."""
     if spelling.endswith("?"):
         return count_types(spelling[:-1]) + 1
     if spelling.startswith("(") and spelling.endswith(")"):
@@ -131,9 +131,9 @@ def _tuples_of(spelling: str, where: str, depth: int) -> tuple[str, ...]:
         raise ManifestError(f"expected tuples at most {DEPTH_MAX} deep", got=repr(spelling), where=where)
     names, kinds = members_of(spelling)
     if names and len(names) != len(kinds):
-        raise ManifestError("expected a name for each member of a tuple or for none", got=repr(spelling), where=where)
+        raise ManifestError("expected names for all members of a tuple or for none", got=repr(spelling), where=where)
     if len(set(names)) != len(names) or any(keyword.iskeyword(name) or name.startswith("_") for name in names):
-        what = "expected names of members to differ, and to be no Python keywords and not to start with '_'"
+        what = "expected names of members that differ, are not Python keywords and do not start with '_'"
         raise ManifestError(what, got=repr(spelling), where=where)
     prefixes = [f"{name}:" for name in names] or [""] * len(kinds)
     choices = [
@@ -144,7 +144,7 @@ def _tuples_of(spelling: str, where: str, depth: int) -> tuple[str, ...]:
 
 
 def members_of(spelling: str) -> tuple[list[str], list[str]]:
-    """Take a tuple apart, one level deep: the names of its members, none if they have none, and their types."""
+    """Return the names of a tuple's members (empty if unnamed) and their types, one level deep."""
     names, kinds = [], []
     for member in filter(None, map(str.strip, members(spelling))):
         match = _MEMBER_NAME.match(member)
@@ -154,7 +154,7 @@ def members_of(spelling: str) -> tuple[list[str], list[str]]:
 
 
 def _pointer(spelling: str, where: str) -> str:
-    # `*k`: to constants
+    # `*k` is a pointer to constants
     element = spelling[1:].removeprefix("k")
     if element in ELEMENTS:
         return f"{spelling[:-2]}i1" if element == "u1" else spelling
@@ -163,7 +163,7 @@ def _pointer(spelling: str, where: str) -> str:
 
 
 def _constant(spelling: str, where: str) -> str:
-    """Return the one spelling of a constant: text in either kind of quotes, a dtype as types and frameworks spell it."""
+    """Return the unique spelling of a constant. Strings may have either quotes, dtypes names of Triton or frameworks."""
     body = spelling[1:].strip()
     if body == NONE:
         return NONE
@@ -183,7 +183,7 @@ def _constant(spelling: str, where: str) -> str:
 
 
 def _number(text: str) -> str:
-    """Return the type of a float in any spelling of Python's; empty for anything else, an int that is too large say."""
+    """Return the constant of a float in any spelling of Python; empty for other text, for example too large an int."""
     try:
         return "" if text.lstrip("+-").isdecimal() else constant_type(float(text))
     except ValueError:
@@ -191,7 +191,7 @@ def _number(text: str) -> str:
 
 
 def _instead(element: str, known: tuple[str, ...]) -> str:
-    """Say what to write in place of an element that is none, as the end of a message."""
+    """Return a suggestion for an invalid element type, as the end of a message."""
     if _PACKED.search(element):
         return "; Triton reads such values as bytes: write '*u8', and pass tensors viewed as torch.uint8"
     if element.removeprefix("torch.").startswith("complex"):
@@ -209,7 +209,7 @@ def _descriptor(spelling: str, where: str) -> str:
     elements = tuple(element for element in ELEMENTS if element not in BOOLS)
     if match is None or match[1] not in elements:
         near = _instead(match[1], elements) if match else ""
-        what = "expected a tensor descriptor of a Triton dtype but bool, such as 'tensordesc<fp16[64,64]>'"
+        what = "expected a tensor descriptor of a Triton dtype except bool, such as 'tensordesc<fp16[64,64]>'"
         raise ManifestError(what, got=f"{spelling!r}{near}", where=where)
     block = list(map(str.strip, match[2].split(",")))
     if not is_open(match[2]):
@@ -226,7 +226,7 @@ def _descriptor(spelling: str, where: str) -> str:
 
 
 def _layout(words: str, spelling: str, where: str) -> dict[str, int | bool]:
-    """Read what a layout sets, in Triton's order."""
+    """Return the settings of a layout, in Triton's order."""
     given: dict[str, int | bool] = {}
     for word in filter(None, map(str.strip, words.split(","))):
         name, _, value = map(str.strip, word.partition("="))
@@ -245,10 +245,10 @@ def _check_layout(layout: Mapping[str, int | bool], element: str, width: int, sp
     swizzle = layout.get("swizzle_byte_width", 0)
     padded = layout.get("fp4_padded", False)
     if padded and (element_bytes > 1 or swizzle not in (0, 128)):
-        what = "expected padding of 4-bit values for elements of one byte, swizzled 128 bytes wide"
+        what = "expected elements of one byte and a swizzle of 128 bytes for padded 4-bit values"
         raise ManifestError(what, got=repr(spelling), where=where)
     if swizzle > width * element_bytes * (2 if padded else 1):
-        what = f"expected a block of at least {swizzle} bytes along its last dimension, which are swizzled"
+        what = f"expected a block of at least {swizzle} bytes along its last dimension, the width of the swizzle"
         raise ManifestError(what, got=repr(spelling), where=where)
 
 
@@ -273,21 +273,21 @@ def _check_block(element: str, block: list[int], spelling: str, where: str) -> N
 
 @lru_cache
 def plain(kind: str) -> str:
-    """Take the names of members and the layouts of descriptors off a type: what a bundle stores."""
+    """Return a type without names of members and layouts of descriptors, as bundles store it."""
     return _NAME_IN_TUPLE.sub("", _LAYOUT.sub("", kind))
 
 
 def has_layout(kind: str) -> bool:
-    """Say whether a type, or one of its members, spells the layout of a descriptor."""
+    """Return whether a type, or one of its members, has a descriptor with a layout."""
     return _LAYOUT.search(kind) is not None
 
 
 def layout_in(kind: str) -> dict[str, int | bool]:
-    """Return what the layout of a descriptor's type sets, by Triton's names; nothing where it has none."""
+    """Return the layout settings of a descriptor's type, by Triton's names; empty without a layout."""
     match = _LAYOUT.search(kind)
     return {} if match is None else _layout(match[1], kind, "")
 
 
 def is_hintable(kind: str, hint: int) -> bool:
-    """Say whether Triton can specialize a param of this type: pointers by 16, ints by 16 and 1."""
+    """Return whether Triton can specialize a param of a type on a hint: pointers on 16, ints on 16 and 1."""
     return kind in INTS or (kind.startswith("*") and hint == 16)

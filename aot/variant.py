@@ -1,4 +1,4 @@
-"""One kernel with its types, hints, constexprs and options, for one architecture: the unit of a build."""
+"""Variants, the units of a build: one kernel with types, hints, constexprs and options, for one arch."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 _REGISTERS_MAX = 255
-# columns of a table hold 32 bits
+# columns of a variant table have 32 bits
 _BYTES_MAX = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One kernel + types + hints + constexprs + options for one target, before it is compiled."""
+    """One kernel with types, hints, constexprs and options for one target, before compilation."""
 
     kernel: str
     arch: str
@@ -48,21 +48,21 @@ class Variant:
     constexprs: tuple[tuple[str, Value], ...]
     """Every constexpr: from the matrix, the config, the derived ones."""
     hints: tuple[tuple[str, int], ...]
-    """(param or member of a tuple, 16 or 1), sorted."""
+    """The hints, 16 or 1, by param or member of a tuple; sorted."""
     options: tuple[tuple[str, Value], ...]
-    """Every compiler option, spelled out, sorted."""
+    """Every compiler option, including defaults, sorted."""
     config: Config
-    """The config that it runs with, as the runtime sees it."""
+    """The config, in the runtime's form."""
     config_number: int
-    """Place of the config in the manifest, for messages."""
+    """Number of the config in the manifest, for messages."""
     derived: tuple[tuple[str, Value], ...]
-    """Derived constexprs and the values that were compiled in."""
-    # not in its repr, which goes into the inputs of bundles: a twin with line info is known by those of its bundle
+    """Derived constexprs with the values that are compiled in."""
+    # not in the repr, which is part of a bundle's inputs: a twin with line info has the inputs of its bundle
     line_info: bool = field(default=False, repr=False)
-    """Whether the image says which line of the source each instruction comes from."""
+    """Whether the image maps instructions to lines of the source."""
 
     def label(self) -> str:
-        """Describe it in one line, for messages and reports."""
+        """Return a description in one line, for messages and reports."""
         words = [f"{name}={spell(value)}" for name, value in self.axes]
         words += [
             f"{name}={spell(value)}"
@@ -78,23 +78,23 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class CompiledVariant:
-    """One variant's machine code and the launch facts that came with it."""
+    """One variant's machine code, with its launch facts."""
 
     image: bytes
-    """The cubin; with line info only if the variant asks for it."""
+    """The cubin; with line info only if the variant has `line_info`."""
     launch: Launch
     registers: int
-    """Registers of a thread."""
+    """Registers per thread."""
     spill_bytes: int
-    """Bytes that a thread spills, stores as ptxas counts them."""
+    """Spilled bytes per thread: the spill stores that ptxas reports."""
     compile_ms: int
-    """Wall time that the compiler took when the image was made."""
+    """Wall time of the compilation, in milliseconds."""
     key: str = field(default="", compare=False)
-    """Identity of its machine code, as the process that compiled it worked it out; empty if that is not known."""
+    """Key of the variant, computed by the process that compiled it; empty if unknown."""
 
 
 def functions_of(variant: Variant) -> Iterator[tuple[str, FunctionRef]]:
-    """List the functions that a variant is compiled with, each with the constexpr or the param that it is of."""
+    """Yield the functions that a variant takes, each with the name of its constexpr or param."""
     for name, value in sorted(variant.constexprs, key=lambda pair: pair[0]):
         yield from ((name, function) for function in functions_in(value))
     for name, kind in variant.signature:
@@ -108,7 +108,7 @@ def _functions_typed(kind: str) -> tuple[FunctionRef, ...]:
 
 
 def functions_in(value: Value) -> Iterator[FunctionRef]:
-    """List the functions that a value names."""
+    """Yield the functions that a value names."""
     if isinstance(value, FunctionRef):
         yield value
     for item in value if isinstance(value, tuple) else ():
@@ -116,27 +116,29 @@ def functions_in(value: Value) -> Iterator[FunctionRef]:
 
 
 def check_compiled(variant: Variant, compiled: CompiledVariant) -> None:
-    """Hold a compiled variant that comes from elsewhere against what its image says of itself.
+    """Check a compiled variant from a cache against its image.
 
     Raises:
-        CompileError: they differ.
+        CompileError: its facts differ from those in the image.
     """
     registers = checked_registers(compiled.image, compiled.launch, variant.arch, "")
     if registers != compiled.registers:
-        raise CompileError(f"expected an image of {compiled.registers} registers", got=str(registers))
+        raise CompileError(f"expected an image that takes {compiled.registers} registers", got=str(registers))
 
 
 def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> int:
-    """Cross-check an image against its launch facts before anything trusts either; return its registers.
+    """Check an image against its launch facts, and return its registers per thread.
 
     Raises:
-        CompileError: they differ.
+        CompileError: the image and the launch facts differ.
     """
     try:
         info = cubin.read_cubin(image)
         cubin.check_launch(info, launch, target_of(arch).image_arch, where)
     except BundleError as error:
-        raise CompileError("expected an image that fits its launch facts", got=str(error), where=where) from error
+        raise CompileError(
+            "expected an image that agrees with its launch facts", got=str(error), where=where
+        ) from error
     return next(kernel.registers for kernel in info.kernels if kernel.symbol == launch.symbol)
 
 
@@ -144,11 +146,11 @@ _FACTS = ("arch", "compile_ms", "image_bytes", "launch", "layout", "registers", 
 
 
 def encode_compiled(compiled: CompiledVariant, arch: str) -> bytes:
-    """Lay out a compiled variant for the cache: a line of canonical JSON with its facts, then its image.
+    """Return a compiled variant as a cache entry: a line of canonical JSON with its facts, then its image.
 
     Args:
         compiled: the variant.
-        arch: what it was compiled for.
+        arch: the arch that it was compiled for.
     """
     (launch,), (layout,) = encode_launches([compiled.launch])
     facts: dict[str, Json] = {
@@ -164,14 +166,14 @@ def encode_compiled(compiled: CompiledVariant, arch: str) -> bytes:
 
 
 def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
-    """Read what `encode_compiled` wrote, as strictly as a bundle is read: whoever wrote it may have been somebody else.
+    """Return the compiled variant of a cache entry. It is checked as strictly as a bundle, since it may be foreign.
 
     Args:
         data: the entry.
-        arch: what it must have been compiled for.
+        arch: the expected arch.
 
     Raises:
-        BundleFormatError: it is something else; says what.
+        BundleFormatError: the entry has another form, or is for another arch.
     """
     text, _, image = data.partition(b"\n")
     values = fields(load_json(text, ""), _FACTS, "")
@@ -183,7 +185,7 @@ def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
     read = Launches([launch], [layout], "")[0]
     return CompiledVariant(
         image=image,
-        # what is read of a table is taken apart only when it is asked for
+        # the decoder reads layouts lazily; a variant holds plain tuples
         launch=replace(read, layout=tuple(read.layout)),
         registers=count(registers, _REGISTERS_MAX, "registers"),
         spill_bytes=count(spill_bytes, _BYTES_MAX, "spill_bytes"),

@@ -1,4 +1,4 @@
-"""Checks a bundle down to what its machine code says of itself."""
+"""Full verification of a bundle, including its machine code."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def verify_bundle(bundle: BundleFile) -> None:
     """Check every byte of a bundle, and every image against each table row that would launch it.
 
     Raises:
-        BundleError: the first thing that is wrong.
+        BundleError: the bundle is damaged or inconsistent; names the first problem.
     """
     bundle.verify(partial(_verify_images, bundle.path, bundle.index.target.image_arch))
 
 
 def _verify_images(path: str, image_arch: str, table: KernelTable, image: Callable[[int], bytes]) -> None:
-    """Check each image of a kernel against the rows that would launch it: one row for all that say the same of it."""
+    """Check each image of a kernel against the rows that launch it; rows with the same facts are checked once."""
     columns = [table.columns[column] for column in ("image", "launch", "registers")]
     uses: dict[tuple[int, int, int], int] = {}
     for row, use in enumerate(zip(*columns, strict=True)):
@@ -35,7 +35,7 @@ def _verify_images(path: str, image_arch: str, table: KernelTable, image: Callab
     launches: dict[int, Launch] = {}
     for (number, launch, registers), row in sorted(uses.items()):
         if launch not in launches:
-            # few are kept: all of a table taken apart are many times as large as it
+            # a small cache: all launch facts of a table, decoded, would be many times its size
             if len(launches) == _LAUNCHES_KEPT:
                 launches.clear()
             held = table.launches
@@ -48,14 +48,14 @@ def _check_use(image: bytes, launch: Launch, registers: int, image_arch: str, wh
     sizes = launch_sizes(launch, where)
     facts = _core.check_image(image, launch.symbol, sizes, launch.num_warps, launch.num_ctas, image_arch)
     found = facts[2] if facts else _registers_of(image, launch, image_arch, where)
-    # a cubin need not say; where it does, the table repeats it
+    # 0 if the cubin does not name its registers
     if found and found != registers:
         what = f"expected {launch.symbol!r} to take {registers} registers"
         raise BundleIntegrityError(what, got=str(found), where=where)
 
 
 def _registers_of(image: bytes, launch: Launch, image_arch: str, where: str) -> int:
-    """Name what is wrong with an image; return the registers of its kernel if nothing is."""
+    """Check an image, and return its registers per thread; an error names the image."""
     try:
         info = read_cubin(image)
     except BundleFormatError as error:

@@ -1,4 +1,4 @@
-"""The configs of a kernel, taken apart: what each sets, where it may run, and what it promises the compiler. Pure."""
+"""Parsed configs of a kernel: settings, archs, rules, and the hints that they guarantee. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Way", "check_ways", "implied_hints", "make_way", "parse_rule", "told
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One config of a kernel."""
+    """One parsed config of a kernel."""
 
     number: int
-    """Its place in the order of preference."""
+    """Its position in the order of preference."""
     config: Config
     options: tuple[tuple[str, Value], ...]
-    """Every compiler option, spelled out."""
+    """Every compiler option, including defaults."""
     archs: tuple[str, ...]
     when: expr.Expression
     implied: tuple[tuple[str, int], ...]
@@ -37,24 +37,27 @@ class Way:
 
 
 def told_options(spec: KernelSpec) -> tuple[str, ...]:
-    """List the options that tell a kernel's configs apart, and that a call can name: those of every kernel, and those that its entry sets."""
+    """Return the options that distinguish a kernel's configs and that a call can pass.
+
+    These are the options of every kernel, and those that the entry sets.
+    """
     named = {*spec.options, *[name for raw in spec.configs for name in raw]}
-    # the paths of libraries are those of the machine that builds
+    # not extern_libs: its paths belong to the build machine
     return (*TUNABLE, *[name for name in OPTIONS if name in named and name not in (*TUNABLE, "extern_libs")])
 
 
 def way_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, where: str) -> Way:
-    """Take a config of a manifest apart.
+    """Return a parsed config of a manifest.
 
     Args:
         spec: the kernel's entry.
-        number: the config's place in the order of preference.
-        raw: as the manifest has it; its options are checked.
-        arch: the one that is built for.
+        number: the config's position in the order of preference.
+        raw: the config in the manifest, with checked options.
+        arch: the arch to build for.
         where: the config, for messages.
 
     Raises:
-        ManifestError: a value, an arch or a rule that is none.
+        ManifestError: a value, an arch or a rule is invalid.
     """
     for named in raw.get("archs", []):
         check_arch(named, f"{where}.archs")
@@ -81,10 +84,10 @@ def make_way(
     when: expr.Expression,
     where: str,
 ) -> Way:
-    """Make a config of its settings: constexprs, and the options that it does not take from the kernel or by default.
+    """Return a config with some settings: constexprs, and the options that differ from the kernel's and the defaults.
 
     Raises:
-        ManifestError: a `requires` that is no expression.
+        ManifestError: `requires` is not an expression.
     """
     defaults = {name: option.default for name, option in OPTIONS.items()}
     given = {key: value for key, value in settings.items() if key in OPTIONS}
@@ -106,10 +109,10 @@ def _implied(spec: KernelSpec, requires: str, where: str) -> tuple[tuple[str, in
 
 
 def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:
-    """List the hints that a `requires` guarantees, which may be empty.
+    """Return the hints that a `requires` guarantees; none if it is empty.
 
     Raises:
-        ManifestError: it is no expression.
+        ManifestError: `requires` is not an expression.
     """
     if not requires:
         return ()
@@ -118,10 +121,10 @@ def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:
 
 
 def check_ways(ways: Iterable[Way], where: str) -> None:
-    """Refuse a config that stands there twice.
+    """Check that no config occurs twice.
 
     Raises:
-        ManifestError: one does.
+        ManifestError: a config occurs twice.
     """
     seen: dict[tuple[Any, ...], int] = {}
     for way in ways:
@@ -135,10 +138,10 @@ def check_ways(ways: Iterable[Way], where: str) -> None:
 
 
 def parse_rule(text: str, where: str) -> expr.Expression:
-    """Parse a rule of a manifest.
+    """Return a rule of a manifest, parsed.
 
     Raises:
-        ManifestError: it is no expression.
+        ManifestError: the text is not an expression.
     """
     try:
         return expr.parse(text)

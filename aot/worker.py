@@ -1,8 +1,8 @@
-"""The program of one process of a build: runs calls one after another, and forks copies of itself.
+"""Main program of a build's worker processes: runs calls one after another, and forks copies of itself.
 
-A process of its own keeps a source or a compiler that crashes, hangs or patches things from touching the build. A copy has
-imported what its original has, and answers on a socket of its own. `nojit.aot.process` starts these processes and talks to
-them. A message is a pickle behind its length, eight bytes little-endian.
+Separate processes protect the build from sources and compilers that crash, hang or patch modules. A copy has the same
+imports as its original, and answers on its own socket. `nojit.aot.process` starts these processes and talks to them. A
+message is its length, eight bytes little-endian, followed by a pickle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nojit.aot.tracing import own_work
 __all__ = ["CALL", "FORK", "WAIT", "SocketStream", "main", "read_message", "write_message"]
 
 CALL, FORK, WAIT = "call", "fork", "wait"
-"""What a process is asked: run a call; fork a copy; wait until a copy has ended."""
+"""Requests to a process: run a call; fork a copy; wait until a copy has ended."""
 
 _LENGTH_BYTES = 8
 
@@ -40,13 +40,13 @@ class _Writer(Protocol):
 
 
 class SocketStream:
-    """A socket as a stream that reads no further than it is asked to: descriptors may come behind a message."""
+    """A socket as an unbuffered stream: reading ahead would lose descriptors that follow a message."""
 
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
 
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes; none at the end."""
+        """Return at most `size` bytes; empty at the end."""
         return self.channel.recv(min(size, 1 << 20))
 
     def write(self, data: bytes, /) -> None:
@@ -54,7 +54,7 @@ class SocketStream:
         self.channel.sendall(data)
 
     def flush(self) -> None:
-        """Do nothing: nothing is held back."""
+        """Do nothing: the stream has no buffer."""
 
 
 def write_message(stream: _Writer, message: object) -> None:
@@ -65,13 +65,13 @@ def write_message(stream: _Writer, message: object) -> None:
 
 
 def read_message(stream: _Reader) -> Any:
-    """Read one message.
+    """Read and return one message.
 
     Raises:
-        EOFError: the other side is gone.
+        EOFError: the other side has closed the connection.
     """
     length = _read_exactly(stream, _LENGTH_BYTES)
-    # both ends are ours: the parent started this very module
+    # trusted: the parent started this module
     return pickle.loads(_read_exactly(stream, int.from_bytes(length, "little")))  # noqa: S301
 
 
@@ -87,17 +87,17 @@ def _read_exactly(stream: _Reader, length: int) -> bytes:
 
 
 def main() -> None:
-    """Serve the socket that is standard input, until the other side closes it."""
-    # Ctrl-C reaches the whole foreground group: the parent decides what becomes of its processes
+    """Serve the socket on standard input until the other side closes it."""
+    # Ctrl-C reaches the whole foreground group, but only the parent shall end its processes
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = socket.socket(fileno=os.dup(0))
-    # a source that reads its input must not read our messages, and its prints must not get between our answers
+    # a source must not read messages from standard input, nor print into the answers
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
     if not sys.flags.safe_path:
-        # the folder that it was started in, which hides what a source means to import
+        # the start folder, whose modules could shadow those that a source imports
         del sys.path[0]
     _serve(channel)
 
@@ -109,7 +109,7 @@ def _serve(channel: socket.socket) -> None:
             kind, *asked = read_message(SocketStream(channel))
         except (EOFError, ConnectionResetError):
             if own:
-                # what sources registered to run at the end is for one process to run, not for each copy
+                # a copy skips atexit functions, which sources may have registered
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(0)
@@ -120,7 +120,7 @@ def _serve(channel: socket.socket) -> None:
             continue
         try:
             answer = (True, _wait(*asked) if kind == WAIT else _run(*asked))
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to the caller
+        except Exception as error:  # noqa: BLE001 - the caller gets every exception
             answer = (False, error)
         _answer(channel, answer)
 
@@ -138,18 +138,18 @@ def _answer(channel: socket.socket, answer: tuple[bool, Any]) -> None:
 
 
 def _fork(channel: socket.socket, environment: Mapping[str, str]) -> socket.socket | None:
-    """Fork, and return the copy's socket to the copy; the original answers with its number, or None if it cannot be copied."""
+    """Fork this process: the copy gets its socket; the original answers with the copy's pid (None if it cannot fork)."""
     _, (own, words), _, _ = socket.recv_fds(channel, 1, 2)
-    # a copy has the thread that forked alone: whatever the others held stays locked in it
+    # fork copies only the current thread: locks that other threads hold would stay locked
     if threading.active_count() > 1:
         os.close(own)
         os.close(words)
         _answer(channel, (True, None))
         return None
-    # collecting garbage would copy every page that is shared
+    # garbage collection would write to all shared pages, and so copy them
     gc.freeze()
     with warnings.catch_warnings():
-        # Python counts threads of native libraries too
+        # Python also counts threads of native libraries
         warnings.simplefilter("ignore", DeprecationWarning)
         with own_work():
             process = os.fork()

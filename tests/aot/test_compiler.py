@@ -326,7 +326,7 @@ class TestKey:
             (
                 "sm_90",
                 {"sched5reg": True},
-                r"expected options that Triton .* has, got sched5reg = True - at demo.toml ",
+                r"expected options of Triton .*, got sched5reg = True - at demo.toml ",
             ),
         ],
     )
@@ -838,7 +838,7 @@ class TestFailures:
 
         monkeypatch.setattr(compiler, "layout_of", wrong)
         with pytest.raises(
-            CompileError, match=r"expected an image that fits its launch facts, got .*4 bytes"
+            CompileError, match=r"expected an image that agrees with its launch facts, got .*4 bytes"
         ) as caught:
             compile_variant(variant_of(), place())
         assert "demo.toml kernel k: k sm_90" in str(caught.value)

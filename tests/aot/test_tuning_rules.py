@@ -107,7 +107,7 @@ def test_mistakes_in_what_grows_with_the_batch(write_manifest, names, expected):
         (SPACE + "BLOK = [1]\n", "expected a constexpr of the configs or one of num_warps, num_stages, num_ctas, maxnreg, got 'BLOK'; did you mean 'BLOCK'? - at demo.toml:19 $.kernel[0].tuning.space[0].BLOK"),
         (SPACE + "BLOCK = 1\nnum_warp = [4]\n", "got 'num_warp'; did you mean 'num_warps'? - at demo.toml:20"),
         (SPACE + "BLOCK = 1\nwhne = 'true'\n", "got 'whne'; did you mean 'when'?"),
-        (SPACE + "BLOCK = 1\nenable_fp_fusion = [true, false]\n", "got 'enable_fp_fusion', which tells no configs apart at a call: it belongs in [kernel.options]"),
+        (SPACE + "BLOCK = 1\nenable_fp_fusion = [true, false]\n", "got 'enable_fp_fusion', which a call cannot pass to select a config: set it in [kernel.options]"),
         (SPACE + "BLOCK = []\n", "expected a value, or a list of them, got [] - at demo.toml:19 $.kernel[0].tuning.space[0].BLOCK"),
         (SPACE + "BLOCK = [1, 2, 1]\n", "expected each value once, got 1"),
         (SPACE + "BLOCK = [1, true]\nnum_warps = [4, 3]\n", "got 3 - at demo.toml:20 $.kernel[0].tuning.space[0].num_warps[1]"),
