@@ -52,6 +52,8 @@ __all__ = ["Exerciser", "FindingError"]
 SIGNER = Signer.of("the builder")
 ROWS = 24
 """Rows of a kernel that are looked at one by one, and meanings that are called."""
+CORE_ROWS = 6
+"""Rows whose images are checked where only the core is exercised."""
 BOUNDS = {f"i{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)} | {
     f"u{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)
 }
@@ -115,14 +117,16 @@ class Exerciser:
         folder: where the bundle is written, again and again.
         driver: the fake driver.
         framework: the fake framework.
+        core_only: leave out the steps that run in Python alone, so that a sanitizer sees several times as many bundles.
     """
 
-    def __init__(self, folder: Path, driver: FakeCuda, framework: ModuleType) -> None:
+    def __init__(self, folder: Path, driver: FakeCuda, framework: ModuleType, *, core_only: bool = False) -> None:
         self.steps: dict[tuple[str, str], int] = {}
         self._path = folder / "test-1.0.nojit"
         self._keys = trusted_keys(folder / "keys.toml", SIGNER)
         self._driver = driver
         self._framework = framework
+        self._core_only = core_only
         self._chance = random.Random(0)
 
     def take(self, data: bytes, chance: random.Random, statement: Callable[[bytes], bytes] | None = None) -> None:
@@ -153,17 +157,11 @@ class Exerciser:
         if file is None:
             return
         with file:
-            self._step("facts", lambda: str(bundle_facts(file)))
-            for name in file.kernels:
-                self._read(file, name)
-            verified = self._step("verify", lambda: (verify_bundle(file), True)[1])
-            self._compare_indices(file)
-            if statement is not None:
-                self._judge(file, statement)
-            if self._chance.random() < 0.05:
-                self._step("diff", lambda: str(diff_bundles(file, file)))
-        if self._chance.random() < 0.02:
-            self._command_line(verified=bool(verified))
+            if self._core_only:
+                for name in file.kernels:
+                    self._read_in_core(file, name)
+            else:
+                self._read_all(file, statement)
         bundle = self._step("load", lambda: runtime.load(self._path))
         if bundle is None:
             return
@@ -174,6 +172,24 @@ class Exerciser:
                     self._call(handle)
             device = self._chance.randrange(len(DEVICES))
             self._step("preload", lambda: bundle.preload(device=device))
+
+    def _read_all(self, file: BundleFile, statement: Callable[[bytes], bytes] | None) -> None:
+        self._step("facts", lambda: str(bundle_facts(file)))
+        for name in file.kernels:
+            self._read(file, name)
+        verified = self._step("verify", lambda: (verify_bundle(file), True)[1])
+        self._compare_indices(file)
+        if statement is not None:
+            self._judge(file, statement)
+        if self._chance.random() < 0.05:
+            self._step("diff", lambda: str(diff_bundles(file, file)))
+        if self._chance.random() < 0.02:
+            self._command_line(verified=bool(verified))
+
+    def _read_in_core(self, file: BundleFile, name: str) -> None:
+        table = self._step("table", lambda: file.table(name))
+        for row in range(len(table))[:CORE_ROWS] if table is not None else ():
+            self._step("row in the core", partial(_check_image_in_core, file, table, row))
 
     def _step(self, name: str, work: Callable[[], Any]) -> Any:
         """Return what a step gives; None if it raised an error of ours."""
@@ -268,11 +284,15 @@ class Exerciser:
             number = chance.randrange(len(table.meanings))
             call = self._arguments(table, number, device)
             grid = chance.choice(GRIDS)
-            self._choose(handle, call)
+            if self._core_only:
+                self._step("warm up", partial(call, handle.warmup))
+            else:
+                self._choose(handle, call)
             for _ in range(2):
                 self._step("launch", partial(call, _on_a_stream(handle[grid])))
                 self._step("launch by the bundle's grid", partial(call, _on_a_stream(handle)))
-        self._step("params", lambda: (str(handle.params), str(handle.configs), handle.arg_names))
+        if not self._core_only:
+            self._step("params", lambda: (str(handle.params), str(handle.configs), handle.arg_names))
 
     def _choose(self, handle: Kernel, call: Callable[[Callable[..., Any]], Any]) -> None:
         """Have a variant chosen in Python and by the core, which choose the same."""
@@ -376,6 +396,14 @@ def _payload(path: Path) -> bytes:
     }
     predicate["runDetails"] = RUN
     return json.dumps(statement, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _check_image_in_core(file: BundleFile, table: KernelTable, row: int) -> None:
+    """Check a row's image as a first launch does."""
+    launch = table.launches[table.columns["launch"][row]]
+    image = file.image(table.kernel, table.columns["image"][row])
+    sizes = launch_sizes(launch, f"row {row}")
+    _core.check_image(image, launch.symbol, sizes, launch.num_warps, launch.num_ctas, file.index.target.image_arch)
 
 
 def _use_row(file: BundleFile, table: KernelTable, row: int) -> None:

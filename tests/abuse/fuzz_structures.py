@@ -35,6 +35,7 @@ from tests.support.drafts import Draft, take_apart
 
 STRETCH = 50 * INPUTS_OF_A_BASE
 MEMORY_TIMES = 10
+TELL_S = 15.0
 ROWS_OF_BUILT = 6
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -96,6 +97,8 @@ class Workers:
         self.slowest: tuple[float, int] = (0.0, -1)
         self.largest: tuple[int, int] = (0, -1)
         self._options = options
+        self._until = time.monotonic() + options.seconds
+        self._told = 0.0
         self._folder = folder
         self._built = _drafts(options.built)
         self._driver = build_driver(folder)
@@ -113,7 +116,7 @@ class Workers:
         )
         running: dict[int, tuple[int, int, int]] = {}
         free = list(range(options.workers))
-        until = time.monotonic() + options.seconds
+        until = self._until
         while running or (stretches and time.monotonic() < until and len(self.findings) < options.findings):
             while free and stretches and time.monotonic() < until and len(self.findings) < options.findings:
                 start, end = stretches.popleft()
@@ -125,6 +128,13 @@ class Workers:
             reached = self._gather(worker, start, status)
             if reached + 1 < end and status:
                 stretches.appendleft((reached + 1, end))
+            self._tell()
+
+    def _tell(self) -> None:
+        """Print the count now and then: a run that is killed has said something."""
+        if time.monotonic() - self._told >= TELL_S:
+            self._told = time.monotonic()
+            print(f"{self.taken:,} inputs, {len(self.findings)} findings", file=sys.stderr, flush=True)
 
     def _fork(self, worker: int, start: int, end: int) -> int:
         struct.pack_into("<q", self._at, 8 * worker, start)
@@ -148,13 +158,17 @@ class Workers:
         folder = self._folder / str(worker)
         folder.mkdir(exist_ok=True)
         report = self._folder / f"{worker}.json"
-        exerciser = Exerciser(folder, FakeCuda(self._driver), load_extension(self._framework))
+        exerciser = Exerciser(
+            folder, FakeCuda(self._driver), load_extension(self._framework), core_only=options.core_only
+        )
         writer, limits = (
             HostileWriter(options.seed, self._built),
             Limits(options.seconds_each, options.memory_floor << 20),
         )
         told: dict[str, Any] = {"findings": [], "slowest": (0.0, -1), "largest": (0, -1), "taken": 0}
         for number in range(start, end):
+            if time.monotonic() >= self._until:
+                break
             struct.pack_into("<q", self._at, 8 * worker, number)
             try:
                 seconds, peak = take_one(writer, exerciser, number, limits)
@@ -202,6 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="of the clock, for all")
     parser.add_argument("--seconds-each", type=float, default=1.0, help="of the CPU, for each input")
     parser.add_argument("--memory-floor", type=int, default=32, help="MiB that any input may take; 0 does not look")
+    parser.add_argument("--core-only", action="store_true", help="leave out the steps that run in Python alone")
     parser.add_argument("--findings", type=int, default=50, help="end after so many")
     parser.add_argument(
         "--built", type=Path, nargs="*", default=[], help="bundles to start from, beside those made here"
@@ -234,7 +249,8 @@ def _only(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         driver = build_driver(Path(folder))
         os.environ["NOJIT_LIBCUDA"] = str(driver)
-        exerciser = Exerciser(Path(folder), FakeCuda(driver), load_extension(build_faketorch(Path(folder))))
+        framework = load_extension(build_faketorch(Path(folder)))
+        exerciser = Exerciser(Path(folder), FakeCuda(driver), framework, core_only=options.core_only)
         limits = Limits(options.seconds_each, options.memory_floor << 20)
         try:
             seconds, peak = take_one(writer, exerciser, options.only, limits)
