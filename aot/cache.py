@@ -153,7 +153,7 @@ class Cache:
             with contextlib.suppress(FileNotFoundError):
                 self._make()
                 return
-        raise self._vanishing()
+        raise self._deleted_error()
 
     def get(self, key: str) -> bytes | None:
         """Return the data stored under `key`; None without an intact entry of that key."""
@@ -168,7 +168,7 @@ class Cache:
         if not stored.startswith(_MAGIC):
             self.refuse(key, "expected an entry of cache format 2")
             return None
-        own, checksum, data = _take_apart(stored)
+        own, checksum, data = _split_entry(stored)
         if checksum != _checksum(own, data):
             self.refuse(key, "damaged: expected content that matches its checksum")
         elif own != key.encode():
@@ -200,7 +200,7 @@ class Cache:
             except OSError as error:
                 raise PackageError("expected to write a cache entry", got=worded(error), where=str(path)) from None
             return
-        raise self._vanishing()
+        raise self._deleted_error()
 
     def refuse(self, key: str, reason: str) -> None:
         """Note that the entry of `key` cannot be used, and why."""
@@ -217,7 +217,7 @@ class Cache:
         except FileExistsError:
             # another process may have deleted it since; the next try creates it then
             if not path.parent.is_dir() and os.path.lexists(path.parent):
-                raise NotADirectoryError(f"{path.parent} is no folder") from None
+                raise NotADirectoryError(f"{path.parent} is not a folder") from None
         except FileNotFoundError:
             self._make()
             # the next try creates the parents as well
@@ -242,7 +242,7 @@ class Cache:
             raise PackageError("expected a cache folder", got=got, where=str(self.folder)) from None
         check_folder(self.folder)
 
-    def _vanishing(self) -> PackageError:
+    def _deleted_error(self) -> PackageError:
         got = f"one deleted {_TRIES} times"
         return PackageError("expected a cache folder that stays", got=got, where=str(self.folder))
 
@@ -252,7 +252,7 @@ class Cache:
         return self.folder / key[:2] / key[2:]
 
 
-def _take_apart(stored: bytes) -> tuple[bytes, bytes, bytes]:
+def _split_entry(stored: bytes) -> tuple[bytes, bytes, bytes]:
     """Split an entry into key, checksum and content. A truncated entry gives wrong parts, which its checksum reveals."""
     start = len(_MAGIC)
     lines = stored[start : start + _LINES_BYTES]

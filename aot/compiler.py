@@ -273,7 +273,7 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
 
 
 def _default(param: Any) -> Any:
-    if param._param.kind is inspect.Parameter.VAR_POSITIONAL:  # noqa: SLF001 - Triton tells it no other way
+    if param._param.kind is inspect.Parameter.VAR_POSITIONAL:  # noqa: SLF001 - no public attribute has it
         # bundles store `*args` as a param with the default `()`
         return ()
     if not param.has_default:
@@ -294,7 +294,7 @@ def _imported(place: SourcePlace) -> ModuleType:
     try:
         return import_source(place)
     except ManifestError as error:
-        error.got += _told()
+        error.got += _target_answers()
         raise
 
 
@@ -306,7 +306,7 @@ def _named(place: SourcePlace) -> Any:
     try:
         return find_named(module, place.spelling, place.where)
     except ManifestError as error:
-        error.got += _told()
+        error.got += _target_answers()
         raise
 
 
@@ -317,15 +317,15 @@ def _find(place: SourcePlace) -> JITFunction[Any]:
     while not isinstance(found, JITFunction) and hasattr(found, "fn"):
         found = found.fn
     if not isinstance(found, JITFunction):
-        got = f"{type(named).__name__} {place.spelling}{_told()}"
+        got = f"{type(named).__name__} {place.spelling}{_target_answers()}"
         raise ManifestError("expected a @triton.jit function", got=got, where=place.where)
     return found
 
 
-def _told() -> str:
+def _target_answers() -> str:
     """Return the answers about the target that an import got, for an error: they can explain a missing name."""
     answers = [answer for begun in _begun for answer in begun.device.answers()]
-    return f"; its import asked and was told {', '.join(answers)}" if answers else ""
+    return f"; its import queried the target: {', '.join(answers)}" if answers else ""
 
 
 _CONSTANTS = constexpr | dtype | bool | int | float | str | tuple
@@ -450,7 +450,7 @@ def _chosen_symbol(variant: Variant, place: SourcePlace) -> str | None:
     The source digest does not cover that function, so the key includes its result.
     """
     function = _find(place)
-    if function._repr is None:  # noqa: SLF001 - Triton tells it no other way
+    if function._repr is None:  # noqa: SLF001 - no public attribute has it
         return None
     source = ast_source(variant, place)
     constants = {function.arg_names[path[0]]: value for path, value in source.constants.items() if len(path) == 1}

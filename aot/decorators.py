@@ -94,7 +94,7 @@ def _of_function(function: Any) -> Iterator[Effect]:
 # -- hooks of configs ------------------------------------------------------------------------------------------------
 
 
-class _UnseenError(Exception):
+class _OpaqueHookError(Exception):
     """A hook does more than set blocks of descriptors, or the build cannot tell."""
 
 
@@ -115,9 +115,9 @@ def _read_hook(config: Any, function: Any, descriptor: type) -> ConfigHook | Eff
             value.__dict__["_blocks"] = blocks
         config.pre_hook(given)
         if not blocks:
-            raise _UnseenError("has no effect that the build can see")  # noqa: TRY301 - one path for every reason
+            raise _OpaqueHookError("has no effect that the build can see")  # noqa: TRY301 - one path for every reason
     except Exception as error:  # noqa: BLE001 - the hook's own errors, too
-        why = str(error) if isinstance(error, _UnseenError) else f"raises {type(error).__name__}: {error}"
+        why = str(error) if isinstance(error, _OpaqueHookError) else f"raises {type(error).__name__}: {error}"
         return Effect(
             "Config.pre_hook",
             f"pre_hook of a triton.Config, which {why}",
@@ -135,28 +135,28 @@ def _unwrapped(default: Any) -> Value:
 def _check_code(hook: Any) -> None:
     """Refuse a hook that uses more than its arguments: the build cannot see such effects."""
     if not inspect.isfunction(hook):
-        raise _UnseenError(f"is a {type(hook).__name__}, not a plain function")
+        raise _OpaqueHookError(f"is a {type(hook).__name__}, not a plain function")
     reached = inspect.getclosurevars(hook)
     for name, value in (*reached.globals.items(), *reached.nonlocals.items()):
         if not (isinstance(value, int | float | str | None) or getattr(value, "__name__", "") == "TensorDescriptor"):
-            raise _UnseenError(f"uses {name}")
+            raise _OpaqueHookError(f"uses {name}")
     for name in reached.builtins:
         if name not in _PLAIN_BUILTINS:
-            raise _UnseenError(f"calls {name}")
+            raise _OpaqueHookError(f"calls {name}")
 
 
 def _stand_in(descriptor: type, param: str) -> Any:
     """Return a stand-in for an argument: a descriptor (hooks check the type) whose block can be set, not read."""
 
     def refuse(*_: object) -> Any:
-        raise _UnseenError(f"asks for the value of {param}")
+        raise _OpaqueHookError(f"asks for the value of {param}")
 
     def read(_: object, name: str) -> Any:
-        raise _UnseenError(f"uses {param}.{name}")
+        raise _OpaqueHookError(f"uses {param}.{name}")
 
     def write(self: Any, name: str, value: Any) -> None:
         if name != "block_shape" or not isinstance(value, Sequence):
-            raise _UnseenError(f"sets {param}.{name}")
+            raise _OpaqueHookError(f"sets {param}.{name}")
         self.__dict__["_blocks"][param] = tuple(size if isinstance(size, int) else None for size in value)
 
     operations = ("__eq__", "__ne__", "__bool__", "__lt__", "__le__", "__gt__", "__ge__", "__add__", "__radd__", "__sub__", "__rsub__",

@@ -136,7 +136,7 @@ def _index(device: Any) -> None:
 # -- Triton ----------------------------------------------------------------------------------------------------------
 
 
-class _Told(dict[str, Any]):
+class _DriverProperties(dict[str, Any]):
     """Properties of a device in Triton's format; records each that is read."""
 
     def __init__(self, device: Device) -> None:
@@ -175,7 +175,7 @@ class _Utils:
     def get_device_properties(self, device: int) -> dict[str, Any]:
         """Return the properties of the target's device."""
         _index(device)
-        return _Told(self._device)
+        return _DriverProperties(self._device)
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"expected no launch while a source is imported or compiled, got {name}")
@@ -222,12 +222,12 @@ def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any
 # -- torch -----------------------------------------------------------------------------------------------------------
 
 
-class _Properties:
+class _TorchProperties:
     """Properties of a device in torch's format; records each that is read."""
 
     def __init__(self, device: Device) -> None:
         common, (major, minor), shared = device.common, device.capability, _shared_bytes(device.arch)
-        self._tell = device
+        self._device = device
         self._of_arch = {
             "major": major,
             "minor": minor,
@@ -256,9 +256,9 @@ class _Properties:
     def __getattr__(self, name: str) -> Any:
         question = f"torch.cuda.get_device_properties().{name}"
         if name in self.__dict__.get("_of_arch", ()):
-            return self._tell.of_arch(question, self._of_arch[name])
+            return self._device.of_arch(question, self._of_arch[name])
         if name in self.__dict__.get("_of_device", ()):
-            return self._tell.of_device(question, self._of_device[name])
+            return self._device.of_device(question, self._of_device[name])
         raise AttributeError(f"a device of a target has no {name}")
 
 
@@ -271,9 +271,9 @@ def _answer_for_torch(torch: ModuleType, device: Device) -> None:
         _index(of)
         return device.of_device("torch.cuda.get_device_name()", device.common.name)
 
-    def get_device_properties(of: Any = None) -> _Properties:
+    def get_device_properties(of: Any = None) -> _TorchProperties:
         _index(of)
-        return _Properties(device)
+        return _TorchProperties(device)
 
     _put_all(
         torch.cuda,

@@ -50,7 +50,7 @@ __all__ = [
 
 
 # maximum number of kernels that a message names
-_TOLD = 5
+_NAMED_MAX = 5
 # a signature that expires within this time is reported
 _SOON_DAYS = 30
 
@@ -286,7 +286,7 @@ def _failing_operators(paths: Sequence[str], names: Sequence[str], kernels: Sequ
     try:
         Bundle(paths, names=names).close()
     except (NojitError, OSError) as error:
-        yield Failure(f"operators that launch {few(kernels, _TOLD)} raise", error, kernels=tuple(kernels))
+        yield Failure(f"operators that launch {few(kernels, _NAMED_MAX)} raise", error, kernels=tuple(kernels))
 
 
 def examine_tuning(places: str, refused: Mapping[str, Exception]) -> TuningState:

@@ -42,7 +42,7 @@ class Expansion:
 def expand_kernel(
     spec: KernelSpec, arch: str, where: str, profile: str = "full", most: int | None = MAX_VARIANTS
 ) -> Expansion:
-    """List the variants of one kernel for `arch`, in the order of matrix, configs, derived values and hints.
+    """Return the variants of one kernel for `arch`, in the order of matrix, configs, derived values and hints.
 
     Args:
         spec: the manifest's entry.
@@ -98,9 +98,9 @@ class Expander:
         mistakes.raise_found()
         self._known_hints: dict[tuple[object, ...], list[HintSet]] = {}
         self._known_settings: dict[int, dict[str, Any]] = {}
-        self._never = False
+        self._dropped_config = False
         """Whether the current point dropped a config because its `requires` holds for no call of these types."""
-        self._partial = False
+        self._partly_derived = False
         """Whether the current point builds only some values of derived constexprs."""
 
     def _parsed(self, text: str, key: str, mistakes: Mistakes) -> expr.Expression:
@@ -117,13 +117,13 @@ class Expander:
         return sum(self.arch in way.archs for way in self.ways)
 
     def run(self, profile: str) -> Expansion:
-        """List the variants of a profile."""
+        """Return the variants of a profile."""
         variants: list[Variant] = []
         seen: dict[tuple[Any, ...], tuple[str, Axes]] = {}
         excluded = 0
         for point in self.points():
             built, left_out = 0, excluded
-            self._never = self._partial = False
+            self._dropped_config = self._partly_derived = False
             # by config, the missing variants without hints or `requires`: a call has one set of derived values, so only
             # a config with all of these variants serves every call
             missing: dict[int, int] = {}
@@ -138,8 +138,8 @@ class Expander:
                 if self._is_new(variant, point, seen) and (profile == "full" or self.in_core(variant, names)):
                     variants.append(variant)
                     check_size(len(variants), self.spec, self.where, self._configs)
-            unserved = built or (self._never and left_out == excluded)
-            if unserved and not point.reason and (self._partial or 0 not in missing.values()):
+            unserved = built or (self._dropped_config and left_out == excluded)
+            if unserved and not point.reason and (self._partly_derived or 0 not in missing.values()):
                 self._refuse_incomplete(point)
             if self.spec.point and not built and left_out == excluded:
                 self._check_built(point)
@@ -171,7 +171,9 @@ class Expander:
                 continue
             if self._known(way.config.requires, names) is False:
                 # no call of these types can run the config; that matters unless `exclude` removes it anyway
-                self._never |= not any(self.truth(rule, names) for rule in self.exclude if rule.names <= names.keys())
+                self._dropped_config |= not any(
+                    self.truth(rule, names) for rule in self.exclude if rule.names <= names.keys()
+                )
                 continue
             closed = self._closed(point.signature, way) if opened else point.signature
             for derived in self._derived_values(way, names, dict(point.derived)):
@@ -225,7 +227,7 @@ class Expander:
             if name in wanted:
                 kept = tuple(value for value in choices[place] if identity(value) == identity(wanted[name]))
                 # a call with another value would find no variant
-                self._partial |= len(kept) < len(choices[place])
+                self._partly_derived |= len(kept) < len(choices[place])
                 choices[place] = kept
         for values in product(*choices):
             yield tuple(zip(self.derived, values, strict=True))

@@ -125,7 +125,7 @@ def check(expression: Expression, expected: frozenset[Kind], cases: Iterable[Cas
 
 def _expect(expected: frozenset[Kind], term: Term, expression: Expression) -> None:
     if kinds(term) != ANY and not kinds(term) <= expected:
-        raise TypeMistake(f"expected {_either(expected)}", f"{_told(term)} from {expression.text!r}")
+        raise TypeMistake(f"expected {_either(expected)}", f"{_term_words(term)} from {expression.text!r}")
 
 
 def _where(case: Case) -> str:
@@ -173,7 +173,7 @@ class _Checker:
         alike = bool(left & right)
         with_none = any(isinstance(operand, Literal) and operand.value is None for operand in node.operands)
         was, _ = self._compared.get(id(node), (False, ""))
-        said = f"{_told(terms[0])} and {_told(terms[1])} in {render(node)!r}"
+        said = f"{_term_words(terms[0])} and {_term_words(terms[1])} in {render(node)!r}"
         # a comparison with none is allowed even if no case has none: an axis may have lost that value
         self._compared[id(node)] = (was or alike or with_none, said)
         if not alike:
@@ -228,10 +228,10 @@ def _require(symbol: str, operand: Node, term: Term, allowed: frozenset[Kind], w
         return
     text = render(operand)
     shown = "" if isinstance(operand, Literal) else f" {text!r}"
-    raise TypeMistake(f"{symbol} takes {what}", f"{_told(term)}{shown}")
+    raise TypeMistake(f"{symbol} takes {what}", f"{_term_words(term)}{shown}")
 
 
-def _told(term: Term) -> str:
+def _term_words(term: Term) -> str:
     return describe(term.value) if isinstance(term, Known) else _either(term)
 
 

@@ -105,7 +105,7 @@ def _compile_all(
 
 def _finish(future: Future[CompiledVariant], same: Sequence[Job], cache: Cache) -> Iterator[Finished]:
     try:
-        compiled = _own(future.result(), same[0].key)
+        compiled = _checked(future.result(), same[0].key)
     except CompileError as error:
         if not error.where:
             # a dead worker's error does not name the variant that it compiled
@@ -117,7 +117,7 @@ def _finish(future: Future[CompiledVariant], same: Sequence[Job], cache: Cache) 
         yield Finished(job, compiled, None, cached=number > 0)
 
 
-def _own(compiled: CompiledVariant, key: str) -> CompiledVariant:
+def _checked(compiled: CompiledVariant, key: str) -> CompiledVariant:
     """Return a worker's result; raise if its key differs because source files or tools changed during the build."""
     if compiled.key not in {"", key}:
         what = "expected sources, settings and toolchain to stay the same during the build: build again"

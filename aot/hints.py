@@ -67,14 +67,14 @@ def hint_sets(written: Sequence[WrittenHints], implied: Mapping[str, int], types
         held = []
         for path, hint in hints.items():
             with mistakes.caught():
-                if _is_there(path, hint, leaf_types, where + spell_key(path)):
+                if _is_present(path, hint, leaf_types, where + spell_key(path)):
                     held.append((path, hint))
         sets[tuple(sorted(held))] = None
     mistakes.raise_found()
     return list(sets)
 
 
-def _is_there(path: str, hint: int, leaf_types: Mapping[str, str], where: str) -> bool:
+def _is_present(path: str, hint: int, leaf_types: Mapping[str, str], where: str) -> bool:
     """Return whether a hinted param is present (not None); refuse a hint that its type cannot have."""
     kind = leaf_types.get(path) or next((NONE for root in _roots(path) if leaf_types.get(root) == NONE), None)
     if kind == NONE:

@@ -76,7 +76,7 @@ def layout_of(passed: Sequence[Leaf], *, tensor_maps: bool, rounds_tf32: bool) -
     for path, kind in passed:
         if is_descriptor(kind):
             element, block = descriptor_parts(kind)
-            slots += _of_map(path, len(block)) if tensor_maps else _apart(path, element, len(block), rounds_tf32)
+            slots += _of_map(path, len(block)) if tensor_maps else _without_map(path, element, len(block), rounds_tf32)
         else:
             slots.append(Slot(path, kind))
     return (*slots, Slot(GLOBAL_SCRATCH, "*i8"), Slot(PROFILE_SCRATCH, "*i8"))
@@ -88,7 +88,7 @@ def _of_map(path: str, rank: int) -> Iterator[Slot]:
     yield from _strides(path, rank)
 
 
-def _apart(path: str, element: str, rank: int, rounds_tf32: bool) -> Iterator[Slot]:
+def _without_map(path: str, element: str, rank: int, rounds_tf32: bool) -> Iterator[Slot]:
     yield Slot(f"{path}.base", f"*{element}")
     yield from _shape(path, rank, "i64")
     yield from _strides(path, rank)

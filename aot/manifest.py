@@ -290,7 +290,7 @@ def struct_schema() -> dict[str, Any]:
 
 
 def find_manifests(places: Sequence[Path]) -> list[Path]:
-    """List manifests: files as given, and every ``*.toml`` of a folder, sorted.
+    """Return manifests: files as given, and every ``*.toml`` of a folder, sorted.
 
     Raises:
         ManifestError: a place that does not exist, or a folder without manifests.
@@ -319,7 +319,7 @@ def load_manifest(path: Path) -> Manifest:
     reading = read_manifest(path, mistakes)
     mistakes.raise_found()
     if reading is None or reading.bundle is None:
-        raise TypeError("expected a reading without mistakes to be whole")
+        raise TypeError("expected a complete manifest if no mistakes were found")
     return Manifest(schema=1, bundle=reading.bundle, kernel=[kernel.spec for kernel in reading.kernels])
 
 
@@ -400,7 +400,7 @@ def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> 
 
 
 # keys that no check of another key depends on
-_APART: Final = {"grid", "hints", "partial_hints", "core", "exclude", "batch", "tuning"}
+_INDEPENDENT: Final = {"grid", "hints", "partial_hints", "core", "exclude", "batch", "tuning"}
 
 
 def _read_kernel(entry: object, number: int, found: Mistakes) -> ReadKernel | None:
@@ -412,14 +412,14 @@ def _read_kernel(entry: object, number: int, found: Mistakes) -> ReadKernel | No
         return None
     _check_kernel(spec, place, found)
     wrong = found.keys_within(place)
-    listable = wrong <= _APART
+    listable = wrong <= _INDEPENDENT
     if wrong and listable:
         spec = _converted(_without(entry, wrong), KernelSpec, place, found) or spec
     return ReadKernel(number, spec, sound=not wrong, listable=listable)
 
 
 def _without(entry: object, wrong: set[str]) -> object:
-    if not isinstance(entry, dict) or not wrong <= _APART:
+    if not isinstance(entry, dict) or not wrong <= _INDEPENDENT:
         return entry
     return {key: value for key, value in entry.items() if key not in wrong}
 

@@ -61,7 +61,7 @@ class Compiler(Protocol):
         """Return the archs that can be built; empty if unknown."""
 
     def min_driver(self, arch: str) -> int:
-        """Return the least CUDA version whose driver loads it."""
+        """Return the oldest CUDA version whose driver loads images for an arch."""
 
     def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
         """Find kernels' sources for archs ahead of `describe`."""
@@ -423,7 +423,7 @@ def _merge(
             place = SourcePlace(spec.source, folders[0], where, folders[1], tuple(_modules_of(spec)))
             entries.append(_Entry(kernel, place, path, reading.text))
     if tuned:
-        _give_tables([entry for _, entries in bundles.values() for entry in entries], manifests, mistakes)
+        _attach_tables([entry for _, entries in bundles.values() for entry in entries], manifests, mistakes)
     return bundles
 
 
@@ -456,7 +456,7 @@ def _functions_named(value: object) -> Iterator[str]:
         yield from _functions_named(item)
 
 
-def _give_tables(entries: Sequence[_Entry], manifests: Sequence[Path], mistakes: Mistakes) -> None:
+def _attach_tables(entries: Sequence[_Entry], manifests: Sequence[Path], mistakes: Mistakes) -> None:
     """Read the tuned tables of the manifests' folders, and add each to its kernel's entry."""
     for folder in dict.fromkeys(path.parent for path in manifests):
         here = {entry.spec.name: entry for entry in entries if entry.manifest.parent == folder}
@@ -467,10 +467,10 @@ def _give_tables(entries: Sequence[_Entry], manifests: Sequence[Path], mistakes:
         with mistakes.caught():
             tables = read_folder(folder)
             for table in tables:
-                _give_table(table, here, mistakes, whole=whole)
+                _attach_table(table, here, mistakes, whole=whole)
 
 
-def _give_table(table: TunedTable, here: Mapping[str, _Entry], mistakes: Mistakes, *, whole: bool) -> None:
+def _attach_table(table: TunedTable, here: Mapping[str, _Entry], mistakes: Mistakes, *, whole: bool) -> None:
     entry = here.get(table.kernel)
     with mistakes.caught():
         if entry is not None:

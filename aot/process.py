@@ -184,9 +184,9 @@ class Process:
     def _wait(self) -> int | None:
         if isinstance(self._origin, subprocess.Popen):
             return self._origin.wait()
-        return self._origin._see_off(self._number)  # noqa: SLF001 - the same class
+        return self._origin._wait_for_copy(self._number)  # noqa: SLF001 - the same class
 
-    def _see_off(self, copy: int) -> int | None:
+    def _wait_for_copy(self, copy: int) -> int | None:
         """Wait for the end of a copy, and return its exit code; None if this process has ended."""
         try:
             with self._talk:

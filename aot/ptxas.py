@@ -128,7 +128,7 @@ def pinned(environment: Mapping[str, str], min_driver: int | None, given: Path |
         return dict.fromkeys(_VARIABLES, str(chosen.path))
     if min_driver is None:
         return {}
-    own = {variable: read_ptxas(Path(path)) for variable, path in _own(environment)}
+    own = {variable: read_ptxas(Path(path)) for variable, path in _candidates(environment)}
     fit = [ptxas for ptxas in own.values() if ptxas.min_driver <= min_driver]
     if not fit:
         raise _none_old_enough(min_driver, list(own.values()))
@@ -136,7 +136,7 @@ def pinned(environment: Mapping[str, str], min_driver: int | None, given: Path |
     return {variable: str((ptxas if ptxas in fit else newest).path) for variable, ptxas in own.items()}
 
 
-def _own(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the ptxas of each variable: the one that it names, else Triton's own."""
     spec = find_spec("triton")
     if spec is None or not spec.submodule_search_locations:

@@ -23,7 +23,7 @@ from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageErro
 __all__ = ["rebuild"]
 
 # maximum number of manifests that a message names
-_TOLD = 3
+_NAMED_MAX = 3
 
 
 def rebuild(
@@ -94,7 +94,7 @@ def _check_sources(recipe: Recipe, sources: Path) -> None:
     missing = [name for name in recipe.manifests if not _inside(sources, name).is_file()]
     if missing:
         what = "expected the checkout that the bundle was built from; --sources names its root"
-        raise PackageError(what, got=f"no {few(missing, _TOLD)}", where=str(sources.absolute()))
+        raise PackageError(what, got=f"no {few(missing, _NAMED_MAX)}", where=str(sources.absolute()))
 
 
 def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:

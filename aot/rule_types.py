@@ -177,7 +177,7 @@ class _Entry:
             chosen = dict(point)
             known = fixed | {axis: Known(value) for axis, value in chosen.items()}
             kinds = {name: self._param_kinds(name, chosen) for name in params}
-            choices = [_apart(kinds[name]) for name in params]
+            choices = [_separate_terms(kinds[name]) for name in params]
             for terms in product(*choices):
                 for group in groups:
                     yield {**known, **dict(zip(params, terms, strict=True)), **group}
@@ -293,7 +293,7 @@ def _union(values: Sequence[Operand]) -> frozenset[Kind]:
     return frozenset(map(kind_of, values)) or ANY
 
 
-def _apart(kinds: frozenset[Kind]) -> list[Term]:
+def _separate_terms(kinds: frozenset[Kind]) -> list[Term]:
     """Return the types of a param as separate terms. If it can be a pointer, that and None stay one term."""
     if kinds == ANY:
         return [ANY]

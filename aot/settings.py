@@ -243,13 +243,13 @@ def read_settings(
             continue
         if knob.setting.role is Role.REFUSED:
             what = f"expected {knob.spelling} to be unset in a build, since {knob.setting.why}"
-            raise CompileError(what, got=_told(value))
-        told[knob.spelling] = _content(value) if knob.setting.role is Role.HASHED else _told(value)
+            raise CompileError(what, got=_shown(value))
+        told[knob.spelling] = _content(value) if knob.setting.role is Role.HASHED else _shown(value)
     for name in {*VARIABLES, *invalidating} - of_knobs:
         role = VARIABLES.get(name, _UNDECIDED).role
         text = getenv(name)
         if text and role in _WATCHED:
-            told[name] = _content(text) if role is Role.HASHED else _told(text)
+            told[name] = _content(text) if role is Role.HASHED else _shown(text)
     return tuple(sorted(told.items()))
 
 
@@ -258,7 +258,7 @@ def settings_words(settings: Iterable[tuple[str, str]]) -> str:
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in settings)
 
 
-def _told(value: object) -> str:
+def _shown(value: object) -> str:
     """Return the text of a value in one line, different for different values."""
     if isinstance(value, bool):
         return str(int(value))

@@ -75,7 +75,7 @@ class SourceCompiler:
         """
         self._jobs = jobs
         with tempfile.TemporaryDirectory(prefix="nojit-sources-") as folder:
-            self._first = _First(Path(folder), timeout_s, tell, self._take)
+            self._first = _First(Path(folder), timeout_s, tell, self._collect_notes)
             try:
                 yield
             finally:
@@ -175,7 +175,7 @@ class SourceCompiler:
             name = common_of(arch).name
             self._opened().tell(f"{arch}: imports of sources got answers of a common device, {name}: {', '.join(new)}")
 
-    def _take(self, notes: Notes) -> None:
+    def _collect_notes(self, notes: Notes) -> None:
         with self._lock:
             self.notes.merge(notes)
 
@@ -207,7 +207,7 @@ class _First:
     ) -> None:
         self.timeout_s = timeout_s
         self.tell = tell
-        self._take = take
+        self._collect_notes = take
         self._folder = folder
         self._count = 0
         self._process: Process | None = None
@@ -266,7 +266,7 @@ class _First:
         """
         notes: Notes | None = process.call(f"{_TRACING}:take_notes", timeout_s=_START_S)
         if notes is not None:
-            self._take(notes)
+            self._collect_notes(notes)
 
     def _try(self, ask: Callable[[Process], Any]) -> Any:
         new = self._process is None or not self._process.is_alive()

@@ -174,13 +174,13 @@ def test_kernels_do_not_vanish_for_want_of_a_gpu(project: Make) -> None:
 # modules that choose not to have a kernel, and what is said of it
 CHOICES = {
     "import torch, triton\njit = triton.jit if torch.cuda.device_count() > 1 else lambda f: f\n@jit\ndef k(out_ptr, V):\n    pass\n": (
-        "expected a @triton.jit function, got function a0.py:k; its import asked and was told torch.cuda.device_count() = 1 - at"
+        "expected a @triton.jit function, got function a0.py:k; its import queried the target: torch.cuda.device_count() = 1 - at"
     ),
     "from triton.runtime import driver\nimport triton\nif driver.active.get_device_capability(0) >= (9, 0):\n    @triton.jit\n    def k(out_ptr, V):\n        pass\n": (
-        "expected a function of a1.py, got 'k'; its import asked and was told driver.active.get_device_capability() = (8, 0) - at"
+        "expected a function of a1.py, got 'k'; its import queried the target: driver.active.get_device_capability() = (8, 0) - at"
     ),
     "from triton.runtime import driver\nassert driver.active.get_device_capability(0) >= (9, 0), 'Hopper only'\n": (
-        "got AssertionError: Hopper only; its import asked and was told driver.active.get_device_capability() = (8, 0) - at"
+        "got AssertionError: Hopper only; its import queried the target: driver.active.get_device_capability() = (8, 0) - at"
     ),
     "def k(out_ptr, V):\n    pass\n": "expected a @triton.jit function, got function a3.py:k - at",
     f"{KERNEL}\nk[(1,)](1, 1)\n": (
