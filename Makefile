@@ -63,6 +63,7 @@ test-debug: $(VENV)/.test ## the same tests with Python's debugging allocator: m
 lint: $(VENV)/.test types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python -m tests.spec.wording
 
 types: $(VENV)/.test
 	MYPYPATH=typing $(BIN)/mypy -p nojit

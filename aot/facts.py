@@ -39,10 +39,10 @@ SETTLED_NS: Final = 2_000_000_000
 """How long ago a file was written last, at least, if its times tell of every later write."""
 
 NAMES, ENTRIES, MODULES, DISTRIBUTIONS = "names", "entries", "modules", "*-info"
-"""What of a folder counts: the names in it; these with facts of the files; or what an import of some names would find there;
-or what says which distributions are installed."""
+"""The parts of a folder that count: its names; its names with facts of the files; the modules that an import would find in it; or
+the metadata of installed distributions."""
 
-# what Python makes of files that count themselves
+# Python writes it from source files, which count themselves
 _BYTECODE = "__pycache__"
 _PATHS = ".pth"
 _A_FILE = "[file]"
@@ -93,7 +93,7 @@ def link_of(path: str) -> Fact | None:
 
 
 def content_of(path: str) -> Fact:
-    """Say what a file holds, whatever its times are, or that there is none.
+    """Return a file's digest as a fact, regardless of its times; ``absent`` for a missing file.
 
     Raises:
         OSError: it cannot be read.
@@ -142,7 +142,7 @@ def files_in(folder: str, kind: str, listing: Iterable[str]) -> list[str]:
 
 
 def listed(listing: Iterable[str], kind: str, names: Collection[str] = ()) -> str:
-    """Return a digest of what counts of a listing, in hex.
+    """Return a digest of the part of a listing that counts, in hex.
 
     Args:
         listing: as `listing_of` gives it.
@@ -199,7 +199,7 @@ def _made_up() -> frozenset[int]:
     found = set()
     for place in ("/proc", "/sys"):
         try:
-            found.add(os.stat(place).st_dev)  # noqa: PTH116 - likewise
+            found.add(os.stat(place).st_dev)  # noqa: PTH116 - as `fact_of`
         except OSError:
             continue
     return frozenset(found)

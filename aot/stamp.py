@@ -1,8 +1,8 @@
-"""Stamps: what a build that left everything up to date depended on, so that the next one need not work it out again.
+"""Records of everything that an up-to-date build depended on, so that the next build can skip all checks.
 
-A stamp lies in the cache's folder, below `stamps`, one for each command and folder that it runs in. It holds facts of every file and
-folder that the build looked at, and what its bundles hold. While all of that is as it was, the build has nothing to do. Any
-difference, and any damage, means that there is no stamp: the build then looks at everything again.
+The cache folder holds one stamp for each command and working folder, in `stamps`. A stamp holds facts of every file and folder that
+the build read, and digests of its bundles. If all of them are unchanged, the build has nothing to do. A changed fact or a damaged
+stamp makes the build check everything.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ _TUNED: Final = "tuned"
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the next build comes to if nothing changes."""
+    """The result of the next build if nothing changes."""
 
     done: Done
     told: tuple[tuple[str, str], ...]
-    """What is said meanwhile: ``note`` or ``warn``, and the words."""
+    """Messages that the build prints: ``note`` or ``warn``, and the text."""
 
 
 def asked_of(request: Mapping[str, Any]) -> str:
@@ -146,7 +146,7 @@ def _read(cache: Path, asked: str) -> dict[str, Any] | None:
         check_folder(cache / _FOLDER)
         stored = read_regular(_path(cache, asked), _BYTES_MAX)
     except (PackageError, OSError):
-        # the build tells of whatever is wrong with the folder
+        # the build reports what is wrong with the folder
         return None
     start = len(_MAGIC) + hashlib.sha256().digest_size
     data = stored[start:]
@@ -179,7 +179,7 @@ def _changes(kept: dict[str, Any]) -> Iterator[str]:
 
 
 def _renew(cache: Path, asked: str, kept: dict[str, Any]) -> None:
-    """Write a stamp anew of which files were compared by content, so that the next build need not read them."""
+    """Rewrite a stamp whose files were compared by content, so that the next build need not read them."""
     if kept.pop("renewed", False):
         with contextlib.suppress(PackageError, OSError):
             _write(cache, asked, kept)
@@ -260,7 +260,7 @@ class Draft:
         Args:
             cache: the cache's folder.
             notes: what the processes of the sources looked at.
-            stamp: what the next build comes to if nothing changes.
+            stamp: the result of the next build if nothing changes.
         """
         try:
             kept = self._kept(notes, stamp)

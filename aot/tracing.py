@@ -1,7 +1,7 @@
-"""Notes what a process of a build looks at: files, folders, modules. What cannot be noted is refused, and then no stamp is kept.
+"""Notes of the files, folders and modules that a build's process reads. A read that cannot be noted prevents the stamp.
 
-Python tells of most by audit events. It tells nobody who asks whether a file is there, so `os.stat` and its like are replaced by
-functions that note the path and ask. Notes are facts as of before the process looked: what changes later differs from them.
+Python reports most reads by audit events. It reports no `os.stat` and no `os.access`, so `start` replaces these functions by ones that
+note the path first. A note holds the facts from before the read, so that a later change differs from it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from nojit.aot.facts import DISTRIBUTIONS, ENTRIES, MODULES, NAMES, Fact, fact_o
 
 __all__ = ["Notes", "own_work", "source_begins", "start", "stop", "take_notes"]
 
-# of those who list a folder, what they look for there
+# by the file of the function that lists a folder: the entries that it looks for
 _KINDS: Final = {
     "<frozen importlib._bootstrap_external>": MODULES,
     f"{os.path.dirname(os.__file__)}/importlib/metadata/__init__.py": DISTRIBUTIONS,  # noqa: PTH120 - as it is spelled there
 }
-# what a process is told of its own memory: torch looks there for libraries that are loaded
+# a process's own memory map: torch looks there for loaded libraries
 _OF_OWN_MEMORY: Final = frozenset(f"/proc/self/{name}" for name in ("maps", "smaps", "smaps_rollup", "statm", "status"))
 _NO_READ = os.O_TRUNC | os.O_EXCL | getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY
-# what nobody can tell later whether it would still say the same
+# events whose outcome cannot be compared later
 _REFUSED: Final = {
     "ctypes.dlsym": "a function of a library",
     "ctypes.dlsym/handle": "a function of a library",
@@ -58,11 +58,11 @@ _REFUSED: Final = {
 
 @dataclass(slots=True)
 class Notes:
-    """What a process looked at."""
+    """The files, folders and names that a process read or looked for."""
 
     files: dict[str, Fact] = field(default_factory=dict)
     links: dict[str, Fact] = field(default_factory=dict)
-    """Symbolic links, for whoever asks of them and not of where they lead."""
+    """Symbolic links that were read or tested as links."""
     folders: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Listings, by what counts of them and path."""
     names: set[str] = field(default_factory=set)
@@ -70,10 +70,10 @@ class Notes:
     roots: set[str] = field(default_factory=set)
     """Folders in which names without a dot are looked for."""
     refused: list[str] = field(default_factory=list)
-    """What cannot be noted."""
+    """Reads that cannot be noted."""
 
     def merge(self, other: Notes) -> None:
-        """Take over what another process noted; what two found to be different changed in between."""
+        """Add another process's notes; two different facts of one file mean that it changed during the build."""
         for own, new in ((self.files, other.files), (self.links, other.links), (self.folders, other.folders)):
             mine: dict[Any, Any] = own
             for place, fact in new.items():
@@ -168,7 +168,7 @@ def _hear(event: str, args: tuple[Any, ...]) -> None:
     with _tracer.quiet():
         try:
             heard(event, args)
-        except Exception as error:  # noqa: BLE001 - of what a source does: it must not see ours
+        except Exception as error:  # noqa: BLE001 - the source must not see an error of ours
             _tracer.refuse(f"{event} {args[:1]}: {error}")
 
 
@@ -263,7 +263,7 @@ def _watch(name: str, note: Callable[[str], None]) -> None:
         return real(path, *args, **named)
 
     setattr(os, name, watched)
-    # whoever asks what it can do is told the same as of the real one
+    # the sets of `os` that say what a function supports hold the real one
     for able in (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks):
         if real in able:
             able.add(watched)
@@ -274,7 +274,7 @@ def _of_descriptor(_path: str) -> None:
 
 
 def start(left_out: tuple[str, ...], private: Path) -> None:
-    """Note from now on what this process looks at, and copies of it.
+    """Note from now on every read of this process and of its copies.
 
     Args:
         left_out: paths that do not count.
@@ -294,7 +294,7 @@ def start(left_out: tuple[str, ...], private: Path) -> None:
 
 
 def source_begins() -> None:
-    """Refuse from now on what cannot be noted: a source asks it."""
+    """Refuse from now on every read that cannot be noted: sources begin to run."""
     _tracer.source = True
 
 
@@ -304,7 +304,7 @@ def stop() -> None:
 
 
 def own_work() -> AbstractContextManager[None]:
-    """Note nothing of what the block does, which is the build's own."""
+    """Leave out the reads of the block, which are the build's own."""
     return _tracer.quiet()
 
 
