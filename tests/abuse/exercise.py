@@ -450,6 +450,6 @@ def _on_a_stream(launch: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return launch(*args, **named)
         except StreamWarning:
-            return launch(*args, **named, stream=0)
+            return launch(*args, **{"stream": 0, **named})
 
     return run
