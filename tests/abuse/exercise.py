@@ -450,6 +450,7 @@ def _on_a_stream(launch: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return launch(*args, **named)
         except StreamWarning:
-            return launch(*args, **{"stream": 0, **named})
+            # a param of that name takes the keyword
+            return None if "stream" in named else launch(*args, **named, stream=0)
 
     return run
