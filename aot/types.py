@@ -111,6 +111,9 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
     if spelling in BOOLS + INTS + FLOATS or spelling == NONE:
         # Triton has two spellings of bool; bundles use one
         return ("i1" if spelling == "u1" else spelling,)
+    if spelling in {"constexpr", "tl.constexpr"}:
+        what = "expected constexprs in matrix, derived or configs, and the types of all other params here"
+        raise ManifestError(what, got=repr(spelling), where=where)
     near = "" if spelling.startswith("(") else _instead(spelling, (*BOOLS, *INTS, *FLOATS))
     raise ManifestError(
         "expected a type in Triton's spelling, such as '*fp16' or 'i32'", got=f"{spelling!r}{near}", where=where

@@ -252,9 +252,9 @@ def asked_names(name: str) -> tuple[str, ...]:
 
 def _none_such(name: str, known: Iterable[str]) -> str:
     names = sorted(set(known), key=by_arch)
-    there = f"; there are {', '.join(names)}" if names else ""
+    there = f"; found: {', '.join(names)}" if names else ""
     return (
-        f"expected a bundle file, a folder of them, or what a bundle is called that is installed or in {VARIABLE}, "
+        f"expected a bundle file, a folder of bundles, or the name of a bundle that is installed or in {VARIABLE}, "
         f"got {name!r}{did_you_mean(name, names)}{there}{remedy(name)}"
     )
 

@@ -96,7 +96,7 @@ def test_a_signed_bundle_is_none_of_another_name(
     assert loader.load(place).kernels == ("add",)
     copy_over(acme, victim)
     if by == "name":
-        with pytest.raises(FileNotFoundError, match="there are acme"):
+        with pytest.raises(FileNotFoundError, match="found: acme"):
             loader.load(place)
     else:
         error = refused("other-name", lambda: loader.load(place))

@@ -87,6 +87,7 @@ def test_what_a_spelling_comes_to(spelling, types):
         ("*", "got '*'"),
         ("*k", "got '*k'"),
         ("int32", "expected a type in Triton's spelling, such as '*fp16' or 'i32', got 'int32'; did you mean 'i32'? - at here"),
+        ("constexpr", "expected constexprs in matrix, derived or configs, and the types of all other params here, got 'constexpr' - at here"),
         ("(*fp16,", "expected a type in Triton's spelling, such as '*fp16' or 'i32', got '(*fp16,' - at here"),
         ("fp8e4nv", "got 'fp8e4nv'"),
         ("", "got ''"),

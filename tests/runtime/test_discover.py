@@ -267,7 +267,7 @@ def test_a_name_that_nothing_has_lists_what_there_is(tmp_path: Path, monkeypatch
         discover.named("acme-kernel", {}, tmp_path)
     message = str(raised.value)
     assert "did you mean 'acme-kernels'?" in message
-    assert "there are acme-kernels, more-kernels" in message
+    assert "found: acme-kernels, more-kernels" in message
     # the wheel that is broken is not asked for, and asked for it is told
     with pytest.raises(BundleError, match="no_such_package"):
         discover.named("more-kernels", {}, tmp_path)

@@ -212,7 +212,7 @@ def test_a_name_stands_for_what_it_loads(
         assert [one["path"] for one in document("verify", name)["bundles"]] == [str(place)]
     result = run("verify", "acme-kernel", place)
     assert result.exit_code == 1
-    assert "FAILED  acme-kernel  expected a bundle file, a folder of them, or what a bundle is called" in result.stderr
+    assert "FAILED  acme-kernel  expected a bundle file, a folder of bundles, or the name of a bundle" in result.stderr
     assert "did you mean 'acme-kernels'?" in result.stderr
     assert f"OK      {place}" in result.stdout
     assert "did you mean 'acme-kernels'?" in run("inspect", "acme-kernel").stderr
