@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, inspect
 from nojit.aot.manifest_text import spell_key
 from nojit.aot.mistakes import Mistakes, shorten
-from nojit.runtime.errors import did_you_mean
+from nojit.runtime.errors import did_you_mean, key_among
 from nojit.runtime.values import identity
 
 __all__ = ["check_structure"]
@@ -113,7 +113,7 @@ class _Walk:
             else:
                 near = did_you_mean(key, tuple(fields))
                 misspelled.append(near)
-                what = f"expected a key of {', '.join(fields)}"
+                what = f"expected {key_among(tuple(fields))}"
                 self._mistakes.add(what, got=f"{key!r}{near}", at=place + spell_key(key))
         for key, field in fields.items():
             # a misspelled required key is reported once, not also as missing

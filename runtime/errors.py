@@ -45,6 +45,7 @@ __all__ = [
     "counted",
     "did_you_mean",
     "few",
+    "key_among",
     "nearest_or_few",
     "shown",
     "told",
@@ -282,6 +283,11 @@ def few(names: Sequence[str], most: int) -> str:
     """List names, of more than `most` the first ones and how many follow."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
+
+
+def key_among(keys: Sequence[str]) -> str:
+    """Word which keys a table may have, for a message: ``one of the keys name, source``, or ``the key when``."""
+    return f"{'the key' if len(keys) == 1 else 'one of the keys'} {', '.join(keys)}"
 
 
 def shown(value: object) -> str:

@@ -119,7 +119,7 @@ def _check_key(table: KernelTable, where: str) -> None:
     words = {word for text in table.tuning.key for word in programs[text].split(" ")} if table.tuning else set[str]()
     strangers = {word for word in words if word.isidentifier()} - {*table.runtime_params(), *_WORDS}
     if strangers:
-        raise refuse("param", "expected a key of this kernel's runtime params", got=sorted(strangers), where=where)
+        raise refuse("param", "expected a tuning key of runtime params alone", got=sorted(strangers), where=where)
 
 
 def _tagged_value(raw: bytes) -> Value:

@@ -182,7 +182,7 @@ def _check_names(table: KernelTable, where: str) -> None:
     _each_once([axis.name for axis in table.axes], "axis", where)
     _each_once([*table.batch], "param of the batch", where)
     if strangers := set(table.batch).difference(table.runtime_params()):
-        raise refuse("param", "expected a batch of this kernel's runtime params", got=sorted(strangers), where=where)
+        raise refuse("param", "expected a batch of runtime params alone", got=sorted(strangers), where=where)
     for config in table.configs:
         _each_once([name for name, _ in config.options], "option of a config", where)
     hinted: set[str] = set()

@@ -338,7 +338,8 @@ def _open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes,
     key = trusted.keys.get(signer)
     if key is None:
         names = ", ".join(f"{key.name} ({known[:12]})" for known, key in trusted.keys.items())
-        _refuse("unknown-key", f"expected a key of {trusted.path}: {names or 'none'}", got=signer[:12], where=where)
+        what = f"expected a signature by a key in {trusted.path}: {names or 'none'}"
+        _refuse("unknown-key", what, got=signer[:12], where=where)
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - reading the keys has shown that it is there
 
     try:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nojit.runtime.errors import TuningError, did_you_mean
+from nojit.runtime.errors import TuningError, did_you_mean, key_among
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.neighbours import cost_words, is_cost
 from nojit.runtime.record import Record
@@ -313,7 +313,7 @@ def _check_fields(value: Mapping[str, object], known: Sequence[str], needed: Seq
     for name in value:
         if name not in known:
             near = did_you_mean(name, list(known))
-            raise TuningError(f"expected a key of {', '.join(known)}", got=f"{name!r}{near}", where=f"{where}.{name}")
+            raise TuningError(f"expected {key_among(known)}", got=f"{name!r}{near}", where=f"{where}.{name}")
     for name in needed:
         if name not in value:
             raise TuningError(f"expected the key {name!r}", got="none", where=where)

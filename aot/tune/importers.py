@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nojit.runtime.errors import TuningError, did_you_mean
+from nojit.runtime.errors import TuningError, did_you_mean, key_among
 
 __all__ = ["ForeignFile", "ForeignRow", "Settings", "read_foreign"]
 
@@ -132,7 +132,7 @@ def _cached_config(config: Any, where: str) -> Settings:
     for name in config:
         if name not in known:
             got = f"{name!r}{did_you_mean(name, known)}"
-            raise TuningError(f"expected one of the keys {', '.join(known)}", got=got, where=where)
+            raise TuningError(f"expected {key_among(known)}", got=got, where=where)
     for name in _HOOKS:
         if config.get(name) is not None:
             raise TuningError(f"expected no {name}", got=repr(config[name])[:80], where=where)

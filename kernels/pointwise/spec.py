@@ -13,7 +13,7 @@ from typing import Any, Final
 from nojit.kernels.pointwise.derivatives import gradients
 from nojit.kernels.pointwise.parser import check_name, parse, parse_gradients
 from nojit.kernels.pointwise.program import Program
-from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.errors import ManifestError, did_you_mean, key_among
 from nojit.runtime.expr_ops import ExpressionError
 from nojit.runtime.target import ARCHS, is_arch
 
@@ -247,5 +247,5 @@ def _check_keys(table: Any, keys: Sequence[str], where: str) -> None:
     for key in table:
         if key not in keys:
             raise ManifestError(
-                f"expected a key of {', '.join(keys)}", got=f"{key!r}{did_you_mean(key, tuple(keys))}", where=where
+                f"expected {key_among(keys)}", got=f"{key!r}{did_you_mean(key, tuple(keys))}", where=where
             )

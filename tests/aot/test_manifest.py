@@ -83,13 +83,13 @@ class TestReading:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("schem = 2\n", "expected a key of schema, bundle, kernel, got 'schem'; did you mean 'schema'? - at demo.toml:12 $.schem"),
+        ("schem = 2\n", "expected one of the keys schema, bundle, kernel, got 'schem'; did you mean 'schema'? - at demo.toml:12 $.schem"),
         ('[[kernl]]\nname = "more"\n', "got 'kernl'; did you mean 'kernel'? - at demo.toml:12 $.kernl"),
         ("matrx = { A = [1] }\n", "got 'matrx'; did you mean 'matrix'? - at demo.toml:12 $.kernel[0].matrx"),
         ("zebra = 1\n", "got 'zebra' - at demo.toml:12 $.kernel[0].zebra"),
-        ('[kernel.tuning]\nkeys = ["n"]\n', "expected a key of key, bucket, names, terms, when, alike, apart, unaligned, max_spill_bytes, space, got 'keys'; did you mean 'key'? - at demo.toml:13 $.kernel[0].tuning.keys"),
-        ('[[kernel.exclude]]\nwhen = "true"\n[[kernel.exclude]]\nwhne = "true"\n', "expected a key of when, got 'whne'; did you mean 'when'? - at demo.toml:15 $.kernel[0].exclude[1].whne"),
-        ('[kernel.derived]\nE = { expt = "n", values = [1] }\n', "expected a key of expr, values, got 'expt'; did you mean 'expr'? - at demo.toml:13 $.kernel[0].derived.E.expt"),
+        ('[kernel.tuning]\nkeys = ["n"]\n', "expected one of the keys key, bucket, names, terms, when, alike, apart, unaligned, max_spill_bytes, space, got 'keys'; did you mean 'key'? - at demo.toml:13 $.kernel[0].tuning.keys"),
+        ('[[kernel.exclude]]\nwhen = "true"\n[[kernel.exclude]]\nwhne = "true"\n', "expected the key when, got 'whne'; did you mean 'when'? - at demo.toml:15 $.kernel[0].exclude[1].whne"),
+        ('[kernel.derived]\nE = { expt = "n", values = [1] }\n', "expected one of the keys expr, values, got 'expt'; did you mean 'expr'? - at demo.toml:13 $.kernel[0].derived.E.expt"),
         ("[kernel.options]\nnum_warp = 4\n", "got 'num_warp'; did you mean 'num_warps'? - at demo.toml:13 $.kernel[0].options.num_warp"),
         ("[bundle]\n", "expected TOML"),
     ],
@@ -106,9 +106,7 @@ def test_unknown_keys_name_the_nearest_right_spelling(write_manifest, text, expe
 
 def test_an_unknown_key_of_the_bundle(write_manifest):
     path = write_manifest(KERNEL, header=HEADER.replace("archs", "arch"))
-    expected = (
-        "expected a key of name, version, archs, got 'arch'; did you mean 'archs'? - at demo.toml:6 $.bundle.arch"
-    )
+    expected = "expected one of the keys name, version, archs, got 'arch'; did you mean 'archs'? - at demo.toml:6 $.bundle.arch"
     assert mistake(path) == expected
 
 

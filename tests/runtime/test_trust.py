@@ -133,7 +133,7 @@ def test_a_name_counts_however_it_is_spelled(bundle: Path, signed: Path, name: s
 @pytest.mark.usefixtures("signed")
 def test_another_key_is_refused(bundle: Path) -> None:
     sign(bundle, OTHER)
-    refused(bundle, "unknown-key", match=r"expected a key of .*trusted\.toml: release \([0-9a-f]{12}\)")
+    refused(bundle, "unknown-key", match=r"expected a signature by a key in .*trusted\.toml: release \([0-9a-f]{12}\)")
     # nor does it help to say that another signed
     Path(signed_path(str(bundle))).write_bytes(envelope(make_statement(bundle), OTHER, key_id=RELEASE.key_id))
     refused(bundle, "signature", match="expected a signature of key 'release'")

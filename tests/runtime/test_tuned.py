@@ -91,7 +91,7 @@ CASES = {
         "[origin]",
         "[orign]",
         (
-            "expected a key of schema, kernel, key, names, device, origin, config, entry, got 'orign'; did you mean 'origin'?"
+            "expected one of the keys schema, kernel, key, names, device, origin, config, entry, got 'orign'; did you mean 'origin'?"
             " - at {path} $.orign"
         ),
     ),
@@ -257,7 +257,7 @@ CASES = {
     "a cost in other units": (
         "rows = [{ at = [1, 1]",
         'costs = [{ config = 0, us = "3" }]\nrows = [{ at = [1, 1]',
-        "expected a key of config, ps, got 'us' - at {path} $.entry[1].costs[0].us",
+        "expected one of the keys config, ps, got 'us' - at {path} $.entry[1].costs[0].us",
     ),
 }
 
