@@ -27,7 +27,7 @@ class Home(Protocol):
     call: Callable[..., Any] | str
     """Function that the worker calls in place of the submitted one, in the form that `Process.call` takes."""
 
-    def open(self, words: Path, environment: Mapping[str, str]) -> Process:
+    def open(self, log_path: Path, environment: Mapping[str, str]) -> Process:
         """Start a worker."""
 
     def kill(self) -> None:
@@ -151,7 +151,7 @@ class _Keeper:
 
     def __init__(self, number: int, shared: _Shared) -> None:
         self._shared = shared
-        self._words = shared.folder / f"worker-{number}.log"
+        self._log_path = shared.folder / f"worker-{number}.log"
         self._scratch = shared.folder / f"worker-{number}"
         self._scratch.mkdir()
         self._process: Process | None = None
@@ -218,6 +218,6 @@ class _Keeper:
             if self._process is None:
                 environment = {"TMPDIR": str(self._scratch)}
                 opened = Process.start if job.home is None else job.home.open
-                self._process = opened(self._words, environment)
+                self._process = opened(self._log_path, environment)
                 self._key = job.key
             return self._process

@@ -21,7 +21,7 @@ __all__ = ["EndedError", "Process", "SilentError"]
 # time that an idle process may take to end
 _ENDING_S = 5
 # an error shows at most the last so many characters of a process's output
-_WORDS_CHARS = 8000
+_LOG_CHARS = 8000
 
 
 class EndedError(Exception):
@@ -36,13 +36,13 @@ class Process:
     """A process that runs picklable calls, one at a time, and can fork. Thread-safe.
 
     Attributes:
-        words: the file that receives the output of the process.
+        log_path: the file that receives the output of the process.
     """
 
     def __init__(
-        self, channel: socket.socket, number: int, words: Path, origin: subprocess.Popen[bytes] | Process
+        self, channel: socket.socket, number: int, log_path: Path, origin: subprocess.Popen[bytes] | Process
     ) -> None:
-        self.words = words
+        self.log_path = log_path
         self._channel = channel
         self._number = number
         self._origin = origin
@@ -52,15 +52,15 @@ class Process:
         self._life = threading.Lock()
 
     @classmethod
-    def start(cls, words: Path, environment: Mapping[str, str]) -> Process:
+    def start(cls, log_path: Path, environment: Mapping[str, str]) -> Process:
         """Start a process that has imported nothing.
 
         Args:
-            words: file for its output.
+            log_path: file for its output.
             environment: variables to set in addition to this process's.
         """
         ours, theirs = socket.socketpair()
-        with theirs, words.open("wb") as file:
+        with theirs, log_path.open("wb") as file:
             started = subprocess.Popen(
                 [sys.executable, "-m", "nojit.aot.worker"],
                 stdin=theirs.fileno(),
@@ -69,9 +69,9 @@ class Process:
                 env={**os.environ, **environment},
                 start_new_session=True,
             )
-        return cls(ours, started.pid, words, started)
+        return cls(ours, started.pid, log_path, started)
 
-    def fork(self, words: Path, environment: Mapping[str, str]) -> Process | None:
+    def fork(self, log_path: Path, environment: Mapping[str, str]) -> Process | None:
         """Fork a copy, which survives the end of this process.
 
         Returns:
@@ -81,7 +81,7 @@ class Process:
             EndedError: the process has ended, or the copy ended at its start.
         """
         ours, theirs = socket.socketpair()
-        with theirs, words.open("wb") as file, self._talk:
+        with theirs, log_path.open("wb") as file, self._talk:
             try:
                 write_message(SocketStream(self._channel), (FORK, dict(environment)))
                 socket.send_fds(self._channel, [b"\0"], [theirs.fileno(), file.fileno()])
@@ -92,7 +92,7 @@ class Process:
         if number is None:
             ours.close()
             return None
-        copy = Process(ours, number, words, self)
+        copy = Process(ours, number, log_path, self)
         try:
             # its first message: it now leads a process group, which can be killed with all its children
             read_message(SocketStream(ours))
@@ -171,7 +171,7 @@ class Process:
 
     def last_words(self) -> str:
         """Return the last part of the process's output."""
-        return self.words.read_text(encoding="utf-8", errors="replace")[-_WORDS_CHARS:]
+        return self.log_path.read_text(encoding="utf-8", errors="replace")[-_LOG_CHARS:]
 
     def private_bytes(self) -> int:
         """Return the memory that the process shares with no other process, in bytes; 0 if unknown."""

@@ -224,7 +224,7 @@ class _First:
                 )
             return self._answers[name, *asked]
 
-    def copy(self, arch: str, words: Path | None = None, environment: Mapping[str, str] | None = None) -> Process:
+    def copy(self, arch: str, log_path: Path | None = None, environment: Mapping[str, str] | None = None) -> Process:
         """Start a copy. By default it has its own output file and its own temporary folder."""
         # cached here once, so that no copy computes it again
         self.call("toolchain", arch)
@@ -233,7 +233,7 @@ class _First:
             scratch = self._folder / f"source-{self._count}"
             if environment is None:
                 scratch.mkdir()
-            place, variables = words or scratch.with_suffix(".log"), environment or {"TMPDIR": str(scratch)}
+            place, variables = log_path or scratch.with_suffix(".log"), environment or {"TMPDIR": str(scratch)}
             copy: Process | None = self._try(lambda first: first.fork(place, variables))
         if copy is None:
             raise CompileError("expected Triton's import to start no threads", got="some")
@@ -330,13 +330,13 @@ class _Source:
             keys: tuple[str, ...] = self._call(place, variants[0].arch, "variant_keys", *asked, timeout_s=limit)
             return keys
 
-    def copy(self, place: SourcePlace, arch: str, words: Path, environment: Mapping[str, str]) -> Process:
+    def copy(self, place: SourcePlace, arch: str, log_path: Path, environment: Mapping[str, str]) -> Process:
         """Start a process that compiles variants of a kernel.
 
         Args:
             place: place of the kernel.
             arch: arch of the variants.
-            words: file for its output.
+            log_path: file for its output.
             environment: variables to set.
 
         Raises:
@@ -349,7 +349,7 @@ class _Source:
                     self._described(place, arch)
                 process = self._running(arch)
                 try:
-                    copy = process.fork(words, environment)
+                    copy = process.fork(log_path, environment)
                 except EndedError as error:
                     if retry:
                         continue
@@ -357,7 +357,7 @@ class _Source:
                 break
             if copy is None:
                 # the source started threads, which a fork would lose: a new process imports the source itself
-                copy = self._first.copy(arch, words, environment)
+                copy = self._first.copy(arch, log_path, environment)
                 self._begin(copy, arch)
             self._copies = [*(each for each in self._copies if each.is_alive()), copy]
             return copy
@@ -467,7 +467,7 @@ class _Source:
     def _relay(self, process: Process) -> None:
         if self._told_bytes is None:
             return
-        text = process.words.read_bytes()[self._told_bytes :]
+        text = process.log_path.read_bytes()[self._told_bytes :]
         self._told_bytes += len(text)
         for line in text.decode(errors="replace").splitlines():
             self._first.tell(line)
@@ -483,9 +483,9 @@ class _Home:
         self._place = place
         self._arch = arch
 
-    def open(self, words: Path, environment: Mapping[str, str]) -> Process:
+    def open(self, log_path: Path, environment: Mapping[str, str]) -> Process:
         """Start a worker."""
-        return self._source.copy(self._place, self._arch, words, environment)
+        return self._source.copy(self._place, self._arch, log_path, environment)
 
     def kill(self) -> None:
         """Cancel the start of a worker."""
@@ -506,7 +506,7 @@ class _Compile:
         """Compile a variant."""
         home = self.home(variant, place)
         with tempfile.TemporaryDirectory(prefix="nojit-compile-") as folder:
-            process = home.open(Path(folder) / "words.log", {"TMPDIR": folder})
+            process = home.open(Path(folder) / "worker.log", {"TMPDIR": folder})
             try:
                 compiled: CompiledVariant = process.call(home.call, variant, place, timeout_s=1e6)
             except EndedError as error:

@@ -139,11 +139,11 @@ def _answer(channel: socket.socket, answer: tuple[bool, Any]) -> None:
 
 def _fork(channel: socket.socket, environment: Mapping[str, str]) -> socket.socket | None:
     """Fork this process: the copy gets its socket; the original answers with the copy's pid (None if it cannot fork)."""
-    _, (own, words), _, _ = socket.recv_fds(channel, 1, 2)
+    _, (own, log), _, _ = socket.recv_fds(channel, 1, 2)
     # fork copies only the current thread: locks that other threads hold would stay locked
     if threading.active_count() > 1:
         os.close(own)
-        os.close(words)
+        os.close(log)
         _answer(channel, (True, None))
         return None
     # garbage collection would write to all shared pages, and so copy them
@@ -155,14 +155,14 @@ def _fork(channel: socket.socket, environment: Mapping[str, str]) -> socket.sock
             process = os.fork()
     if process:
         os.close(own)
-        os.close(words)
+        os.close(log)
         _answer(channel, (True, process))
         return None
     os.setsid()
     channel.close()
-    os.dup2(words, 1)
-    os.dup2(words, 2)
-    os.close(words)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
     os.environ.update(environment)
     tempfile.tempdir = None
     copy = socket.socket(fileno=own)
