@@ -353,7 +353,8 @@ class _Source:
                 except EndedError as error:
                     if retry:
                         continue
-                    raise CompileError("expected the compiler to finish", got=str(error), where=place.where) from None
+                    what, log = "expected to start a compile worker", process.last_words()
+                    raise CompileError(what, got=str(error), where=place.where, log=log) from None
                 break
             if copy is None:
                 # the source started threads, which a fork would lose: a new process imports the source itself

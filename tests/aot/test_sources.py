@@ -121,6 +121,13 @@ def test_an_import_that_does_not_end_is_ended(project: Make) -> None:
     assert "expected the import of a.py to end within 1 s; --timeout S allows longer - at" in built.stderr
 
 
+def test_a_source_whose_copies_end_at_once_is_named(project: Make) -> None:
+    dying = "import os\nos.register_at_fork(after_in_child=lambda: (os.write(2, b'gone\\n'), os._exit(3)))\n"
+    built = project().write(a_py=dying + KERNEL).build(entry("a", "a.py:k"))
+    assert built.code == 1
+    assert "expected to start a compile worker, got exit code 3 - at" in built.stderr
+
+
 def test_an_import_that_fails_is_tried_once_for_all_kernels(project: Make) -> None:
     made = project().write(a_py="print('imported')\nraise ImportError('no such luck')\n")
     built = made.build(*(entry(f"k{number}", "a.py:k") for number in range(3)), words=("--dry-run",))
