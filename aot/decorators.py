@@ -133,7 +133,7 @@ def _unwrapped(default: Any) -> Value:
 
 
 def _check_code(hook: Any) -> None:
-    """Refuse a hook that uses more than its arguments: the build cannot see such effects."""
+    """Refuse a hook that reads or calls anything but its arguments: a bundle cannot reproduce what it does there."""
     if not inspect.isfunction(hook):
         raise _OpaqueHookError(f"is a {type(hook).__name__}, not a plain function")
     reached = inspect.getclosurevars(hook)

@@ -294,7 +294,7 @@ def _union(values: Sequence[Operand]) -> frozenset[Kind]:
 
 
 def _separate_terms(kinds: frozenset[Kind]) -> list[Term]:
-    """Return the types of a param as separate terms. If it can be a pointer, that and None stay one term."""
+    """Return one term for each type that a param can have, to check them apart; pointer and None share one."""
     if kinds == ANY:
         return [ANY]
     together = kinds & _NULLABLE if kinds & {Kind.POINTER, Kind.HIDDEN} else frozenset()

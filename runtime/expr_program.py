@@ -34,6 +34,7 @@ from nojit.runtime.expr_ops import (
     Value,
     apply,
     constant,
+    describe,
 )
 from nojit.runtime.expr_tree import Literal, Logic, Name, Node, Operation, is_boolean
 
@@ -154,7 +155,7 @@ def _step(op: int, operand: int, stack: list[Value], slot_values: Sequence[Value
     if op not in (Op.JUMP_IF_FALSE_KEEP, Op.JUMP_IF_TRUE_KEEP, Op.CHECK_BOOL) or operand < 0:
         raise ExpressionError(f"no instruction {op} with operand {operand}")
     if not isinstance(stack[-1], bool):
-        raise ExpressionError("and, or take bools")
+        raise ExpressionError(f"`and` and `or` take bools, got {describe(stack[-1])}")
     if op == Op.CHECK_BOOL:
         return 0
     if stack[-1] is (op == Op.JUMP_IF_TRUE_KEEP):

@@ -115,10 +115,7 @@ def find(place: Path, name: str, arch: str) -> Path:
     found = sorted(place.glob(f"{name}-*{SUFFIX}"))
     wanted = [path for path in found if path.name.endswith(f"-{arch}{SUFFIX}")]
     if len(wanted) != 1:
-        names = ", ".join(path.name for path in found) or "none"
-        raise BundleError(
-            f"expected one bundle {name} for {arch}: build it with `nojit bench bundles --arch {arch}`",
-            got=names,
-            where=str(place),
-        )
+        names = ", ".join(path.name for path in wanted or found) or "none"
+        advice = "`nojit clean` deletes older ones" if wanted else f"build it with `nojit bench bundles --arch {arch}`"
+        raise BundleError(f"expected one bundle {name} for {arch}: {advice}", got=names, where=str(place))
     return wanted[0]

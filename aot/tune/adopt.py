@@ -60,8 +60,9 @@ def adopt(files: Sequence[ForeignFile], wanted: Wanted, bounds: Bounds) -> Tuned
 def _key_of(row: ForeignRow, file: ForeignFile, wanted: Wanted) -> tuple[int, ...]:
     take = wanted.take or file.default
     if len(take) != len(wanted.key):
-        got = f"{len(take)} ({', '.join(take) or 'none'}); its values are {', '.join(row.values) or 'none'}: --take"
-        raise TuningError(f"expected {len(wanted.key)} values, one for each --key", got=got, where=file.path)
+        values = ", ".join(row.values) or "none"
+        what = f"expected one value for each --key ({len(wanted.key)}): name them with --take, from {values}"
+        raise TuningError(what, got=f"{len(take)} ({', '.join(take) or 'none'})", where=file.path)
     for name in take:
         if name not in row.values:
             got = f"{name!r}{did_you_mean(name, tuple(row.values))}"

@@ -39,7 +39,7 @@ def open_stage(setup: Setup) -> TorchStage:
 
 
 def check_fit(bundle: Bundle, capability: int, where: str) -> None:
-    """Check that the images of a bundle run on the device; otherwise every config would fail in the same way.
+    """Check that a bundle has images for the device; without them every config would fail in the same way.
 
     Args:
         bundle: the bundle to measure.

@@ -35,7 +35,7 @@ _WORDS: Final = tuple(ACTIVATIONS)
 
 
 def _differentiate_silu(grad: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient of silu, in fp32; torch's own is not differentiable again."""
+    """Return the gradient of silu, computed in fp32 and differentiable; torch's `silu_backward` has no derivative."""
     wide = x.float()
     logistic = torch.sigmoid(wide)
     return (grad.float() * logistic * (1 + wide * (1 - logistic))).to(grad.dtype)

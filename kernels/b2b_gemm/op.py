@@ -116,7 +116,7 @@ def _check_words(activation: object, alpha: object, assoc: object) -> Words:
 
 
 def _remember(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> Tensor:
-    """Run a call that bypasses torch's dispatcher, and cache it."""
+    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, c = own

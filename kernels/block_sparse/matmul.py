@@ -123,7 +123,7 @@ def _multiply_plain(
     trans_c: bool,
     deterministic: bool,
 ) -> Tensor:
-    """Run a call that bypasses torch's dispatcher, and cache it."""
+    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
     words: tuple[object, ...] = (mode, trans_a, trans_b, trans_c, deterministic)
     if getattr(a, "dtype", None) is torch.float32:
         # torch's switch decides the precision of fp32

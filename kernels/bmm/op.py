@@ -188,7 +188,7 @@ def _remember(
     activation: str,
     out: Tensor | None,
 ) -> Tensor:
-    """Run a call that bypasses torch's dispatcher, and cache it.
+    """Run a new call without torch's dispatcher, and cache its recipe for replays.
 
     `words` are the arguments after the name as the caller passed them, before their conversion.
     """

@@ -125,7 +125,7 @@ def _remember(
     how: str,
     single: bool,
 ) -> Tensor:
-    """Run a call that bypasses torch's dispatcher, and cache it."""
+    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
 
     def make(own: list[Any], _: Tensor | None, recording: Recording) -> Tensor:
         own_x, own_weight, own_bias = own

@@ -113,7 +113,7 @@ def _attend(
     return_lse: bool,
     deterministic: bool,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Run a call that bypasses torch's dispatcher; validate it unless it is cached."""
+    """Run a call without torch's dispatcher: replay its cached recipe, or validate, run and cache it."""
     words = (scale, is_causal, causal_alignment, left, right, return_lse, deterministic)
     known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(q, k, v, library.CURRENT.source, *words)
     if known is not None:

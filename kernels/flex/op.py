@@ -217,7 +217,7 @@ def _remember(
     return_lse: bool,
     words: tuple[object, ...],
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Run a call that bypasses torch's dispatcher, and cache it."""
+    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
     recording = Recording(query, key, value, *captured(mod))
     recording.constant(*tables.tensors)
     q, k, v, *tensors = recording.operands

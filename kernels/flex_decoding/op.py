@@ -204,7 +204,7 @@ def _attend(
     options: Mapping[str, int],
     lengths: Sequence[int] = (),
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Run a call that bypasses torch's dispatcher; validate it unless it is cached."""
+    """Run a call without torch's dispatcher: replay its cached recipe, or validate, run and cache it."""
     key = None if options else _key_of(operands, mask, mod, facts, lengths)
     if key is None:
         return _run(operands, mask, mod, *facts, options, DIRECT)

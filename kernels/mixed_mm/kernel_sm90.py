@@ -82,7 +82,7 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
 
 @gluon.constexpr_function
 def _layout_of_shorts():
-    """Return the layout of int16 [32, 32], two neighbouring columns each: a thread unpacks its part of a left operand."""
+    """Return the layout in which each thread holds its part of a left operand: int16 [32, 32], two columns in each int16."""
     registers, lanes = [[4, 0], [8, 0], [16, 0]], [[1, 0], [2, 0], [0, 1], [0, 2], [0, 4]]
     return gl.DistributedLinearLayout(registers, lanes, [[0, 8], [0, 16]], [], [32, 32])
 

@@ -86,7 +86,7 @@ def _lowered(a: Tensor, *groups: Tensor | None) -> tuple[Any, ...]:
 
 
 def _remember(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
-    """Run a call that bypasses torch's dispatcher, and cache it."""
+    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, scales, zeros = own

@@ -78,7 +78,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
 
 
 def _remember(operands: Operands, out: Tensor | None) -> Tensor:
-    """Run a call that bypasses torch's dispatcher, and cache it."""
+    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, c, d = own

@@ -121,7 +121,7 @@ def _remember(
     eps: float | None,
     own: float,
 ) -> tuple[Tensor, ...]:
-    """Run a call that bypasses torch's dispatcher, and cache it."""
+    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
     _check(input, residual, weight)
     recording = Recording(input, residual, weight)
     own_input, own_residual, own_weight = recording.operands

@@ -145,7 +145,7 @@ def trunc_divide(x, y):
 
 @triton.jit
 def floor_divide(x, y):
-    """Return ``x / y`` rounded down to an integer, as in Python; NaN for an infinite x, as in torch.
+    """Return ``x / y`` rounded down to an integer, as in Python; NaN if x is infinite and y is not 0, as in torch.
 
     A quotient that was rounded up to an integer is one too large. The remainder of x then has another sign than y; an fma
     computes it exactly, as it rounds once.

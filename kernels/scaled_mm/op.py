@@ -98,7 +98,7 @@ def scaled_mm(
 
 
 def _remember(operands: Operands, dtype: torch.dtype, fast: bool, out: Tensor | None) -> Tensor:
-    """Run a call that bypasses torch's dispatcher, and cache it."""
+    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         own_a, own_b, own_scale_a, own_scale_b, own_bias = own

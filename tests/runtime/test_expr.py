@@ -419,6 +419,12 @@ def test_programs_fail_where_trees_do(text, message):
         run_compiled(parse(text), VALUES)
 
 
+@pytest.mark.parametrize("text", ["n and flag", "flag and n"])
+def test_a_program_names_the_operand_that_is_no_bool(text):
+    with pytest.raises(ExpressionError, match="`and` and `or` take bools, got int 100"):
+        run_compiled(parse(text), VALUES)
+
+
 def test_opcode_numbers_are_a_contract():
     names = "CONST_INT CONST_BOOL CONST_NONE CONST_OPAQUE LOAD NEG NOT ADD SUB MUL FLOORDIV MOD EQ NE LT LE GT GE CDIV"
     names += " MIN MAX NEXT_POW2 ALIGNED HAS JUMP_IF_FALSE_KEEP JUMP_IF_TRUE_KEEP CHECK_BOOL"

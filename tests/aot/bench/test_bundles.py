@@ -32,6 +32,16 @@ def test_a_bundle_that_is_not_there_is_named_with_how_to_build_it(tmp_path: Path
         bundles.find(tmp_path, bundles.LAUNCH, "sm_90")
 
 
+def test_a_folder_with_two_versions_of_a_bundle_names_both(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        make_bundle(tmp_path / f"{bundles.LAUNCH}-{version}-sm_90.nojit", cold_kernel(0))
+    message = (
+        rf"`nojit clean` deletes older ones, got {bundles.LAUNCH}-1-sm_90.nojit, {bundles.LAUNCH}-2-sm_90.nojit - at"
+    )
+    with pytest.raises(BundleError, match=message):
+        bundles.find(tmp_path, bundles.LAUNCH, "sm_90")
+
+
 def test_building_needs_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundles, "find_spec", lambda _: None)
     with pytest.raises(NojitError, match=r"expected Triton, .*: pip install 'nojit\[build\]'$"):
