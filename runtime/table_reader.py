@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from itertools import chain, islice
 from operator import lt
@@ -45,6 +46,9 @@ from nojit.runtime.type_names import LEAVES_MAX, is_type
 from nojit.runtime.values import Value, decode_value, identity
 
 __all__ = ["read_table"]
+
+# a param, and places in its tuples, each in its one spelling
+_LEAF = re.compile(r"[^.]+(?:\.(?:0|[1-9][0-9]{0,2}))*")
 
 
 def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_count: int, where: str) -> KernelTable:
@@ -202,6 +206,8 @@ def _check_names(table: KernelTable, where: str) -> None:
     params = {name.partition(".")[0] for name in hinted}
     if strangers := params.difference(table.runtime_params()):
         raise refuse("param", "expected hints of this kernel's params", got=sorted(strangers), where=where)
+    if wrong := [name for name in hinted if not _LEAF.fullmatch(name)]:
+        raise refuse("param", "expected hints of leaves, spelled x or x.1.0", got=sorted(wrong), where=where)
 
 
 def _check_pools(table: KernelTable, image_count: int, where: str) -> None:

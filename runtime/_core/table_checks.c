@@ -4,6 +4,24 @@
 
 #include "cold.h"
 
+/* Whether what follows a param's name in a hint's leaf is places in tuples, `.1.0`, each in its one spelling. */
+static bool are_places(PyObject *leaf, Py_ssize_t start)
+{
+    Py_ssize_t length = PyUnicode_GET_LENGTH(leaf), digits = 0;
+    for (Py_ssize_t i = start; i < length; i++) {
+        Py_UCS4 one = PyUnicode_READ_CHAR(leaf, i);
+        if (one == '.') {
+            if (i > start && digits == 0) {
+                return false;
+            }
+            digits = 0;
+        } else if (one < '0' || one > '9' || ++digits > 3 || (digits == 2 && PyUnicode_READ_CHAR(leaf, i - 1) == '0')) {
+            return false;
+        }
+    }
+    return start == length || digits > 0;
+}
+
 bool nj_hints_are_known(const nj_reading *it, PyObject *hint_sets)
 {
     bool known = true;
@@ -13,7 +31,8 @@ bool nj_hints_are_known(const nj_reading *it, PyObject *hint_sets)
             PyObject *leaf = PyTuple_GET_ITEM(PyTuple_GET_ITEM(hints, j), 0);
             Py_ssize_t dot = PyUnicode_FindChar(leaf, '.', 0, PyUnicode_GET_LENGTH(leaf), 1);
             PyObject *name = dot < 0 ? Py_NewRef(leaf) : PyUnicode_Substring(leaf, 0, dot);
-            known = name != NULL && PyDict_GetItemWithError(it->params, name) == NJ_RUNTIME;
+            known = name != NULL && PyDict_GetItemWithError(it->params, name) == NJ_RUNTIME &&
+                    (dot < 0 || are_places(leaf, dot));
             Py_XDECREF(name);
         }
     }
