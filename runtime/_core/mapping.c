@@ -73,6 +73,9 @@ PyObject *nj_map_fault(PyObject *type, PyObject *map)
     if (!covers(&described, block, padded, &inner)) {
         return PyUnicode_FromString("a block that the descriptor's is made up of");
     }
+    if (!padded && inner * bytes % 16 != 0) {
+        return PyUnicode_FromString("a block of a multiple of 16 bytes in its last dimension");
+    }
     if (swizzle >= 1 && swizzle <= SWIZZLE_128 && inner * bytes > 16 << swizzle) {
         return PyUnicode_FromFormat("a block at most as wide as its swizzle, %d bytes", 16 << swizzle);
     }

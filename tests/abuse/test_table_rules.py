@@ -483,6 +483,7 @@ PACKED_LIES: dict[str, tuple[str, Lie]] = {
         "layout",
         at("launches", 0, "tensor_maps", 0, "block")([48, 32]),
     ),
+    "a map of a block of 8 bytes": ("layout", at("launches", 0, "tensor_maps", 0, "block")([64, 4])),
     "a map of a block wider than its swizzle": ("layout", at("launches", 0, "tensor_maps", 0, "swizzle")(1)),
     "a map padded for 4 bits": ("layout", at("launches", 0, "tensor_maps", 0, "fp4_padded")(value=True)),
     "a map that nothing describes": ("layout", at("launches", 0, "tensor_maps")([])),

@@ -204,6 +204,9 @@ def test_a_tensor_map_says_what_its_type_says() -> None:
     assert "has as many dimensions as the type's, and each divides the type's" in TEXT
     for block, fits in (((64, 32), True), ((32, 16), True), ((48, 32), False), ((64,), False), ((128, 32), False)):
         assert (map_of("tensordesc<fp16[64,32]>", block, (2, 6)) == "") == fits
+    (least,) = re.findall(r"The last dimension takes a multiple of (\d+) bytes, unless `fp4_padded`", TEXT)
+    assert map_of("tensordesc<u8[64]>", (int(least),), u8) == ""
+    assert map_of("tensordesc<u8[64]>", (int(least) // 2,), u8) != ""
     (widths,) = re.findall(
         r"With a `swizzle` of 1, 2 or 3 the last dimension takes at most (\d+), (\d+) or (\d+) bytes", TEXT
     )

@@ -30,7 +30,17 @@ NodePath: TypeAlias = tuple[str | int, ...]
 
 def canonical(value: Any) -> bytes:
     """Encode as the format wants, written here anew so that the runtime's own encoder is not its judge."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    except TypeError:
+        return json.dumps(_with_texts(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _with_texts(value: Any) -> Any:
+    """Spell keys that are no texts as JSON does: a lie may have put them beside others, with which they do not sort."""
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else json.dumps(key): _with_texts(item) for key, item in value.items()}
+    return [_with_texts(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def edit_raw(parts: Parts, part: str, change: Callable[[bytes], bytes]) -> bytes:
