@@ -140,7 +140,7 @@ class Lines:
         self._shown = self._variants = 0
 
     def planned(self, event: Planned) -> None:
-        """Write a line every 15 seconds."""
+        """Count the planned variants; write a line if the last one is 15 seconds old."""
         self._variants += event.variants
         now = self._clock()
         if now - self._last >= _SECONDS:

@@ -97,7 +97,7 @@ class Class(NamedTuple):
 
 
 def forward_sweep(window: Window, source: Sequence[int], taps: Sequence[int]) -> Sweep:
-    """Return the sweep of a convolution over positions of its input."""
+    """Return the sweep that computes a convolution: from positions of its result to positions of its input."""
     return Sweep(
         out=three(window.sizes(source, taps), 1),
         source=three(source, 1),
