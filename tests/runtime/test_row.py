@@ -116,7 +116,7 @@ PLAIN = (
     # parts of descriptors: as maps, or taken apart where the target has none
     kernel(
         "descriptors",
-        {"desc": "tensordesc<{dtype}[64,32]>", "n": "i32", "other": "tensordesc<fp32[1,2,3,4,5]>", "x_ptr": "*fp16?"},
+        {"desc": "tensordesc<{dtype}[64,32]>", "n": "i32", "other": "tensordesc<fp32[1,2,3,4,8]>", "x_ptr": "*fp16?"},
         matrix={"dtype": ["fp16", "fp8e4nv"]}, hints=[{"n": 16}, {"n": 1}], grid=["cdiv(n, 64)"],
     ),
     # what has the last word: a default, an option, an axis, a config, what is derived
