@@ -398,12 +398,13 @@ def _payload(path: Path) -> bytes:
     return json.dumps(statement, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _check_image_in_core(file: BundleFile, table: KernelTable, row: int) -> None:
-    """Check a row's image as a first launch does."""
+def _check_image_in_core(file: BundleFile, table: KernelTable, row: int) -> tuple[bytes, Any]:
+    """Check a row's image as a first launch does. Return the image, and the core's facts of it; None if it refuses."""
     launch = table.launches[table.columns["launch"][row]]
     image = file.image(table.kernel, table.columns["image"][row])
     sizes = launch_sizes(launch, f"row {row}")
-    _core.check_image(image, launch.symbol, sizes, launch.num_warps, launch.num_ctas, file.index.target.image_arch)
+    arch = file.index.target.image_arch
+    return image, _core.check_image(image, launch.symbol, sizes, launch.num_warps, launch.num_ctas, arch)
 
 
 def _use_row(file: BundleFile, table: KernelTable, row: int) -> None:
@@ -413,15 +414,11 @@ def _use_row(file: BundleFile, table: KernelTable, row: int) -> None:
     table.label(row)
     table.variant_id(row)
     check_row(table, row, where)
+    image, facts = _check_image_in_core(file, table, row)
     launch = table.launches[table.columns["launch"][row]]
-    image = file.image(table.kernel, table.columns["image"][row])
-    arch = file.index.target.image_arch
-    facts = _core.check_image(
-        image, launch.symbol, launch_sizes(launch, where), launch.num_warps, launch.num_ctas, arch
-    )
     try:
         info = read_cubin(image)
-        check_launch(info, launch, arch, where)
+        check_launch(info, launch, file.index.target.image_arch, where)
     except NojitError as error:
         if facts is not None:
             raise FindingError(f"the core takes an image that Python refuses: {error}") from error
