@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+import attention
 import conv
 import flex_decoding
 import gemm
@@ -29,7 +30,6 @@ from nojit.aot.bench.plot import svg
 from timing import check, race
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 APART = 0.02
 """Largest error, as a share of the largest value."""
@@ -71,30 +71,16 @@ def scaled(group: str, draw: Random, rounds: int) -> Row:
     return scaled_mm.measure(group, sizes, rounds, compile_too=False)
 
 
-def attention(draw: Random, rounds: int) -> Row:
+def attend(draw: Random, rounds: int) -> Row:
     """Measure a forward pass of attention against cuDNN and FlashAttention-2."""
-    from nojit.kernels.flash_attention import flash_attention
-
     dim, group, causal = draw.choice((64, 96, 128, 192, 256)), draw.choice((1, 1, 4, 8)), draw.random() < 0.5
     length, kv_heads = size(draw, 128, 12288), size(draw, 1, 16)
-    heads, batch = kv_heads * group, max(1, min(16, 32768 // length // kv_heads))
-    given = [
-        torch.randn(batch, count, length, dim, device="cuda", dtype=torch.bfloat16)
-        for count in (heads, kv_heads, kv_heads)
-    ]
-
-    def torchs(backend: SDPBackend) -> Tensor:
-        with sdpa_kernel(backend):
-            return functional.scaled_dot_product_attention(*given, is_causal=causal, enable_gqa=group > 1)
-
-    calls: dict[str, Callable[[], Tensor]] = {
-        OURS: lambda: flash_attention(*given, is_causal=causal),
-        "cuDNN": partial(torchs, SDPBackend.CUDNN_ATTENTION),
-        "FA2": partial(torchs, SDPBackend.FLASH_ATTENTION),
-    }
-    label = f"B{batch} H{heads}/{kv_heads} S{length} D{dim}{' causal' if causal else ''}"
-    flops = 4 * batch * heads * length**2 * dim // (2 if causal else 1)
-    return rated(("attention", label), calls, "FA2", (flops, 0), rounds)
+    batch = max(1, min(16, 32768 // length // kv_heads))
+    shape = attention.Shape(batch, kv_heads * group, kv_heads, length, dim, causal)
+    given = attention.operands(shape)
+    calls = {name: partial(each, *given) for name, each in attention.attentions(shape).items()}
+    del calls["nojit, pointers"]
+    return rated(("attention", shape.name), calls, "FA2", (int(shape.flops), 0), rounds)
 
 
 def conv2d(draw: Random, rounds: int) -> Row:
@@ -167,7 +153,7 @@ FAMILIES: dict[str, Callable[[Random, int], Row]] = {
     "scaled": partial(scaled, "whole"),
     "scaled_rows": partial(scaled, "ends"),
     "scaled_blocks": partial(scaled, "blocks"),
-    "attention": attention,
+    "attention": attend,
     "conv2d": conv2d,
     "int4": int4,
     "decoding": decoding,
