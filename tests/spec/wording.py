@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.spec.pages import PAGES, ROOT
+from tests.spec.pages import PAGES, ROOT, without_code
 
 __all__ = ["TURNS", "Finding", "findings", "python_texts", "turns_in"]
 
@@ -86,21 +86,13 @@ def findings(files: Iterable[Path]) -> Iterator[Finding]:
     """Find the turns of pages and of Python files, in the order of lines."""
     for file in files:
         text = file.read_text(encoding="utf-8")
-        texts = python_texts(text) if file.suffix == ".py" else page_texts(text)
+        texts = python_texts(text) if file.suffix == ".py" else [(1, without_code(text))]
         found = [
             Finding(file, line + prose.count("\n", 0, offset), words, instead)
             for line, prose in texts
             for offset, words, instead in turns_in(prose)
         ]
         yield from sorted(found, key=lambda each: each.line)
-
-
-def page_texts(text: str) -> Iterator[tuple[int, str]]:
-    """Return a page's prose as one text: code is blanked out, each paragraph is one line for what spans two."""
-    blank = re.sub(
-        r"^ *```.*?^ *```$", lambda block: re.sub(r"[^\n]", " ", block[0]), text, flags=re.DOTALL | re.MULTILINE
-    )
-    yield 1, re.sub(r"`[^`\n]*`", lambda span: "x" * len(span[0]), blank)
 
 
 def python_texts(text: str) -> Iterator[tuple[int, str]]:
