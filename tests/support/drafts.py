@@ -60,8 +60,8 @@ class KernelDraft:
     groups: list[int]
     entry: Document = field(default_factory=dict)
     """What the index is to say of it otherwise."""
-    spelling: tuple[bytes, bytes] = (b"", b"")
-    """What in the JSON of its table is to be spelled otherwise, and how."""
+    spell: Callable[[Document], bytes] = canonical
+    """Writes the JSON of its table."""
 
     def copied(self) -> KernelDraft:
         """Return a copy that shares no list or dict."""
@@ -81,6 +81,8 @@ class Draft:
     ``payload 0.0`` for its first group."""
     frames: dict[str, Change] = field(default_factory=dict)
     """By the name of a frame, what makes it of raw bytes: ``index``, ``section 0``, ``payload 0.0``."""
+    frame: Change | None = None
+    """Compresses every other frame; None does it as a build might."""
     statement: Change | None = None
     """What changes the statement that is signed, if one is to lie beside the bundle."""
 
@@ -135,7 +137,7 @@ class Draft:
         return self.raw[part](raw) if part in self.raw else raw
 
     def _frame(self, part: str, raw: bytes) -> bytes:
-        return self.frames[part](raw) if part in self.frames else _compressed(raw)
+        return self.frames.get(part, self.frame or _compressed)(raw)
 
     def parts(self) -> list[str]:
         """Name every part that has raw bytes."""
@@ -152,10 +154,7 @@ def _compressed(raw: bytes) -> bytes:
 
 
 def _table(kernel: KernelDraft) -> bytes:
-    old, new = kernel.spelling
-    spelled = canonical(kernel.header)
-    if old:
-        spelled = spelled.replace(old, new, 1)
+    spelled = kernel.spell(kernel.header)
     numbers = [number & U32 for column in kernel.columns for number in column]
     padding = b" " * (-len(spelled) % 4)
     return struct.pack("<I", len(spelled)) + spelled + padding + struct.pack(f"<{len(numbers)}I", *numbers)

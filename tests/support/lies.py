@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.support.bundles import compress
 from tests.support.drafts import Change, Draft, KernelDraft, clone, expressions_of, mend_programs, remake
-from tests.support.jsonlies import Document, get, nodes, put
+from tests.support.jsonlies import Document, canonical, get, nodes, put
 from tests.support.mutation import NUMBERS, SHAPES, TEXTS, WIDE, change_node
 from tests.support.random_kernels import ARCHS, ints_of, random_condition, random_sum, random_tuning, random_type
 
@@ -170,7 +170,8 @@ def json_spelled_otherwise(chance: random.Random, draft: Draft) -> None:
     )
     # the place is known by what stands there
     put(kernel.header, chance.choice([*nodes(kernel.header)]), "@here")
-    kernel.spelling = (b'"@here"', chance.choice((nested, tagged, *odd, b'{"a":1,"a":2}')))
+    spelled = chance.choice((nested, tagged, *odd, b'{"a":1,"a":2}'))
+    kernel.spell = lambda header: canonical(header).replace(b'"@here"', spelled, 1)
 
 
 @way(2)

@@ -6,19 +6,17 @@ of ints, an image bytes: none of it is looked at.
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.bundles import compress
 from tests.support.cubins import CubinSpec, build_cubin
+from tests.support.drafts import Draft, KernelDraft
 from tests.support.jsonlies import canonical
 
 __all__ = ["CUBIN", "PlainKernel", "header_of", "launch_of", "plain_cubin", "write_bundle"]
 
-U32 = 0xFFFFFFFF
 SCRATCH = "$global_scratch:*i8 $profile_scratch:*i8"
 
 
@@ -83,15 +81,12 @@ class PlainKernel:
     spell: Callable[[dict[str, Any]], bytes] = canonical
     """Writes the header."""
 
-    def parts(self) -> tuple[bytes, list[bytes]]:
-        """Return the raw section up to the groups' records, and the raw groups."""
-        written = self.spell(self.header)
-        table = struct.pack("<I", len(written)) + written + b" " * (-len(written) % 4)
-        numbers = [number & U32 for column in self.columns for number in column]
-        lengths = struct.pack(f"<{len(self.images)}I", *map(len, self.images))
-        step = self.group_images
-        groups = [b"".join(self.images[at : at + step]) for at in range(0, len(self.images), step)]
-        return table + struct.pack(f"<{len(numbers)}I", *numbers) + lengths, groups
+    def draft(self) -> KernelDraft:
+        """Return it as a part of a bundle's draft."""
+        step, count = self.group_images, len(self.images)
+        groups = [min(step, count - at) for at in range(0, count, step)]
+        columns = [[*column] for column in self.columns]
+        return KernelDraft(self.name, self.header, columns, [*self.images], groups, self.entry, self.spell)
 
 
 def _packed(raw: bytes) -> bytes:
@@ -108,36 +103,6 @@ def write_bundle(
         index: what the index is to say otherwise.
         frame: compresses a part.
     """
-    entries, sections, payload = [], [], []
-    for kernel in kernels:
-        raw, groups = kernel.parts()
-        frames = [frame(group) for group in groups]
-        counts = [
-            len(kernel.images[at : at + kernel.group_images])
-            for at in range(0, len(kernel.images), kernel.group_images)
-        ]
-        raw += b"".join(
-            struct.pack("<III", count, len(packed), len(group)) + hashlib.sha256(packed).digest()
-            for count, packed, group in zip(counts, frames, groups, strict=True)
-        )
-        section = frame(raw)
-        entries.append(
-            {
-                "name": kernel.name,
-                "variants": len(kernel.columns[0]),
-                "images": len(kernel.images),
-                "groups": len(groups),
-                "payload_bytes": sum(map(len, frames)),
-                "table": {
-                    "raw_bytes": len(raw),
-                    "sha256": hashlib.sha256(section).hexdigest(),
-                    "stored_bytes": len(section),
-                },
-            }
-            | kernel.entry
-        )
-        sections.append(section)
-        payload += frames
     spelled = {
         "name": "hostile",
         "version": "1",
@@ -145,11 +110,5 @@ def write_bundle(
         "toolchain": [["triton", "3.9.0"]],
         "min_driver": 12000,
         "inputs": "0" * 64,
-        "kernels": entries,
     } | (index or {})
-    raw_index = canonical(spelled)
-    packed_index = frame(raw_index)
-    header = struct.pack(
-        "<8sIIQQ32s", b"nojit\r\n\x1a", 1, 0, len(packed_index), len(raw_index), hashlib.sha256(packed_index).digest()
-    )
-    return b"".join([header, packed_index, *sections, *payload])
+    return Draft(spelled, [kernel.draft() for kernel in kernels], frame=frame).seal()
