@@ -245,7 +245,7 @@ class Draft:
                 self._manifests(place)
             self._there = listing_of(str(out), _BUNDLES)
             for path in sorted(out.glob(_BUNDLES)):
-                self._others |= {str(each): fact_of(str(each)) for each in (path, _beside(path, "provenance.json"))}
+                self._others |= {str(each): fact_of(str(each)) for each in (path, _beside(path)[1])}
         except (OSError, RuntimeError):
             # what cannot be read is no news: the build says so
             self._refused = True
@@ -310,11 +310,10 @@ class Draft:
         for folder, result in made:
             bundles = [folder / report.path for report in result.reports]
             for path, sha256 in zip(bundles, result.sha256s, strict=True):
-                beside = [_beside(path, end) for end in ("report.json", "provenance.json", "intoto.jsonl")]
-                contents |= {str(each): content_of(str(each)) for each in (path, *beside)}
+                contents |= {str(each): content_of(str(each)) for each in (path, *_beside(path))}
                 if contents[str(path)] != ["content", sha256]:
                     return None
-            reports.append([str(_beside(path, "report.json")) for path in bundles])
+            reports.append([str(_beside(path)[0]) for path in bundles])
             if _result(reports[-1]).reports != tuple(map(as_found, result.reports)):
                 return None
         return {"outputs": contents, "reports": reports}
@@ -372,8 +371,14 @@ def _files_of(modules: Iterable[str]) -> list[str]:
     return sorted({file for file in files if isinstance(file, str) and file.startswith("/")})
 
 
-def _beside(bundle: Path, end: str) -> Path:
-    return bundle.with_name(f"{bundle.name.removesuffix('.nojit')}.{end}")
+def _beside(bundle: Path) -> tuple[Path, Path, Path]:
+    """Return the paths of a bundle's report, statement and signed statement."""
+    # a build has loaded these; a stamp is checked without them
+    from nojit.aot.places import report_path  # noqa: PLC0415
+    from nojit.aot.statement import statement_path  # noqa: PLC0415
+    from nojit.runtime.trust import signed_path  # noqa: PLC0415
+
+    return report_path(bundle), statement_path(bundle), Path(signed_path(str(bundle)))
 
 
 def _write(cache: Path, asked: str, kept: dict[str, Any]) -> None:

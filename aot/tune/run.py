@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+from nojit.aot.places import report_path
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Done, Event, Fault, Hello, Listed, Lost, Measured, Opened, Refused, Task, Trying
@@ -21,7 +22,6 @@ from nojit.aot.tune.order import Order, ProblemRun, TuneRun, View, in_turn
 from nojit.aot.tune.records import Run
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError
-from nojit.runtime.format import SUFFIX
 
 __all__ = ["read_pruned", "tune"]
 
@@ -261,10 +261,9 @@ def read_pruned(bundle: Path, digest: str) -> dict[str, tuple[tuple[str, str], .
 
     Reads the build report next to the bundle; returns nothing if the report is missing or from another build.
     """
-    path = bundle.with_name(f"{bundle.name.removesuffix(SUFFIX)}.report.json")
     found: dict[str, list[tuple[str, str]]] = {}
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = json.loads(report_path(bundle).read_text(encoding="utf-8"))
         if report["digest"] == digest:
             for one in report["pruned"]:
                 found.setdefault(str(one["kernel"]), []).append((str(one["label"]), str(one["reason"])))
