@@ -22,7 +22,17 @@ from typing import Final
 from nojit.runtime.errors import PackageError, worded
 from nojit.runtime.format import IMAGE_BYTES_MAX
 
-__all__ = ["Cache", "Misfit", "as_default", "check_folder", "default_cache_folder", "read_regular", "replace_file"]
+__all__ = [
+    "Cache",
+    "Misfit",
+    "as_default",
+    "check_folder",
+    "default_cache_folder",
+    "read_regular",
+    "read_sealed",
+    "replace_file",
+    "write_sealed",
+]
 
 _MAGIC: Final = b"nojit-cache 2\n"
 _KEY: Final = re.compile(r"[0-9a-f]{64}\Z")
@@ -133,6 +143,27 @@ def replace_file(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def read_sealed(path: Path, magic: bytes, most: int) -> bytes | None:
+    """Return what `write_sealed` wrote; None if it is damaged.
+
+    Raises:
+        OSError: the file cannot be read, or is longer than `most` bytes.
+    """
+    stored = read_regular(path, most)
+    start = len(magic) + hashlib.sha256().digest_size
+    data = stored[start:]
+    return data if stored[:start] == magic + hashlib.sha256(data).digest() else None
+
+
+def write_sealed(path: Path, magic: bytes, data: bytes) -> None:
+    """Write a file atomically: `magic`, the SHA-256 of the data, and the data.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    replace_file(path, magic + hashlib.sha256(data).digest() + data)
 
 
 class Cache:

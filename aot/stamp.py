@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.cache import as_default, check_folder, read_regular, replace_file
+from nojit.aot.cache import as_default, check_folder, read_sealed, write_sealed
 from nojit.aot.facts import (
     MODULES,
     SETTLED_NS,
@@ -144,13 +144,11 @@ def _read(cache: Path, asked: str) -> dict[str, Any] | None:
     try:
         check_folder(cache)
         check_folder(cache / _FOLDER)
-        stored = read_regular(_path(cache, asked), _BYTES_MAX)
+        data = read_sealed(_path(cache, asked), _MAGIC, _BYTES_MAX)
     except (PackageError, OSError):
         # the build reports what is wrong with the folder
         return None
-    start = len(_MAGIC) + hashlib.sha256().digest_size
-    data = stored[start:]
-    if stored[:start] != _MAGIC + hashlib.sha256(data).digest():
+    if data is None:
         return None
     kept: dict[str, Any] = json.loads(data)
     return kept if kept["asked"] == asked else None
@@ -388,7 +386,7 @@ def _write(cache: Path, asked: str, kept: dict[str, Any]) -> None:
     check_folder(folder)
     data = json.dumps(kept, separators=(",", ":")).encode()
     if len(data) < _BYTES_MAX:
-        replace_file(_path(cache, asked), _MAGIC + hashlib.sha256(data).digest() + data)
+        write_sealed(_path(cache, asked), _MAGIC, data)
     _prune(folder)
 
 

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from nojit.aot.cache import check_folder, default_cache_folder, read_regular, replace_file
+from nojit.aot.cache import check_folder, default_cache_folder, read_sealed, write_sealed
 from nojit.aot.facts import SETTLED_NS
 from nojit.runtime.errors import PackageError
 
@@ -182,7 +182,7 @@ class _Digests:
         data = json.dumps(rows, separators=(",", ":")).encode()
         try:
             check_folder(self._folder)
-            replace_file(self._folder / _RECORD, _MAGIC + hashlib.sha256(data).digest() + data)
+            write_sealed(self._folder / _RECORD, _MAGIC, data)
         except (PackageError, OSError):
             # the next build reads the files again
             return
@@ -212,12 +212,10 @@ def _read_record(folder: Path) -> dict[str, tuple[_Stat, str]]:
     """Return the record of a folder that only its user can write; empty if it is damaged or cannot be used."""
     try:
         check_folder(folder)
-        raw = read_regular(folder / _RECORD, _RECORD_BYTES_MAX)
+        data = read_sealed(folder / _RECORD, _MAGIC, _RECORD_BYTES_MAX)
     except (PackageError, OSError):
         return {}
-    start = len(_MAGIC) + 32
-    data = raw[start:]
-    if not raw.startswith(_MAGIC) or raw[len(_MAGIC) : start] != hashlib.sha256(data).digest():
+    if data is None:
         return {}
     try:
         return {path: _known(row) for path, row in json.loads(data).items()}
