@@ -435,7 +435,7 @@ class Kernel(_core.Dispatcher):
         """
         if device is None:
             return _core.current_device()
-        # the driver says of any other int that there is no such device
+        # the driver refuses every other ordinal that names no device
         if type(device) is not int or not -(1 << 31) <= device < 1 << 31:
             what = "expected the ordinal of a device, or None for the current one"
             raise ArgumentError(what, got=typed(device), where=f"kernel {self.name}", argument="device")

@@ -181,8 +181,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     which `nojit sign` signs.
 
     With --kernel, or some manifests of a folder, the existing bundle keeps its other kernels, from the cache unless their sources
-    changed. The build then uses the existing bundle's profile and refuses another --profile. Without an existing bundle in --out, only the named kernels are built. A new version leaves the old
-    file; `nojit clean` deletes it.
+    changed. The build then uses the existing bundle's profile and refuses another --profile. Without an existing bundle in --out, only
+    the named kernels are built. A new version leaves the old file; `nojit clean` deletes it.
 
     Kernels with tuned tables in tuned/ beside their manifest are built with the configs of these tables. --tuning builds every config
     of each tuning space, for aligned calls only, into <name>-tuning, which `nojit tune run` measures. Configs that cannot run or spill

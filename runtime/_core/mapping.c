@@ -16,7 +16,7 @@ enum {
     SWIZZLE_128 = 3,
 };
 
-/* What elements take, and what cuda.h calls them: fp8 is none of its types. */
+/* Bytes and CUtensorMapDataType of each element; cuda.h has no fp8, which is mapped as bytes. */
 static const struct {
     uint8_t bytes, type;
 } elements[NJ_DTYPE_COUNT] = {

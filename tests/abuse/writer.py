@@ -37,7 +37,7 @@ class HostileWriter:
 
     Args:
         seed: of all inputs.
-        built: drafts of bundles that a build made, one of which every fourth base is.
+        built: drafts of real bundles; every fourth base is one of them.
     """
 
     def __init__(self, seed: int, built: Sequence[Draft] = ()) -> None:

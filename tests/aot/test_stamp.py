@@ -77,7 +77,7 @@ class Stamped:
         return self.made.folder
 
     def kept(self, number: int = 0) -> dict[str, Any]:
-        """Read a stamp of those that there are, by age."""
+        """Read an existing stamp; 0 is the oldest."""
         paths = sorted((self.cache / "stamps").iterdir(), key=lambda path: path.stat().st_mtime_ns)
         kept: dict[str, Any] = json.loads(paths[number].read_bytes()[len(stamp._MAGIC) + 32 :])
         return kept
@@ -284,7 +284,7 @@ def test_the_folder_counts_and_the_request_and_where_python_looks(monkeypatch, t
 
 @pytest.fixture
 def copied(stamped: Stamped, tmp_path: Path) -> Path:
-    """A stamp of which all holds, in a cache folder of its own."""
+    """A valid stamp in its own cache folder."""
     kept = stamped.kept() | {"files": {}, "links": {}, "folders": [], "outputs": {}, "reports": [[], []]}
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
