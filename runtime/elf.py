@@ -35,7 +35,7 @@ _MAX_NAME_BYTES: Final = 16_384
 
 
 class Section(Record):
-    """One section, its range checked against the file unless it is `SHT_NOBITS`."""
+    """One section, its range checked against the file; of one that is `SHT_NOBITS`, its start."""
 
     number: int
     type: int
@@ -128,8 +128,9 @@ def _read_sections(image: bytes, table: list[tuple[int, ...]], names_index: int)
     numbers: dict[bytes, int] = {}
     find, whole, left = names.find, len(image), len(image)
     for number, (name_at, kind, _, _, offset, size, _, _, _, _) in enumerate(table):
-        if kind != SHT_NOBITS and offset + size > whole:
-            raise refuse("sections", f"expected bytes {offset} to {offset + size}", f"an image of {whole}")
+        end = offset if kind == SHT_NOBITS else offset + size
+        if end > whole:
+            raise refuse("sections", f"expected bytes {offset} to {end}", f"an image of {whole}")
         end = find(b"\0", name_at, name_at + _MAX_NAME_BYTES)
         name = names[name_at:end] if end >= 0 else _name(names, name_at)
         if name in numbers:

@@ -91,10 +91,9 @@ static bool read_section(nj_span image, const unsigned char *header, nj_section 
     section->type = nj_u32(header + 4);
     section->link = nj_u32(header + 40);
     section->info = nj_u32(header + 44);
-    section->content = (nj_span){image.at, 0};
     section->size = nj_u64(header + 32);
-    return section->type == NJ_SHT_NOBITS ||
-           slice(image, nj_u64(header + 24), nj_u64(header + 32), &section->content);
+    /* a driver may compute the address of a section without bytes too */
+    return slice(image, nj_u64(header + 24), section->type == NJ_SHT_NOBITS ? 0 : section->size, &section->content);
 }
 
 static bool is_named_before(const nj_elf *elf, size_t number)

@@ -304,6 +304,14 @@ def test_bad_sections(section: str, field: int, value: Any) -> None:
     assert not agree(image.build())
 
 
+@pytest.mark.parametrize("section", [".nv.shared.add", ".text.add", ".nv.info"])
+@pytest.mark.parametrize("offset", [1 << 16, 1 << 32, (1 << 64) - 1])
+def test_a_section_that_starts_outside_the_image(section: str, offset: int) -> None:
+    image = Image()
+    image.offsets[section] = offset
+    assert not agree(image.build())
+
+
 # at the limits, which are the same for both
 
 

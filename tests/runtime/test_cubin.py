@@ -159,6 +159,14 @@ def test_refuses_bad_sections(section, field, value, rule):
     assert refused(image).rule == rule
 
 
+@pytest.mark.parametrize("section", [".nv.shared.add", ".text.add", ".nv.info"])
+@pytest.mark.parametrize("offset", [1 << 16, 1 << 32, (1 << 64) - 1])
+def test_refuses_a_section_that_starts_outside_the_image(section, offset):
+    image = Image()
+    image.offsets[section] = offset
+    assert refused(image).rule == "cubin-sections"
+
+
 def test_refuses_a_kernel_without_a_section_of_its_own():
     image = Image()
     image.section(".symtab")[2] = image.symbols(section=4)

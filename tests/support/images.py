@@ -50,6 +50,8 @@ class Image:
 
     def __init__(self, symbol="add", info=None, *, abi=8, flags=0x6005A04, compat=b"\x02\x09\x01\x00"):
         self.symbol = symbol
+        self.offsets: dict[str, int] = {}
+        """Where a section says that it starts, if not where it does."""
         self.header = {"abi": abi, "flags": flags, "machine": 190, "type": 2, "magic": b"\x7fELF"}
         usage = attribute(0x2F, struct.pack("<II", 1, 40)) + attribute(0x11, struct.pack("<II", 1, 16))
         self.sections = [
@@ -78,7 +80,7 @@ class Image:
         for name, kind, content, link, info in self.sections:
             name_at = names.index(b"\0" + name.encode() + b"\0") + 1 if name else 0
             size = content if isinstance(content, int) else len(content)
-            table += struct.pack("<IIQQQQIIQQ", name_at, kind, 0, 0, at, size, link, info, 4, 0)
+            table += struct.pack("<IIQQQQIIQQ", name_at, kind, 0, 0, self.offsets.get(name, at), size, link, info, 4, 0)
             body += b"" if isinstance(content, int) else content
             at = 64 + len(body)
         segment = struct.pack("<IIQQQQQQ", 1, 5, 64, 0, 0, len(body), len(body), 8)
