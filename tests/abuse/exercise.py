@@ -99,7 +99,9 @@ JUNK: tuple[Any, ...] = (
 
 # what a table may say and a device not do: the driver refuses it by name, and its error is ours
 DRIVERS_OWN = re.compile(
-    r"a dependent launch on a device before|cluster of \d+ x \d+ on a grid|a known interleave, swizzle"
+    r"a dependent launch on a device before|cluster of \d+ x \d+ on a grid|a known interleave, swizzle|"
+    # an image whose static shared memory alone is more than the device has
+    r"bytes of shared memory, the limit is -"
 )
 
 

@@ -68,12 +68,12 @@ static CUresult check_shape(const struct fake_request *request) {
     if (want[0] && (c->blockDimX != want[0] || c->blockDimY != want[1] || c->blockDimZ != want[2]))
         return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: block %u x %u x %u, image needs %u x %u x %u",
                               code->symbol, c->blockDimX, c->blockDimY, c->blockDimZ, want[0], want[1], want[2]);
-    int limit = fake_raised(request->kernel, request->device)->shared_bytes;
+    int64_t limit = fake_raised(request->kernel, request->device)->shared_bytes;
     if (limit == 0)
-        limit = DEFAULT_SHARED_BYTES - (int)code->static_shared;
-    if (c->sharedMemBytes > (unsigned)limit)
-        return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: %u bytes of shared memory, the limit is %d",
-                              code->symbol, c->sharedMemBytes, limit);
+        limit = DEFAULT_SHARED_BYTES - (int64_t)code->static_shared;
+    if (c->sharedMemBytes > limit)
+        return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: %u bytes of shared memory, the limit is %lld",
+                              code->symbol, c->sharedMemBytes, (long long)limit);
     return CUDA_SUCCESS;
 }
 

@@ -156,7 +156,7 @@ struct fake_raised *fake_raised(struct fake_kernel *kernel, CUdevice device) {
 static CUresult set_attribute(struct fake_kernel *kernel, CUdevice device, int attribute, int value) {
     if (!runs_on(kernel, device))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    int limit = fake_shared_optin(fake.capability[device]) - (int)kernel->code->static_shared;
+    int64_t limit = (int64_t)fake_shared_optin(fake.capability[device]) - kernel->code->static_shared;
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         if (value < 0 || value > limit)
