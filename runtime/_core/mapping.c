@@ -76,8 +76,10 @@ PyObject *nj_map_fault(PyObject *type, PyObject *map)
     if (!padded && inner * bytes % 16 != 0) {
         return PyUnicode_FromString("a block of a multiple of 16 bytes in its last dimension");
     }
-    if (swizzle >= 1 && swizzle <= SWIZZLE_128 && inner * bytes > 16 << swizzle) {
-        return PyUnicode_FromFormat("a block at most as wide as its swizzle, %d bytes", 16 << swizzle);
+    /* those above differ in what moves, not in how wide they are */
+    int width = 16 << (swizzle < SWIZZLE_128 ? swizzle : SWIZZLE_128);
+    if (swizzle >= 1 && inner * bytes > width) {
+        return PyUnicode_FromFormat("a block at most as wide as its swizzle, %d bytes", width);
     }
     return Py_NewRef(Py_None);
 }

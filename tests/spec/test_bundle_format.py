@@ -208,9 +208,9 @@ def test_a_tensor_map_says_what_its_type_says() -> None:
     assert map_of("tensordesc<u8[64]>", (int(least),), u8) == ""
     assert map_of("tensordesc<u8[64]>", (int(least) // 2,), u8) != ""
     (widths,) = re.findall(
-        r"With a `swizzle` of 1, 2 or 3 the last dimension takes at most (\d+), (\d+) or (\d+) bytes", TEXT
+        r"With a `swizzle` of 1, 2 or at least 3 the last dimension takes at most (\d+), (\d+) or (\d+) bytes", TEXT
     )
-    for swizzle, width in enumerate(map(int, widths), start=1):
+    for swizzle, width in enumerate(map(int, (*widths, *widths[-1:] * 3)), start=1):
         assert map_of(f"tensordesc<u8[{2 * width}]>", (width,), u8, swizzle) == ""
         assert map_of(f"tensordesc<u8[{2 * width}]>", (2 * width,), u8, swizzle) != ""
     told = r"elements take one byte, `element_type` is (\d+), `swizzle` is (\d+), and the type's last dimension counts twice"
