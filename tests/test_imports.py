@@ -238,6 +238,39 @@ def test_the_names_that_installing_takes_away_are_never_imported():
     assert found == []
 
 
+def names_of(module: str) -> frozenset[str] | None:
+    """List what a module defines at its top; None if it makes names up when they are asked for."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or top(alias.name) for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return None if "__getattr__" in found else frozenset(found)
+
+
+@pytest.mark.parametrize("folder", [*ROOMS, "tests", "benchmarks", "examples", "docs"])
+def test_every_name_imported_from_nojit_exists(folder):
+    """In functions too, which may run on a GPU alone."""
+    known: dict[str, frozenset[str] | None] = {}
+    missing = []
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.level or node.module not in modules():
+                continue
+            names = known.setdefault(node.module, names_of(node.module))
+            missing += [
+                f"{path}:{node.lineno}: {node.module}.{alias.name}"
+                for alias in node.names
+                if names is not None
+                and alias.name not in names
+                and f"{node.module}.{alias.name}" not in {*modules(), "nojit.runtime._core"}
+            ]
+    assert missing == []
+
+
 MEASURE = """
 import json, sys, typing
 

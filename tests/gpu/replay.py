@@ -203,14 +203,13 @@ def _is_beyond_triton(value: Any) -> bool:
 
 def _as_triton(descriptor: Any, kind: str) -> Any:
     """Describe the same tensor to Triton, with the block of the variant and its default layout."""
-    from nojit.aot.compiler import _ELEMENT_NAMES
-    from nojit.runtime.type_names import descriptor_parts
+    from nojit.runtime.type_names import descriptor_parts, dtype_name
     from triton.experimental.gluon.language import NVMMASharedLayout
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
     from triton.language.core import dtype
 
     element, block = descriptor_parts(kind)
-    named = dtype(_ELEMENT_NAMES.get(element, element))
+    named = dtype(dtype_name(element))
     layout = NVMMASharedLayout.get_default_for(list(block), named)
     return TensorDescriptor(descriptor.base, list(descriptor.shape), list(descriptor.strides), list(block), layout)
 
