@@ -46,7 +46,7 @@ test-fast: $(VENV)/.test bytecode ## what needs neither a GPU nor a compile
 	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
 
 test-triton: $(VENV_TRITON)/.test ## one variant per kernel and dtype with another Triton: the oldest, or TRITON=3.8.0
-	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
+	NOJIT_TEST_ARCHS=all $(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
 	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider tests/aot/test_launch_*.py
 
 test-python: .venv-$(TAG)/.test ## the runtime's tests on the Python that PYTHON names, without torch and Triton

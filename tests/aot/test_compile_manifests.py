@@ -1,5 +1,8 @@
 """Every kernel of the project compiles, once per choice of types, with the Triton that is installed.
 
+Choices that exist for several archs take turns: the first compiles for sm_80, the second for sm_90. With
+``NOJIT_TEST_ARCHS=all``, as in CI, each compiles for every arch.
+
 A sample that compiled is compiled again only if something changed that it is made of: its source, the toolchain, its
 options, nojit's code or what is tested of it; without `.pytest_cache` all are. Run with the oldest supported Triton too,
 in an environment of its own: imports pytest, nojit.aot and the standard library alone. What the loops of warp-specialized kernels carry is recorded, and the same with each: see `tests.support.loops`.
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +32,7 @@ from tests.support.loops import RECORDED, compile_and_count
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
 ARCHS = ("sm_80", "sm_90")
+ALL_ARCHS = os.environ.get("NOJIT_TEST_ARCHS") == "all"
 
 pytestmark = pytest.mark.triton
 
@@ -49,23 +54,35 @@ class Sample:
 
 
 def samples() -> Iterator[Sample]:
-    """Take of each kernel, arch and choice of type axes the first variant, which has every hint; and one to tune."""
+    """Take of each kernel and choice of type axes the first variant, which has every hint; and one to tune."""
     for path in sorted(MANIFESTS.glob("*.toml")):
         for spec in load_manifest(path).kernel:
             place = SourcePlace(spec.source, path.parent, f"{path.name} kernel {spec.name}")
-            type_axes = [axis.name for axis in axes_of(spec, place.where) if axis.is_type]
+            choices: dict[str, list[Sample]] = {}
             for arch in ARCHS:
-                firsts: dict[tuple[object, ...], Variant] = {}
-                for variant in expand_kernel(spec, arch, place.where).variants:
-                    firsts.setdefault(tuple(dict(variant.axes)[name] for name in type_axes), variant)
-                for types, variant in firsts.items():
-                    yield Sample("-".join([spec.name, arch, *map(str, types)]), place, spec, variant)
+                for types, variant in first_variants(spec, arch, place.where):
+                    sample = Sample(f"{spec.name}-{arch}-{types}".removesuffix("-"), place, spec, variant)
+                    choices.setdefault(types, []).append(sample)
+            for turn, found in enumerate(choices.values()):
+                whose_turn = found[turn % len(found)]
+                yield from (one for one in found if ALL_ARCHS or one is whose_turn or one.name in LOOPS)
             if spec.tuning is not None and spec.tuning.space:
                 yield Sample(f"{spec.name}-space", place, spec)
 
 
-SAMPLES = tuple(samples())
+def first_variants(spec: KernelSpec, arch: str, where: str) -> Iterator[tuple[str, Variant]]:
+    """Take the first variant of each choice of type axes, with that choice's name."""
+    type_axes = [axis.name for axis in axes_of(spec, where) if axis.is_type]
+    seen = set()
+    for variant in expand_kernel(spec, arch, where).variants:
+        types = "-".join(str(dict(variant.axes)[name]) for name in type_axes)
+        if types not in seen:
+            seen.add(types)
+            yield types, variant
+
+
 LOOPS = json.loads(RECORDED.read_text())
+SAMPLES = tuple(samples())
 
 
 def test_every_manifest_is_here():
