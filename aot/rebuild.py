@@ -116,7 +116,8 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
     named = [plan for plan in plans if plan.bundle.name == recipe.name]
     if len(named) != 1:
         names = ", ".join(plan.bundle.name for plan in plans)
-        raise PackageError(f"expected manifests of bundle {recipe.name}", got=names or "none", where=str(sources))
+        what = f"expected the manifests of bundle {recipe.name}: pass the root of its checkout as --sources"
+        raise PackageError(what, got=f"those of {names}" if names else "none", where=str(sources))
     return named[0]
 
 

@@ -27,6 +27,8 @@ __all__ = [
     "statement_path",
 ]
 
+_EXPECTED = "expected a statement that nojit build wrote: build the bundle again"
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -102,7 +104,8 @@ class Statement:
         for field in ("predicate", "runDetails", "metadata"):
             place = place.setdefault(field, {}) if isinstance(place, dict) else None
         if not isinstance(place, dict):
-            raise PackageError("expected a statement that nojit build wrote", got="another", where=str(self.path))
+            got = "one whose predicate.runDetails.metadata is no object"
+            raise PackageError(_EXPECTED, got=got, where=str(self.path))
         place[EXPIRES] = moment
         return replace(self, document=document)
 
@@ -138,8 +141,7 @@ class Statement:
         try:
             return read(self.document)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            what = "expected a statement that nojit build wrote"
-            raise PackageError(what, got=f"one without {error}", where=str(self.path)) from None
+            raise PackageError(_EXPECTED, got=f"one without {error}", where=str(self.path)) from None
 
 
 def statement_path(bundle: Path) -> Path:

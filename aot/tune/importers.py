@@ -48,7 +48,7 @@ class ForeignRow:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """An imported file."""
+    """An imported file: its configs, and their times if it has them."""
 
     path: str
     format: str
@@ -63,7 +63,7 @@ class ForeignFile:
 
 
 def read_foreign(path: Path) -> ForeignFile:
-    """Read a file in either format.
+    """Read a file of Triton's autotuner, or a file of configs of an LLM server.
 
     Raises:
         OSError: the file cannot be read.
@@ -75,7 +75,10 @@ def read_foreign(path: Path) -> ForeignFile:
     if any(key.isdecimal() for key in document):
         return _read_server(document, path)
     near = did_you_mean(next(iter(document), ""), ("configs_timings",))
-    what = "expected 'configs_timings' (a cache of Triton's autotuner) or numbers of tokens (configs of an LLM server)"
+    what = (
+        "expected the key 'configs_timings' (a cache of Triton's autotuner) or numbers of tokens as keys (configs of vLLM "
+        "or SGLang): import a file of one of these"
+    )
     raise TuningError(what, got=f"keys {', '.join(list(document)[:5]) or 'none'}{near}", where=str(path))
 
 
@@ -156,10 +159,12 @@ def _read_server(document: Mapping[str, Any], path: Path) -> ForeignFile:
         where = f"{path} $.{key}"
         if not key.isdecimal():
             if key != "triton_version":
-                raise TuningError("expected a number of tokens or 'triton_version'", got=repr(key), where=str(path))
+                what = "expected only numbers of tokens and 'triton_version' as keys: remove this key"
+                raise TuningError(what, got=repr(key), where=str(path))
             continue
         if not re.fullmatch(r"0|[1-9][0-9]{0,17}", key):
-            raise TuningError("expected a number of tokens", got=repr(key[:40]), where=str(path))
+            what = "expected a number of tokens as a key, such as '16': rename this key"
+            raise TuningError(what, got=repr(key[:40]), where=str(path))
         if not isinstance(config, dict):
             raise TuningError("expected a config", got=repr(config)[:80], where=where)
         rows.append(ForeignRow({**sizes, "M": int(key)}, ((_settings(config, where), None),)))
