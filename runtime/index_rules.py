@@ -101,10 +101,12 @@ def _decode_target(value: Json, where: str) -> TargetInfo:
         raise refuse("target", str(error), where=where) from None
     if target.backend != "cuda" or target.warp_size != WARP_THREADS:
         got = f"{target.backend} and {target.warp_size}"
-        raise refuse("target", f"expected backend cuda and warps of {WARP_THREADS} threads", got=got, where=where)
+        what = f"expected backend cuda and warps of {WARP_THREADS} threads: build the bundle again with nojit build"
+        raise refuse("target", what, got=got, where=where)
     if number != image.number:
         got = f"{target.arch} and {target.image_arch}"
-        raise refuse("target", "expected images of the chip that the arch names", got=got, where=where)
+        what = "expected arch and image_arch to name the same chip: build the bundle again with nojit build"
+        raise refuse("target", what, got=got, where=where)
     return target
 
 

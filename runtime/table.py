@@ -94,7 +94,7 @@ class Axis(Record):
 
     name: str
     is_type: bool
-    """Whether it only spells types; otherwise it is a constexpr param."""
+    """Whether its values are only used in types; otherwise the axis is a constexpr param."""
     values: tuple[Value, ...]
 
 

@@ -260,4 +260,5 @@ def _check_constexprs(table: KernelTable, where: str) -> None:
 def _each_once(names: list[str], what: str, where: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise refuse("duplicate", f"expected each {what} once", got=repr(twice), where=where)
+        rule = f"expected each {what} once: build the bundle again with nojit build"
+        raise refuse("duplicate", rule, got=f"{twice!r} twice", where=where)
