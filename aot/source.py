@@ -223,11 +223,11 @@ def _check_own(own: Iterable[str], variant: Variant, source: KernelSource, where
     constexprs = {param.name for param in source.params if param.constexpr}
     for name in own:
         if name not in constexprs:
-            what = f"expected {source.name} to have a constexpr, or no param, by the name of an option"
-            raise ManifestError(what, got=f"{name!r}, a runtime param", where=where)
+            what = f"expected {name!r}, the name of an option that configs set, to be a constexpr of {source.name}"
+            raise ManifestError(f"{what}: rename the param", got="a runtime param", where=where)
         if name in dict(variant.constexprs):
-            what = f"expected a value for {name!r} from configs alone, since it is an option, too"
-            raise ManifestError(what, got="one from matrix or derived", where=where)
+            what = f"expected only configs to set {name!r}, as it is an option too: remove it from matrix and derived"
+            raise ManifestError(what, got="a value from matrix or derived", where=where)
 
 
 def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:

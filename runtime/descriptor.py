@@ -53,7 +53,8 @@ class TensorDescriptor:
             got = "shape, strides and block_shape of rank {}, {} and {}".format(*ranks)
             raise ArgumentError(f"expected one rank of 1 to {_RANK_MAX}", got=got, where="TensorDescriptor")
         if self.strides[-1] != 1:
-            raise ArgumentError("expected a last stride of 1", got=str(self.strides), where="TensorDescriptor")
+            what = "expected a last stride of 1 (try .contiguous())"
+            raise ArgumentError(what, got=str(self.strides), where="TensorDescriptor")
         if padding not in ("zero", "nan"):
             raise ArgumentError("expected a padding of 'zero' or 'nan'", got=repr(padding), where="TensorDescriptor")
 

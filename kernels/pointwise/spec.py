@@ -147,7 +147,9 @@ def _check_dtypes(name: str, dtypes: Sequence[str], programs: Mapping[str, Progr
     if any(program.floats for program in programs.values()) and set(dtypes) & set(INTEGRAL):
         raise ValueError(f"expected only float dtypes for {name}, as its results are floats, got {list(dtypes)}")
     if scalars and "fp64" in dtypes:
-        raise ValueError(f"expected no fp64 for {name}: a kernel takes its scalars in fp32")
+        raise ValueError(
+            f"expected no fp64 for {name}, as kernels take scalars in fp32: remove 'fp64' from dtypes, or the scalars"
+        )
 
 
 def _check_kinds(kinds: Sequence[str], count: int) -> None:

@@ -137,8 +137,8 @@ def test_runtime_params_by_names_of_options_are_refused(write_manifest, tmp_path
     with pytest.raises(ManifestError) as caught:
         made(write_manifest, tmp_path, ADD + "launch_pdl = true\n", sources)
     assert str(caught.value).startswith(
-        "expected add_kernel to have a constexpr, or no param, by the name of an option, "
-        f"got {name!r}, a runtime param - at {tmp_path}"
+        f"expected {name!r}, the name of an option that configs set, to be a constexpr of add_kernel: rename the param, "
+        f"got a runtime param - at {tmp_path}"
     )
 
 
@@ -146,7 +146,7 @@ def test_runtime_params_by_names_of_options_are_refused(write_manifest, tmp_path
 def test_an_option_has_one_value(write_manifest, tmp_path, place):
     sources = sources_of("x_ptr", "n", constexprs=("BLOCK", "num_stages"))
     with pytest.raises(
-        ManifestError, match="expected a value for 'num_stages' from configs alone, since it is an option"
+        ManifestError, match="expected only configs to set 'num_stages', as it is an option too: remove it"
     ):
         made(
             write_manifest, tmp_path, ADD.replace("[[kernel.configs]]", f"[kernel.{place}\n[[kernel.configs]]"), sources
