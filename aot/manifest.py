@@ -218,7 +218,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     matrix: Annotated[
         dict[Name, Annotated[list[Any], Meta(min_length=1)]],
         Meta(
-            description="The cases to build: each axis and its values. An axis named in a type spells types; any other is a constexpr of the kernel."
+            description="The cases to build: each axis and its values. An axis that a type names in braces lists types; any other axis is a constexpr of the kernel."
         ),
     ] = {}
     hints: Annotated[
