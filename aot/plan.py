@@ -575,7 +575,7 @@ def _fitted(
 
 
 def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entry: _Entry) -> KernelSource:
-    """Return the source of a function that a manifest names at a key path."""
+    """Return the source of the function at `place`; report a mistake in it at the manifest's key path `key`."""
     try:
         return compiler.describe(place, arch)
     except ManifestError as error:

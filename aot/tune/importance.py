@@ -106,7 +106,7 @@ def explain(observations: Sequence[Observation]) -> Importance | None:
 
 
 def decompose(values: Array, names: Sequence[str]) -> tuple[tuple[Share, ...], float]:
-    """Split the variance of a table into main effects and pairs, largest first, and the rest.
+    """Split the variance of a table: return the shares of factors and of pairs of factors, largest first, and the rest.
 
     Args:
         values: one axis for each name.

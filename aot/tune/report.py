@@ -84,9 +84,9 @@ class UnfitFacts:
     config: str
     status: str
     problems: int
-    """How many it was so at."""
+    """The number of problems at which the config was wrong or failed."""
     detail: str
-    """Of the first."""
+    """The detail of the first such problem."""
 
 
 @dataclass(frozen=True, slots=True)
