@@ -222,9 +222,10 @@ def generator(name: str, device: str) -> torch.Generator:
 
 
 def rounding(expected: Tensor, dtype: torch.dtype) -> float:
-    """Return the error bound of a result that is computed in fp32 and rounded once: one unit in the last place of the largest.
+    """Return the error bound of a result that is computed in fp32 and rounded once to `dtype`.
 
-    Half of it is the rounding. The rest covers fp32's own error; for `dtype` fp32 the bound is four units larger.
+    The bound is one unit in the last place of the largest expected value, for fp32 five units. Half a unit covers the rounding,
+    the rest covers the errors of fp32 sums.
     """
     units = 5.0 if dtype == torch.float32 else 1.0
     return units * torch.finfo(dtype).eps * float(expected.abs().max()) if expected.numel() else 0.0

@@ -30,7 +30,7 @@ __all__ = [
 LISTED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel:listed")
 """The function of all activations of the library."""
 LISTED_ROUNDED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel_sm90:listed_rounded")
-"""The same, with fewer instructions, for middles that are then rounded to 16 bits."""
+"""The same function in fewer instructions, for an intermediate product that is then rounded to 16 bits."""
 _WORDS: Final = tuple(ACTIVATIONS)
 
 
@@ -60,15 +60,16 @@ _CUSTOM: Final[dict[str, CustomActivation]] = {}
 class CustomActivation:
     """A user's own activation: a ``@triton.jit`` function that a manifest builds, and its equivalent in torch.
 
-    The function takes fp32 values and an int, which it must ignore, and returns fp32 values.
+    The Triton function takes two arguments, fp32 values and an int, and returns fp32 values. The int is the number of a
+    library activation, so the function must ignore it.
     """
 
     source: str
-    """``module:function`` or ``file.py:function``, as in the manifest. In a process it has one twin and one gradient."""
+    """``module:function`` or ``file.py:function``, as in the manifest. A process accepts one twin and one gradient for it."""
     twin: Callable[[Tensor], Tensor]
     """The equivalent function of torch."""
     gradient: Callable[[Tensor, Tensor], Tensor] | None = None
-    """Returns the gradient by the function's argument, from the gradient by its result and the argument; None if never needed."""
+    """Takes the gradient by the result, and the argument; returns the gradient by the argument. None if it is never needed."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str):
@@ -106,13 +107,13 @@ def name_of(activation: object) -> str:
 
 
 def reference_of(name: str) -> tuple[FunctionRef, int]:
-    """Return the kernels' function, and the number passed to it."""
+    """Return the Triton function of an activation, and the number that kernels pass to it."""
     number = ACTIVATIONS.get(name)
     return (FunctionRef(name), 0) if number is None else (LISTED, number)
 
 
 def rounded(function: FunctionRef) -> FunctionRef:
-    """Return the cheaper replacement of a kernels' function for middles that are then rounded to 16 bits."""
+    """Return the cheapest Triton function for an intermediate product that is then rounded to 16 bits."""
     return LISTED_ROUNDED if function == LISTED else function
 
 

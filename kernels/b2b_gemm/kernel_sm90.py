@@ -50,7 +50,10 @@ def _paired(tile):
 
 @gluon.jit
 def _place_of(line):
-    """Return the line in memory for a line of the depth, or a column of the result, in tensor-core order: see `_paired`."""
+    """Return the place in memory of a line of the depth, or of a column of the result.
+
+    `line` is its number in tensor-core order, which `_paired` describes.
+    """
     return line // 32 * 32 + line % 8 // 2 * 8 + line % 32 // 8 * 2 + line % 2
 
 
@@ -70,7 +73,7 @@ def _store_rows(ptr, result, offsets, pitch, row, rows, m_len, in_cols):
 
 @gluon.jit
 def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.constexpr):
-    """Load a factor [height, width], 0 outside; `BY_LINES` permutes its lines to tensor-core order."""
+    """Load a factor [height, width], 0 outside; with `BY_LINES`, load its lines in tensor-core order."""
     layout: gl.constexpr = _layout_of_factor(SHAPE[1])
     lines = gl.arange(0, SHAPE[0], layout=gl.SliceLayout(1, layout))
     cols = gl.arange(0, SHAPE[1], layout=gl.SliceLayout(0, layout))
@@ -82,7 +85,10 @@ def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.co
 
 @gluon.jit
 def _keep(tile, BY_LINES: gl.constexpr):
-    """Store a factor in shared memory in tensor-core order, which it already has if `BY_LINES`."""
+    """Store a factor in shared memory, with its lines or columns in tensor-core order.
+
+    With `BY_LINES`, `_load_factor` has already permuted the lines; otherwise this function permutes the columns.
+    """
     layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([tile.shape[0], tile.shape[1]], tile.dtype)
     memory = gl.allocate_shared_memory(tile.dtype, [tile.shape[0], tile.shape[1]], layout)
     memory.store(tile if BY_LINES else _paired(tile))

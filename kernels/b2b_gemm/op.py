@@ -102,7 +102,7 @@ def b2b_gemm(
 
 
 def _switch(a: Tensor) -> str | None:
-    """Return the fp32 precision from torch's switch; None for other operands, which have no dtype if they are no tensors."""
+    """Return the precision that torch's switch sets for an fp32 tensor; None for other dtypes, and for values of other types."""
     return precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
 
 

@@ -66,7 +66,10 @@ def chosen(operands: Operands, assoc: str) -> str:
 
 
 def _loads(rows: int, depth: int, middle: int, cols: int) -> int:
-    """Count the elements that tiles load for ``(a @ b) @ c``: rows of a once per part of the middle, and all of b and c."""
+    """Count the elements that all tiles load for ``(a @ b) @ c``.
+
+    For each part of the intermediate's columns a tile loads its rows of a again. It loads b and its columns of c once.
+    """
     tiles = -(-rows // ROWS) * -(-cols // COLUMNS)
     parts = -(-middle // COLUMNS)
     return int(tiles * (parts * min(rows, ROWS) * depth + depth * middle + middle * min(cols, COLUMNS)))

@@ -61,7 +61,7 @@ TUNED: Final[tuple[Shape, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class PairProblem:
-    """One pair of products with gelu in between, all operands row-major; the first rows of the result are compared."""
+    """One pair of products with gelu in between, all operands row-major; the first rows of the result are compared with torch's."""
 
     shape: Shape
     kernel: str

@@ -61,7 +61,7 @@ def _following(number, order):
 
 @gluon.jit
 def _task_of(number, order, tables, sizes, WIDTH: gl.constexpr):
-    """Return the batch, first column and task of a piece of work; past the last piece, of an existing one."""
+    """Return the batch, the first column and the task of a piece of work; past the last piece, those of another piece."""
     batch, tasks, long = sizes[0], sizes[1], sizes[7]
     parts, longs, _, _, _ = order
     is_long = number < longs

@@ -25,7 +25,7 @@ reinterpret = getattr(gl.shared_memory_descriptor, "reinterpret", None) or gl.sh
 
 @gluon.jit
 def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.constexpr, PANEL: gl.constexpr):
-    """Allocate `COUNT` tiles [HEIGHT, WIDTH] in panels of `PANEL` columns."""
+    """Allocate shared memory for `COUNT` tiles [HEIGHT, WIDTH] of the map's dtype, in panels of `PANEL` columns."""
     layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=2 * PANEL, element_bitwidth=16, rank=2)
     return gl.allocate_shared_memory(of_map.dtype, [COUNT, HEIGHT, WIDTH], layout)
 

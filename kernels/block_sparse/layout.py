@@ -171,7 +171,7 @@ class BlockLayout:
         """Return the look-up tables on `device`; the first call copies them there.
 
         Raises:
-            ValueError: all heads share the layout: call `for_heads` first.
+            ValueError: the layout names no number of heads, because all heads share it: call `for_heads` first.
         """
         device = _numbered(device)
         found = self._tables.get(device)
@@ -186,7 +186,7 @@ class BlockLayout:
         """Return the tables for products of operands of `dtype` on `device`; the first call copies them there.
 
         Raises:
-            ValueError: all heads share the layout: call `for_heads` first.
+            ValueError: the layout names no number of heads, because all heads share it: call `for_heads` first.
         """
         key = _numbered(device), dtype.itemsize <= 2
         found = self._packings.get(key)

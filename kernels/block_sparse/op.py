@@ -23,7 +23,7 @@ from torch import Tensor
 __all__ = ["block_sparse_softmax", "softmax_backward", "softmax_bwd", "softmax_forward"]
 
 APART_BYTES: Final = 1 << 24
-"""The least size of a sparse tensor whose long rows get a launch of their own."""
+"""The least size, in bytes, of a sparse tensor whose long rows get a launch of their own."""
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
@@ -125,7 +125,7 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
 
 
 def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:
-    """Return a term's strides; for an absent one, strides that satisfy every hint: 0, and 1 for the last."""
+    """Return the strides of an optional term; for an absent term, strides that satisfy every hint: 0, and 1 for the last."""
     return (*(0,) * (count - 1), 1) if value is None else tuple(value.stride())
 
 

@@ -26,17 +26,17 @@ BALANCE: Final = {True: 80, False: 8}
 SKIPPING: Final = 32
 """The least block size for which the 16-bit kernels (those for sm_90) skip absent blocks."""
 OWNED: Final = 64
-"""The number of rows that they skip at a time."""
+"""The number of rows that these kernels skip at a time."""
 BLOCK_N: Final = 256
 """Columns of the dense operand assumed in the model of a strip."""
 LONG: Final = 2
-"""A strip is split only if it has more than this many times the mean number of entries,"""
+"""A strip is split only if it has more than this many times the mean number of entries."""
 LONG_ROWS: Final = 1024
-"""and more than this many rows of the dense operand,"""
+"""A strip is split only if its entries also read more than this many rows of the dense operand."""
 SHARE: Final = 3
-"""and more than this many times the work per program if `PROGRAMS` share a product."""
+"""A strip is split only if it is also more than this many times a program's share of the product."""
 PROGRAMS: Final = 132
-"""The number of programs assumed there. Below these limits, sums through memory would take longer."""
+"""The number of programs assumed for `SHARE`. Splitting a strip below these limits would take longer."""
 BEGINNING: Final = 192
 """The fixed cost of a task, in rows of the dense operand."""
 
@@ -72,9 +72,9 @@ class Sizes(NamedTuple):
     long: int
     """The number of strips longer than `LONG` times the mean: the first ones of `whole`."""
     ahead: int
-    """The number of other strips that take at least as long as one of them."""
+    """The number of other strips that together take about as long as one of the long strips."""
     turned_height: int
-    """The same six sizes for the transpose."""
+    """This and the next five fields are the same six sizes, from `height` to `ahead`, for the transpose."""
     turned_slots: int
     turned_longest: int
     turned_entries: int
@@ -103,16 +103,16 @@ class Cuts:
     """Rows of a strip."""
     slots: int
     shape: tuple[int, ...]
-    """Their shape: batch, slots, rows of a strip, padded columns."""
+    """Shape of the partial results: batch, slots, rows of a strip, padded columns."""
     atomic: bool
     """Whether tasks add to one slot per strip, in any order, instead of storing to one slot per task."""
     long: int
-    """The number of long tasks, which come first; 0 if they are split."""
+    """The number of long tasks, which come first; 0 if long strips are split."""
     ahead: int
-    """As in `Sizes`."""
+    """The number of other tasks that together take about as long as a long one."""
 
     def allocate(self, like: Tensor, caller: Caller = DIRECT) -> Tensor:
-        """Allocate them on the device of `like`, zeroed for atomic adds; at least one element, to have an address."""
+        """Allocate the partial results on the device of `like`, zeroed for atomic adds; never empty, so that they have an address."""
         if not self.slots:
             nothing = like.new_empty(4, dtype=torch.float32)
             caller.constant(nothing)
@@ -295,7 +295,7 @@ def is_long(lengths: Tensor) -> Tensor:
 
 
 def _ahead(lengths: Tensor, long_ones: Tensor, block: int) -> int:
-    """Return the number of other strips that take at least as long as a long one; 0 without long ones."""
+    """Return the number of other strips that together take about as long as a long one; 1 without long ones."""
     if not bool(long_ones.any()):
         return 1
     long, others = (float((lengths[which] * block + BEGINNING).float().mean()) for which in (long_ones, ~long_ones))

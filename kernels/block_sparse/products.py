@@ -294,7 +294,7 @@ def _dsd_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _has_columns(value: Tensor) -> bool:
-    """Return whether a dense operand is column-major, as a transposed one is; its gradient should then be, too."""
+    """Return whether a dense operand is column-major, like a transposed tensor; its gradient is then column-major as well."""
     return bool(value.stride(2) == 1 and value.stride(3) != 1)
 
 

@@ -67,7 +67,7 @@ class Prepared:
     partial: tuple[int, ...] | None
     """The shape of partial sums, fp32; None without split-K."""
     unused: Tensor
-    """The pointer kernel's placeholder for them."""
+    """The pointer kernel's placeholder for absent partial sums."""
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     named: dict[str, Any]
@@ -186,7 +186,7 @@ class _Whole:
         return processors(self.a)
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
-        """Prepare it for the kernel over maps."""
+        """Prepare the product for the kernel over TMA descriptors."""
         of_a, of_b, of_out = maps
         rows, splits = self.sizes[1], self.splits
         of_out, panel = stored(of_out, self.a.element_size(), splits)
@@ -201,7 +201,7 @@ class _Whole:
         return self._prepared("bmm_sm90", (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
 
     def pointed(self) -> Prepared:
-        """Prepare it for the pointer kernel."""
+        """Prepare the product for the pointer kernel."""
         splits = self.splits
         strides = (*self.left.strides, *self.right.strides, *self.added.strides, *self.result.strides)
         named = {"PRECISION": precision(self.a.dtype)}

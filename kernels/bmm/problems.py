@@ -43,7 +43,7 @@ _DEEP: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
-    """One product on one kernel; the first rows of the first matrix of its result are compared."""
+    """One product on one kernel; the first rows of the result's first matrix are compared with torch's."""
 
     shape: Shape
     kernel: str

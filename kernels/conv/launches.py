@@ -29,7 +29,7 @@ MOST: Final = 32
 COST: Final = 600
 """The cost of writing and reading a part's sums, in depth steps that a device multiplies in that time."""
 ENOUGH: Final = 0.9
-"""The share of the best gain that fewer parts must reach to be preferred."""
+"""Fewer parts are preferred if they reach this share of the best gain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,15 @@ REACH: Final = 256
 STEP: Final = 8
 """The largest step between copied elements."""
 USED: Final = 0.6
-"""The least share of copied channels that must exist; pointer kernels waste fewer."""
+"""The least share of the copied channels that must exist; below it pointer kernels waste less."""
 SHARED_TAPS: Final = 3
 """The height of weights whose taps share copied rows."""
 STRIP: Final = 2
-"""Boxes stacked vertically in a tile of such a sum."""
+"""Boxes stacked vertically in a tile whose taps share copied rows."""
 NARROW: Final = 128
-"""Sharing is faster up to this many result channels."""
+"""Tiles that share copied rows are faster up to this many result channels."""
 WASTE: Final = 1.15
-"""Sharing is faster up to this multiple of the positions in other boxes."""
+"""Tiles that share copied rows are faster if their boxes have at most this many times the positions of the best boxes."""
 
 Four = tuple[int, int, int, int]
 MapsRun = Callable[[Tensor], bool]
@@ -85,7 +85,7 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
 
 
 def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
-    """Return whether kernels over maps can run a sum, its tensors included, and are fast for it."""
+    """Return whether kernels over maps can run a sum on these tensors, and are fast for it."""
     if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
         return False
     if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):
@@ -137,7 +137,7 @@ def _numbers_of(one: Sum, boxes: Boxes) -> tuple[int, ...]:
 
 
 def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
-    """Return boxes one position high, if a sum should use tiles of stacked boxes that share rows; else None.
+    """Return boxes one position high if a sum should use tiles of stacked boxes that share copied rows; else None.
 
     Args:
         one: the sum.

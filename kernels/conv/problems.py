@@ -230,7 +230,7 @@ def _draw(rng: Random) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class ConvProblem:
-    """One convolution, or the gradient of its weight, on one kernel; a part of its result is compared."""
+    """One convolution, or the gradient of its weight, on one kernel; a part of its result is compared with torch's."""
 
     shape: Shape
     kernel: str

@@ -85,7 +85,7 @@ def _has_taps(each: Class) -> bool:
 
 
 def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...], ...]:
-    """Return first indices, counts and steps for all dimensions of a tensor, given those of its positions."""
+    """Return the first index, the count and the step of every dimension of a tensor, given those of its spatial dimensions."""
     first, sizes, apart = (fact[1:] if value.dim() == PADDED_DIM + 2 else fact for fact in facts)
     return (0, 0, *first), (*value.shape[:2], *sizes), (1, 1, *apart)
 

@@ -35,7 +35,7 @@ class Modification(NamedTuple):
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """The captured values, as `ScoreMod.slots`."""
+        """The two slots of captured values; `NO_SLOT` for an unused one."""
         return self.first, self.second
 
 
@@ -56,7 +56,7 @@ def captured(mod: Modification) -> Captured:
 
 
 def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
-    """Return a modification's other parts: the function, the integers of both slots, and their float values."""
+    """Return the parts of a modification that are not tensors: the function, the integers of both slots, their float values."""
     numbers = [
         number
         for slot in (mod.first, mod.second)
@@ -67,7 +67,7 @@ def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
 
 
 def words_of(mod: Modification) -> tuple[object, ...]:
-    """Return the same parts as a memo's key has them; empty without a modification."""
+    """Return the parts of `described` in the form of a memo's key; empty without a modification."""
     if mod.function is None:
         return ()
     one, two = mod.first, mod.second
@@ -76,7 +76,7 @@ def words_of(mod: Modification) -> tuple[object, ...]:
 
 
 def rebuilt(function: str | None, numbers: list[int], values: list[float], tensors: Captured) -> Modification:
-    """Return the modification that `described` and `captured` took apart."""
+    """Return a modification from its parts, as `described` and `captured` return them."""
     first, second = (
         Slot(kind, table, by_batch, by_head, value, reach)
         for (kind, by_batch, by_head, reach), value, table in zip(

@@ -151,7 +151,7 @@ def check_options(options: object) -> dict[str, int]:
 
 
 def check_torchs_options(options: object) -> tuple[dict[str, int], bool]:
-    """Return the config that torch's `kernel_options` names, and whether they allow flex decoding for few queries.
+    """Return the config in torch's `kernel_options`, and whether the options allow flex decoding for few queries.
 
     Raises:
         ArgumentError: not a mapping, or a value of a wrong type.

@@ -80,7 +80,7 @@ def launch_over_maps(
     mod: Modification,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the sm_90 kernel; `q` holds the queries of the first map."""
+    """Launch the sm_90 kernel; `q` is the tensor that the first map describes."""
     batch, heads, q_len, head_dim = maps[0].shape
     kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
     width = max(widths_of(head_dim, v_dim))

@@ -21,14 +21,17 @@ WORD = gl.constexpr(32)
 
 @gluon.jit
 def head_of(member, index_kb, index_kv, sizes):
-    """Return the batch and the head of one of the query heads that share a key head."""
+    """Return the batch and the head of a query head that reads key head `index_kv` of batch `index_kb`.
+
+    `member` numbers these query heads: `shared` batches, each with a group of heads.
+    """
     group, shared = sizes[1], sizes[2]
     return index_kb * shared + member // group, index_kv * group + member % group
 
 
 @gluon.jit
 def table_of(index_kb, index_kv, sizes):
-    """Return the mask table of those heads, which they share."""
+    """Return the number of the mask table that these query heads share."""
     group, shared, mask_batch, mask_head = sizes[1], sizes[2], sizes[5], sizes[6]
     return (index_kb * shared).to(gl.int64) * mask_batch + index_kv * group * mask_head
 

@@ -175,7 +175,7 @@ def _check_spans(spans: Spans, lengths: tuple[int, int]) -> None:
 
 
 def _narrowed(spans: Spans) -> Spans:
-    """Keep one batch and one head if all are equal."""
+    """Return the intervals of one batch if all batches are equal, and those of one head if all heads are equal."""
     for dim in (0, 1):
         if all(torch.equal(each, each.narrow(dim, 0, 1).expand_as(each)) for each in spans):
             spans = Spans(*(each.narrow(dim, 0, 1) for each in spans))
@@ -298,7 +298,7 @@ def known_tables(mask: BlockMask) -> MaskTables | None:
 
 
 def memo_of(mask: BlockMask) -> Memo | None:
-    """Return the memo of ``flex_attention`` calls with a mask; None unless `known_tables` has its tables."""
+    """Return the memo of ``flex_attention`` calls with a mask; None if no valid tables are attached to the mask."""
     own = _attached(mask)
     return None if own is None else own.memo
 

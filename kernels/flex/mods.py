@@ -88,7 +88,7 @@ class ScoreMod(Protocol):
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """The captured values."""
+        """The two slots of captured values; `NO_SLOT` for an unused one."""
 
     @property
     def bias(self) -> Tensor | None:

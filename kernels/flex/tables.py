@@ -86,7 +86,7 @@ class MaskTables:
 
     @property
     def is_wide(self) -> bool:
-        """Whether its blocks can be cut into tiles of 128 queries and 128 keys."""
+        """Whether the mask can be walked in tiles of 128 queries and 128 keys."""
         return self.mode != "bitmap" or self.block == WIDE
 
     @property
@@ -96,7 +96,7 @@ class MaskTables:
 
     @property
     def of_turns(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The tables of such visits: spans by key, and either hulls by key and by query, or visits and bitmaps."""
+        """The tables that kernels read if tiles of keys take turns: spans by key; then hulls by key and by query, or visits and bits."""
         if self.mode == "bitmap":
             return self.by_key.spans, self.visits, self.bits
         return *self.by_key, self.by_query.blocks
@@ -193,7 +193,7 @@ def _visits(states: Tensor, numbers: Tensor) -> Tensor:
 
 
 def rebuilt_tables(mode: str, sizes: Sequence[int], tensors: Sequence[Tensor]) -> MaskTables:
-    """Return the tables that `MaskTables.mode`, `sizes` and `tensors` took apart."""
+    """Return mask tables from their parts: `MaskTables.mode`, `sizes` and `tensors`."""
     left, right, block, batches, heads = sizes
     query_spans, query_blocks, key_spans, key_blocks, bits, visits = tensors
     sides = Side(query_spans, query_blocks), Side(key_spans, key_blocks)

@@ -69,7 +69,7 @@ def flex_decoding(
         return_lse: also return the log-sum-exp of each row of scores.
         kernel_options: a config to run, instead of the one that the bundle prefers.
         kv_lens: the number of keys of each batch, at most N, int32 [B] on the device; it is read without synchronization.
-            For score modifications the last query is then at the last key: query m at ``kv_lens[b] - M + m``.
+            For score modifications the last query is then at the last key: query m is at ``kv_lens[b] - M + m``.
         page_table: the pages of each batch, int32 [B, N / page size]. Fully masked pages are not read.
         is_causal: mask all keys to the right of a query's position; the last query is at the last key.
         window: ``(left, right)``: the query at position p sees the keys from ``p - left`` to ``p + right``; None means no
@@ -158,7 +158,7 @@ def _key_of(
 ) -> tuple[tuple[Any, ...], tuple[object, ...]] | None:
     """Return the tensors and other values of a call's cache key; None if a memo cannot hold them.
 
-    Cached calls need no new check that the `lengths` of a block mask are those of the call.
+    The key includes the `lengths` of a block mask, which the first call checks, so that replays need not check them again.
     """
     tensors = captured(mod)
     if mask.spans is not None:
@@ -236,7 +236,7 @@ def _run(
     options: Mapping[str, int],
     caller: Caller,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Validate a call and make it."""
+    """Validate and run a call."""
     query, key, value, kv_lens, page_table = operands
     sizes = check_operands(query, key, value, kv_lens, page_table, enable_gqa)
     check_mask(mask, sizes)

@@ -33,7 +33,7 @@ DEPTH = gl.constexpr(64)
 
 @gluon.jit
 def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.constexpr, PANEL: gl.constexpr):
-    """Allocate `COUNT` tiles [HEIGHT, WIDTH] in panels of `PANEL` columns."""
+    """Allocate shared memory for `COUNT` tiles [HEIGHT, WIDTH] of the map's dtype, in panels of `PANEL` columns."""
     BITS: gl.constexpr = of_map.dtype.primitive_bitwidth
     layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=PANEL * BITS // 8, element_bitwidth=BITS, rank=2)
     return gl.allocate_shared_memory(of_map.dtype, [COUNT, HEIGHT, WIDTH], layout)
@@ -59,7 +59,7 @@ def operands_of(a_map, b_map, TILE: gl.constexpr, TRANS: gl.constexpr):
 
 @gluon.jit
 def reshaped(memory, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """Return a view of tiles as others with panels of the same width and as many elements."""
+    """Return a view of tiles with another height and width; panels stay as wide, and the number of elements is the same."""
     return reinterpret(memory, memory.dtype, [memory.shape[0], HEIGHT, WIDTH], memory.layout)
 
 

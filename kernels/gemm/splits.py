@@ -17,7 +17,7 @@ MOST: Final = 16
 UNIT: Final = 16
 """Alignment of the rows of partial sums."""
 FEW: Final = (16, 32)
-"""The row counts below `TILE` that kernels over TMA descriptors may copy at once."""
+"""The heights below `TILE` that the boxes of kernels over TMA descriptors may have."""
 
 
 def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> int:
@@ -34,7 +34,7 @@ def padded_width(cols: int) -> int:
 
 
 def copied_rows(rows: int, *, whole: bool) -> int:
-    """Choose the rows of the left operand per copy: rows past the last one would take as long as others.
+    """Choose how many rows of the left operand a copy has: copying rows past the last one takes as long as copying others.
 
     `whole` forces full copies: for an operand that is described as its transpose, and under batch invariance.
     """

@@ -155,9 +155,9 @@ def _multiply_ahead(OWN: gl.constexpr, acc, memory, barriers, used, count, GROUP
 def _multiply(
     OWN: gl.constexpr, acc, weights, memory, barriers, number, last, GROUPS: gl.constexpr, TILE: gl.constexpr
 ):  # fmt: skip
-    """Multiply the unpacked step `number`, and meanwhile unpack the next; at the tile's `last` step, the same one again.
+    """Multiply the unpacked step `number`, and meanwhile unpack the next step; return the sums and the next step's weights.
 
-    The wait for the step after the next comes before the wait for the product: without a branch between them the compiler
+    At a tile's `last` step this unpacks the last step again, and the caller ignores the result. The wait for the step after the next comes before the wait for the product: without a branch between them the compiler
     would move the unpacking past the product's end.
     """
     full, empty = barriers

@@ -15,8 +15,8 @@ def _unpacking(is_half, together, groups):
 
     Its operands are the weights, the bytes, and, with `groups`, pairs of scales and pairs of zeros. A byte gives a pair of its
     low and its high nibble; two bytes of two rows give a pair of low nibbles and one of high ones. Values are q - 8, or
-    dequantized: ``"scales"`` multiplies, ``"zeros"`` first adds 8 - z. For two rows of bf16 they are a quarter of that, since
-    no factor makes more of a high nibble.
+    dequantized: ``"scales"`` multiplies, ``"zeros"`` first adds 8 - z. For two rows of bf16 they are a quarter of that: bf16's
+    largest power of two, 2^127, turns a high nibble, read as a number, into q / 4.
     """
     # for low nibbles, then for high ones: the exponent, the factor, and the offset
     if is_half:

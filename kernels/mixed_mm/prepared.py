@@ -95,7 +95,7 @@ class Prepared:
     partial: tuple[int, int, int, int] | None
     """The shape of partial sums, fp32; None without split-K."""
     unused: Tensor
-    """The pointer kernel's placeholder for them."""
+    """The pointer kernel's placeholder for absent partial sums."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
     merge: tuple[Any, ...]
@@ -200,7 +200,7 @@ class _Whole:
         return Layout((1, self.rows, self.cols), (0, self.cols, 1))
 
     def stride(self, value: Tensor | None) -> int:
-        """Return the row stride of an operand; for a single row, one that kernels take."""
+        """Return the row stride of an operand; for a single row, any stride that kernels take."""
         return ALIGNED if value is None or value.shape[0] <= 1 else value.stride(0)
 
     @property
@@ -212,7 +212,7 @@ class _Whole:
         return bool(sizes) and aligned and self.operands[1].itemsize == 1 and self.result.strides[2] == 1
 
     def is_few(self, mappable: bool) -> bool:
-        """Return whether it goes to `mixed_mm_few`; `mappable` tells whether `mixed_mm_sm90` could run it as well."""
+        """Return whether the product goes to `mixed_mm_few`; `mappable` tells whether `mixed_mm_sm90` could run it as well."""
         wide = mappable and self.rows > FEWEST and self.cols > WIDE * self.count
         return self.rows <= FEW and not wide and self.groups_are(FEW_GROUP) and self._steps_are_near
 
@@ -228,7 +228,7 @@ class _Whole:
         return self.stride(self.operands[2]), self.stride(self.operands[3])
 
     def few(self) -> Prepared:
-        """Prepare it for the kernel for few rows."""
+        """Prepare the product for the kernel for few rows."""
         a, b, _, _ = self.operands
         parts = parts_of(-(-self.cols // NARROW), self.depth, self.count)
         width = padded_width(self.cols)
@@ -248,7 +248,7 @@ class _Whole:
         return tuple(present) if len(present) == len(found) else None
 
     def mapped(self, maps: tuple[Mapped, ...]) -> Prepared:
-        """Prepare it for the kernel over maps."""
+        """Prepare the product for the kernel over TMA descriptors."""
         uncut = library.is_batch_invariant()
         parts = 1 if uncut else mapped_parts(self.rows, self.cols, self.depth, self.count)
         of_a, of_b, of_out, *of_groups = maps
@@ -258,7 +258,7 @@ class _Whole:
         return self._prepared("mixed_mm_sm90", (of_a, of_b, of_out, *of_groups), parts, numbers, named)
 
     def pointed(self) -> Prepared:
-        """Prepare it for the pointer kernel."""
+        """Prepare the product for the pointer kernel."""
         a, b, scales, zeros = self.operands
         uncut = library.is_batch_invariant()
         parts = 1 if uncut else splits_of(1, self.rows, self.cols, self.depth, self.count)

@@ -55,7 +55,7 @@ TUNED: Final[Mapping[str, tuple[Shape, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class MixedProblem:
-    """One product on one kernel; the first rows of its result are compared."""
+    """One product on one kernel; the first rows of its result are compared with torch's."""
 
     shape: Shape
     kernel: str

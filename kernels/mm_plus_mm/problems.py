@@ -61,7 +61,10 @@ TUNED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PairProblem:
-    """One sum on one kernel, all operands in one memory order; the first rows of its result are compared."""
+    """One sum of two products on one kernel; both right factors have the same memory order.
+
+    The first rows of the result are compared with torch's.
+    """
 
     shape: Shape
     more: int

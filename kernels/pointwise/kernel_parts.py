@@ -85,7 +85,7 @@ def rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND: tl.constexpr):
 
 @triton.jit
 def load_rectangle(ptr, s1, s0, sy, sx, place, KINDS: tl.constexpr, TENSOR: tl.constexpr):
-    """Load a rectangle, or for "c" its single column, widened. `KINDS` has a letter for each tensor."""
+    """Load a rectangle, widened; for the kind "c", its single column. `KINDS` has a letter for each tensor."""
     # a separate statement: Triton 3.6 cannot pass an element of a constexpr as an argument
     KIND: tl.constexpr = KINDS[TENSOR]
     pointers = rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND)
@@ -98,7 +98,7 @@ def load_rectangle(ptr, s1, s0, sy, sx, place, KINDS: tl.constexpr, TENSOR: tl.c
 
 @triton.jit
 def store_rectangle(ptr, s1, s0, sy, sx, place, value, KINDS: tl.constexpr):
-    """Store a rectangle, rounded to the pointer's type; the last letter of `KINDS` is that of results."""
+    """Store a rectangle, rounded to the pointer's type; the last letter of `KINDS` describes the strides of results."""
     KIND: tl.constexpr = KINDS[-1]
     pointers = rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND)
     _, _, inside_y, inside_x, _, _ = place
@@ -186,7 +186,10 @@ def silu(x, EXACT: tl.constexpr):
 
 @triton.jit
 def gelu(x, EXACT: tl.constexpr):
-    """Return ``x * Phi(x)`` through erf (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415)."""
+    """Return ``x * Phi(x)`` (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415), with the normal distribution Phi.
+
+    fp64 computes Phi by erf, fp32 by an approximation; without `EXACT` a cheaper one serves results rounded to 16 bits.
+    """
     if x.dtype == tl.float64:
         return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     elif EXACT:

@@ -84,7 +84,11 @@ def _tuning(spec: OperatorSpec, *, axis: bool) -> Iterator[str]:
 
 
 def _rectangles(spec: OperatorSpec, part: Part, source: str) -> str:
-    """Return the manifest entry of the rectangle kernel: rows with and without alignment, other kinds with it, general without."""
+    """Return the manifest entry of the rectangle kernel.
+
+    The kind of rows has configs for aligned and for unaligned operands, the most general kind only one for unaligned operands,
+    and every other kind only one for aligned operands.
+    """
     pointers = {f"{name}_ptr": "*{dtype}" for name in part.tensors}
     sizes = dict.fromkeys(
         ["nx", "ny", "n0", "n1", *(f"{name}_s{way}" for name in part.tensors for way in "10yx")], "i64"

@@ -28,7 +28,7 @@ class Function:
     floats: bool = True
     """Whether the result for ints is a float."""
     of_numbers: Callable[..., Number] | None = None
-    """Evaluates it on numbers at parse time; None if it takes operands only."""
+    """Computes the function of numbers at parse time; None if the function takes operands only."""
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
@@ -152,7 +152,7 @@ class Builder:
         return self.add("number", value=value)
 
     def number_at(self, place: int) -> Number | None:
-        """Return the number of a step that is one; else None."""
+        """Return the value of the step at `place` if that step is a number; else None."""
         step = self.steps[place]
         return step.value if step.op == "number" and not isinstance(step.value, str) else None
 

@@ -59,8 +59,8 @@ def scaled_mm(
         scale_b: fp32, any strides, of the same granularity: one element; or [1, N]; or [K / 128, N] or [K / 128, N / 128].
         bias: [N], of the result's dtype, one per column; None for fp32 results.
         out_dtype: bf16, fp16 or fp32. None means the dtype of `out`, or else bf16; torch's operator returns fp8 then.
-        use_fast_accum: let the tensor cores of ``sm_90`` accumulate with their 14-bit precision. False adds up in fp32 after a
-            depth of 128, for bf16 of at most 256. Other devices, block scales, and matrices that TMA descriptors cannot hold
+        use_fast_accum: let the tensor cores of ``sm_90`` accumulate with their 14-bit precision. False adds to fp32 sums after
+            each 128 of the depth; for bf16 results, after at most 256. Other devices, block scales, and matrices that TMA descriptors cannot hold
             always add up in fp32.
         out: where to write the result, any strides; it must not overlap an operand.
 

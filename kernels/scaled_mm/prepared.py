@@ -22,7 +22,7 @@ FP8_BYTES: Final = 1
 MULTIPLIES: Final = (9, 0)
 """The first compute capability that multiplies fp8 and that every bundle targets."""
 FIRST: Final = (8, 9)
-"""The first that multiplies fp8; without images of its own it runs those for ``sm_80``."""
+"""The first compute capability that multiplies fp8. Without images of their own, such devices run the images for ``sm_80``."""
 
 
 class Operands(NamedTuple):
@@ -63,7 +63,7 @@ class Prepared:
     partial: tuple[int, ...] | None
     """The shape of partial sums, fp32; None without split-K."""
     unused: Tensor
-    """The pointer kernels' placeholder for them."""
+    """The pointer kernels' placeholder for absent partial sums."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
     merge_numbers: tuple[int, ...]
@@ -196,7 +196,7 @@ class _Whole:
         return (near is None or self.scales.strides[3] in near) and (bias is None or self.bias_stride == 1)
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
-        """Prepare it for the kernel over maps."""
+        """Prepare the product for the kernel over TMA descriptors."""
         of_a, of_b, of_out = maps
         splits = self.splits
         of_out, panel = stored(of_out, self.dtype.itemsize, splits)
@@ -215,7 +215,7 @@ class _Whole:
         return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), False, numbers, named)
 
     def pointed(self) -> Prepared:
-        """Prepare it for the pointer kernels, which always add up in fp32."""
+        """Prepare the product for the pointer kernels, which always add up in fp32."""
         kind, a_span, b_span, scale_strides = self.scales
         strides = (
             self.left.strides[1],

@@ -42,7 +42,7 @@ _IMPRECISE: Final = 2.0**-13
 
 @dataclass(frozen=True, slots=True)
 class ScaledProblem:
-    """One product on one kernel; the first rows of its result are compared."""
+    """One product on one kernel; the first rows of its result are compared with torch's."""
 
     shape: Shape
     kernel: str
