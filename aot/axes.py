@@ -28,7 +28,7 @@ def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
         where: manifest and kernel, for messages.
 
     Raises:
-        ManifestError: an axis has an invalid value or the same value twice, or a name in braces is no axis.
+        ManifestError: an axis has an invalid value or the same value twice, or a name in braces is not an axis.
     """
     spellings = list(chain.from_iterable(typed_params(spec).values()))
     type_axes = {axis for spelling in spellings for axis in axes_in(spelling)}
@@ -53,7 +53,7 @@ def _values_of(raw: Sequence[Any], where: str, *, types: bool, dims: bool) -> tu
     if types and kinds != {str}:
         raise ManifestError("expected strings on an axis that params use as a type", got=repr(raw), where=where)
     if dims and kinds not in ({str}, {int}):
-        what = "expected ints (or strings, if it is no constexpr) on an axis that params use as a block's dimension"
+        what = "expected ints (or strings, if the axis is not a constexpr) on an axis that params use as a block's dimension"
         raise ManifestError(what, got=repr(raw), where=where)
     return values
 
@@ -68,8 +68,8 @@ def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: 
         for number, config in enumerate(spec.configs):
             if name not in config:
                 near = did_you_mean(name, (*spec.matrix, *config))
-                what = f"expected {{{name}}} to be an axis of the matrix, or a constexpr of every config{near}"
-                mistakes.add(what, got=f"none in configs[{number}]", at=f"{where}.params")
+                what = f"expected {{{name}}} to be an axis of the matrix, or a constexpr of every config"
+                mistakes.add(what, got=f"none in configs[{number}]{near}", at=f"{where}.params")
                 break
 
 

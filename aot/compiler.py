@@ -224,7 +224,7 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
 
     Args:
         place: where the function is.
-        arch: the target that a process of `begin` shows to the source. Other processes show the machine's own GPU.
+        arch: the target. After `begin`, the source sees a GPU of this arch; without `begin` it sees the machine's own GPU.
 
     Raises:
         ManifestError: the module, file or function does not exist, or the function is not ``@triton.jit``.

@@ -52,8 +52,8 @@ def expand_kernel(
         most: maximum number of variants before `exclude`; None for no limit.
 
     Raises:
-        ManifestError: the entry contradicts itself, has too many variants, lists one twice, or lacks for a case a
-            variant that serves every call.
+        ManifestError: the entry contradicts itself, has too many variants, lists one twice, or has a case without a variant
+            that serves every call.
     """
     check_arch(arch, where)
     expander = Expander(spec, arch, where)
@@ -71,7 +71,7 @@ def _derived_text(derived: str | DerivedSpec) -> str:
 
 
 class Expander:
-    """Expansion of one kernel for one arch, with caches that its variants share. Subclasses choose configs and hints."""
+    """Expander of one kernel for one arch, with caches for all its variants. Subclasses choose other configs and hints."""
 
     def __init__(self, spec: KernelSpec, arch: str, where: str) -> None:
         self.spec = spec
@@ -150,7 +150,7 @@ class Expander:
         return points_of(self.spec, self.axes, self.arch, self.where)
 
     def names_of(self, point: Point) -> dict[str, Any]:
-        """Return the names that build-time rules see of a point without a config; a param shows only if it is present."""
+        """Return the values that build-time rules see at a point, before a config is chosen; of a param, whether it is None."""
         names: dict[str, Any] = {
             "arch": arch_number(self.arch),
             **{name: plain_value(value) for name, value in point.axes},
@@ -205,8 +205,8 @@ class Expander:
         types = [(name, types_of(fill(kind, sizes), f"{self.where}.params.{name}")[0]) for name, kind in signature]
         for name, kind in types:
             if is_open(kind):
-                what = f"expected every config to set the dimensions of {kind}"
-                raise ManifestError(what, got="one that does not", where=f"{self.where}.params.{name}")
+                what = f"expected every config to set the block dimensions in {kind}"
+                raise ManifestError(what, got="a config that does not", where=f"{self.where}.params.{name}")
         return tuple(types)
 
     def ways_for(self, point: Point) -> Sequence[Way]:
@@ -233,7 +233,7 @@ class Expander:
             yield tuple(zip(self.derived, values, strict=True))
 
     def _values_of(self, name: str, expression: expr.Expression, names: Names) -> tuple[Value, ...]:
-        """Return the values to build of a derived constexpr: one if the types of a call and its config determine it."""
+        """Return the values to build of a derived constexpr: a single one if types and config determine it."""
         spec = self.spec.derived[name]
         where = f"{self.where}.derived.{name}"
         folded = expr.substitute(expression, names)
@@ -302,12 +302,15 @@ class Expander:
         )
         known = seen.get(key)
         if known is not None and known[0] == point.where and not self._differ_in_vain(variant, known[1]):
-            raise ManifestError(f"expected each variant once, got twice: {variant.label()}", where=self.where)
+            raise ManifestError(
+                f"expected each variant once, got twice: {variant.label()}; remove the repeated value or config",
+                where=self.where,
+            )
         seen.setdefault(key, (point.where, variant.axes))
         return known is None
 
     def _differ_in_vain(self, variant: Variant, axes: Axes) -> bool:
-        """Return whether a variant's axes differ from others only in axes that type params that are None."""
+        """Return whether a variant's axes differ from `axes` only where an axis types params that are None."""
         types = dict(variant.signature)
         typed = [
             (axis, types.get(name))
@@ -329,7 +332,10 @@ class Expander:
     def _check_built(self, point: Point) -> None:
         """Refuse a listed point without variants, although configs for the arch exist."""
         if any(self.arch in way.archs for way in self.ways):
-            what = f"expected a config that fits the point on {self.arch}, with possible values of derived constexprs"
+            what = (
+                f"expected a config for the point on {self.arch}: one with the point's settings, whose `when` and `requires` "
+                "can hold, and which allows the point's values of derived constexprs"
+            )
             raise ManifestError(what, got="none", where=point.where)
 
     def truth(self, rule: expr.Expression, names: Names) -> bool:
@@ -341,7 +347,7 @@ class Expander:
         value = _evaluate(rule, names, self.where)
         if not isinstance(value, bool):
             raise ManifestError(
-                "expected a true or false expression", got=f"{rule.text!r} = {value!r}", where=self.where
+                "expected a rule that is true or false", got=f"{rule.text!r}, which is {value!r}", where=self.where
             )
         return value
 
@@ -371,6 +377,6 @@ def _evaluate(expression: expr.Expression, names: Names, where: str) -> Any:
         unseen = sorted(name for name in expression.names if names.get(name) is expr.UNSEEN)
         if not unseen:
             raise ManifestError(str(error), where=where) from None
-        what = "expected a rule over axes, constexprs, options, arch and has(...), whose values the build knows"
-        got = f"{expression.text!r}, with {unseen[0]!r}, whose value only a call has"
+        what = "expected a rule that the build can evaluate: over axes, constexprs, options, arch and has(...)"
+        got = f"{expression.text!r}, where only a call knows the value of {unseen[0]!r}"
         raise ManifestError(what, got=got, where=where) from None

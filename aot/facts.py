@@ -36,11 +36,11 @@ __all__ = [
 Fact: TypeAlias = list[int | str]
 
 SETTLED_NS: Final = 2_000_000_000
-"""How long ago a file was written last, at least, if its times tell of every later write."""
+"""Age of a file, since its last write, from which on its times show every later write."""
 
 NAMES, ENTRIES, MODULES, DISTRIBUTIONS = "names", "entries", "modules", "*-info"
-"""The parts of a folder that count: its names; its names with facts of the files; the modules that an import would find in it; or
-the metadata of installed distributions."""
+"""The part of a folder that matters to a build: its names; its names and the facts of its files; the modules that an import would
+find in it; or the metadata of installed distributions."""
 
 # Python writes it from source files, which count themselves
 _BYTECODE = "__pycache__"
@@ -52,10 +52,10 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 def fact_of(path: str) -> Fact:
-    """Say what is at a path. Symbolic links are followed.
+    """Return the fact of a path. Symbolic links are followed.
 
     Raises:
-        OSError: it is a file that was written just now and that cannot be read, or one that is no regular file and not `/dev/null`.
+        OSError: the path is a file that was just written and cannot be read, or it is neither a regular file nor `/dev/null`.
     """
     try:
         found = os.stat(path)  # noqa: PTH116 - thousands of them
@@ -65,12 +65,12 @@ def fact_of(path: str) -> Fact:
 
 
 def with_digest(fact: Fact, sha256: str) -> Fact:
-    """Add what a file holds to a fact, so that the fact outlives new links to the file."""
+    """Add the SHA-256 of a file's content to its fact, so that the fact still holds after new links to the file."""
     return [*fact, _SETTLED, sha256] if fact[0] == "file" and len(fact) == 6 else fact
 
 
 def still(path: str, fact: Fact) -> Fact | None:
-    """Return a fact that holds, as it is to be kept from now on; None if it holds no longer."""
+    """Return the fact to store from now on if an earlier fact of a path still holds, else None."""
     try:
         new = fact_of(path)
         if fact[0] != "file" or new[:5] != fact[:5]:
@@ -85,7 +85,7 @@ def still(path: str, fact: Fact) -> Fact | None:
 
 
 def link_of(path: str) -> Fact | None:
-    """Say where a symbolic link leads; None if there is none at a path."""
+    """Return the target of a symbolic link as a fact; None if the path is not a link."""
     try:
         return ["link", os.readlink(path)]  # noqa: PTH115 - as `fact_of`
     except (OSError, ValueError):
@@ -106,15 +106,16 @@ def content_of(path: str) -> Fact:
 
 
 def listing_of(folder: str, kind: str, names: Collection[str] | None = None) -> list[str]:
-    """List what is in a folder, sorted: one text for each entry that says all that counts of it.
+    """List the entries of a folder as sorted texts, so that equal lists mean that a build sees the same folder.
 
     Args:
-        folder: where; one that is not there has one entry that says so, and so has a file.
-        kind: what counts; or the end of the names that count, as in ``*.toml``, in any case.
-        names: of `MODULES`, leave out what does not count for an import of these.
+        folder: the folder. If it is missing or is a file, the list has one text that says so.
+        kind: the part of the folder that matters: one of `NAMES`, `ENTRIES` and `MODULES`, or a pattern such as ``*.toml``, which
+            selects entries whose names end so, in upper or lower case.
+        names: with `MODULES`, list only entries that matter for an import of these modules.
 
     Returns:
-        The texts. Facts of files are no part of them; see `files_in`.
+        Names of entries. The times and contents of files are not part of the texts; see `files_in`.
     """
     found = []
     end = kind.removeprefix("*") if kind.startswith("*") else ""
@@ -131,7 +132,7 @@ def listing_of(folder: str, kind: str, names: Collection[str] | None = None) -> 
 
 
 def files_in(folder: str, kind: str, listing: Iterable[str]) -> list[str]:
-    """List the files whose facts count where a listing counts: all, or those that Python carries out when it starts."""
+    """List the files of a listing whose facts a build must record as well: all files, or those that Python runs at its start."""
     if kind == ENTRIES:
         return [f"{folder}/{name}" for name in listing if not name.endswith("/") and not name.startswith("[")]
     if kind == MODULES:
@@ -142,12 +143,12 @@ def files_in(folder: str, kind: str, listing: Iterable[str]) -> list[str]:
 
 
 def listed(listing: Iterable[str], kind: str, names: Collection[str] = ()) -> str:
-    """Return a digest of the part of a listing that counts, in hex.
+    """Return a digest, in hex, of the part of a listing that matters.
 
     Args:
-        listing: as `listing_of` gives it.
-        kind: what counts.
-        names: of `MODULES`, what is imported: first parts of file names. Files that Python carries out when it starts count, too.
+        listing: the result of `listing_of`.
+        kind: the part of the folder that matters, as for `listing_of`.
+        names: with `MODULES`, the imported modules. Files that Python runs at its start always matter.
     """
     kept = [each for each in listing if kind != MODULES or _counts(each, names)]
     return hashlib.sha256("\0".join(kept).encode(errors="surrogateescape")).hexdigest()
@@ -158,14 +159,14 @@ def _counts(entry: str, names: Collection[str]) -> bool:
 
 
 def _entry(entry: os.DirEntry[str], kind: str) -> str:
-    """Spell an entry of a folder: one that is a folder ends with a slash."""
+    """Return the text of a folder's entry; a subfolder ends with a slash."""
     if not entry.is_dir():
         return entry.name
     return f"{entry.name}/{_package_file(entry.path) if kind == MODULES else ''}"
 
 
 def _package_file(folder: str) -> str:
-    """Name the file that makes a folder a package; empty if there is none."""
+    """Return the name of the file that makes a folder a package; empty without one."""
     for suffix in all_suffixes():
         if os.path.isfile(f"{folder}/__init__{suffix}"):  # noqa: PTH113 - as `fact_of`
             return f"__init__{suffix}"

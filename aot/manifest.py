@@ -77,7 +77,7 @@ class BundleSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class DerivedSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A derived constexpr that is not boolean must list its values."""
+    """A derived constexpr whose expression is not boolean, with the values to build."""
 
     expr: Annotated[Expression, Meta(description="Evaluated at each call, over params, constexprs and `arch`.")]
     values: Annotated[
@@ -122,7 +122,7 @@ class PointSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     types: Annotated[
         dict[Name, str],
         Meta(
-            description="Types that replace those in `params`; `none` for None. An optional param that is omitted here is given."
+            description="Types that replace those in `params`; `none` for None. An optional param that is omitted here is not None."
         ),
     ] = {}
     hints: Annotated[
@@ -168,7 +168,9 @@ class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             description="Cost model of a config: its time is a constant plus each term times a factor that `nojit tune select` fits. Terms use `names`, constexprs and `multiprocessors`, the device's count.",
         ),
     ] = []
-    when: Annotated[Expression, Meta(description="Rule for the variants of a tuning bundle, as `core`.")] = "true"
+    when: Annotated[
+        Expression, Meta(description="Rule that selects the variants of a tuning bundle; written like `core`.")
+    ] = "true"
     alike: Annotated[
         dict[Name, Annotated[list[Annotated[list[Any], Meta(min_length=2)]], Meta(min_length=1)]],
         Meta(description="For an axis, groups of values: a measurement of one holds for the others."),
@@ -248,11 +250,11 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     point: Annotated[
         list[PointSpec], Meta(description="The cases to build, instead of the product of the matrix.")
     ] = []
-    core: Annotated[Expression, Meta(description="Rule for the variants of the profile `core`.")] = "true"
+    core: Annotated[Expression, Meta(description="Rule that selects the variants of the profile `core`.")] = "true"
     aligned_only: Annotated[
         str,
         Meta(
-            description="The reason to build no variant without hints and `requires`. Without a reason, a missing one is an error."
+            description="The reason why a case has no variant without hints and `requires`. Without a reason, such a case is an error."
         ),
     ] = ""
     ignores: Annotated[
@@ -300,7 +302,9 @@ def find_manifests(places: Sequence[Path]) -> list[Path]:
         if place.is_dir():
             inside = sorted(path for path in place.glob("*.toml") if path.is_file())
             if not inside:
-                raise ManifestError("expected a folder with *.toml manifests", got="none", where=str(place))
+                raise ManifestError(
+                    "expected a folder with *.toml manifests", got="a folder without any", where=str(place)
+                )
             found += inside
         elif place.is_file():
             found.append(place)
@@ -333,7 +337,7 @@ class ReadKernel:
     sound: bool
     """Whether no mistake was found in it."""
     listable: bool
-    """Whether its variants can be listed: only keys that no other key depends on have mistakes, and these are removed."""
+    """Whether its variants can be listed: every mistake is in a key that no other key depends on. `spec` lacks these keys."""
 
     @property
     def key(self) -> str:
@@ -380,7 +384,9 @@ def _toml(path: Path) -> tuple[str, dict[str, Any]]:
     except tomllib.TOMLDecodeError as error:
         raise _no_toml(path, text, str(error)) from None
     except RecursionError:
-        raise ManifestError("expected values that nest less deep", got="deeper ones", file=str(path)) from None
+        raise ManifestError(
+            "expected arrays and tables that nest less deeply", got="too many levels", file=str(path)
+        ) from None
 
 
 def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> Reading:
@@ -481,5 +487,5 @@ def _check_names(kernels: Iterable[ReadKernel], found: Mistakes) -> None:
     for kernel in kernels:
         other = seen.setdefault(kernel.spec.name, kernel.number)
         if other != kernel.number:
-            what = f"expected each kernel name once, got {kernel.spec.name!r} in kernel[{other}] too"
+            what = f"expected each kernel name once, got {kernel.spec.name!r} in kernel[{other}] too; rename one"
             found.add(what, at=f"{kernel.key}.name")

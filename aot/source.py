@@ -78,9 +78,9 @@ class KernelSource:
     constants: frozenset[str] = frozenset()
     """Runtime params annotated as pointers to constants, ``x_ptr: tl.const``."""
     debug: bool = False
-    """`debug` of its decorator: the default where the manifest does not set the option."""
+    """`debug` of its decorator; used if the manifest does not set the option."""
     settings: tuple[tuple[str, str], ...] = ()
-    """Settings of Triton that are set after its import and can change code: by the source or the environment."""
+    """Settings of Triton that can change code and that the source or the environment set after Triton's import."""
     effects: tuple[Effect, ...] = ()
     """Effects of its decorators on a launch that a bundle does not have."""
     computed: tuple[tuple[str, str], ...] = ()
@@ -149,8 +149,9 @@ def fit_variant(
         hints: key path of each hint, for messages.
 
     Raises:
-        ManifestError: a param is not the kernel's, lacks a type or value, is a runtime param given as a constexpr (or the
-            reverse), or has the name of an option; or the function forbids a type or hint.
+        ManifestError: the manifest names a param that the kernel lacks, gives a param no type or value, gives a runtime
+            param as a constexpr (or the reverse), or the function forbids a type or hint; or a runtime param has the name
+            of an option.
     """
     fitted = _with_own_options(_with_debug(variant, source), source, where)
     _check_variant(fitted, source, where)
@@ -174,13 +175,15 @@ def check_decorators(spec: KernelSpec, source: KernelSource, where: str) -> None
     """
     for effect in source.effects:
         if effect.name not in spec.ignores:
-            what = f"expected {source.name} without effects on launches"
+            what = f"expected {source.name} without decorators that change its launches"
             got = f'{effect.what}. {effect.when}; if callers do not need it, write ignores = ["{effect.name}"]'
             raise ManifestError(what, got=got, where=f"{where}.source")
     names = [effect.name for effect in source.effects]
     for number, name in enumerate(spec.ignores):
         if name not in names:
-            what = f"expected an effect of {source.name}'s decorators ({', '.join(names) or 'none'})"
+            what = (
+                f"expected ignores to name effects of {source.name}'s decorators ({', '.join(names) or 'it has none'})"
+            )
             got = f"{name!r}{did_you_mean(name, names)}"
             raise ManifestError(what, got=got, where=f"{where}.ignores[{number}]")
     for name, by in source.computed:
@@ -255,7 +258,7 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
             mistakes.add(what, got="none but its default", at=where)
     mistakes.raise_found()
     if not source.gluon and (laid_out := [name for name, kind in variant.signature if has_layout(kind)]):
-        what = f"expected no layout for {laid_out[0]!r}: {source.name} is not written in Gluon, and Triton chooses it"
+        what = f"expected no layout for {laid_out[0]!r}: {source.name} is not written in Gluon, so Triton chooses the layout"
         raise ManifestError(what, where=f"{where}.params")
     _check_types(variant, source, where)
     _check_blocks(variant, source, where)
@@ -285,8 +288,8 @@ def _check_types(variant: Variant, source: KernelSource, where: str) -> None:
         place = f"{where}.params.{name}"
         declared = annotated.get(name)
         if declared is not None and kind == NONE:
-            what = f"expected {declared!r} for {name!r}, as {source.name} annotates it: Triton passes None as a null pointer there, and never compiles it in"
-            raise ManifestError(what, got="a type that can be None", where=place)
+            what = f"expected {declared!r} for {name!r}, as {source.name} annotates it: Triton never compiles None into such a param"
+            raise ManifestError(what, got="a type that can be None; write it without '?'", where=place)
         if declared is not None and _canonical(kind) != declared:
             what = f"expected {declared!r} for {name!r}, as {source.name} annotates it"
             raise ManifestError(what, got=repr(kind), where=place)
@@ -330,7 +333,7 @@ def _forbids(source: KernelSource, path: str, hint: int) -> str:
         return f"lists {param!r} in do_not_specialize_on_alignment"
     declared = dict(source.annotations).get(param)
     if hint == 1 and declared is not None:
-        return f"annotates {param!r} as {declared!r}, and Triton compiles no 1 in there"
+        return f"annotates {param!r} as {declared!r}, and Triton never compiles a 1 into an annotated param"
     return ""
 
 

@@ -167,13 +167,15 @@ class SourceCompiler:
             return known[-1]
 
     def _note(self, source: KernelSource, arch: str) -> None:
-        """Report each answer to an import that differs between devices of the arch, once."""
+        """Report the answers that an import got and that differ between devices of the arch, each only once."""
         with self._lock:
             new = [answer for answer in source.of_device if (arch, answer) not in self._noted]
             self._noted.update((arch, answer) for answer in new)
         if new:
             name = common_of(arch).name
-            self._opened().tell(f"{arch}: imports of sources got answers of a common device, {name}: {', '.join(new)}")
+            self._opened().tell(
+                f"{arch}: imports of sources asked about the GPU and got the answers of a common device, {name}: {', '.join(new)}"
+            )
 
     def _collect_notes(self, notes: Notes) -> None:
         with self._lock:
@@ -236,7 +238,9 @@ class _First:
             place, variables = log_path or scratch.with_suffix(".log"), environment or {"TMPDIR": str(scratch)}
             copy: Process | None = self._try(lambda first: first.fork(place, variables))
         if copy is None:
-            raise CompileError("expected Triton's import to start no threads", got="some")
+            raise CompileError(
+                "expected an import of Triton without threads, since it is forked afterwards", got="running threads"
+            )
         return copy
 
     def warm_up(self, arch: str) -> None:
@@ -297,7 +301,7 @@ class _Source:
         self._first = first
         self._place = place
         self._arch = ""
-        """The arch that the import's answers depend on; empty if they depend on none."""
+        """The arch for which the source was imported; empty if the import does not depend on the arch."""
         self._process: Process | None = None
         self._imported: set[str] = set()
         """Kernels that the process has described: their modules are imported."""
@@ -309,7 +313,7 @@ class _Source:
         """Duration of the import."""
         self._warm = False
         self._told_bytes: int | None = 0
-        """Length of the output that was passed on; None after the first import, since later ones print the same."""
+        """Number of bytes of output passed on so far; None after the first import, since later imports print the same."""
         self._copies: list[Process] = []
         self._stopped = False
         self._lock = threading.Lock()
@@ -319,7 +323,7 @@ class _Source:
         return not self._stopped and self._arch in ("", arch)
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource | None:
-        """Return what `SourceCompiler.describe` does; None if the process serves another arch by now."""
+        """Describe a kernel as `SourceCompiler.describe` does; return None if the process now serves another arch."""
         with self._lock:
             return self._described(place, arch) if self.serves(arch) else None
 
@@ -340,7 +344,7 @@ class _Source:
             environment: variables to set.
 
         Raises:
-            ManifestError: the source must be imported again, and that fails.
+            ManifestError: the source had to be imported again, and the import failed.
         """
         with self._lock:
             self._warm_up(arch)

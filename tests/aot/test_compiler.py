@@ -746,7 +746,7 @@ class TestGluon:
                 variant, describe(place("import triton\n@triton.jit\ndef k(x_ptr, a):\n    pass\n", "k")), "here"
             )
         assert str(caught.value) == (
-            "expected no layout for 'a': k is not written in Gluon, and Triton chooses it - at here.params"
+            "expected no layout for 'a': k is not written in Gluon, so Triton chooses the layout - at here.params"
         )
 
     def test_its_source_is_in_the_key(self, place):

@@ -100,7 +100,11 @@ def test_each_of_several_effects_is_to_be_ignored(plan):
 @pytest.mark.parametrize(
     ("source", "name", "message"),
     [
-        (FUNCTION, "reset_to_zero", r"expected an effect of k's decorators \(none\), got 'reset_to_zero'"),
+        (
+            FUNCTION,
+            "reset_to_zero",
+            r"expected ignores to name effects of k's decorators \(it has none\), got 'reset_to_zero'",
+        ),
         (tuned(", reset_to_zero=['out_ptr']"), "reset_to_zer", r"did you mean 'reset_to_zero'\?"),
     ],
 )

@@ -385,7 +385,7 @@ class TestRules:
             ({"configs": [{"archs": ["sm90"]}]}, "got 'sm90'; did you mean 'sm_90'? - at demo.toml kernel k.configs[0].archs"),
             ({"configs": [{"A": 1}, {"when": "A =="}]}, " - at demo.toml kernel k.configs[1].when"),
             ({"configs": [{"requires": ")"}]}, " - at demo.toml kernel k.configs[0].requires"),
-            ({"configs": [{"when": "1"}]}, "expected a true or false expression, got '1' = 1 - at demo.toml kernel k"),
+            ({"configs": [{"when": "1"}]}, "expected a rule that is true or false, got '1', which is 1 - at demo.toml kernel k"),
             ({"configs": [{"when": "nope"}]}, "'nope'"),
             ({"exclude": [{"when": "x x"}]}, " - at demo.toml kernel k.exclude[0].when"),
             ({"core": "1 +", "configs": [{}]}, " - at demo.toml kernel k.core"),
@@ -593,17 +593,18 @@ class TestTuplesAndDescriptors:
     def test_spellings_of_one_type_are_one(self):
         message = refusal(params={"x": "{kind}"}, matrix={"kind": ["(a: i32)", "(i32,)"]})
         assert "expected each variant once, got twice: k sm_90 kind='(i32,)'" in message
+        assert message.partition(" - at ")[0].endswith("; remove the repeated value or config")
 
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "configs": [{"M": 64}, {"MM": 64}]},
-             "expected {M} to be an axis of the matrix, or a constexpr of every config; did you mean 'MM'?, got none in configs[1] - at demo.toml kernel k.params"),
+             "expected {M} to be an axis of the matrix, or a constexpr of every config, got none in configs[1]; did you mean 'MM'? - at demo.toml kernel k.params"),
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "configs": [{"M": 48}]}, "expected a block whose dimensions are powers of two, got 'tensordesc<fp16[48]>' - at demo.toml kernel k.params.a"),
             ({"params": {"a": "*{M}"}, "configs": [{"M": 48}]}, "expected {M} to be an axis of the matrix - at"),
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"N": [64]}}, "expected {M} to be an axis of the matrix"),
-            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [64, "64"]}}, "expected ints (or strings, if it is no constexpr) on an axis that params use as a block's dimension, got [64, '64']"),
-            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [True]}}, "expected ints (or strings, if it is no constexpr)"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [64, "64"]}}, "expected ints (or strings, if the axis is not a constexpr) on an axis that params use as a block's dimension, got [64, '64']"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [True]}}, "expected ints (or strings, if the axis is not a constexpr)"),
             ({"params": {"a": "tensordesc<{M}[{M}]>"}, "matrix": {"M": [64]}}, "expected strings on an axis that params use as a type, got [64]"),
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [48]}}, "expected a block whose dimensions are powers of two, got 'tensordesc<fp16[48]>' - at demo.toml kernel k.params.a"),
         ],
@@ -674,7 +675,7 @@ class TestDecidedByTypes:
 
     def test_a_rule_of_the_build_that_asks_for_a_number_says_so(self):
         for fields in ({"exclude": [{"when": "n > 4"}]}, {"configs": [{"when": "n > 4"}]}, {"core": "n > 4"}):
-            with pytest.raises(ManifestError, match="got 'n > 4', with 'n', whose value only a call has"):
+            with pytest.raises(ManifestError, match="got 'n > 4', where only a call knows the value of 'n'"):
                 expand_kernel(spec(params={"n": "i32"}, **fields), "sm_90", "here", "core")
 
 

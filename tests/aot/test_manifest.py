@@ -74,7 +74,7 @@ class TestReading:
 
     @pytest.mark.parametrize("value", ["[" * 3000 + "]" * 3000, "{ a = " * 3000 + "1" + " }" * 3000])
     def test_values_without_end_are_bad_toml(self, write_manifest, value):
-        assert "expected values that nest less deep" in mistake(write_manifest(f"x = {value}\n"))
+        assert "expected arrays and tables that nest less deeply" in mistake(write_manifest(f"x = {value}\n"))
 
     def test_a_duplicate_key_is_bad_toml(self, write_manifest):
         assert mistake(write_manifest(KERNEL + 'name = "twice"\n')).startswith("expected TOML, got Cannot overwrite")
@@ -247,7 +247,10 @@ class TestLines:
 
 def test_duplicate_kernels(write_manifest):
     message = mistake(write_manifest(KERNEL + KERNEL))
-    assert message == "expected each kernel name once, got 'add' in kernel[0] too - at demo.toml:14 $.kernel[1].name"
+    assert (
+        message
+        == "expected each kernel name once, got 'add' in kernel[0] too; rename one - at demo.toml:14 $.kernel[1].name"
+    )
 
 
 def test_long_values_are_cut(write_manifest):
@@ -265,7 +268,9 @@ class TestFinding:
         assert found == [tmp_path / "b.toml", tmp_path / "a.toml"]
 
     def test_an_empty_folder(self, tmp_path):
-        with pytest.raises(ManifestError, match=r"expected a folder with \*.toml manifests, got none - at "):
+        with pytest.raises(
+            ManifestError, match=r"expected a folder with \*.toml manifests, got a folder without any - at "
+        ):
             find_manifests([tmp_path])
 
     def test_no_such_place(self, tmp_path):

@@ -135,11 +135,11 @@ class TestPoints:
             ({"values": {"dtype": "fp8", "CAUSAL": True}}, "expected a value of axis 'dtype', 'fp16' or 'bf16' or 'fp32', got 'fp8'"),
             ({"values": {"dtype": "fp16", "CAUSAL": 1}}, "expected a value of axis 'CAUSAL', True or False, got 1"),
             ({"values": {**FIRST["values"], "CAUSEL": 1}}, "expected an axis or a derived constexpr, got 'CAUSEL'; did you mean 'CAUSAL'?"),
-            ({"values": {**FIRST["values"], "HAS": False}}, "expected a config that fits the point on sm_90, with possible values of derived constexprs, got none"),
+            ({"values": {**FIRST["values"], "HAS": False}}, "which allows the point's values of derived constexprs, got none"),
             ({"types": {"bias": "*fp16?"}}, "expected one type, since a point is one case, got '*fp16?'"),
             ({"types": {"n": "int"}}, "got 'int'; did you mean 'i32'? - at $.kernel[0].point[0].types.n"),
             ({"hints": {"y": 16}}, "expected a param with a type in [kernel.params], got 'y' - at $.kernel[0].point[0].hints"),
-            ({"config": {"BLOCK": 256}}, "expected a config that fits the point"),
+            ({"config": {"BLOCK": 256}}, "expected a config for the point"),
             ({"config": {"BLOK": 64}}, "expected a constexpr or option that configs set, got 'BLOK'; did you mean 'BLOCK'? - at $.kernel[0].point[0].config.BLOK"),
             ({"config": {"num_warps": 3}}, "expected one of 1, 2, 4, 8, 16, 32, got 3"),
             ({"archs": ["sm91"]}, "got 'sm91'; did you mean 'sm_90'?"),
@@ -154,7 +154,7 @@ class TestPoints:
     def test_a_config_of_another_arch_is_no_mistake(self):
         point = {**FIRST, "config": {"BLOCK": 128, "num_warps": 8}}
         assert len(expand(point)) == 2
-        assert "expected a config that fits the point on sm_80" in refusal(point, arch="sm_80")
+        assert "expected a config for the point on sm_80" in refusal(point, arch="sm_80")
         assert expand(point, arch="sm_80", configs=[ENTRY["configs"][2]]) == ()
 
 

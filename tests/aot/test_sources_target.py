@@ -204,7 +204,7 @@ def test_what_an_arch_does_not_say_is_noted_once(project: Make) -> None:
     entries = entry("a", "a.py:k"), entry("b", "b.py:k")
     said = made.build(*entries, words=("--dry-run", *BOTH)).stderr.splitlines()
     assert [line for line in said if "multiprocessor_count" in line] == [
-        f"{arch}: imports of sources got answers of a common device, {name}: "
+        f"{arch}: imports of sources asked about the GPU and got the answers of a common device, {name}: "
         f"driver.active.utils.get_device_properties()['multiprocessor_count'] = {count}"
         for arch, name, count in (
             ("sm_80", "NVIDIA A100-SXM4-80GB", 108),
