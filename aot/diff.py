@@ -16,7 +16,7 @@ _COMPARED = ("registers", "spill_bytes", "shared_bytes", "num_warps", "num_ctas"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference; None if `before` or `after` has no such fact."""
+    """One difference. `before` or `after` is None if that bundle lacks the fact."""
 
     name: str
     before: Json
@@ -39,13 +39,13 @@ class VariantChange:
 
 @dataclass(frozen=True, slots=True)
 class KernelDiff:
-    """One kernel of either bundle."""
+    """One kernel that one or both bundles have."""
 
     name: str
     status: str
     """``added``, ``removed``, ``changed`` or ``same``."""
     definition: tuple[Change, ...]
-    """Differences in params, grid, axes, configs and similar."""
+    """Differences in the kernel's definition: params, grid, axes, configs and the rest of `nojit.aot.inspection.definition`."""
     added: tuple[VariantFacts, ...]
     removed: tuple[VariantFacts, ...]
     changed: tuple[VariantChange, ...]

@@ -54,9 +54,9 @@ class BundleFacts:
     payload_bytes: int
     """Size of the images, compressed."""
     image_bytes: int
-    """Size of the distinct images of each kernel before compression."""
+    """Size of these images before compression."""
     images: int
-    """Distinct images of each kernel, summed."""
+    """Number of distinct images, counted for each kernel and summed."""
     groups: int
     variants: int
 
@@ -200,7 +200,7 @@ def _image_bytes(bundle: BundleFile, kernel: str, image: int) -> int:
 
 
 def definition(table: KernelTable) -> dict[str, Json]:
-    """Return a kernel's definition as JSON: everything of its variant table except the rows."""
+    """Return a kernel's definition as JSON: its variant table without the rows."""
     return {
         "params": [_param(param) for param in table.params],
         "signatures": [list(signature) for signature in table.signatures],

@@ -50,7 +50,7 @@ def _check_use(image: bytes, launch: Launch, registers: int, image_arch: str, wh
     found = facts[2] if facts else _registers_of(image, launch, image_arch, where)
     # 0 if the cubin does not name its registers
     if found and found != registers:
-        what = f"expected {launch.symbol!r} to take {registers} registers"
+        what = f"expected {launch.symbol!r} to use {registers} registers, as the variant table says"
         raise BundleIntegrityError(what, got=str(found), where=where)
 
 

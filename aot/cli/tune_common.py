@@ -92,7 +92,7 @@ def read_tables(place: Path) -> list[TunedTable]:
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
     if not paths:
         raise TuningError(
-            "expected a folder with tuned tables; write them with nojit tune select", got="none", where=str(place)
+            "expected a folder with tuned tables", got="none; write them with nojit tune select", where=str(place)
         )
     return [read_tuned(path) for path in paths]
 

@@ -116,7 +116,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def _check_options(again: Path | None, drift: float | None, bars: Sequence[float | None]) -> None:
-    """Refuse a limit that would not be checked."""
+    """Refuse limits that the chosen mode ignores: --max-drift needs --repeat, and the other limits exclude --repeat."""
     if again is None and drift is not None:
         raise click.UsageError("expected --repeat with --max-drift, got none")
     if again is not None and any(bar is not None for bar in bars):
@@ -127,11 +127,8 @@ def _table_for(tables: Sequence[TunedTable], evidence: Evidence, place: Path) ->
     table = table_for(tables, evidence.kernel.name, evidence.device)
     if table is None:
         got = ", ".join(sorted({f"{one.kernel} ({one.device.arch})" for one in tables}, key=by_arch))
-        what = (
-            f"expected a tuned table of kernel {evidence.kernel.name} for {evidence.device.arch}; "
-            "write one with nojit tune select"
-        )
-        raise TuningError(what, got=got, where=str(place))
+        what = f"expected a tuned table of kernel {evidence.kernel.name} for {evidence.device.arch}"
+        raise TuningError(what, got=f"{got}; write one with nojit tune select", where=str(place))
     return table
 
 

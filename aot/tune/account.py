@@ -31,9 +31,9 @@ class GroupFacts:
     apart: str
     """Values of the axes with separate portfolios, such as `GROUPS=none`; empty without such axes."""
     rows: int
-    """Problems; those in one bucket count once."""
+    """Number of problems, where problems in one bucket count as one."""
     candidates: int
-    """Configs that were timed and never wrong."""
+    """Number of configs that were timed and never wrong."""
     configs: tuple[str, ...]
     """Selected configs, as labels."""
     worst_loss: float | None
@@ -43,15 +43,16 @@ class GroupFacts:
     kept: bool
     """Whether every problem is within the requested loss."""
     exact: bool
-    """Whether no better portfolio of this size exists; False if the search was cut short."""
+    """Whether no better portfolio of this size exists; False if the search stopped early and cannot tell."""
     early: int
-    """Times of selected configs that come from an early step, with few samples."""
+    """Number of times of selected configs that come from an early rung, with few samples."""
     unserved: tuple[str, ...]
     """Problems that no config serves."""
     by_rows: float | None
-    """Quality of near rows on left-out problems, as a geometric mean of shares; None without terms or enough measurements."""
+    """Quality of ranking by near rows on left-out problems: best time over the chosen config's, as a geometric mean; None without terms or
+    enough measurements."""
     by_costs: float | None
-    """The same for costs. The better of the two is used."""
+    """The same for ranking by fitted costs. The table uses the better of the two rankings."""
     costless: bool
     """Whether the kernel has terms whose costs could not be fitted."""
     curve: tuple[CurveStep, ...]
@@ -70,7 +71,7 @@ class TableFacts:
     device: str
     arch: str
     path: str
-    """File; empty if none was written."""
+    """Path of the file; empty if none was written."""
     entries: int
     rows: int
     configs: int
@@ -88,7 +89,7 @@ class QualityFacts:
     """Use of the problems."""
     problems: int
     unknown: int
-    """Problems without a share: the table does not cover them, or the selected config was not measured."""
+    """Number of problems of unknown quality: the table does not cover them, or the selected config was not measured."""
     mean_share: float | None
     """Best time over the selected config's, as a geometric mean; None without any share or table."""
     worst_share: float | None

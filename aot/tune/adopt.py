@@ -48,10 +48,10 @@ def adopt(files: Sequence[ForeignFile], wanted: Wanted, bounds: Bounds) -> Tuned
             at = _key_of(row, file, wanted)
             times = {_renamed(settings, wanted.rename, file.path): us for settings, us in row.times}
             if at in found and (found[at][0] == file.path or found[at][1] != times):
-                what = f"expected each problem once; {at} is also in {found[at][0]}"
-                raise TuningError(
-                    what, where=f"{file.path}: use more of its values with --take, or import it separately"
+                got = (
+                    f"{at} in {found[at][0]} too; tell them apart with more --key and --take, or import one file alone"
                 )
+                raise TuningError("expected each problem once", got=got, where=file.path)
             found[at] = (file.path, times)
     rows = {at: times for at, (_, times) in sorted(found.items())}
     return _table(rows, _kept(list(rows.values()), bounds), wanted)
@@ -61,12 +61,17 @@ def _key_of(row: ForeignRow, file: ForeignFile, wanted: Wanted) -> tuple[int, ..
     take = wanted.take or file.default
     if len(take) != len(wanted.key):
         values = ", ".join(row.values) or "none"
-        what = f"expected one value for each --key ({len(wanted.key)}): name them with --take, from {values}"
-        raise TuningError(what, got=f"{len(take)} ({', '.join(take) or 'none'})", where=file.path)
+        what = f"expected one value of the file for each --key ({len(wanted.key)})"
+        got = f"{len(take)} ({', '.join(take) or 'none'}); name {len(wanted.key)} with --take, from {values}"
+        raise TuningError(what, got=got, where=file.path)
     for name in take:
         if name not in row.values:
             got = f"{name!r}{did_you_mean(name, tuple(row.values))}"
-            raise TuningError(f"expected --take of {', '.join(row.values) or 'none'}", got=got, where=file.path)
+            raise TuningError(
+                f"expected --take to name values of the file ({', '.join(row.values) or 'it has none'})",
+                got=got,
+                where=file.path,
+            )
     return tuple(row.values[name] for name in take)
 
 
@@ -75,13 +80,15 @@ def _check_names(files: Sequence[ForeignFile], rename: Mapping[str, str]) -> Non
     for name in rename:
         if name not in known:
             got = f"{name!r}{did_you_mean(name, sorted(known))}"
-            raise TuningError(f"expected --rename of one of the settings {', '.join(sorted(known))}", got=got)
+            raise TuningError(f"expected --rename to name a setting of the files ({', '.join(sorted(known))})", got=got)
 
 
 def _renamed(settings: Settings, rename: Mapping[str, str], where: str) -> Settings:
     renamed = {rename.get(name, name): value for name, value in settings}
     if len(renamed) < len(settings):
-        raise TuningError("expected --rename to keep names apart", got=", ".join(rename.values()), where=where)
+        raise TuningError(
+            "expected --rename to give each setting a name of its own", got=", ".join(rename.values()), where=where
+        )
     return tuple(sorted(renamed.items(), key=lambda setting: (setting[0].islower(), setting[0])))
 
 
@@ -93,8 +100,8 @@ def _kept(rows: Sequence[Mapping[Settings, float | None]], bounds: Bounds) -> li
     costs = [[_cost(times, config) for config in configs] for times in rows]
     curve = loss_curve(costs, bounds.loss, bounds.configs)
     if not curve:
-        what = f"expected at most {bounds.configs} configs to serve every problem: allow more with --max-configs"
-        raise TuningError(what, got=f"{len(configs)} in {len(rows)} problems")
+        what = f"expected {bounds.configs} configs or fewer that serve all {len(rows)} problems"
+        raise TuningError(what, got=f"none among {len(configs)} configs; allow more with --max-configs")
     return [configs[place] for place in smallest(curve, bounds.loss).configs]
 
 

@@ -161,9 +161,10 @@ class Estimates:
     terms: Terms
     costs: Costs
     by_costs: float
-    """Best time over that of the config with the least cost, on left-out points, as a weighted geometric mean."""
+    """Quality of the costs' ranking on left-out points: best time over the time of the config ranked first, as a weighted geometric
+    mean; 1 is perfect."""
     by_rows: float
-    """The same for a choice by near rows."""
+    """The same for the ranking by near rows."""
 
     @property
     def decide(self) -> bool:
@@ -183,7 +184,8 @@ class Estimates:
         names = self.terms.rules.names
         for text in texts.values():
             if not is_cost(cost_words(text, names), len(names)):
-                raise TuningError("expected terms with at most 256 operations in total", got=text)
+                what = "expected terms with at most 256 operations in total"
+                raise TuningError(what, got=f"{text}; shorten the terms in [kernel.tuning]")
         return texts
 
 
@@ -222,8 +224,8 @@ def _cross_validated(
         makers: functions that return a ranking, given some points.
 
     Returns:
-        For each ranking, best time over that of its choice, as a weighted geometric mean over the points where every ranking
-        has a choice; None if there are no such points.
+        For each ranking, the best time over the time of the config that it ranks first, as a weighted geometric mean over the
+        points where every ranking ranks a config that runs; None if there are no such points.
     """
     totals, weights = [0.0] * len(makers), 0.0
     folds = [_fold_of(point) for point in points]

@@ -48,7 +48,9 @@ def open_database(path: str | PathLike[str], *, create: bool = False) -> Databas
             f"expected a database of measurements, got no such file - at {place}; create one with nojit tune run"
         )
     if not create and place.is_file() and not place.stat().st_size:
-        raise NojitError("expected a database of measurements", got="an empty file", where=str(place))
+        raise NojitError(
+            "expected a database of measurements", got="an empty file; fill it with nojit tune run", where=str(place)
+        )
     with _sqlite_errors(place):
         connection = sqlite3.connect(place, timeout=_PATIENCE_S, isolation_level=None)
         try:
@@ -80,9 +82,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, writes: bool) -> Non
         if writes:
             _upgrade(connection)
     elif version != VERSION or not tables:
-        raise NojitError(
-            f"expected a database of measurements, version {VERSION}", got=f"version {version}", where=str(path)
-        )
+        got = f"version {version}; measure into a new file with nojit tune run"
+        raise NojitError(f"expected a database of measurements, version {VERSION}", got=got, where=str(path))
 
 
 def _is_ours(connection: sqlite3.Connection) -> bool:
@@ -92,7 +93,7 @@ def _is_ours(connection: sqlite3.Connection) -> bool:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Upgrade an older version's tables in one transaction; does nothing if another process has done so."""
+    """Upgrade an older version's tables in one transaction; do nothing if another process has already upgraded them."""
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for before in range(version, VERSION):
@@ -183,7 +184,7 @@ class Database:
             self._refuse_another(row)
 
     def _refuse_another(self, row: Mapping[str, Any]) -> None:
-        """Raise an error if a stored problem of the same name differs in a column of `row`."""
+        """Raise an error if the database has a problem of the same name with another value in a column of `row`."""
         alike = self._rows("problem", {name: row[name] for name in ("kernel", "use", "name", "dtype")})
         for _, known in alike:
             changed = [name for name in row if row[name] != known[name] and name != "weight"]
@@ -194,8 +195,8 @@ class Database:
                     "SELECT name FROM kernel WHERE id = ?", (row["kernel"],)
                 ).fetchone()
                 was, now_is = (", ".join(_shown(name, each[name]) for name in told) for each in (known, row))
-                what = f"expected problem {row['name']!r} ({row['use']}, {row['dtype']}) of kernel {kernel} to be unchanged"
-                raise NojitError(f"{what}, {was}", got=f"{now_is}: measure into another file", where=str(self.path))
+                what = f"expected problem {row['name']!r} ({row['use']}, {row['dtype']}) of kernel {kernel} to be as stored"
+                raise NojitError(f"{what}, {was}", got=f"{now_is}; measure into another file", where=str(self.path))
 
     def weigh(self, kernel: str, use: str, name: str, dtype: str, *, weight: float) -> None:
         """Store the weight of a problem, if the database has that problem."""
@@ -259,19 +260,19 @@ class Database:
         return {number: _kernel(row) for number, row in self._rows("kernel")}
 
     def problems(self, kernel: int | None = None, use: str | None = None) -> dict[int, Problem]:
-        """Return the problems, if given only those of one kernel and of one use."""
+        """Return the problems: of one kernel and one use, where these are given."""
         rows = self._rows("problem", {"kernel": kernel, "use": use})
         return {number: _problem(row) for number, row in rows}
 
     def configs(self, kernel: int | None = None) -> dict[int, Config]:
-        """Return the configs, if given only those of one kernel."""
+        """Return the configs: of one kernel, if it is given."""
         rows = self._rows("config", {"kernel": kernel})
         return {number: Config(**{**row, "settings": _values(row["settings"])}) for number, row in rows}
 
     def measurements(
         self, kernel: int | None = None, device: int | None = None, use: str | None = None
     ) -> tuple[Measurement, ...]:
-        """Return the measurements of all rungs in order, if given only those of one kernel, device and use."""
+        """Return the measurements of all rungs in order: of one kernel, device and use, where these are given."""
         picked = {"problem.kernel": kernel, "run.device": device, "problem.use": use}
         wanted = [f"{name} = ?" for name, value in picked.items() if value is not None] or ["1"]
         names = ", ".join(f"measurement.{name}" for name in Measurement.__slots__)
@@ -281,7 +282,7 @@ class Database:
         return tuple(Measurement(*row) for row in self._connection.execute(query, values))
 
     def pruned(self, kernel: int | None = None) -> tuple[Pruned, ...]:
-        """Return the pruned configs, if given only those of one kernel."""
+        """Return the pruned configs: of one kernel, if it is given."""
         return tuple(Pruned(**row) for _, row in self._rows("pruned", {"kernel": kernel}))
 
     def _rows(self, table: str, picked: Mapping[str, Any] | None = None) -> list[tuple[int, dict[str, Any]]]:

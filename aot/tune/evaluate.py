@@ -27,7 +27,7 @@ class ProblemShare:
     status: str
     """`ok`; `wrong` or `failed`: result of the selected config; `unmeasured`: no config of the table was timed; `untuned`: the table does not cover the case."""
     share: float | None
-    """Best time over the selected config's: 1 is the best; 0 if the selected config does not work; None if unknown."""
+    """Best time over the selected config's time: 1 if the best is selected; 0 if the selected config does not work; None if unknown."""
     config: str
     """Label of the selected config."""
     us: float | None
@@ -38,7 +38,7 @@ class ProblemShare:
     skipped: int
     """Configs before the selected one that were not measured here: they cannot run, or time was short."""
     at: tuple[int, ...]
-    """Row that decided."""
+    """The table row that ranked the configs."""
     exact: bool
     """Whether the problem is in the row's buckets."""
 
@@ -60,7 +60,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One problem: the selections of two runs, timed in the first."""
+    """One problem: the configs that two runs select, with the times of the first run."""
 
     kernel: str
     problem: str
@@ -68,7 +68,7 @@ class Drift:
     first: str
     second: str
     drift: float | None
-    """Slowdown of the second's selection, as a share; below 0 if faster; None if the first run did not time it."""
+    """Slowdown of the second run's config against the first's, as a share; below 0 if faster; None if the first run did not time both."""
 
 
 def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evaluation:
@@ -78,8 +78,9 @@ def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evalu
         TuningError: the table's key differs from the measured one.
     """
     if list(map(parse, table.key)) != list(map(parse, evidence.kernel.key)):
-        what = f"expected the key of the measurements of {table.kernel}: {', '.join(evidence.kernel.key)}"
-        raise TuningError(what, got=", ".join(table.key), where=f"{table.path} $.key")
+        what = f"expected the key that {table.kernel} was measured with ({', '.join(evidence.kernel.key)})"
+        got = f"{', '.join(table.key)}; write the table again with nojit tune select"
+        raise TuningError(what, got=got, where=f"{table.path} $.key")
     shares = [_share(evidence, table, rules, number) for number in evidence.problems]
     shares.sort(key=lambda one: (one.share is not None, one.share or 0.0, one.problem))
     known = [one.share for one in shares if one.share is not None]

@@ -73,7 +73,7 @@ class Task:
     exhaustive: bool
     """Whether every candidate is measured up to the last rung."""
     careful: bool
-    """Whether each candidate is announced before it is timed, to find the one that killed the previous process."""
+    """Whether the worker times candidates one by one and announces each, to find the one that killed the previous process."""
     allowance_s: float
     """Seconds after which only the few best candidates continue."""
     limit_s: float
@@ -120,10 +120,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Trying:
-    """Launches follow."""
+    """Announcement that the worker launches next."""
 
     candidate: int | None
-    """The only candidate launched next, to blame if the process dies; None if several are launched."""
+    """The candidate, which is to blame if the process dies; None if the worker launches several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Measurements for selection, evaluation and report: the decisive one for each problem and config."""
+"""Measurements for selection, evaluation and report: for each problem and config the one that counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Sample:
     rung: int
     """The last rung of the config."""
     last: bool
-    """Whether that is the last rung of the problem."""
+    """Whether `rung` is the last rung of the problem too."""
     clock_mhz: int | None
 
 

@@ -42,7 +42,7 @@ def find_problems(names: Iterable[str]) -> tuple[Found, ...]:
         place, _, use = name.partition(":")
         module = _module(place)
         if not hasattr(module, "problems"):
-            raise NojitError("expected a function problems(use)", got="none", where=place)
+            raise NojitError("expected a module that defines problems(use)", got="one without it", where=place)
         try:
             problems = module.problems(use or "tune")
         except ValueError as error:
@@ -62,7 +62,7 @@ def of_kernels(found: Sequence[Found], kernels: Sequence[str]) -> list[Found]:
     known = tuple(dict.fromkeys(one.listed.kernel for one in found))
     for name in kernels:
         if name not in known:
-            what = f"expected a kernel that has problems: {', '.join(known)}"
+            what = f"expected a kernel that has problems ({', '.join(known)})"
             raise NojitError(what, got=f"{name!r}{did_you_mean(name, known)}", where="--kernel")
     return [one for one in found if not kernels or one.listed.kernel in kernels]
 
@@ -85,7 +85,7 @@ def _module(place: str) -> ModuleType:
 def _file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"nojit_problems_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise NojitError("expected a file of problems", got="none", where=str(path))
+        raise NojitError("expected a file of problems", got="no such file", where=str(path))
     module = importlib.util.module_from_spec(spec)
     # dataclasses look up their module in sys.modules
     sys.modules[spec.name] = module

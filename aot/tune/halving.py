@@ -32,7 +32,7 @@ class Rung:
     patience_us: float
     """Time for the samples of a config, within `least` and `most`, in microseconds."""
     slack: float
-    """Largest loss with which a config of the faster half continues, as a share. Possible winners continue regardless."""
+    """Largest loss, as a share, with which a config of the faster half continues. Configs that may be the best always continue."""
 
 
 RUNGS: Final = (
@@ -42,7 +42,7 @@ RUNGS: Final = (
 )
 FINAL: Final = RUNGS[-1]
 EXHAUSTIVE: Final = Rung(3, FINAL.least, FINAL.most, FINAL.patience_us, FINAL.slack)
-"""Every config with the samples of the last rung. Its own number marks complete sets of measurements."""
+"""Rung that measures every config with the samples of the last rung; its number tells such complete measurements from others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Share:
     factors: tuple[str, ...]
     """Names of tunables, or `PROBLEM`."""
     share: float
-    """Share of the variance, beyond that of its parts alone."""
+    """Share of the variance; of a pair, beyond the shares of its two factors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Importance:
     rest: float
     """Share of interactions of three or more factors."""
     fit: float | None
-    """R² of the forest on times outside its training data; None with too few."""
+    """R² of the forest on times outside its training data; None with too few times."""
     samples: int
     spread: float
     """Slowest time over fastest, as a geometric mean over the problems."""

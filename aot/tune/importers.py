@@ -87,7 +87,7 @@ def _load(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         content = file.read(_SIZE_MAX + 1)
     if len(content) > _SIZE_MAX:
-        raise TuningError(f"expected at most {_SIZE_MAX} bytes", got="more", where=where)
+        raise TuningError(f"expected a file of at most {_SIZE_MAX} bytes", got="a larger one", where=where)
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -122,7 +122,7 @@ def _read_cache(document: Mapping[str, Any], path: Path) -> ForeignFile:
         if us < math.inf:
             timings.append((_cached_config(pair[0], f"{spot}[0]"), us))
     if not timings:
-        raise TuningError("expected a config that ran", got="none", where=f"{where}.configs_timings")
+        raise TuningError("expected a config with a finite time", got="none", where=f"{where}.configs_timings")
     timings.sort(key=lambda timing: timing[1])
     row = ForeignRow(values, tuple(timings))
     return ForeignFile(str(path), "triton", "", "", (row,), tuple(values))
@@ -138,7 +138,9 @@ def _cached_config(config: Any, where: str) -> Settings:
             raise TuningError(f"expected {key_among(known)}", got=got, where=where)
     for name in _HOOKS:
         if config.get(name) is not None:
-            raise TuningError(f"expected no {name}", got=repr(config[name])[:80], where=where)
+            raise TuningError(
+                f"expected no {name}, which tuned tables cannot store", got=repr(config[name])[:80], where=where
+            )
     options = {name: config[name] for name in _OPTIONS if config.get(name) is not None}
     return _settings(config["kwargs"] | options, where)
 
@@ -172,7 +174,9 @@ def _read_server(document: Mapping[str, Any], path: Path) -> ForeignFile:
     device = named.get("device_name", "").replace("_", " ")
     triton = document.get("triton_version", "")
     if not isinstance(triton, str):
-        raise TuningError("expected a version", got=repr(triton)[:80], where=f"{path} $.triton_version")
+        raise TuningError(
+            "expected the version of Triton as a string", got=repr(triton)[:80], where=f"{path} $.triton_version"
+        )
     return ForeignFile(str(path), "server", device, triton, tuple(rows), ("M",))
 
 

@@ -49,7 +49,7 @@ class ProblemRun:
     wrong: int
     failed: int
     complete: bool
-    """Whether the last step was reached."""
+    """Whether the last rung was reached."""
     best_us: float | None
     seconds: float
     reason: str

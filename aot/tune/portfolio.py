@@ -39,7 +39,7 @@ class Portfolio:
     mean: float
     """The weighted geometric mean of the costs of the problems."""
     exact: bool
-    """Whether no set of this size is better; False if the search was cut short."""
+    """Whether no set of this size is better; False if the search stopped early and cannot tell."""
 
 
 def smallest(curve: Sequence[Portfolio], loss: float) -> Portfolio:
@@ -69,7 +69,7 @@ def loss_curve(costs: Costs, loss: float, most: int, weights: Sequence[float] | 
 
 
 def choose(costs: Costs, size: int, loss: float, weights: Sequence[float] | None = None) -> Portfolio | None:
-    """Return the portfolio of at most `size` configs with the least mean, among those with every problem within `loss`.
+    """Return the portfolio with the least mean, among those of at most `size` configs that keep every problem within `loss`.
 
     If no portfolio keeps the loss, all that serve every problem compete by their mean. Minimizing the worst cost instead would let
     one odd problem select configs that slow down all others, and unmeasured problems.
@@ -93,7 +93,7 @@ def choose(costs: Costs, size: int, loss: float, weights: Sequence[float] | None
 
 
 def measure(costs: Costs, configs: Sequence[int], weights: Sequence[float], *, exact: bool) -> Portfolio:
-    """Return the portfolio of the given configs; `exact` is stored in it."""
+    """Compute the worst and the mean cost of the given configs; return them as a portfolio marked with `exact`."""
     left = [min(row[config] for config in configs) for row in costs]
     total = math.fsum(weight * math.log(cost) for weight, cost in zip(weights, left, strict=True))
     mean = math.exp(total / math.fsum(weights))
@@ -156,7 +156,7 @@ class _Search:
         return None, certain
 
     def cover(self, limit: float) -> tuple[tuple[int, ...] | None, bool]:
-        """Return configs that keep every problem within `limit`, or None; and whether that answer is certain."""
+        """Return configs that keep every problem within `limit`, or None if none were found; and whether that answer is certain."""
         masks = _maximal({config: self._mask(column, limit) for config, column in self.columns.items()})
         branches = _Branches(_COVER_BRANCHES)
         found = self._extend((), self.everything, masks, branches)
@@ -290,7 +290,7 @@ def _undominated(columns: dict[int, tuple[float, ...]]) -> list[int]:
 
 
 def _maximal(masks: dict[int, int]) -> dict[int, int]:
-    """Return the configs, without those that cover only problems that another config covers too."""
+    """Return the configs without each whose problems are all covered by one other config."""
     kept: dict[int, int] = {}
     for config in sorted(masks, key=lambda config: (-masks[config].bit_count(), config)):
         if masks[config] and not any(masks[config] | mask == mask for mask in kept.values()):

@@ -30,7 +30,7 @@ class Device:
     """Empty if unknown."""
 
     def kind(self) -> TunedDevice:
-        """Return the kind of device: measurements on devices of one kind count as the same."""
+        """Return the kind of this device. The tuner combines measurements on devices of one kind."""
         return TunedDevice(self.name, self.arch, self.multiprocessors, self.memory_bytes)
 
 
@@ -85,7 +85,7 @@ class Problem:
     """The value of each key expression, not rounded."""
     sizes: Mapping[str, Size]
     moved_bytes: int
-    """Bytes that must be read and written at least."""
+    """Least number of bytes that the problem must read and write."""
     flops: int
     weight: float = 1.0
     """The problem's own weight in means: above 1 for a shape known to matter. Weights by time are applied separately."""
@@ -116,7 +116,7 @@ class Measurement:
     """The number of the rung: 0 is the first; higher rungs have more samples."""
     samples: int
     median_us: float | None
-    """None unless `status` is ``ok``, as are `noise` and `best_us`."""
+    """Median time. Like `noise` and `best_us`, None unless `status` is ``ok``."""
     noise: float | None
     """Half the width of the median's 95% interval, as a share of the median."""
     best_us: float | None

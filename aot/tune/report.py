@@ -66,7 +66,7 @@ class ClassFacts:
     shape_class: str
     problems: int
     configs: int
-    """Configs that were timed at some problem."""
+    """Number of configs that were timed at some problem."""
     default_loss: float | None
     """Slowdown of the manifest's config, as a geometric mean over the problems."""
     default_worst: float | None
@@ -96,11 +96,11 @@ class KernelReport:
     kernel: str
     device: str
     facts: tuple[tuple[str, str], ...]
-    """Where the measurements come from, name and words."""
+    """Origin of the measurements: pairs of a label and a text."""
     table: TableFacts
     classes: tuple[ClassFacts, ...]
     pruned: tuple[tuple[str, int], ...]
-    """Reason and how many configs, the commonest first."""
+    """Pairs of a reason and the number of configs left out for it, most configs first."""
     unfit: tuple[UnfitFacts, ...]
 
 

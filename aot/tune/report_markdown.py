@@ -70,7 +70,8 @@ def update_page(page: Path, reports: Sequence[KernelReport], quality: Sequence[Q
     before, begin, rest = old.partition(BEGIN)
     inside, end, after = rest.partition(END)
     if not begin or not end:
-        raise TuningError(f"expected a page with {BEGIN.strip()} and {END}", got="none", where=str(page))
+        got = "one without; add both lines where the tables belong"
+        raise TuningError(f"expected a page with {BEGIN.strip()} and {END}", got=got, where=str(page))
     told = {*((one.device, one.kernel) for one in reports), *((one.device, one.kernel) for one in quality)}
     text = _text(_merged(_tables(reports, quality), _read(inside), told))
     write_file(page, f"{before}{begin}{text}{end}{after}".encode())

@@ -60,7 +60,7 @@ class Case:
     meanings: Class
     """The class of cases."""
     at: tuple[int, ...]
-    """Key values: those of the problems if they agree, else the bucket."""
+    """The key values of the problems if all have the same, else those of their bucket."""
     names: tuple[str, ...]
     """Names of the problems."""
     times: Mapping[int, Sample]
@@ -194,7 +194,7 @@ def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
 
 
 def _times(evidence: Evidence, problems: Sequence[int], excluded: set[int]) -> dict[int, Sample]:
-    """Return the combined time of each config for problems that share a row: a weighted mean of costs, scaled back to a time."""
+    """Return one time for each config, combined over problems that share a row: a weighted mean of costs, scaled to a time."""
     found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []
     for problem in problems:
@@ -253,9 +253,9 @@ def _group(
 
 
 def _without_narrower(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
-    """Return the configs that serve a row, without narrower duplicates: same settings, but a subset of another's rows.
+    """Return the configs that serve a row, without each whose rows are a subset of those of a config with the same settings.
 
-    The manifest may list a config of the space with its own rule. The narrower one of the two would only reject calls.
+    The manifest and the space may list the same settings with different rules. The config of fewer rows would only reject calls.
     """
     served: dict[int, set[int]] = {}
     for place, case in enumerate(cases):
@@ -311,7 +311,10 @@ def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Ca
 
 
 def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int]) -> Iterable[list[float]]:
-    """Yield for each class a row of costs that only configs without ``requires`` can serve, so that each class gets one."""
+    """Yield for each class of cases a row of costs that only configs without ``requires`` can serve.
+
+    A portfolio that serves these rows has a config without ``requires`` for every class.
+    """
     classes = {spell_class(case.meanings): case.meanings for case in cases}
     for known in classes:
         served = {config for case in cases if spell_class(case.meanings) == known for config in case.times}
@@ -375,7 +378,7 @@ def _varied(evidence: Evidence) -> set[str]:
 
 
 def _tuned_config(config: Config, varied: set[str]) -> TunedConfig:
-    """Return a config for the table, without options that no config sets."""
+    """Return a config for the table, without options that are None in every config."""
     settings = [(name, value) for name, value in config.settings.items() if value is not None or name in varied]
     return TunedConfig(tuple(sorted(settings, key=lambda setting: (setting[0].islower(), setting[0]))), config.requires)
 

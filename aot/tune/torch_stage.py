@@ -51,9 +51,8 @@ def check_fit(bundle: Bundle, capability: int, where: str) -> None:
     """
     archs = [file.index.target.image_arch for file in bundle.files]
     if not any(parse_image_arch(arch).runs_on(capability) for arch in archs):
-        raise NojitError(
-            f"expected a bundle for sm_{capability}", got=", ".join(sorted(archs, key=by_arch)), where=where
-        )
+        got = f"{', '.join(sorted(archs, key=by_arch))}; build one with nojit build --tuning --arch sm_{capability}"
+        raise NojitError(f"expected a bundle for sm_{capability}", got=got, where=where)
 
 
 class TorchStage:
@@ -68,7 +67,7 @@ class TorchStage:
         self._problems = [one for one in asked if one.listed.kernel in known]
         self._missing = tuple(dict.fromkeys(one.listed.kernel for one in asked if one.listed.kernel not in known))
         if not self._problems:
-            what = f"expected problems for a kernel of the bundle: {', '.join(known)}"
+            what = f"expected problems for a kernel of the bundle ({', '.join(known)})"
             raise NojitError(what, got=", ".join(self._missing) or "none", where=str(setup.bundle))
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         check_fit(self._bundle, 10 * properties.major + properties.minor, str(setup.bundle))
@@ -80,7 +79,7 @@ class TorchStage:
         self.flush_us = self._measure_flush()
 
     def _measure_flush(self) -> float:
-        """Return the microseconds of a flush; the flushes also raise the clocks."""
+        """Return the microseconds of one flush. Its many flushes also bring the GPU's clock up before the first measurement."""
         for _ in range(_FLUSHES):
             self.flush()
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -122,7 +121,8 @@ class TorchStage:
         except torch.OutOfMemoryError as error:
             raise Unready(_words(error)) from None
         except NoMatchingVariantError as error:
-            raise Unready(f"no variant of the bundle matches the call: {error.reasons[:1] or error.what}") from None
+            why = ": ".join(error.reasons[0]) if error.reasons else error.what
+            raise Unready(f"no variant of the bundle matches the problem's call: {why}") from None
         except (RuntimeError, ValueError, TypeError) as error:
             _refuse(error)
 
@@ -174,7 +174,7 @@ class TorchTrial:
         self._stage = stage
         self._work = found.problem.prepare("cuda")
         if self._work.kernel != kernel.name:
-            raise Unready(f"the operator launches {self._work.kernel} here")
+            raise Unready(f"the problem launches kernel {self._work.kernel} on this device, not {kernel.name}")
         args, named = self._work.args, self._work.named
         choices = kernel.choices(*args, **named)
         table, rows = choices.table, choices.rows
@@ -258,7 +258,7 @@ def _error(output: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def candidates_of(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
-    """Group rows with the same settings, best first; keep only rows of the best row's point of the matrix."""
+    """Group rows with the same settings, best first; leave out rows of another matrix point than the best row's."""
     found: dict[str, list[int]] = {}
     # one point can have several cases, if configs select the block of a TMA descriptor
     points = [table.meanings[table.columns["meaning"][row]].values for row in rows]

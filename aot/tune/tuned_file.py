@@ -74,8 +74,8 @@ def _check_ours(path: Path) -> None:
         origin = {}
     tool = origin.get("tool", "") if isinstance(origin, dict) else ""
     if not str(tool).startswith(OUR_TOOLS):
-        what = f"expected a file that {' or '.join(map(repr, OUR_TOOLS))} wrote: replace it anyway with --force"
-        raise TuningError(what, got=f"origin.tool {tool!r}", where=str(path))
+        what = f"expected a file that {' or '.join(map(repr, OUR_TOOLS))} wrote"
+        raise TuningError(what, got=f"origin.tool {tool!r}; replace it anyway with --force", where=str(path))
 
 
 def render_tuned(table: TunedTable) -> str:

@@ -39,7 +39,7 @@ class Setup:
 
 
 def serve(connection: Connection[Any, Any]) -> int:
-    """Answer tasks; return the exit code after an error.
+    """Answer tasks until the parent closes the connection; if an error ends the worker, return the exit code.
 
     Raises:
         EOFError: the parent closed the connection.

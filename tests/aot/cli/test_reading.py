@@ -339,7 +339,7 @@ def test_verify_checks_registers_where_the_image_tells(run: Run, tmp_path: Path)
     path.write_bytes(write_bundle(PlainKernel(images=[image])))
     result = run("verify", path)
     assert result.exit_code == 3
-    assert "to take 32 registers, got 40" in result.stderr
+    assert "to use 32 registers, as the variant table says, got 40" in result.stderr
 
 
 # -- diff ------------------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def test_a_run_ends(database: Database) -> None:
 def test_a_problem_stays_what_it_was(database: Database) -> None:
     fill(database)
     other = replace(PROBLEM, sizes={"n": 2048, "flag": True}, key=(2048, 7), moved_bytes=12288)
-    what = "expected problem 'small' (tune, bf16) of kernel add to be unchanged"
+    what = "expected problem 'small' (tune, bf16) of kernel add to be as stored"
     for changed, was, got in (
         (other, "n = 1024", "flag = true, n = 2048"),
         (
@@ -105,7 +105,7 @@ def test_a_problem_stays_what_it_was(database: Database) -> None:
     ):
         with pytest.raises(NojitError) as refused:
             database.add_problem(changed)
-        assert str(refused.value) == f"{what}, {was}, got {got}: measure into another file - at {database.path}"
+        assert str(refused.value) == f"{what}, {was}, got {got}; measure into another file - at {database.path}"
 
 
 def test_sizes_are_those_that_a_problem_had(database: Database) -> None:
@@ -113,7 +113,7 @@ def test_sizes_are_those_that_a_problem_had(database: Database) -> None:
     database.check_sizes("add", "tune", "small", "bf16", sizes={"n": 1024})
     for kernel, use, name in (("add", "held_out", "small"), ("add", "tune", "large"), ("mul", "tune", "small")):
         database.check_sizes(kernel, use, name, "bf16", sizes={"n": 1})
-    with pytest.raises(NojitError, match=r"to be unchanged, n = 1024, got n = true: measure into another file - at "):
+    with pytest.raises(NojitError, match=r"to be as stored, n = 1024, got n = true; measure into another file - at "):
         database.check_sizes("add", "tune", "small", "bf16", sizes={"n": True})
 
 

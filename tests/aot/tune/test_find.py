@@ -62,7 +62,7 @@ def test_weights_are_numbers_above_0(tmp_path: Path, weight: str) -> None:
         ("json", "no module nojit.kernels.json"),
         ("./problems.txt", "(*.py), got './problems.txt' - at --problems"),
         ("", "got '' - at --problems"),
-        ("os.path", "expected a function"),
+        ("os.path", "expected a module that defines problems(use)"),
         (
             "flash_attention:tuning",
             "use: expected tune, held_out, fresh or bars, got 'tuning' - at flash_attention:tuning",

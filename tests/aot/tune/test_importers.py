@@ -98,10 +98,13 @@ def test_a_servers_file_is_read_with_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"key": ("n",)}, "expected one value for each --key (1): name them with --take, from 0, 1, got 2 (0, 1) - at"),
-        ({"take": ("0", "2")}, "expected --take of 0, 1, got '2'"),
+        (
+            {"key": ("n",)},
+            "expected one value of the file for each --key (1), got 2 (0, 1); name 1 with --take, from 0, 1 - at",
+        ),
+        ({"take": ("0", "2")}, "expected --take to name values of the file (0, 1), got '2'"),
         ({"rename": {"BLOK": "B"}}, "did you mean 'BLOCK'"),
-        ({"rename": {"BLOCK": "num_warps"}}, "expected --rename to keep names apart"),
+        ({"rename": {"BLOCK": "num_warps"}}, "expected --rename to give each setting a name of its own"),
     ],
 )
 def test_what_does_not_fit_the_files_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -155,7 +158,7 @@ def test_problems_without_a_config_in_common_need_more_configs(tmp_path: Path) -
         ('{"1": {"A": NaN}}', "a 64-bit number or a string, got nan"),
         ('{"1": {"A b": 1}}', "expected the name of a constexpr"),
         ('{"1": {"A": 99999999999999999999}}', "a 64-bit number"),
-        ('{"1": {"A": 1}, "triton_version": 3}', "expected a version"),
+        ('{"1": {"A": 1}, "triton_version": 3}', "expected the version of Triton"),
         ('{"key": [1], "configs_timings": []}', "array that is not empty"),
         ('{"configs_timings": [[{"kwargs": {"A": 1}}, 1]]}', "array that is not empty, got None"),
         ('{"key": [-1], "configs_timings": [[{"kwargs": {"A": 1}}, 1]]}', "an integer from 0"),
@@ -165,7 +168,10 @@ def test_problems_without_a_config_in_common_need_more_configs(tmp_path: Path) -
         ('{"key": [1], "configs_timings": [[{"kwargs": {"A": 1}, "pre_hook": "f"}, 1]]}', "expected no pre_hook"),
         ('{"key": [1], "configs_timings": [[{"kwargs": {"A": 1}}, [NaN]]]}', "expected times in milliseconds"),
         ('{"key": [1], "configs_timings": [[{"kwargs": {"A": 1}}, "1"]]}', "expected times in milliseconds"),
-        ('{"key": [1], "configs_timings": [[{"kwargs": {"A": 1}}, [Infinity]]]}', "expected a config that ran"),
+        (
+            '{"key": [1], "configs_timings": [[{"kwargs": {"A": 1}}, [Infinity]]]}',
+            "expected a config with a finite time",
+        ),
     ],
 )
 def test_hostile_files_are_refused_in_words(tmp_path: Path, text: str, message: str) -> None:

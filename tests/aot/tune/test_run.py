@@ -233,7 +233,7 @@ def test_a_problem_of_other_sizes_is_refused_before_anything_is_measured(
 ) -> None:
     run(fake(problems=known), database)
     before, runs = len(happened()), len(database.runs())
-    message = "expected problem 'problem 0' (tune, bf16) of kernel add to be unchanged, n = 1, got n = 5"
+    message = "expected problem 'problem 0' (tune, bf16) of kernel add to be as stored, n = 1, got n = 5"
     with pytest.raises(NojitError, match=re.escape(message)):
         run(fake(scale=5), database)
     assert (len(happened()), len(database.runs())) == (before, runs)
