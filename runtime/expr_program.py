@@ -82,7 +82,7 @@ class _Emitter:
     def emit(self, node: Node, depth: int) -> None:
         """Append the code that pushes `node`'s value on a stack of `depth` values."""
         if depth >= MAX_STACK:
-            raise ExpressionError(f"more than {MAX_STACK} values on the stack")
+            raise ExpressionError(f"expected at most {MAX_STACK} levels of nested operations")
         match node:
             case Literal(value):
                 self.code.append(constant(value, self.intern))

@@ -168,7 +168,7 @@ def _argument(name: str, given: Any, argument: Argument, kind: str, gluon: bool)
     if argument.kind == "descriptor":
         return _descriptor(name, given, argument, kind, gluon)
     if argument.kind == "pointer" and not hasattr(given, "data_ptr"):
-        raise UnavailableError(f"{name} is no tensor with data_ptr(), and Triton takes no other")
+        raise UnavailableError(f"{name} is not a tensor with data_ptr(), which Triton needs")
     # a number as the kernel's params are typed: Triton goes by the type of what it is given
     return argument.value if argument.kind in ("int", "float", "bool") else given
 
@@ -179,12 +179,14 @@ def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: boo
         return given
     geometry = getattr(given, "geometry", None)
     if geometry is not None and (geometry.box, geometry.steps) != (None, None):
-        raise UnavailableError(f"{name} says which box a copy takes, and Triton's descriptors do not")
+        raise UnavailableError(f"{name} sets the box of a copy, which Triton's descriptors cannot")
     block = argument.value if isinstance(argument.value, tuple) else ()
     if 0 in block:
         built = descriptor_parts(kind)[1] if is_descriptor(kind) else ()
         if len(built) != len(block):
-            raise UnavailableError(f"no config that was built for this call says which block {name} has")
+            raise UnavailableError(
+                f"{name} has no block_shape, and no config built for this call sets one; pass block_shape"
+            )
         block = built
     facts = (given.base, list(given.shape), list(given.strides), list(block))
     extras = {"padding": getattr(given, "padding", "zero")}

@@ -337,5 +337,5 @@ def _some(value: object, kind: type, where: str) -> list[Any]:
 def _count(value: object, least: int, most: int, where: str) -> int:
     number: int = _take(value, int, where)
     if not least <= number <= most:
-        raise TuningError(f"expected {least} to {most}", got=str(number), where=where)
+        raise TuningError(f"expected a number from {least} to {most}", got=str(number), where=where)
     return number

@@ -103,7 +103,7 @@ def launch_sdd(
 
 
 def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
-    """Return the sdd kernel's arguments after the operands, and its constexprs."""
+    """Return the arguments that follow the sdd kernel's operands, and its constexprs."""
     tiles, columns, blocks = tables
     batch, _, rows, depth = shape
     box = min(sizes.block, BOX)
@@ -129,7 +129,7 @@ def launch_dsd(
 
 
 def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], cuts: Cuts, block: int) -> Facts:
-    """Return the dsd kernel's arguments after the operands and partial results, and its constexprs."""
+    """Return the arguments that follow the dsd kernel's operands and partial results, and its constexprs."""
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = shape
     order = (cuts.long, cuts.ahead, processors(tasks))

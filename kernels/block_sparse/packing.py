@@ -226,7 +226,7 @@ def _time(products: int, loads: int, narrow: bool) -> float:
 
 
 def _union(active: Tensor, group: int) -> Tensor:
-    """Return the block columns of each strip of `group` block rows: bool [H, strips, cols]."""
+    """Mark the block columns that are active in any of a strip's `group` block rows: bool [H, strips, cols]."""
     return _grouped(active, group, False).any(2)
 
 

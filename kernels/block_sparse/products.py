@@ -131,7 +131,7 @@ def launch_sdd(
 
 
 def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
-    """Return the sdd kernel's arguments after the operands, and its constexprs."""
+    """Return the arguments that follow the sdd kernel's operands, and its constexprs."""
     tiles, columns, blocks = tables
     batch, _, rows, depth = a.shape
     sizes = (batch, len(tiles), -(-rows // own.tile), rows, depth, own.block)
@@ -242,7 +242,7 @@ def launch_dsd(
 def facts_of_dsd(
     s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, turned: bool
 ) -> Facts:
-    """Return the dsd kernel's arguments after the operands and partial results, and its constexprs."""
+    """Return the arguments that follow the dsd kernel's operands and partial results, and its constexprs."""
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = out.shape
     sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
@@ -258,7 +258,7 @@ def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, calle
 
 
 def facts_of_merge(out: Tensor, merges: Tensor, cuts: Cuts) -> tuple[Any, ...]:
-    """Return the merge kernel's arguments after the operands."""
+    """Return the arguments that follow the merge kernel's operands."""
     batch, _, rows, width = out.shape
     sizes = (batch, len(merges), -(-rows // cuts.height), rows, width, cuts.height, cuts.slots, int(cuts.atomic))
     return (merges, *sizes, *out.stride())

@@ -31,7 +31,7 @@ Gradients = tuple[Tensor, Tensor, Tensor]
 
 
 def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
-    """Allocate gradients, in the memory order of their operands."""
+    """Allocate the requested gradients, each in the memory order of its operand; the others are empty tensors."""
     dq, dk, dv = (
         allocate_like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True)
     )

@@ -89,8 +89,9 @@ def flex_attention_bwd_dkdv_kernel(
 
     q is [kv_batch * shared, kv_heads * group, q_len, head_dim], dout [..., q_len, v_dim], k and dk [kv_batch, kv_heads,
     kv_len, head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [kv_batch *
-    shared, kv_heads * group, q_len]. Mask and modification are the forward pass's; the mask's tables are those by key. A key
-    that no query sees gets 0. The grid is ``cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads`` in x.
+    shared, kv_heads * group, q_len]. The mask and the score modification are those of the forward pass. The mask's
+    tables are the `by_key` ones of `nojit.kernels.flex.tables`. A key that no query sees gets 0. The grid is
+    ``cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads`` in x.
     """
     tiles = tl.cdiv(kv_len, BLOCK_N)
     # under a causal mask the first tiles are the longest, and start first

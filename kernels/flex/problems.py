@@ -343,13 +343,13 @@ class _Scores:
 
 
 def _rows(operands: list[Tensor], scores: _Scores, first: int, head: int) -> Tensor:
-    """Compute attention for some queries of one head, from index `first` on, as precisely as their dtype allows."""
+    """Compute attention for queries of one head, the first of them at index `first`, with products in the operands' dtype."""
     q, k, v = operands
     return scores.weights(q, k, first, head)[0].to(v.dtype) @ v
 
 
 def _gradients(given: list[Tensor], scores: _Scores, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Differentiate one head of keys as precisely as the dtype allows; return dq, dk, dv, lse and delta."""
+    """Differentiate one head of keys with products in `dtype`; return dq, dk, dv, lse and delta."""
     q, k, v, dout = (each.to(dtype) for each in given)
     scale = q.shape[-1] ** -0.5
     weights, lse, slope = scores.weights(q, k)

@@ -115,7 +115,9 @@ def specify(
     if name.endswith(_ENDINGS):
         raise ValueError(f"expected a name for an operator that does not end in {', '.join(_ENDINGS)}, got {name!r}")
     if bool(choice) != isinstance(expression, Mapping):
-        raise ValueError(f"expected one expression, or a choice and an expression for each word, of {name}")
+        raise ValueError(
+            f"expected operator {name} to have one expression, or a choice and a table with one expression per value"
+        )
     texts = dict(expression) if isinstance(expression, Mapping) else {"": expression}
     for word in (choice, *(texts if choice else ())):
         if word:
@@ -203,7 +205,8 @@ def read_specs(path: Path) -> SpecFile:
     operators = tuple(_read(entry, f"{path} $.operator[{place}]") for place, entry in enumerate(entries))
     kernels = [kernel for one in operators for kernel in (one.name, f"{one.name}_bwd")]
     if len(set(kernels)) < len(kernels):
-        raise ManifestError("expected operators with distinct names", where=str(path))
+        twice = next(kernel for kernel in kernels if kernels.count(kernel) > 1)
+        raise ManifestError("expected operators with distinct names", got=f"{twice!r} twice", where=str(path))
     return SpecFile(content["bundle"], operators)
 
 
@@ -236,7 +239,7 @@ def _read(entry: Any, where: str) -> OperatorSpec:
         raise ManifestError("expected i32, i64 or both for index", got=repr(entry["index"]), where=where)
     missing = [key for key in _KEYS[:3] if key not in entry]
     if missing:
-        raise ManifestError(f"expected {', '.join(missing)}", got="none", where=where)
+        raise ManifestError(f"expected the keys {', '.join(missing)}", got="none", where=where)
     try:
         return specify(**entry)
     except (ExpressionError, ValueError) as error:

@@ -27,7 +27,7 @@ def _decode(x, E5M2: tl.constexpr):
 def _add_step(
     acc, a_ptrs, b_ptrs, in_a, in_b, step_scales, A_E5M2: tl.constexpr, B_E5M2: tl.constexpr, BLOCK_SCALES: tl.constexpr
 ):
-    """Add the product of a step to fp32 sums, scaled if its block of the depth has scales of its own."""
+    """Add the product of one step along K to the fp32 sums; with `BLOCK_SCALES`, scale it by its block's scales first."""
     a = _decode(tl.load(a_ptrs, mask=in_a, other=0.0), A_E5M2)
     b = _decode(tl.load(b_ptrs, mask=in_b, other=0.0), B_E5M2)
     # keeps the sums of several steps in fp32 even if those of tensor cores are not

@@ -167,8 +167,8 @@ def test_a_generated_kernel_compiles(tmp_path):
         (ENTRY + 'kinds = ["rr"]', "expected kinds of 2 letters"),
         (ENTRY + 'kinds = ["tc"]', "expected kinds of 2 letters"),
         (ENTRY + 'index = ["u8"]', "expected i32, i64 or both for index"),
-        (ENTRY + 'choice = "how"', "expected one expression, or a choice"),
-        (ENTRY.replace('"x * y"', '{ a = "x * y" }'), "expected one expression, or a choice"),
+        (ENTRY + 'choice = "how"', "expected operator own to have one expression, or a choice"),
+        (ENTRY.replace('"x * y"', '{ a = "x * y" }'), "expected operator own to have one expression, or a choice"),
         (ENTRY.replace('"x * y"', '{ a = "x * y" }') + 'choice = "block"', "not reserved, got 'block'"),
         (
             ENTRY.replace('"x * y"', '{ a = "x * y", b = "x + y" }') + 'choice = "how"\ngradient = true',
@@ -178,7 +178,7 @@ def test_a_generated_kernel_compiles(tmp_path):
         (ENTRY + 'derivative = { x = "grad * y", y = "grad * q" }', "expected one of grad, x, y, got 'q'"),
         (ENTRY + ENTRY, "expected operators with distinct names"),
         (ENTRY + 'gradient = "yes"', "expected true or false for gradient"),
-        ('[[operator]]\nname = "own"', "expected inputs, expression"),
+        ('[[operator]]\nname = "own"', "expected the keys inputs, expression"),
         ("[[operator", "expected TOML"),
     ],
 )

@@ -477,7 +477,7 @@ def test_equal_strings_share_an_id():
     ("text", "message"),
     [
         ("a + b", "no slot for name 'b'"),
-        ("(a + " * 33 + "a" + ")" * 33, "more than 32 values on the stack"),
+        ("(a + " * 33 + "a" + ")" * 33, "expected at most 32 levels of nested operations"),
         (" or ".join(["a == 1"] * 100), "more than 256 instructions"),
     ],
 )

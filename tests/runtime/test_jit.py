@@ -642,10 +642,12 @@ def test_the_config_says_which_block_a_descriptor_has_that_leaves_it_open(make: 
     add[(1,)](_core.Described(base, (128, 1)), D=1)
     ((_, named),) = function.calls
     assert (named["x"].block_shape, named["x"].strides) == ([32, 16], [128, 1])
-    with pytest.raises(NoMatchingVariantError, match="no config that was built for this call says which block x has"):
+    with pytest.raises(
+        NoMatchingVariantError, match="x has no block_shape, and no config built for this call sets one"
+    ):
         add[(1,)](_core.Described(base, (128, 1)), D=2)
     boxed = _core.Described(base, (128, 1), None, (16, 32))
-    with pytest.raises(NoMatchingVariantError, match="x says which box a copy takes"):
+    with pytest.raises(NoMatchingVariantError, match="x sets the box of a copy"):
         add[(1,)](boxed, D=1)
 
 
@@ -807,7 +809,7 @@ def test_what_is_no_tensor_to_triton_is_named(
     address, x = 0x4000_0000, double(tensor)
     fakecuda.add_memory(address, 4096)
     for y in (InterfaceTensor(address, "float64"), faketorch.Tensor(address, "float64"), address):
-        assert refused(make(), x, y, 7) == "y is no tensor with data_ptr(), and Triton takes no other"
+        assert refused(make(), x, y, 7) == "y is not a tensor with data_ptr(), which Triton needs"
     assert function.calls == []
 
 

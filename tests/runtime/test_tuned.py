@@ -117,7 +117,11 @@ CASES = {
     ),
     "an arch of one digit": ('"sm_90"', '"sm_9"', "expected a printable name and an arch such as 'sm_90'"),
     "too deep": ("SHAPE = [1, 2]", f"SHAPE = {'[' * 5000}", "expected TOML of a modest depth - at {path}"),
-    "no multiprocessors": ("= 132", "= 0", f"expected 1 to {2**63 - 1}, got 0 - at {{path}} $.device.multiprocessors"),
+    "no multiprocessors": (
+        "= 132",
+        "= 0",
+        f"expected a number from 1 to {2**63 - 1}, got 0 - at {{path}} $.device.multiprocessors",
+    ),
     "memory in floats": (
         "150754820096",
         "150e9",
@@ -162,14 +166,18 @@ CASES = {
     "a negative key value": (
         "at = [0, 1]",
         "at = [0, -1]",
-        f"expected 0 to {2**63 - 1}, got -1 - at {{path}} $.entry[0].rows[1].at",
+        f"expected a number from 0 to {2**63 - 1}, got -1 - at {{path}} $.entry[0].rows[1].at",
     ),
     "a row twice": (
         "at = [0, 1]",
         "at = [4096, 128]",
         "expected each `at` once, got that of rows[0] - at {path} $.entry[0].rows[1].at",
     ),
-    "another config": ("use = [0, 1]", "use = [0, 2]", "expected 0 to 1, got 2 - at {path} $.entry[0].rows[0].use"),
+    "another config": (
+        "use = [0, 1]",
+        "use = [0, 2]",
+        "expected a number from 0 to 1, got 2 - at {path} $.entry[0].rows[0].use",
+    ),
     "a true config": (
         "use = [0, 1]",
         "use = [0, true]",
@@ -247,7 +255,7 @@ CASES = {
     "a cost of another config": (
         "rows = [{ at = [1, 1]",
         'costs = [{ config = 2, ps = "3" }]\nrows = [{ at = [1, 1]',
-        "expected 0 to 1, got 2 - at {path} $.entry[1].costs[0].config",
+        "expected a number from 0 to 1, got 2 - at {path} $.entry[1].costs[0].config",
     ),
     "a cost twice": (
         "rows = [{ at = [1, 1]",
