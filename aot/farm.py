@@ -82,7 +82,7 @@ def _cached(cache: Cache, key: str, variant: Variant, check: Check) -> CompiledV
         compiled = decode_compiled(stored, variant.arch)
         check(variant, compiled)
     except (BundleFormatError, CompileError) as error:
-        cache.refuse(key, str(error))
+        cache.refuse(key, error.finding())
         return None
     return compiled
 

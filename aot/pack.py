@@ -186,7 +186,7 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
             check_table(table, decode_table(table, entry.name, entry.variants, entry.images, where), where)
             decode_placement(placement, entry, where)
     except BundleFormatError as error:
-        raise PackageError("expected content that the bundle format can hold", got=str(error)) from error
+        raise PackageError("expected content that the bundle format can hold", got=error.finding()) from error
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -77,7 +77,7 @@ def make_key(path: Path, password: bytes | None = None) -> NewKey:
     )
 
     if not path.name:
-        raise PackageError("expected the file of a new key", got=repr(str(path)))
+        raise PackageError("expected a file name for the new key", got=repr(str(path)))
     key = Ed25519PrivateKey.generate()
     secrecy = BestAvailableEncryption(password) if password else NoEncryption()
     public = path.with_name(f"{path.name}.pub")
@@ -109,7 +109,11 @@ def _create(path: Path, content: bytes, mode: int) -> None:
             path.unlink()
             raise
     except OSError as error:
-        raise PackageError("expected to write a new key", got=worded(error), where=str(path)) from None
+        raise PackageError(
+            "expected to write a new key; name a new file in a folder that you can write",
+            got=worded(error),
+            where=str(path),
+        ) from None
 
 
 def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
@@ -169,10 +173,14 @@ def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBu
         raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
         # check the envelope as a loader would before it is written: a failure here is a fault of the statement
         trusted = only_key(_public_key(signer), "the key that signs")
-        claim = check_envelope(raw, bundle.digest, trusted, str(statement.path))
-        check_named(claim, bundle.index, str(statement.path))
-        check_use(claim, bundle.index, trusted, bundle.path)
-        check_file(bundle, claim)
+        try:
+            claim = check_envelope(raw, bundle.digest, trusted, str(statement.path))
+            check_named(claim, bundle.index, str(statement.path))
+            check_use(claim, bundle.index, trusted, bundle.path)
+            check_file(bundle, claim)
+        except BundleTrustError as error:
+            # the error would advise to sign
+            raise error.advise("copy the bundle and its statement again, or rebuild the bundle") from None
         digest = bundle.digest
     place = signed_path(str(path))
     write_file(Path(place), raw)

@@ -137,7 +137,7 @@ def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> in
         cubin.check_launch(info, launch, target_of(arch).image_arch, where)
     except BundleError as error:
         raise CompileError(
-            "expected an image that agrees with its launch facts", got=str(error), where=where
+            "expected an image that agrees with its launch facts", got=error.finding(), where=where
         ) from error
     return next(kernel.registers for kernel in info.kernels if kernel.symbol == launch.symbol)
 

@@ -24,7 +24,7 @@ pickles, so that one raised in a worker process arrives whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 __all__ = [
     "ArgumentError",
@@ -61,6 +61,7 @@ class NojitError(Exception):
         what: what was expected, or what failed.
         got: what was found instead, already in words; empty if that says nothing.
         where: a file, a key path, a kernel; empty if there is no such place.
+        advice: what to do next, at the end of the message; empty if `what` says it.
     """
 
     def __init__(self, what: str, *, got: str = "", where: str = "") -> None:
@@ -69,13 +70,24 @@ class NojitError(Exception):
         self.where = where
         super().__init__(what)
 
+    advice = ""
+
     def __str__(self) -> str:
+        return f"{self.finding()}; {self.advice}" if self.advice else self.finding()
+
+    def finding(self) -> str:
+        """Return the message without the advice."""
         text = self.what
         if self.got:
             text += f", got {self.got}"
         if self.where:
             text += f" - at {self.where}"
         return text
+
+    def advise(self, advice: str) -> Self:
+        """Set the advice, and return the error."""
+        self.advice = advice
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception would call the class with `args` alone and lose the keywords
@@ -163,6 +175,9 @@ class BundleError(NojitError, ValueError):
     """A bundle cannot be used."""
 
 
+_COPY_OR_REBUILD = "copy the file again, or rebuild it with nojit build"
+
+
 class BundleFormatError(BundleError):
     """The bytes break a rule of the format.
 
@@ -173,10 +188,26 @@ class BundleFormatError(BundleError):
     def __init__(self, what: str, *, got: str = "", where: str = "", rule: str = "") -> None:
         super().__init__(what, got=got, where=where)
         self.rule = rule
+        self.advice = "update nojit, or rebuild the bundle" if rule == "version" else _COPY_OR_REBUILD
 
 
 class BundleIntegrityError(BundleError):
     """The bytes are not the ones that were built: a hash differs, or something is missing."""
+
+    advice = _COPY_OR_REBUILD
+
+
+_SIGN_AGAIN = "copy the signed statement again, or sign the bundle with nojit sign"
+_TRUST_ADVICE = {
+    "unsigned": "sign the bundle with nojit sign, or copy its signed statement beside it",
+    "envelope": _SIGN_AGAIN,
+    "unknown-key": "sign the bundle with a trusted key",
+    "signature": _SIGN_AGAIN,
+    "statement": _SIGN_AGAIN,
+    "other-bundle": "copy the bundle and its signed statement again, or sign the bundle with nojit sign",
+    "key-scope": "sign the bundle with a key that may sign this name",
+    "rolled-back": "deploy a newer release",
+}
 
 
 class BundleTrustError(BundleError):
@@ -189,6 +220,7 @@ class BundleTrustError(BundleError):
     def __init__(self, what: str, *, got: str = "", where: str = "", reason: str = "") -> None:
         super().__init__(what, got=got, where=where)
         self.reason = reason
+        self.advice = _TRUST_ADVICE.get(reason, "")
 
 
 class KernelNotFoundError(NojitError, LookupError):

@@ -364,7 +364,7 @@ def read_claim(payload: bytes, signer: str, key_name: str, where: str) -> Claim:
     try:
         value = load_json(payload, where)
     except BundleError as error:
-        _refuse("statement", "expected a statement in canonical JSON", got=str(error), where=where)
+        _refuse("statement", "expected a statement in canonical JSON", got=error.finding(), where=where)
     subjects = _at(value, "subject")
     subject = subjects[0] if isinstance(subjects, list) and len(subjects) == 1 else None
     bundle = _at(value, "predicate", "buildDefinition", "externalParameters", "bundle")

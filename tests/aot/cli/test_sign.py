@@ -90,7 +90,7 @@ def test_a_damaged_bundle_leaves_no_key_and_no_signature(run: Run, stated: Path,
 def test_a_key_has_a_name(run: Run, name: str) -> None:
     result = run("sign", "--new-key", name)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "expected the file of a new key" in result.stderr
+    assert "expected a file name for the new key" in result.stderr
 
 
 def test_a_password_may_be_any_bytes(run: Run, stated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,11 +331,11 @@ def test_inspect_says_signed_of_this_bundle_alone(
     place = Path(signed_path(str(stated)))
     good = place.read_bytes()
     for raw, why in (
-        (b"", "expected a signed statement written by nojit sign"),
-        (good[:-2], "expected a signed statement written by nojit sign"),
+        (b"", "expected a signed statement of nojit sign"),
+        (good[:-2], "expected a signed statement of nojit sign"),
         (envelope(other(stated), Signer.of("x")), "got one of 000000000000"),
-        (envelope(b"[" * 100_000, Signer.of("x")), "expected a signed statement written by nojit sign"),
-        (good_but(stated, predicate=1.5), "expected a signed statement written by nojit sign"),
+        (envelope(b"[" * 100_000, Signer.of("x")), "expected a signed statement of nojit sign"),
+        (good_but(stated, predicate=1.5), "expected a signed statement of nojit sign"),
     ):
         place.write_bytes(raw)
         said = document("inspect", stated)["provenance"]
@@ -375,7 +375,7 @@ def test_what_is_wrong_with_a_statement_names_its_file(run: Run, stated: Path, k
     statement_path(stated).write_text(json.dumps(other(stated)), encoding="utf-8")
     result = run("sign", "--key", key, stated)
     assert result.exit_code == 3
-    assert result.stderr.rstrip().endswith(f"at {statement_path(stated)}")
+    assert f"at {statement_path(stated)}; copy the bundle and its statement again" in result.stderr
 
 
 def test_a_damaged_statement_does_not_make_the_bundle_fail(run: Run, stated: Path) -> None:
@@ -431,7 +431,7 @@ def test_it_may_count_for_a_while(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--expires", "9999-01-01", "--valid-for", "1d"), "expected one of --expires and --valid-for"),
+        (("--expires", "9999-01-01", "--valid-for", "1d"), "expected only one of --expires and --valid-for"),
         (("--expires", "2001-01-01"), "--expires: expected a moment in the future, got 2001-01-01T00:00:00Z"),
         (("--valid-for", "0d"), "--valid-for: expected a moment in the future"),
         *(
