@@ -54,7 +54,7 @@ def constant_of(name: str) -> Value:
     """
     value = _read(name.removeprefix(_MARK))
     if not is_constant(name) or constant_type(value) != name:
-        raise ValueError(f"expected a constant in its one spelling, got {name!r}")
+        raise ValueError(f"expected a constant in canonical spelling, got {name!r}")
     return value
 
 

@@ -86,7 +86,7 @@ def remove(handle: Handle) -> None:
 
     def without(handles: tuple[Handle, ...]) -> tuple[Handle, ...]:
         if handle not in handles:
-            raise ValueError(f"expected hooks that are there, got {handle}")
+            raise ValueError(f"expected the handle of installed hooks, got {handle}")
         return tuple(other for other in handles if other is not handle)
 
     _replace(without)

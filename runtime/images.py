@@ -203,7 +203,7 @@ def closest_source(sources: tuple[Source, ...], capability: int, kernel: str) ->
         return min(fitting, key=lambda source: source.image_arch.closeness(capability))
     built = sorted(sources, key=lambda source: source.image_arch.number)
     raise NoMatchingVariantError(
-        f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is sm_{capability}",
+        f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is sm_{capability}: nojit build --arch sm_{capability} builds for it",
         where=f"kernel {kernel}",
         reasons=tuple((str(source), f"does not run on sm_{capability}") for source in built),
     )

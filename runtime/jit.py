@@ -119,7 +119,7 @@ def function_of(kernel: str, bundle: str) -> Any:
     known = _KNOWN.get(own)
     source = import_module(known).source_of(kernel) if known else None
     if source is None:
-        raise UnavailableError("nobody registered its source: see runtime.register_source")
+        raise UnavailableError("its source is not registered: call runtime.register_source")
     return load(source)
 
 
@@ -133,8 +133,8 @@ def load_named(place: str) -> Any:
     """
     module = place.partition(":")[0]
     if module not in _registered_modules() and not _is_the_librarys(module):
-        why = f"the bundle names the function {place}, and no registered source lies in {module}"
-        raise UnavailableError(f"{why}: see runtime.register_source")
+        why = f"the bundle names the function {place}, and no registered source is in {module}"
+        raise UnavailableError(f"{why}: call runtime.register_source")
     return load(place)
 
 

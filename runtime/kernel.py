@@ -463,7 +463,7 @@ class Kernel(_core.Dispatcher):
         table = source.table(self.name)
         if table.params != self._params:
             raise BundleError(
-                f"expected kernel {self.name} to have the same params in every bundle",
+                f"expected kernel {self.name} to have the same params in every bundle; rebuild the bundles",
                 got=f"others in {source}",
                 where=str(self._sources[0]),
             )

@@ -57,7 +57,7 @@ def read_key_file(path: str, what: str, *, pipes: bool = False) -> bytes:
         _refuse(f"expected {what}", got=worded(error), where=path)
     # what a cut would leave out may be what somebody must not do
     if len(raw) > _BYTES_MAX:
-        _refuse(f"expected at most {_BYTES_MAX} bytes", got="more", where=path)
+        _refuse(f"expected a file of at most {_BYTES_MAX} bytes", got="more", where=path)
     return raw
 
 
@@ -73,7 +73,7 @@ def _check_way(path: str, opened: os.stat_result) -> None:
             last = status
             continue
         if status.st_uid not in owners:
-            what = f"expected a {kind} of root, of user {os.geteuid()} or of the owner of nojit's files, for what it says is trusted"
+            what = f"expected a {kind} of root, of user {os.geteuid()} or of the owner of nojit's files: chown {os.geteuid()} {place}"
             _refuse(what, got=f"one of user {status.st_uid}", where=place)
         # links have no mode; in a sticky folder everybody replaces their own files only
         open_to_all = is_folder and status.st_mode & stat.S_ISVTX
@@ -82,7 +82,7 @@ def _check_way(path: str, opened: os.stat_result) -> None:
             _refuse(what, got=stat.filemode(status.st_mode), where=place)
         last = status
     if (last.st_dev, last.st_ino) != (opened.st_dev, opened.st_ino):
-        _refuse("expected a file that stays as it is while it is read", got="another", where=path)
+        _refuse("expected a file that does not change while nojit reads it: try again", got="another", where=path)
 
 
 def _is_read_only(place: str) -> bool:

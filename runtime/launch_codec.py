@@ -190,7 +190,9 @@ class Launches(_Later[Launch]):
 
     def _fresh_layout(self, number: int) -> Layout:
         if number >= len(self._layouts):
-            raise refuse("pool", f"expected one of {len(self._layouts)} layouts", got=number, where=self._where)
+            raise refuse(
+                "pool", f"expected the number of a layout, below {len(self._layouts)}", got=number, where=self._where
+            )
         return Layout(self._spelled(number), self._where)
 
     def _spelled(self, number: int) -> str:
@@ -200,7 +202,12 @@ class Launches(_Later[Launch]):
 def _slots(words: str, where: str) -> tuple[Slot, ...]:
     pairs = [word.split(":") for word in words.split(" ")] if words else []
     if not words.isprintable() or len(pairs) > SLOTS_MAX or set(map(len, pairs)) - {2}:
-        raise refuse("layout", f"expected at most {SLOTS_MAX} entries source:type", got=ascii(words[:80]), where=where)
+        raise refuse(
+            "layout",
+            f"expected a layout of at most {SLOTS_MAX} params, each source:type",
+            got=ascii(words[:80]),
+            where=where,
+        )
     return tuple(starmap(Slot, pairs))
 
 

@@ -331,7 +331,7 @@ def _merge(
             elif first_wins:
                 beaten.setdefault((file.path, rival.images.file.path), []).append(kernel)
             else:
-                what = f"expected kernel {kernel} once for {source.image_arch}"
+                what = f"expected one bundle with kernel {kernel} for {source.image_arch}; move the other elsewhere"
                 raise BundleError(what, got=f"{rival.images.file.path} and {file.path}")
     passed_over = tuple([(path, f"{', '.join(names)} of {used} comes first") for (path, used), names in beaten.items()])
     return sources if len(files) == 1 else dict(sorted(sources.items())), passed_over

@@ -173,7 +173,7 @@ def split_section(raw: bytes, entry: KernelEntry, where: str) -> tuple[bytes, by
     """
     start = len(raw) - _LENGTH_BYTES * entry.images - GROUP_RECORD_BYTES * entry.groups
     if start < 0:
-        what = f"expected a table before {entry.images} images and {entry.groups} groups"
+        what = f"expected a section with a table, {entry.images} images and {entry.groups} groups"
         raise refuse("truncated", what, got=f"{len(raw)} bytes", where=where)
     return raw[:start], raw[start:]
 
@@ -217,7 +217,7 @@ def _refuse_groups(raw: bytes, entry: KernelEntry, where: str) -> None:
     ):
         holds = ends[first + count] - ends[first]
         if said != holds or max(holds, packed) > GROUP_BYTES_MAX:
-            what = f"expected {holds} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
+            what = f"expected a group of {holds} raw bytes, and at most {GROUP_BYTES_MAX} bytes raw and stored"
             raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} group {number}")
     if sum(stored) != entry.payload_bytes:
         what = f"expected groups of {entry.payload_bytes} bytes in all"

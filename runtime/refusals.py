@@ -89,5 +89,5 @@ def check_untyped(table: KernelTable, facts: CallFacts, fitting: Sequence[bool])
         for path in untyped_leaves(name, argument):
             kinds = sorted({dict(leaves(types[place], name))[path] for types in left})
             if len(set(map(pointee, kinds))) > 1:
-                what = f"{path}: expected a typed pointer, one of {', '.join(kinds)}"
+                what = f"{path}: expected a typed pointer, one of {', '.join(kinds)}; pass a tensor"
                 raise ArgumentError(what, got="an untyped address", where=f"kernel {table.kernel}", argument=name)

@@ -219,7 +219,7 @@ def count(value: Json, limit: int, where: str, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise refuse("type", "expected an integer", got=type(value).__name__, where=where)
     if not least <= value <= limit:
-        raise refuse("size", f"expected {least} to {limit}", got=value, where=where)
+        raise refuse("size", f"expected an integer from {least} to {limit}", got=value, where=where)
     return value
 
 

@@ -152,7 +152,7 @@ def _split(raw: bytes, rows: int, where: str) -> tuple[bytes, dict[str, array[in
     if len(raw) != expected:
         raise refuse("size", f"expected a table of {expected} bytes for {rows} variants", got=len(raw), where=where)
     if raw[4 + length : start].strip(b" "):
-        raise refuse("padding", "expected spaces after the table's JSON", where=where)
+        raise refuse("padding", "expected only spaces as padding after the table's JSON", where=where)
     return raw[4 : 4 + length], _columns(memoryview(raw)[start:], rows)
 
 

@@ -199,7 +199,7 @@ def _check_names(table: KernelTable, where: str) -> None:
         if not is_type(kind):
             raise refuse(
                 "signature",
-                f"expected a type in its one spelling, of at most {LEAVES_MAX} leaves",
+                f"expected a type in canonical spelling, with at most {LEAVES_MAX} leaves",
                 got=repr(kind),
                 where=where,
             )

@@ -83,7 +83,7 @@ def check_costs(table: KernelTable, where: str) -> None:
         return
     for words in (words for tuned in table.tuning.tables for block in tuned.blocks for _, words in block.estimates()):
         if not is_cost(words, len(table.tuning.key)):
-            what = "expected what a config takes, in postfix over the key's numbers"
+            what = "expected the cost of a config: a postfix program over the key's numbers"
             raise refuse("program", what, got=repr(words), where=where)
 
 

@@ -74,7 +74,7 @@ def read_trusted_keys(path: str) -> TrustedKeys:
         key = _trusted_key(entry, where)
         other = keys.setdefault(key_id(key.public), key)
         if other is not key:
-            _refuse("expected each key once", got=f"that of {other.name!r} again", where=where)
+            _refuse("expected each key once", got=f"the key of {other.name!r} again", where=where)
     return TrustedKeys(path, keys, _minimum(document.get("minimum", {}), f"{path} $.minimum"))
 
 

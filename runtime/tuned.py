@@ -225,7 +225,9 @@ def _check_distinct(configs: Sequence[TunedConfig], where: str) -> None:
         settings = frozenset((name, identity(value)) for name, value in config.settings)
         first = known.setdefault((settings, config.requires), number)
         if first != number:
-            raise TuningError("expected each config once", got=f"that of config[{first}]", where=f"{where}[{number}]")
+            raise TuningError(
+                "expected each config once", got=f"the settings of config[{first}] again", where=f"{where}[{number}]"
+            )
 
 
 def _read_entry(value: dict[str, Any], keys: int, names: Sequence[str], configs: int, where: str) -> TunedEntry:
@@ -239,7 +241,7 @@ def _read_entry(value: dict[str, Any], keys: int, names: Sequence[str], configs:
         first = known.setdefault(row.at, number)
         if first != number:
             raise TuningError(
-                "expected each `at` once", got=f"that of rows[{first}]", where=f"{where}.rows[{number}].at"
+                "expected each `at` once", got=f"the values of rows[{first}] again", where=f"{where}.rows[{number}].at"
             )
     costs = _read_costs(value["costs"], names, configs, f"{where}.costs") if "costs" in value else ()
     return TunedEntry(tuple(wanted), tuple(read), costs)

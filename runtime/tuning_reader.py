@@ -83,7 +83,7 @@ def _read_costs(value: Json, pools: Pools, where: str) -> list[tuple[int, str]]:
             raise refuse("size", "expected a config and an expression", got=f"{len(pair)} items", where=where)
         costs.append((_index(pair[0], pools[1], "config", where), text(pair[1], where)))
     if len({config for config, _ in costs}) < len(costs):
-        raise refuse("duplicate", "expected what each config takes once", where=where)
+        raise refuse("duplicate", "expected one cost for each config", where=where)
     return costs
 
 

@@ -79,10 +79,10 @@ def override_of(tuned: Sequence[TunedTable], table: KernelTable, arch: str) -> T
     devices: dict[TunedDevice, str] = {}
     for each in fitting:
         if tuple(map(parse, each.key)) != tuple(map(parse, first.key)):
-            what = f"expected the key of {first.path}: {', '.join(first.key)}"
+            what = f"expected the same key as in {first.path}: {', '.join(first.key)}"
             raise TuningError(what, got=", ".join(each.key), where=f"{each.path} $.key")
         if devices.setdefault(each.device, each.path) != each.path:
-            got = f"that of {devices[each.device]}"
+            got = f"the device of {devices[each.device]} again"
             raise TuningError("expected each device once for a kernel", got=got, where=f"{each.path} $.device")
     tables = tuple([resolve(each, table) for each in fitting])
     bucket = DEFAULT_BUCKET if table.tuning is None else table.tuning.bucket

@@ -66,7 +66,7 @@ def _open(path: str, accept: Accept | None) -> BundleFile:
     try:
         return BundleFile(path, accept)
     except OSError as error:
-        raise BundleError("expected a twin", got=worded(error), where=f"{_VARIABLE}: {path}") from None
+        raise BundleError("expected the file of a twin", got=worded(error), where=f"{_VARIABLE}: {path}") from None
 
 
 def _add(twins: dict[str, BundleFile], twin: BundleFile) -> None:
@@ -77,7 +77,9 @@ def _add(twins: dict[str, BundleFile], twin: BundleFile) -> None:
     other = twins.setdefault(twin.index.inputs, twin)
     if other is not twin:
         twin.close()
-        raise BundleError(f"expected one twin, and {other.path} is it", got=f"{twin.path} too", where=_VARIABLE)
+        raise BundleError(
+            "expected one twin of each bundle; delete one", got=f"{other.path} and {twin.path}", where=_VARIABLE
+        )
 
 
 def _paths(places: str) -> Iterator[str]:
@@ -88,7 +90,9 @@ def _paths(places: str) -> Iterator[str]:
             yield place
             continue
         except OSError as error:
-            raise BundleError("expected twins", got=worded(error), where=f"{_VARIABLE}: {place}") from None
+            raise BundleError(
+                "expected a twin or a folder of twins", got=worded(error), where=f"{_VARIABLE}: {place}"
+            ) from None
         if not names:
             raise BundleError(f"expected *{SUFFIX} files", got="none", where=f"{_VARIABLE}: {place}")
         yield from [os.path.join(place, name) for name in names]  # noqa: PTH118 - likewise
@@ -110,5 +114,6 @@ def _stand_in(file: BundleFile, twins: dict[str, BundleFile]) -> BundleFile:
     twin.expect((file.index.name,))
     held = [[(entry.name, entry.variants) for entry in one.index.kernels] for one in (file, twin)]
     if held[0] != held[1] or twin.index.target != file.index.target:
-        raise BundleError(f"expected the kernels of {file.path}", got="others", where=twin.path)
+        what = f"expected the kernels of {file.path}: rebuild both with nojit build --debug-info=twin"
+        raise BundleError(what, got="others", where=twin.path)
     return twin

@@ -54,11 +54,11 @@ static size_t stack_left(void)
 static __attribute__((noinline, cold)) bool nest_deeper(void)
 {
     if (nested >= NESTED_MAX) {
-        PyErr_Format(PyExc_RecursionError, "expected calls of kernels at most %d deep in one another", NESTED_MAX);
+        PyErr_Format(PyExc_RecursionError, "expected at most %d nested calls of kernels: a hook, allocator, grid function or tensor keeps launching", NESTED_MAX);
         return false;
     }
     if (stack_left() < CALL_BYTES) {
-        PyErr_Format(PyExc_RecursionError, "expected room on the thread's stack for a call of a kernel within %d others",
+        PyErr_Format(PyExc_RecursionError, "expected room on the thread's stack for a call of a kernel nested in %d others",
                      nested);
         return false;
     }
@@ -147,7 +147,7 @@ static nj_spec *find_spec(nj_dispatcher *self, int device)
     }
     if (!Py_IS_TYPE(spec, nj_spec_type) || ((nj_spec *)spec)->argument_count != self->signature.count || device < 0 ||
         device >= NJ_DEVICES_MAX) {
-        PyErr_SetString(PyExc_TypeError, "expected a Spec of this kernel for a device that there is");
+        PyErr_SetString(PyExc_TypeError, "expected a Spec of this kernel for an existing device");
         Py_DECREF(spec);
         return NULL;
     }
@@ -185,7 +185,7 @@ static nj_plan *resolve(nj_dispatcher *self, const nj_spec *spec, const nj_call 
     PyObject *plan = ask_plan(self, call, key == NULL ? NJ_UNSURE : nj_choose(&choosing));
     if (plan != NULL && (!Py_IS_TYPE(plan, nj_plan_type) || ((nj_plan *)plan)->ordinal != call->device ||
                          ((nj_plan *)plan)->argument_count != self->signature.count)) {
-        PyErr_SetString(PyExc_TypeError, "expected a Plan of this kernel for the device of the call");
+        PyErr_SetString(PyExc_TypeError, "expected a Plan of this kernel for the call's device");
         Py_CLEAR(plan);
     }
     if (plan != NULL && ((nj_plan *)plan)->outhinted && note_hints(self, call, plan) < 0) {

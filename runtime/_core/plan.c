@@ -27,7 +27,7 @@ int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program
     memcpy(code, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
     if (!nj_program_valid(code, length, (size_t)slots)) {
         PyMem_Free(code);
-        PyErr_SetString(PyExc_ValueError, "expected a program that keeps its stack and its slots");
+        PyErr_SetString(PyExc_ValueError, "expected a program that stays within its stack and its slots");
         return -1;
     }
     *program = (nj_program){(uint32_t)length, code};

@@ -83,7 +83,7 @@ static Py_ssize_t read_index(PyObject *object, Py_ssize_t limit)
     Py_ssize_t index = PyLong_Check(object) ? PyLong_AsSsize_t(object) : -1;
     if (index < 0 || index >= limit) {
         PyErr_Clear();
-        PyErr_SetString(PyExc_ValueError, "expected places that there are");
+        PyErr_SetString(PyExc_ValueError, "a step or result refers to an argument that does not exist");
         return -1;
     }
     return index;
@@ -134,7 +134,8 @@ static int read_step(PyObject *facts, Py_ssize_t made, nj_step *step)
         return -1;
     }
     if (PyTuple_GET_SIZE(arguments) > NJ_STEP_ARGUMENTS_MAX || !names_fit(names, arguments) || made + keeps > NJ_MADE_MAX) {
-        PyErr_SetString(PyExc_ValueError, "expected a step of fewer arguments or results, or names of its last arguments");
+        PyErr_Format(PyExc_ValueError, "expected a step of at most %d arguments, named from the last one, and at most %d results in all",
+                     NJ_STEP_ARGUMENTS_MAX, NJ_MADE_MAX);
         return -1;
     }
     step->function = Py_NewRef(function);
@@ -161,7 +162,7 @@ static int read_recipe(PyObject *steps, PyObject *results, nj_recipe *self)
         self->made_count += self->steps[i].keeps;
     }
     if (PyTuple_GET_SIZE(results) > NJ_MADE_MAX) {
-        PyErr_SetString(PyExc_ValueError, "expected fewer results");
+        PyErr_Format(PyExc_ValueError, "expected at most %d results", NJ_MADE_MAX);
         return -1;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results); i++) {

@@ -96,7 +96,7 @@ static int read_allocation(PyObject *object, const nj_plan *plan, const nj_signa
     if (PyLong_Check(object) && !PyBool_Check(object)) {
         tensor.value.bits = (int64_t)PyLong_AsUnsignedLongLong(object);
         if (PyErr_Occurred()) {
-            nj_refuse_pending(signature->kernel, NULL, "expected the scratch allocator to return an address");
+            nj_refuse_pending(signature->kernel, NULL, "expected the scratch allocator to return an address of 64 bits");
             return -1;
         }
     } else {

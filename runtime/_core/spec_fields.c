@@ -178,7 +178,7 @@ static int read_param(nj_field *field, PyObject *interner, PyObject *types, PyOb
     PyObject *name = nj_peek(param, NJ_FIELD_NAME), *spelled = name == NULL ? NULL : PyDict_GetItemWithError(types, name);
     if (spelled == NULL || !PyTuple_Check(spelled)) {
         if (!PyErr_Occurred()) {
-            PyErr_Format(PyExc_ValueError, "expected the types of each param, got none of %R", name == NULL ? Py_None : name);
+            PyErr_Format(PyExc_ValueError, "expected types for every param, got none for %R", name == NULL ? Py_None : name);
         }
         return -1;
     }

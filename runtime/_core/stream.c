@@ -175,7 +175,7 @@ int nj_find_stream(const nj_signature *signature, const nj_call *call, void **st
     *stream = NULL;
     if (call->api->current_work_stream(kDLCUDA, call->device, stream) != 0) {
         /* what the framework has raised stays */
-        nj_refuse(signature->kernel, NULL, NULL, "expected the framework to say which stream is current");
+        nj_refuse(signature->kernel, NULL, NULL, "expected the framework to say which stream is current: pass stream=");
         return -1;
     }
     return 0;

@@ -16,7 +16,7 @@ from nojit.runtime.kernel import Kernel
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
 
-WORDS = "at most 32 deep in one another"
+WORDS = "at most 32 nested calls"
 
 
 class Again:
@@ -116,7 +116,7 @@ def test_a_small_stack_ends_launches_sooner(make: Make, tensor: Any, fakecuda: F
     finally:
         threading.stack_size(before)
     thread.join()
-    words = r"expected room on the thread's stack for a call of a kernel within \d+ others"
+    words = r"expected room on the thread's stack for a call of a kernel nested in \d+ others"
     assert [bool(re.fullmatch(words, message)) for message in ended] == [True, True]
     add[(1,)](tensor(0x1000))
     assert fakecuda.launch_count() == 1

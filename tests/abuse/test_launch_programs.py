@@ -270,5 +270,5 @@ def test_a_zero_grid_and_a_refused_call_reach_no_hook(make: Make, fakecuda: Fake
 def test_hooks_that_are_not_there_cannot_be_removed(said: list[str]) -> None:
     handle = hooks.add(lambda _: None)
     hooks.remove(handle)
-    with pytest.raises(ValueError, match="expected hooks that are there"):
+    with pytest.raises(ValueError, match="expected the handle of installed hooks"):
         hooks.remove(handle)

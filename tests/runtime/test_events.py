@@ -106,7 +106,11 @@ def test_a_device_without_a_bundle_is_a_miss(tmp_path: Path, fakecuda: FakeCuda,
         pytest.raises(NoMatchingVariantError),
     ):
         bundle.kernel("add")[(1,)](1)
-    assert (heard[-1].kind, heard[-1].bundle, heard[-1].detail) == ("miss", "", "bundle has sm_100a; device is sm_90")
+    assert (heard[-1].kind, heard[-1].bundle, heard[-1].detail) == (
+        "miss",
+        "",
+        "bundle has sm_100a; device is sm_90: nojit build --arch sm_90 builds for it",
+    )
 
 
 def test_bundles_that_are_passed_over_are_logged_with_the_reason(

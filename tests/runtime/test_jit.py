@@ -502,8 +502,8 @@ def test_a_bundle_names_no_module_to_import(make: Make, tensor: Any, policy: Set
     named = FunctionRef("evil_functions:neg")
     add = make(PARAMS, configs=[{"BLOCK": 1, "FN": (1, (named,)) if nested else named}])
     assert refused(add[(1,)], double(tensor)) == (
-        "the bundle names the function evil_functions:neg, and no registered source lies in evil_functions: "
-        "see runtime.register_source"
+        "the bundle names the function evil_functions:neg, and no registered source is in evil_functions: "
+        "call runtime.register_source"
     )
     assert not evil.exists()
     assert "evil_functions" not in sys.modules
@@ -741,10 +741,10 @@ def refused(add: Any, *args: Any, **named: Any) -> str:
 def test_a_source_that_nobody_knows_is_named(make: Make, tensor: Any, policy: Set, name: str) -> None:
     policy(name)
     add, x = make(), double(tensor)
-    assert refused(add, x, x, 7) == "nobody registered its source: see runtime.register_source"
+    assert refused(add, x, x, 7) == "its source is not registered: call runtime.register_source"
     function = Function("x", "y", "n", "BLOCK")
     runtime.register_source("add", function, bundle="another")
-    assert refused(add, x, x, 7) == "nobody registered its source: see runtime.register_source"
+    assert refused(add, x, x, 7) == "its source is not registered: call runtime.register_source"
 
 
 def test_a_source_can_be_one_bundles(make: Make, tensor: Any, policy: Set) -> None:

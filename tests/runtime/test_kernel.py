@@ -399,7 +399,10 @@ def test_choices_are_the_rows_that_could_serve_a_call(make: Make, tensor: Any) -
 def test_params_must_agree_between_archs(tmp_path: Path, fakecuda: FakeCuda, tensor: Any) -> None:
     make_bundle(tmp_path / "a.nojit", kernel("add", {"x": "*fp16"}, on=target("sm_80")), on=target("sm_80"))
     make_bundle(tmp_path / "b.nojit", kernel("add", {"y": "*fp16"}))
-    with pytest.raises(BundleError, match="expected kernel add to have the same params in every bundle, got others in"):
+    with pytest.raises(
+        BundleError,
+        match="expected kernel add to have the same params in every bundle; rebuild the bundles, got others in",
+    ):
         loader.load(tmp_path).kernel("add")[(1,)](tensor(0x1000))
 
 

@@ -77,7 +77,8 @@ def test_an_address_needs_a_param_of_one_dtype(make: Make, tensor: Any, fakecuda
     add[(1,)](tensor(0x1000), 2**64 - 16)
     assert fakecuda.last_launch().ints()[1] == 2**64 - 16
     with pytest.raises(
-        ArgumentError, match=r"x: expected a typed pointer, one of \*fp16, \*fp32, got an untyped address"
+        ArgumentError,
+        match=r"x: expected a typed pointer, one of \*fp16, \*fp32; pass a tensor, got an untyped address",
     ):
         add[(1,)](0x1000, 0x2000)
 
@@ -482,7 +483,9 @@ def test_the_nearest_bundle_serves_a_device(tmp_path: Path, fakecuda: FakeCuda, 
         assert add._source_for((86, 90, 103)[device]).images.file.index.target.image_arch == arch
     fakecuda.set_devices(120)
     fresh = loader.load(tmp_path).kernel("add")
-    message = "bundle has sm_80, sm_90a, sm_100f; device is sm_120 - at kernel add"
+    message = (
+        "bundle has sm_80, sm_90a, sm_100f; device is sm_120: nojit build --arch sm_120 builds for it - at kernel add"
+    )
     with pytest.raises(NoMatchingVariantError, match=message):
         fresh[(1,)](tensor(0x1000))
     with pytest.raises(NoMatchingVariantError, match="device is sm_75"):

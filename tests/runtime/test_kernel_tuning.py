@@ -307,8 +307,14 @@ def test_an_empty_variable_names_nothing(
         ([text_of().replace("n * m", "n * k")], "expected runtime params of kernel scale, got 'k'.* - at .*0.toml"),
         ([text_of(block=999)], "expected a config of kernel scale, .*, got BLOCK=999 - at .*0.toml .*config.0."),
         ([text_of().replace("dtype =", "dtypes =")], "expected axes of kernel scale, got 'dtypes'; .*entry.0..where"),
-        ([text_of(), text_of(block=128)], "expected each device once for a kernel, got that of .*0.toml - at .*1.toml"),
-        ([text_of(), text_of(device=SMALL).replace("n * m", "m")], "expected the key of .*0.toml: n, n . m, got n, m"),
+        (
+            [text_of(), text_of(block=128)],
+            "expected each device once for a kernel, got the device of .*0.toml again - at .*1.toml",
+        ),
+        (
+            [text_of(), text_of(device=SMALL).replace("n * m", "m")],
+            "expected the same key as in .*0.toml: n, n . m, got n, m",
+        ),
         ([text_of("another").replace("schema = 1", "schema = 2")], "expected schema 1, got 2 - at .*0.toml"),
     ],
 )

@@ -63,7 +63,10 @@ def test_bundles_for_several_archs_merge(tmp_path: Path) -> None:
 def test_one_kernel_in_two_bundles_for_one_arch_is_refused(tmp_path: Path, name: str) -> None:
     first = make_bundle(tmp_path / "a.nojit", ADD, name="one")
     second = make_bundle(tmp_path / "b.nojit", ADD, MUL, name=name)
-    with pytest.raises(BundleError, match=f"expected kernel add once for sm_90a, got {first} and {second}"):
+    with pytest.raises(
+        BundleError,
+        match=f"expected one bundle with kernel add for sm_90a; move the other elsewhere, got {first} and {second}",
+    ):
         loader.load(tmp_path)
 
 

@@ -393,7 +393,7 @@ def test_a_derived_value_that_cannot_be_evaluated_fits_nothing():
         (call(Argument("descriptor")), r"x_ptr: expected \*fp16, got a tensor descriptor", "x_ptr"),
         (
             call(pointer(0, "")),
-            r"x_ptr: expected a typed pointer, one of \*bf16, \*fp16, got an untyped address",
+            r"x_ptr: expected a typed pointer, one of \*bf16, \*fp16; pass a tensor, got an untyped address",
             "x_ptr",
         ),
     ],

@@ -162,7 +162,9 @@ def test_an_address_without_a_type_in_a_tuple():
         signatures=(("(*fp16,i32)",), ("(*bf16,i32)",)),
         meanings=[Meaning(0, (0,)), Meaning(1, (1,))],
     )
-    with pytest.raises(ArgumentError, match=r"x\.0: expected a typed pointer, one of \*bf16, \*fp16, got an untyped"):
+    with pytest.raises(
+        ArgumentError, match=r"x\.0: expected a typed pointer, one of \*bf16, \*fp16; pass a tensor, got an untyped"
+    ):
         choose(table, CallFacts({"x": members(pointer(0, ""), integer(1))}))
     assert choose(table, CallFacts({"x": members(pointer(0, "bf16"), integer(1))})).row == 1
 

@@ -355,14 +355,14 @@ BROKEN = {
     "no name": ('schema = 1\n[[key]]\npublic = ""', r"expected a name, got none"),
     "no public key": ('schema = 1\n[[key]]\nname = "a"', "expected a public key in PEM, got none"),
     "no PEM": ('schema = 1\n[[key]]\nname = "a"\npublic = "b"', "expected a public key in PEM"),
-    "a key twice": (f"schema = 1\n{KEY}{KEY}", "expected each key once, got that of 'a' again"),
+    "a key twice": (f"schema = 1\n{KEY}{KEY}", "expected each key once, got the key of 'a' again"),
     "bundles": (f"schema = 1\n{KEY}bundles = ['a b']", "expected an array of names of bundles"),
     "one bundle": (f"schema = 1\n{KEY}bundles = 'a'", "expected an array of names of bundles"),
     "a minimum": (f"schema = 1\n{KEY}[minimum]\na = -1", "expected the name of a bundle and a build number from 0"),
     "two minima": (f"schema = 1\n{KEY}[minimum]\na_b = 1\nA-b = 2", "expected each bundle once, .*, got A-b again"),
     "a bool for a minimum": (f"schema = 1\n{KEY}[minimum]\na = true", "a = True"),
     "no table of minima": (f"schema = 1\nminimum = 7\n{KEY}", "expected a table of build numbers, got int"),
-    "too long": ("#" * ((1 << 20) + 1), "expected at most 1048576 bytes"),
+    "too long": ("#" * ((1 << 20) + 1), "expected a file of at most 1048576 bytes"),
 }
 
 

@@ -131,7 +131,7 @@ CASES = {
     "a config twice": (
         "SHAPE = [1, 2]",
         '[[config]]\nnum_warps = 8\nBLOCK = 128\nHALF = 0.5\nrequires = "n > 3"',
-        "expected each config once, got that of config[0] - at {path} $.config[2]",
+        "expected each config once, got the settings of config[0] again - at {path} $.config[2]",
     ),
     "an empty config": (
         "SHAPE = [1, 2]",
@@ -171,7 +171,7 @@ CASES = {
     "a row twice": (
         "at = [0, 1]",
         "at = [4096, 128]",
-        "expected each `at` once, got that of rows[0] - at {path} $.entry[0].rows[1].at",
+        "expected each `at` once, got the values of rows[0] again - at {path} $.entry[0].rows[1].at",
     ),
     "another config": (
         "use = [0, 1]",
