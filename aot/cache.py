@@ -95,20 +95,24 @@ def check_folder(folder: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise PackageError("expected a cache folder", got=worded(error), where=str(folder)) from None
+        raise _folder_error("", worded(error), folder) from None
     if not stat.S_ISDIR(status.st_mode):
-        raise PackageError("expected a cache folder", got=_kind(status.st_mode), where=str(folder))
+        raise _folder_error("", _kind(status.st_mode), folder)
     if status.st_uid != os.geteuid():
-        raise PackageError(
-            f"expected a cache folder of user {os.geteuid()}", got=f"one of user {status.st_uid}", where=str(folder)
-        )
+        raise _folder_error(f" of user {os.geteuid()}", f"one of user {status.st_uid}", folder)
     if status.st_mode & 0o022:
         got = f"mode {stat.S_IMODE(status.st_mode):o}"
-        raise PackageError("expected a cache folder that only its user can write", got=got, where=str(folder))
+        shared = PackageError("expected a cache folder that only its user can write", got=got, where=str(folder))
+        raise shared.advise(f"chmod go-w {folder}")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         if not os.path.samestat(folder.lstat(), status):
             raise FileNotFoundError(folder)
-        raise PackageError("expected a cache folder to read and write", got="no permission", where=str(folder))
+        raise _folder_error(" to read and write", "no permission", folder)
+
+
+def _folder_error(kind: str, got: str, folder: Path) -> PackageError:
+    error = PackageError(f"expected a cache folder{kind}", got=got, where=str(folder))
+    return error.advise("choose another folder with --cache-dir")
 
 
 def read_regular(path: Path, most: int) -> bytes:
@@ -229,7 +233,8 @@ class Cache:
             except (IsADirectoryError, NotADirectoryError) as error:
                 self.refuse(key, f"cannot be replaced: {worded(error)}")
             except OSError as error:
-                raise PackageError("expected to write a cache entry", got=worded(error), where=str(path)) from None
+                failed = PackageError("expected to write a cache entry", got=worded(error), where=str(path))
+                raise failed.advise("free some space, or choose another folder with --cache-dir") from None
             return
         raise self._deleted_error()
 
@@ -270,12 +275,15 @@ class Cache:
                 raise FileNotFoundError(self.folder) from None
             blocked = isinstance(error, FileExistsError | NotADirectoryError)
             got = "a file, or a path through one" if blocked else worded(error)
-            raise PackageError("expected a cache folder", got=got, where=str(self.folder)) from None
+            raise _folder_error("", got, self.folder) from None
         check_folder(self.folder)
 
     def _deleted_error(self) -> PackageError:
         got = f"one deleted {_TRIES} times"
-        return PackageError("expected a cache folder that stays", got=got, where=str(self.folder))
+        error = PackageError(
+            "expected a cache folder that other processes leave alone", got=got, where=str(self.folder)
+        )
+        return error.advise("build again")
 
     def _path(self, key: str) -> Path:
         if not _KEY.match(key):

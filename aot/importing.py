@@ -59,7 +59,8 @@ def _import_file(path: Path, place: SourcePlace) -> ModuleType:
     # an earlier import may have loaded another package of this name
     file = getattr(module, "__file__", None)
     if file is None or not path.samefile(file):
-        raise SourceImportError(f"expected {path} to be the module {name}", got=str(file), where=place.where)
+        what = f"expected {path} to be the module {name}; rename its package, because another one has this name"
+        raise SourceImportError(what, got=str(file), where=place.where)
     return module
 
 

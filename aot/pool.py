@@ -197,7 +197,8 @@ class _Keeper:
                 log=process.last_words(),
             ) from None
         except EndedError as error:
-            raise CompileError("expected the compiler to finish", got=str(error), log=process.last_words()) from None
+            what = "expected the compiler to finish; nojit build --keep-going builds the other variants"
+            raise CompileError(what, got=str(error), log=process.last_words()) from None
 
     def _running(self, job: _Job) -> Process:
         # set before `_open` reads `stopping`; `kill` reads this after setting `stopping`, so one of them sees the other

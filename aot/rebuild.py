@@ -74,7 +74,7 @@ def _recipe(bundle: BundleFile, signed: Statement | None) -> Recipe:
     statement = signed or read_statement(beside)
     recipe = statement.recipe()
     if recipe.digest != bundle.digest:
-        what = f"expected the provenance statement of bundle {bundle.id}"
+        what = f"expected the provenance statement of bundle {bundle.id}; copy the one that nojit build wrote with it"
         raise PackageError(what, got=f"that of {recipe.digest[:12]}", where=str(statement.path))
     # a wheel contains only the signed statement
     if signed is not None and beside.exists():
@@ -85,7 +85,7 @@ def _recipe(bundle: BundleFile, signed: Statement | None) -> Recipe:
 def _compare_recipes(signed: Recipe, plain: Recipe, where: Path) -> None:
     changed = [each.name for each in fields(Recipe) if getattr(signed, each.name) != getattr(plain, each.name)]
     if changed:
-        what = "expected a statement that agrees with the signed one, or none"
+        what = "expected a statement that agrees with the signed one, or none; delete it or copy it again"
         raise PackageError(what, got=f"one with other {', '.join(changed)}", where=str(where))
 
 
@@ -130,7 +130,8 @@ def _inside(sources: Path, name: str) -> Path:
         # for example a name with a null character
         inside = False
     if not inside:
-        raise PackageError("expected manifests inside the checkout", got=str(path), where=str(sources))
+        what = "expected manifests inside the checkout; copy the statement again, or name its checkout with --sources"
+        raise PackageError(what, got=str(path), where=str(sources))
     return path
 
 
@@ -139,11 +140,13 @@ def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: 
     toolchain = toolchain_of(plan, compiler)
     if dict(toolchain) != dict(bundle.index.toolchain):
         what = f"expected the bundle's toolchain: {toolchain_words(bundle.index.toolchain)}"
-        raise BundleIntegrityError(what, got=toolchain_words(toolchain), where=bundle.path)
+        error = BundleIntegrityError(what, got=toolchain_words(toolchain), where=bundle.path)
+        raise error.advise("install the bundle's toolchain, with the Python version of its build")
     if not recipe.failures and inputs_of(plan, compiler) != bundle.index.inputs:
         what = "expected the bundle's sources, manifests and options"
         changed = _changed(recipe, plan, sources)
-        raise BundleIntegrityError(what, got=f"others: {', '.join(changed) or 'unknown which'}", where=bundle.path)
+        error = BundleIntegrityError(what, got=f"others: {', '.join(changed) or 'unknown which'}", where=bundle.path)
+        raise error.advise("check out the commit that nojit inspect shows for the bundle")
 
 
 def _changed(recipe: Recipe, plan: Plan, sources: Path) -> list[str]:
@@ -175,4 +178,5 @@ def _compare_bytes(bundle: BundleFile, made: Path) -> None:
         differing = sum(one != two for one, two in pairs)
         images = sum(entry.images for entry in other.index.kernels)
         got = f"bundle {other.id}, in which {differing} of {images} images differ"
-    raise BundleIntegrityError(f"expected the rebuild to give bundle {bundle.id}", got=got, where=bundle.path)
+    error = BundleIntegrityError(f"expected the rebuild to give bundle {bundle.id}", got=got, where=bundle.path)
+    raise error.advise("build the checkout into another folder and compare the two with nojit diff")

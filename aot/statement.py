@@ -205,13 +205,17 @@ def read_signed(bundle: Path, digest: str) -> bytes | None:
         return None
     except OSError as error:
         got = worded(error)
-        raise PackageError("expected a readable signed statement", got=got, where=str(file)) from None
+        raise PackageError(
+            "expected a readable signed statement; sign the bundle again with nojit sign", got=got, where=str(file)
+        ) from None
     try:
         document: Any = open_signed(raw, file).document
         (subject,) = document["subject"]
         of = subject["digest"][INDEX_DIGEST]
     except (BundleTrustError, PackageError, ValueError, LookupError, TypeError):
-        raise PackageError("expected a signed statement written by nojit sign", where=str(file)) from None
+        raise PackageError(
+            "expected a signed statement of nojit sign; sign the bundle again", where=str(file)
+        ) from None
     if of != digest:
         what = f"expected a signed statement of bundle {digest[:12]}; sign it again with nojit sign, or delete the file"
         raise PackageError(what, got=f"one of {of!s:.12}", where=str(file))

@@ -25,7 +25,7 @@ def command(context: click.Context, out: Output, shell: str) -> None:
     """  # noqa: D301 - click needs the backspace character
     kind = get_completion_class(shell)
     if kind is None:
-        raise click.ClickException(f"expected a version of click that completes for {shell}")
+        raise click.ClickException(f"expected a version of click that completes for {shell}: pip install -U click")
     script = kind(context.find_root().command, {}, "nojit", "_NOJIT_COMPLETE").source()
     out.emit("completion", {"shell": shell, "script": script})
     out.block(script)

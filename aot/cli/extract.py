@@ -48,7 +48,9 @@ def command(  # noqa: PLR0917 - click passes each by name
         files = [file for row in rows for file in _files(bundle, table, variants, row, folder)]
     there = [file.path for file in files if file.path.exists() or file.path.is_symlink()]
     if there and not force:
-        raise PackageError("expected no existing file: overwrite it with --force", got=there[0].name, where=str(folder))
+        raise PackageError(
+            "expected a folder without these files: overwrite them with --force", got=there[0].name, where=str(folder)
+        )
     _write(files)
     written = [
         {"id": variants[row].id, "cubin": str(cubin.path), "facts": str(facts.path)}

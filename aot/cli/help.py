@@ -25,7 +25,9 @@ def command(context: click.Context, out: Output, words: tuple[str, ...]) -> None
         if inner is None:
             known = group.list_commands(found) if isinstance(group, click.Group) else []
             what = (
-                f"expected a command of {', '.join(known)}" if known else f"expected nothing after {found.command_path}"
+                f"expected a command of {', '.join(known)}"
+                if known
+                else f"expected no word after {found.command_path}, which has no subcommands"
             )
             raise click.UsageError(f"{what}, got {word!r}{did_you_mean(word, tuple(known))}", context)
         found = click.Context(inner, info_name=word, parent=found)

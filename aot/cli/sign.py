@@ -44,9 +44,9 @@ def command(  # noqa: PLR0917 - click passes each by name
     if (key_path is None) == (new_key is None):
         raise click.UsageError("expected either --key or --new-key: --new-key PATH creates a key")
     if key_path is not None and not places:
-        raise click.UsageError("expected bundles to sign after --key")
+        raise click.UsageError("expected bundles to sign: name files or folders after the options")
     if expires and valid_for:
-        raise click.UsageError("expected one of --expires and --valid-for")
+        raise click.UsageError("expected only one of --expires and --valid-for, got both")
     try:
         until = moment_of(expires, valid_for)
     except ValueError as error:

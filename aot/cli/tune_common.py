@@ -131,7 +131,7 @@ def _check_kernels(database: Database, kernels: Sequence[str]) -> None:
     known = sorted(kernel.name for kernel in database.kernels().values())
     for name in kernels:
         if name not in known:
-            what = f"expected a measured kernel: {', '.join(known) or 'there are none'}"
+            what = f"expected a measured kernel: {', '.join(known) or 'none yet; measure with nojit tune run'}"
             raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=str(database.path))
 
 

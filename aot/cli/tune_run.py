@@ -109,7 +109,11 @@ def _bundle(path: Path) -> Path:
     found = sorted(path.glob(f"*{SUFFIX}"))
     if len(found) != 1:
         names = ", ".join(one.name for one in found) or "none"
-        raise NojitError("expected one tuning bundle, or a folder with exactly one", got=names, where=str(path))
+        raise NojitError(
+            "expected one tuning bundle, or a folder with exactly one; build one with nojit build --tuning, or name its file",
+            got=names,
+            where=str(path),
+        )
     return found[0]
 
 

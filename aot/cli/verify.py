@@ -112,7 +112,7 @@ def _show_wheel(out: Output, result: dict[str, Any], *, signed: bool) -> None:
 
 def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
     if key is not None and keys is not None:
-        raise click.UsageError("expected --key or --trusted-keys, got both")
+        raise click.UsageError("expected only one of --key and --trusted-keys, got both")
     if key is not None:
         return read_only_key(key)
     return None if keys is None else read_trusted_keys(str(keys))

@@ -67,8 +67,9 @@ class TorchStage:
         self._problems = [one for one in asked if one.listed.kernel in known]
         self._missing = tuple(dict.fromkeys(one.listed.kernel for one in asked if one.listed.kernel not in known))
         if not self._problems:
-            what = f"expected problems for a kernel of the bundle ({', '.join(known)})"
-            raise NojitError(what, got=", ".join(self._missing) or "none", where=str(setup.bundle))
+            what = f"expected problems of the bundle's kernels, {', '.join(known)}: choose others with --problems or --kernel"
+            got = f"problems of {', '.join(self._missing)}" if self._missing else "none"
+            raise NojitError(what, got=got, where=str(setup.bundle))
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         check_fit(self._bundle, 10 * properties.major + properties.minor, str(setup.bundle))
         uuid = str(getattr(properties, "uuid", ""))

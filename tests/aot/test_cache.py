@@ -305,7 +305,8 @@ class TestPermissions:
     @pytest.mark.parametrize("mode", [0o500, 0o300, 0o600, 0])
     def test_a_folder_that_cannot_be_used_is_refused(self, public_folder, mode):
         said = unprivileged("Cache(Path(sys.argv[1]))", public_folder, mode)
-        assert said == f"PackageError expected a cache folder to read and write, got no permission - at {public_folder}"
+        what = f"expected a cache folder to read and write, got no permission - at {public_folder}"
+        assert said == f"PackageError {what}; choose another folder with --cache-dir"
 
     def test_an_entry_that_may_not_be_read_is_a_miss_and_is_replaced(self, public_folder):
         code = "c = Cache(Path(sys.argv[1])); c.put(KEY, b'x'); next(c.folder.rglob('a' * 62)).chmod(0); "

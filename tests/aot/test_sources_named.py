@@ -250,7 +250,10 @@ def test_a_package_that_is_hidden_by_another_of_its_name_is_told(project: Make) 
     made = project().write({"nojit/__init__.py": "", "nojit/kernels.py": KERNEL})
     built = made.build(entry("a", "nojit/kernels.py:k"), words=("--dry-run",))
     assert built.code == 1
-    assert f"expected {made.folder}/nojit/kernels.py to be the module nojit.kernels, got " in built.stderr
+    assert (
+        f"expected {made.folder}/nojit/kernels.py to be the module nojit.kernels; rename its package, because another one has this name, got "
+        in built.stderr
+    )
 
 
 def test_a_module_that_is_not_found_says_where_it_was_looked_for(project: Make) -> None:

@@ -179,7 +179,7 @@ def test_help_without_words_lists_the_commands(run: Run) -> None:
     [
         (["buidl"], "got 'buidl'; did you mean 'build'?"),
         (["tune", "slect"], "got 'slect'; did you mean 'select'?"),
-        (["build", "more"], "expected nothing after nojit build, got 'more'"),
+        (["build", "more"], "expected no word after nojit build, which has no subcommands, got 'more'"),
     ],
 )
 def test_help_of_what_there_is_not_is_a_usage_error(run: Run, words: list[str], expected: str) -> None:

@@ -97,7 +97,7 @@ def test_without_problems_no_database_is_left(run: Run, bundle: Path, tmp_path: 
 def test_a_folder_must_hold_one_bundle(run: Run, tmp_path: Path) -> None:
     result = run("tune", "run", str(tmp_path), "--problems", "x", "--out", str(tmp_path / "a.db"))
     assert result.exit_code == 1
-    assert "expected one tuning bundle, or a folder with exactly one, got none" in result.stderr
+    assert "expected one tuning bundle, or a folder with exactly one; build one" in result.stderr
 
 
 def test_lines_come_now_and_then() -> None:

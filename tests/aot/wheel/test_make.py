@@ -224,7 +224,7 @@ def test_bundles_without_a_signed_statement_are_named(bundles: Make, wheel: Whee
 
 
 OTHER_DIGEST = [{"name": "x", "digest": {"sha256": "f" * 64, INDEX_DIGEST: "f" * 64}}]
-MALFORMED = "expected a signed statement written by nojit sign"
+MALFORMED = "expected a signed statement of nojit sign"
 
 
 @pytest.mark.parametrize(
