@@ -246,7 +246,7 @@ def _sections_of(elf: Elf, entry: Entry) -> tuple[Section, Section, Section | No
     name = entry.name.encode()
     text = elf.section(b".text." + name)
     if text is None or text.number != entry.section or text.type == SHT_NOBITS:
-        what = f"expected section .text.{entry.name} to hold the code of {entry.name!r}: build the bundle again"
+        what = f"expected section .text.{entry.name} to hold the code of {entry.name!r}"
         raise refuse("text", what, f"section {entry.section}")
     info = elf.section(b".nv.info." + name)
     if info is None or info.info != entry.section:

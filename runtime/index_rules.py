@@ -101,11 +101,11 @@ def _decode_target(value: Json, where: str) -> TargetInfo:
         raise refuse("target", str(error), where=where) from None
     if target.backend != "cuda" or target.warp_size != WARP_THREADS:
         got = f"{target.backend} and {target.warp_size}"
-        what = f"expected backend cuda and warps of {WARP_THREADS} threads: build the bundle again with nojit build"
+        what = f"expected backend cuda and warps of {WARP_THREADS} threads"
         raise refuse("target", what, got=got, where=where)
     if number != image.number:
         got = f"{target.arch} and {target.image_arch}"
-        what = "expected arch and image_arch to name the same chip: build the bundle again with nojit build"
+        what = "expected arch and image_arch to name the same chip"
         raise refuse("target", what, got=got, where=where)
     return target
 

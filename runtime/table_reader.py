@@ -260,5 +260,5 @@ def _check_constexprs(table: KernelTable, where: str) -> None:
 def _each_once(names: list[str], what: str, where: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        rule = f"expected each {what} once: build the bundle again with nojit build"
+        rule = f"expected each {what} once"
         raise refuse("duplicate", rule, got=f"{twice!r} twice", where=where)
