@@ -261,7 +261,7 @@ def test_what_is_no_statement_is_refused(tmp_path: Path) -> None:
         read_statement(path)
     for content in ("[]", "{}", '{"subject": [], "predicate": 1}', '{"subject": [{"digest": {"nojitIndex": 3}}]}'):
         path.write_text(content)
-        with pytest.raises(PackageError, match="expected a statement of nojit build"):
+        with pytest.raises(PackageError, match="expected a statement that nojit build wrote"):
             read_statement(path).recipe()
 
 
