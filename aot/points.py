@@ -109,7 +109,8 @@ def _listed(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> It
         for named in raw.archs:
             check_arch(named, f"{place}.archs")
         if raw in spec.point[:number]:
-            raise ManifestError("expected points to differ", got=f"point[{spec.point.index(raw)}] again", where=place)
+            what = "expected each point once: remove this one"
+            raise ManifestError(what, got=f"point[{spec.point.index(raw)}] again", where=place)
         point = _point(spec, raw, axes, place)
         if not raw.archs or arch in raw.archs:
             yield point

@@ -143,7 +143,7 @@ def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: 
         error = BundleIntegrityError(what, got=toolchain_words(toolchain), where=bundle.path)
         raise error.advise("install the bundle's toolchain, with the Python version of its build")
     if not recipe.failures and inputs_of(plan, compiler) != bundle.index.inputs:
-        what = "expected the bundle's sources, manifests and options"
+        what = "expected the bundle's sources, manifests and options: check out the commit that nojit inspect shows"
         changed = _changed(recipe, plan, sources)
         error = BundleIntegrityError(what, got=f"others: {', '.join(changed) or 'unknown which'}", where=bundle.path)
         raise error.advise("check out the commit that nojit inspect shows for the bundle")

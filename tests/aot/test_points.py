@@ -149,7 +149,9 @@ class TestPoints:
         assert message in refusal({**FIRST, **change})
 
     def test_a_point_stands_there_once(self):
-        assert "expected points to differ, got point[0] again - at $.kernel[0].point[1]" in refusal(FIRST, FIRST)
+        assert "expected each point once: remove this one, got point[0] again - at $.kernel[0].point[1]" in refusal(
+            FIRST, FIRST
+        )
 
     def test_a_config_of_another_arch_is_no_mistake(self):
         point = {**FIRST, "config": {"BLOCK": 128, "num_warps": 8}}
