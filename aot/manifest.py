@@ -173,12 +173,12 @@ class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = "true"
     alike: Annotated[
         dict[Name, Annotated[list[Annotated[list[Any], Meta(min_length=2)]], Meta(min_length=1)]],
-        Meta(description="For an axis, groups of values: a measurement of one holds for the others."),
+        Meta(description="For an axis, groups of values that share measurements."),
     ] = {}
     apart: Annotated[
         list[Name],
         Meta(
-            description="Axes whose values, or groups of `alike` values, each keep their own configs: as many as the other axes share."
+            description="Axes for which `nojit tune select` selects configs separately for each value, or group of `alike` values. The limit on configs holds for each."
         ),
     ] = []
     unaligned: Annotated[
