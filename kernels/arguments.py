@@ -165,7 +165,8 @@ def check_apart(argument: str, value: Tensor, other: str, operand: Tensor) -> No
     Interleaved views with many different strides are refused as well when an exact answer would take too long.
     """
     if value.device == operand.device and _share(value, operand):
-        refuse_value(argument, f"memory of its own, as {other} is read while it is written", f"an overlap with {other}")
+        expected = f"memory of its own, as the kernel reads {other} while it writes {argument}"
+        refuse_value(argument, expected, f"an overlap with {other}")
 
 
 def _share(one: Tensor, other: Tensor) -> bool:

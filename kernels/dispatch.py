@@ -148,7 +148,9 @@ def is_plain(*tensors: Any) -> bool:
 def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
     for tensor in tensors:
         if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
-            raise NotImplementedError("expected tensors without tangents: operators have no forward-mode derivatives")
+            raise NotImplementedError(
+                "expected tensors without tangents, as operators have no forward-mode derivatives: differentiate in reverse mode"
+            )
 
 
 def differentiates(*tensors: Any) -> bool:
@@ -175,7 +177,7 @@ def _requires_grad(tensor: Tensor) -> bool:
 def _refuse_transformed_gradients(tensors: tuple[Any, ...]) -> None:
     if any(isinstance(tensor, Tensor) and _is_differentiated(tensor) for tensor in tensors):
         raise NotImplementedError(
-            "expected tensors that torch.func does not differentiate by: operators have gradients for torch.autograd only"
+            "expected tensors that torch.func does not differentiate by: call torch.autograd.grad or backward() instead"
         )
 
 

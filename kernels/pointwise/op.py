@@ -181,7 +181,7 @@ def clamp(
 ) -> Tensor:
     """Limit `input` to the numbers `min` and `max`; None means no limit, and at most one may be None."""
     if min is None is max:
-        refuse_value("min", "a number, or one for max", "neither")
+        refuse_value("min", "a number for min, for max or for both", "neither")
     for name, bound in (("min", min), ("max", max)):
         if isinstance(bound, float) and math.isnan(bound):
             refuse_value(name, "a number to compare with", "NaN")

@@ -81,7 +81,9 @@ def parse(text: object, inputs: Sequence[str], scalars: Sequence[str] = ()) -> P
     program = Program(tuple(inputs), tuple(scalars), tuple(reader.builder.steps), (result,)).pruned()
     for name in (*inputs, *scalars):
         if name not in {*program.inputs, *program.scalars}:
-            raise ExpressionError(f"expected the expression to use {name!r}", text)
+            raise ExpressionError(
+                f"expected the expression to use {name!r}: use it, or remove it from inputs and scalars", text
+            )
     # keep the declared order, not the order of first use
     return Program(tuple(inputs), tuple(scalars), program.steps, program.results)
 

@@ -142,7 +142,9 @@ class Builder:
         key = (op, args, repr(value))
         if key not in self._known:
             if len(self.steps) >= MAX_STEPS:
-                raise ValueError(f"more than {MAX_STEPS} steps")
+                raise ValueError(
+                    f"expected at most {MAX_STEPS} steps, got more: split the expression into several operators"
+                )
             self._known[key] = len(self.steps)
             self.steps.append(Step(op, args, value))
         return self._known[key]
@@ -168,7 +170,7 @@ class Builder:
             return self.add(op, *args)
         function = _ARITHMETIC.get(op) or (FUNCTIONS[op].of_numbers if op in FUNCTIONS else None)
         if function is None:
-            raise ValueError(f"{op} of numbers alone")
+            raise ValueError(f"expected an input or scalar as an argument of {op}, got numbers alone")
         try:
             found = function(*given)
             finite = math.isfinite(found)

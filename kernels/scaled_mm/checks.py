@@ -97,7 +97,9 @@ def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
             check_apart("out", out, argument, operand)
         elif _meet(out, operand):
             refuse_value(
-                "out", f"memory of its own, as {argument} is read while it is written", f"an overlap with {argument}"
+                "out",
+                f"memory of its own, as the kernel reads {argument} while it writes out",
+                f"an overlap with {argument}",
             )
 
 

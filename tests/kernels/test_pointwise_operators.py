@@ -617,7 +617,7 @@ def test_a_clamp_is_flat_at_nan():
 
 
 def test_a_clamp_has_a_limit():
-    with pytest.raises(ValueError, match="min: expected a number, or one for max, got neither"):
+    with pytest.raises(ValueError, match="min: expected a number for min, for max or for both, got neither"):
         pointwise.clamp(torch.ones(2))
     with pytest.raises(ValueError, match="max: expected a number to compare with, got NaN"):
         pointwise.clamp(torch.ones(2), 0, float("nan"))

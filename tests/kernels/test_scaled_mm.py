@@ -364,7 +364,7 @@ def test_mistakes_are_named():
                 memory.view(E4).view(5, 80), b, one, one, out=memory[:320].view(torch.bfloat16).view(5, 32)
             ),
             ValueError,
-            "out: expected memory of its own, as a is read while it is written",
+            "out: expected memory of its own, as the kernel reads a while it writes out",
         ),
     ):
         for _ in range(2):
