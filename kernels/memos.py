@@ -177,11 +177,11 @@ def made_and_remembered(
 
     Args:
         memo: the memo for the operands and `out`, made with `in_place`.
-        operands: the call's.
+        operands: the operands of the call.
         out: the tensor to write to; None to allocate the result.
         words: the other arguments of the call.
         make: validates and makes the call with the recording's operands and `out`, and returns the result.
-        lasts: returns, given the result, whether an equal call would be made in the same way; always, if None.
+        lasts: returns whether equal calls may replay the recipe, given the result; None if they always may.
     """
     recording = Recording(*operands, out)
     *own, target = recording.operands
@@ -204,8 +204,9 @@ def new_memo(
     Args:
         operands: the number of operands; each may be None.
         limit: the number of recipes to keep, a power of two; the least recently used ones are dropped.
-        in_place: if the last operand is an output (or None): the indices of the operands that it may be. The memo does not
-            replay a call whose output may overlap another operand.
+        in_place: None if no operand is an output. Otherwise the last operand is the output (or None), and these are the
+            indices of the operands that may be the same tensor as the output. The memo does not replay a call whose output
+            may overlap another operand.
         under_autocast: whether it also replays calls under autocast, for operands that autocast has already cast.
     """
     mask = sum(1 << number for number in in_place or ())

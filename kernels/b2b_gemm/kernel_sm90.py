@@ -2,10 +2,10 @@
 
 Both right factors are copied to shared memory once, and stay there. Rows go from memory to registers, through both products,
 and back: each group of four warps takes 64 of them at a time and waits for no other group. Tensor cores expect eight
-neighbours in a row as pairs in four threads. But the order of the depth does not matter if both operands use the same, nor
-does the order of a product's columns. So a thread loads eight neighbours, uses them as pairs of four different eights, and
-reads the rows of the right factor in that order. Columns of the last factor are stored in an order that gives each thread
-eight neighbours of the result.
+neighbours in a row as pairs in four threads. But a product does not depend on the order of its depth, as long as both operands
+use the same order, and the order of its columns is free as well. So a thread loads a run of eight neighbours and uses them as
+pairs of four different runs. The rows of the right factor are stored in the same order. The columns of the last factor are
+stored in an order that gives each thread eight neighbours of the result.
 """
 
 from nojit.kernels.gemm.kernel_tiles import activate, bits
@@ -16,12 +16,12 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 ROWS = gl.constexpr(64)
 """Rows per step of a program."""
 LINE = gl.constexpr(8)
-"""Neighbours in a row per thread: 16 bytes."""
+"""The length of a run: neighbours in a row that one thread loads, 16 bytes."""
 
 
 @gluon.constexpr_function
 def _layout_of_rows(cols):
-    """Return the layout of rows for loads and stores: a thread has eights of columns, 32 apart, of two rows."""
+    """Return the layout of rows for loads and stores: in each of two rows a thread has runs of eight columns, 32 apart."""
     registers = [*bits(LINE, 1, 1, 2), *bits(cols // 32, 32, 1, 2), [8, 0]]
     lanes = [*bits(4, LINE, 1, 2), *bits(8, 1, 0, 2)]
     return gl.DistributedLinearLayout(registers, lanes, bits(4, 16, 0, 2), [], [ROWS, cols])
@@ -42,7 +42,7 @@ def listed_rounded(x, activation):
 
 @gluon.jit
 def _paired(tile):
-    """Reorder columns [.., 32: 4 eights of 4 pairs] to the tensor cores' [.., 4 pairs of 4 eights]."""
+    """Reorder each 32 columns from memory order, 4 runs of 4 pairs, to tensor-core order: first the first pair of each run."""
     HEIGHT: gl.constexpr = tile.shape[0]
     WIDTH: gl.constexpr = tile.shape[1]
     return tile.reshape(HEIGHT, WIDTH // 32, 4, 4, 2).permute(0, 1, 3, 2, 4).reshape(HEIGHT, WIDTH)

@@ -86,7 +86,7 @@ def tap_at(number, taps):
 
 @gluon.jit
 def met_at(position, tap, sweep):
-    """Return the input position that a result position meets at a tap."""
+    """Return the input position that a position of the result reads at a tap."""
     mul, step, start = sweep
     n, d, h, w = position
     at_d = d * mul[0] + tap[0] * step[0] + start[0]
@@ -101,8 +101,9 @@ def store_panels(
 ):
     """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done.
 
-    `place` is the location of the rows, a column counted over all groups and the same within its group, which has `limit`
-    columns; `bias` is its address for all groups and whether there is one.
+    `place` has the position of the rows (batch, depth, height, width), the tile's first channel counted over all groups, and
+    the same channel counted within its group, which has `limit` channels. `bias` has the pointer for all groups, and 1 or 0 for
+    whether there is a bias.
     """
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)

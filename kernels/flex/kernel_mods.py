@@ -123,7 +123,7 @@ def add_gradient(grad, batch, head, query, key, inside, table, bias):
     """Add the contribution of one modification's scores to the gradient of its captured tensor, atomically.
 
     Args:
-        grad: fp32, the gradient of its results; 0 for masked elements.
+        grad: fp32, the gradient of the scores that the modification returns; 0 for masked elements.
         batch: as for modifications.
         head: as for modifications.
         query: as for modifications.
@@ -151,7 +151,8 @@ def subtract_unbalanced(rest, pull, batch, head, table):
 
     Args:
         rest: fp32 [M], the excess of the rows' sums.
-        pull: fp32 [M], sums of weights times derivatives times distances: a slope's gradient per unit of `rest`.
+        pull: fp32 [M], the sum of weight times derivative times distance of each row: what a unit of `rest` adds to the slope's
+            gradient.
         batch: as for `add_gradient`.
         head: as for `add_gradient`.
         table: as for `add_gradient`.

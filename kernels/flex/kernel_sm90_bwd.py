@@ -1,10 +1,11 @@
 """Flex attention, backward, for sm_90: flash attention's kernel of all five products, with masks from tables.
 
-`nojit.kernels.flash_attention.kernel_sm90_bwd` describes its parts and barriers, which are the same here. The difference is
-the walk over tiles (`kernel_sm90_bwd_walks`): those that see any of the keys, last first. Partial, full and again partial
-tiles have a loop each; bitmaps use one loop. A program adds to a tile of queries after all visiting programs with earlier keys.
-Those have started before it. Where the mask moves on with the keys, they are ahead of it by that distance; where it does not,
-they walk the same tiles.
+`nojit.kernels.flash_attention.kernel_sm90_bwd` describes the parts and barriers, which are the same here. The difference is
+the walk (`kernel_sm90_bwd_walks`): a program visits the tiles of queries that see any of its keys, last first. One loop handles
+partial tiles, the next one full tiles, the last one partial tiles again; bitmaps use one loop.
+
+A program adds to a tile of queries after all programs with earlier keys that visit this tile. Those programs have started
+before it. If the mask moves with the keys, they are ahead by the distance of the move; otherwise they walk the same tiles.
 """
 
 from nojit.kernels.flash_attention.kernel_sm90_bwd import (

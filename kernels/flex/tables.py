@@ -18,8 +18,8 @@ A table has two sides: `by_query` lists the keys of queries, for the forward pas
 the queries of keys, for the gradients of keys and values; it swaps rows and columns but shares the bitmaps, whose rows are
 queries. Bm and Hm are the numbers of batches and heads, or 1 if all are equal. Equal bitmaps are stored once.
 
-Tiles of keys that take turns to visit tiles of queries, in blocks of 128, read `visits`, int32 [entries, 3]. It repeats the
-lists of `by_key`, each in the order of its queries: the block row, the index of its bitmap (-1 if it is full), and the number
+In the sm_90 backward kernel tiles of keys take turns to visit tiles of queries. For bitmaps of 128 x 128 the kernel reads
+`visits`, int32 [entries, 3]. It repeats the lists of `by_key`, each in the order of its queries: the block row, the index of its bitmap (-1 if it is full), and the number
 of key blocks before this one in that row. Bitmaps of visits have keys as rows; in `bits` they follow all others.
 """
 

@@ -102,7 +102,7 @@ def flex_decoding_kernel(
     `stride_tb` has the pages of each batch. With `has_lens`, batch b has only ``lens[b]`` keys. Query m sees the keys from
     m + `left` to m + `right`; with `from_end`, both bounds are shifted by the number of keys minus that of queries. With
     `has_spans`, keys must also lie in the query's interval in spans, int32 [..., q_len, 2]. `SCORE_MOD` modifies scores; for it
-    query m is at position m or, with `has_lens`, the last query at the last key. Slots and bias are as it takes them. Results
+    query m is at position m or, with `has_lens`, the last query at the last key. Slots and bias are those that it takes. Results
     are written by `store_results`. `pack` is `group`, or divides it. Grid: cdiv(q_len * pack, BLOCK_M) * splits * batch * heads // pack.
     """
     # the merge kernel may start early: it waits for the parts itself

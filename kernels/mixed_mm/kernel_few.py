@@ -14,12 +14,15 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
 ROWS = gl.constexpr(16)
-"""Rows of bytes loaded by the four threads of a column, four each: a depth of 32."""
+"""Rows of bytes that the four threads of a column load, four rows per thread: a depth of 32."""
 
 
 @gluon.constexpr_function
 def _layout_of_words(warps, unroll, width, rows):
-    """Return the layout of words [warps * unroll, 4 * rows, 8 * width]: `width` words of each row per thread, whole lines per warp."""
+    """Return the layout of words [warps * unroll, 4 * rows, 8 * width].
+
+    A thread has `width` words of each of its rows, and a warp has whole cache lines.
+    """
     registers = [*bits(width, 1, 2, 3), *bits(rows, 1, 1, 3), *bits(unroll, 1, 0, 3)]
     lanes = [*bits(4, rows, 1, 3), *bits(8, width, 2, 3)]
     shape = [warps * unroll, 4 * rows, 8 * width]
@@ -28,7 +31,10 @@ def _layout_of_words(warps, unroll, width, rows):
 
 @gluon.constexpr_function
 def _layout_of_rows(warps, unroll, rows):
-    """Return the layout of pairs of a, [warps * unroll, rows, 16]: 8 elements of the depth per thread, those of its bytes."""
+    """Return the layout of pairs of a, [warps * unroll, rows, 16].
+
+    A thread has 8 elements of the depth: those that it multiplies by its bytes of b.
+    """
     registers = [*bits(4, 1, 2, 3), *bits(rows // 8, 8, 1, 3), *bits(unroll, 1, 0, 3)]
     lanes = [*bits(4, 4, 2, 3), *bits(8, 1, 1, 3)]
     return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 3), [], [warps * unroll, rows, 16])
@@ -36,7 +42,7 @@ def _layout_of_rows(warps, unroll, rows):
 
 @gluon.constexpr_function
 def _layout_of_pairs(warps, unroll, width):
-    """Return the layout of pairs of scales, [warps * unroll, 16 * width]: those of its words per thread."""
+    """Return the layout of pairs of scales, [warps * unroll, 16 * width]; a thread has the scales of its words."""
     registers = [*bits(2 * width, 1, 1, 2), *bits(unroll, 1, 0, 2)]
     lanes = [[0, 0], [0, 0], *bits(8, 2 * width, 1, 2)]
     return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 2), [], [warps * unroll, 16 * width])
@@ -46,7 +52,7 @@ def _layout_of_pairs(warps, unroll, width):
 def _load_pairs(ptr, rows, depth, cols, n_len, depth_end, stride, LAYOUT: gl.constexpr, WORDS: gl.constexpr):
     """Load scales, or zeros, for words that start at `depth`: for their first two columns and for their last two.
 
-    `rows` are the rows of their groups.
+    `rows` are the rows of the scales: the groups of the words.
     """
     parent: gl.constexpr = gl.SliceLayout(1, WORDS)
     ptrs = as_words(ptr + rows.to(gl.int64)[:, None] * stride) + cols[None, :]

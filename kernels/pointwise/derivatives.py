@@ -20,7 +20,7 @@ _Rule = Callable[[Builder, int, Step, int], Sequence[int | None]]
 
 
 def gradients(program: Program) -> Program:
-    """Return the program of the gradients of all inputs, in their order, over ``grad`` and the inputs.
+    """Return the program that computes the gradients of all inputs, in their order, from ``grad`` and the inputs.
 
     Args:
         program: has one result, and no input called ``grad``.
@@ -113,7 +113,7 @@ def _relu(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int |
 
 
 def _slope(rule: Callable[[Builder, int, int], int]) -> _Rule:
-    """Return the rule of a unary function, from its derivative by builder, operand and result."""
+    """Return the rule of a unary function whose derivative `rule` builds, given a builder, the operand and the result."""
     return lambda builder, grad, step, place: (builder.product(grad, rule(builder, step.args[0], place)),)
 
 

@@ -56,7 +56,7 @@ class Launcher:
             caller.launch(self.rectangles, *tensors, *tiles.numbers, *scalars, KINDS=kinds, **self._named[word])
 
     def _kinds(self, tensors: Sequence[Tensor], tiles: Rectangles) -> str:
-        """Return the most special built kinds that the tensors satisfy."""
+        """Return the most specific kinds that are built and whose requirements the tensors satisfy."""
         kinds = tiles.kinds[: len(self._rows)]
         # several results share one layout, or use the general kind
         if tiles.kinds == self._all_rows:

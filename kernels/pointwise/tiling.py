@@ -103,7 +103,7 @@ def _kind(sy: int, sx: int) -> str:
 
 
 def holds(rectangles: Rectangles, kinds: str, addresses: Sequence[int]) -> bool:
-    """Return whether tensors satisfy the requirements of some kinds: aligned vectors of 16 elements."""
+    """Return whether tensors can be accessed in aligned vectors of 16 elements, as kernels for `kinds` require."""
     if rectangles.nx % 16 or ("t" in kinds and rectangles.ny % 16):
         return False
     for letter, (s1, s0, sy, sx), address in zip(kinds, rectangles.strides, addresses, strict=True):

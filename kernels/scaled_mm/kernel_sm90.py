@@ -1,8 +1,9 @@
 """fp8 matrix products for sm_90, over TMA descriptors; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
 
-wgmma accumulates fp8 products less precisely than fp32. Unless the caller accepts that, each step's product, of depth 128, is
-added to fp32 sums in registers; block scales require it. While one consumer adds, the tensor cores multiply for the other.
-bf16 results round more coarsely than the loss over twice that depth, and so combine two steps.
+wgmma accumulates fp8 products less precisely than fp32. Unless the caller accepts that, a consumer adds the product of each
+step, of depth 128, to fp32 sums in registers; block scales always require these sums. While one consumer adds, the tensor cores
+multiply for the other. For bf16 results a consumer adds the product of two steps at once: rounding to bf16 loses more than
+wgmma does over two steps.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
@@ -44,7 +45,7 @@ def _of_blocks(scales):
 
 @gluon.jit
 def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
-    """Load the factors of a consumer's rows in a step; with `SHARED`, 1 or 128 rows share one."""
+    """Load the scales of a consumer's rows in a step; with `SHARED`, `span` rows (1 or 128) share one scale."""
     scale_ptr, m_len, span, stride_m, stride_k = vectors[0]
     rows = lanes_of(like)[0]
     lines = row + rows
@@ -57,7 +58,7 @@ def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
 
 @gluon.jit
 def _column_scales(vectors, col, step, like):
-    """Load the factors of a tile's columns in a step; they are contiguous."""
+    """Load the scales of a tile's columns in a step; column scales are contiguous."""
     scale_ptr, n_len, stride_k, _ = vectors[1]
     # addresses of other steps would be kept in registers for each column
     cols = lanes_of(like)[1]
@@ -66,7 +67,10 @@ def _column_scales(vectors, col, step, like):
 
 @gluon.jit
 def _of_columns(first_ptr, n_len, stride, col, like):
-    """Load a number per column of a tile, with a `stride` of 0 or 1, each once: a consumer's threads exchange them."""
+    """Load one number for each column of a tile, with a `stride` of 0 or 1.
+
+    Each number is loaded once by one of the consumer's threads, which then exchange them.
+    """
     cols = col + gl.arange(0, like.shape[1], layout=gl.BlockedLayout([1], [32], [4], [0]))
     values = gl.load(first_ptr + cols.to(gl.int64) * stride, mask=cols < n_len, other=0.0)
     return gl.convert_layout(values, gl.SliceLayout(0, like.type.layout))[None, :]
@@ -74,7 +78,7 @@ def _of_columns(first_ptr, n_len, stride, col, like):
 
 @gluon.jit
 def _tile_scale(vectors, col, step):
-    """Load the one factor of `DEEP` columns in a step; any past the last column."""
+    """Load the scale that `DEEP` columns share in a step; past the last column, that of the last block."""
     scale_ptr, n_len, stride_k, stride_n = vectors[1]
     block = gl.minimum(col, n_len - 1) // DEEP
     return gl.load(scale_ptr + (step.to(gl.int64) * stride_k + block.to(gl.int64) * stride_n))
@@ -130,7 +134,7 @@ def _promote_steps(
 
 @gluon.jit
 def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
-    """Load the factors of a tile's rows in a step; with "tiles", multiplied by those of the columns of each part."""
+    """Load the scales of a tile's rows in a step; with "tiles", multiply them by the column scale of each part of the tile."""
     by_rows = _row_scales(vectors, row, step, sums[0], True)
     factors = (by_rows,)
     if SCALES == "tiles":
