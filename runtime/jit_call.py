@@ -141,7 +141,7 @@ def _check_params(function: Any, table: KernelTable) -> None:
             f"its function has the params {', '.join(names)}, and the bundle's has {', '.join(built)}"
         )
     if "stream" in built:
-        raise UnavailableError("Triton takes no param by the name stream")
+        raise UnavailableError("Triton cannot launch a kernel with a param named stream")
 
 
 # arguments

@@ -197,7 +197,7 @@ def read_specs(path: Path) -> SpecFile:
         raise ManifestError(f"expected TOML: {error}", where=str(path)) from None
     _check_keys(content, ("schema", "bundle", "operator"), str(path))
     if content.get("schema") != 1 or not isinstance(content.get("bundle"), dict):
-        raise ManifestError("expected schema = 1 and a table bundle", where=str(path))
+        raise ManifestError("expected schema = 1 and a table [bundle]", where=str(path))
     _check_bundle(content["bundle"], f"{path} $.bundle")
     entries = content.get("operator", [])
     if not isinstance(entries, list) or not entries:
@@ -215,7 +215,7 @@ def _check_bundle(bundle: Any, where: str) -> None:
     _check_keys(bundle, _BUNDLE_KEYS, where)
     for key in _BUNDLE_KEYS:
         if key not in bundle:
-            raise ManifestError(f"expected {key}", got="none", where=where)
+            raise ManifestError(f"expected the key {key}", got="none", where=where)
     for key in ("name", "version"):
         if not isinstance(bundle[key], str) or not bundle[key]:
             raise ManifestError("expected text", got=repr(bundle[key]), where=f"{where}.{key}")
