@@ -132,8 +132,9 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Measure whole processes from their start to the last kernel done, each kernel loaded and launched once.
 
-    It compares nojit without torch, a ctypes script, torch-nojit, torch-triton-warm and torch-triton-cold. It needs a GPU. Without
-    --bundle it builds the kernels first, which needs Triton.
+    It compares nojit without torch to a ctypes script and to processes that import torch: torch-nojit, and Triton's JIT with a filled
+    cache (torch-triton-warm) or an empty one (torch-triton-cold). It needs a GPU. Without --bundle it builds the kernels first, which
+    needs Triton.
     """
     progress = out.note if out.verbosity > 0 else lambda _: None
     bench = bench_cold_start(place, counts, against, rounds, progress)
@@ -156,7 +157,7 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
 @click.option("--out", "folder", type=PLACE, required=True, help="Output folder.")
 @output_options
 def make_bundles(out: Output, arch: str, counts: tuple[int, ...], folder: Path) -> None:
-    """Build the kernels of the other measurements for a machine without Triton; pass the folder as --bundle."""
+    """Build the kernels that `nojit bench launch` and `cold-start` need, for a machine without Triton: pass OUT to them as --bundle."""
     bundles.build(folder, arch, counts, launch=True)
     names = [bundles.LAUNCH, *map(bundles.cold_name, counts)]
     paths = [str(bundles.find(folder, name, arch)) for name in names]
