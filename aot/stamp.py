@@ -114,7 +114,7 @@ def asked_of(request: Mapping[str, Any]) -> str:
 
 
 def find_stamp(cache: Path, asked: str) -> Stamp | None:
-    """Return the stamp of a command if there is one and all of it is as it was.
+    """Return the stamp of a command if it exists and every fact in it still holds.
 
     Args:
         cache: the cache's folder; one that others can write to has no stamps.
@@ -253,12 +253,12 @@ class Draft:
         self._refused = True
 
     def keep(self, cache: Path, notes: Notes, stamp: Stamp) -> None:
-        """Write the stamp, unless something changed during the build, or something cannot be noted.
+        """Write the stamp, unless an input changed during the build or cannot be noted.
 
         Args:
             cache: the cache's folder.
-            notes: what the processes of the sources looked at.
-            stamp: the result of the next build if nothing changes.
+            notes: files, folders and names that the sources' processes looked at.
+            stamp: the output of this build, which the next one prints if no input has changed.
         """
         try:
             kept = self._kept(notes, stamp)

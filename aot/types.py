@@ -186,7 +186,7 @@ def _constant(spelling: str, where: str) -> str:
 
 
 def _number(text: str) -> str:
-    """Return the constant of a float in any spelling of Python; empty for other text, for example too large an int."""
+    """Return the constant type of a float in any of Python's spellings; empty if `text` is no float, or is an int."""
     try:
         return "" if text.lstrip("+-").isdecimal() else constant_type(float(text))
     except ValueError:

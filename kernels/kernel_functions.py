@@ -84,7 +84,7 @@ def reciprocal(by):
 
 @triton.jit
 def divide_by(number, by, inverse):
-    """Return the results of `divide` in a few instructions; `inverse` is the `reciprocal` of a divisor that a loop reuses."""
+    """Return quotient and remainder as `divide` does, but faster; `inverse` is ``reciprocal(by)``, computed once before a loop."""
     # at most one below the quotient, for numbers of 31 bits
     quotient = tl.umulhi(tl.cast(number, tl.uint32), inverse).to(tl.int32)
     rest = number - quotient * by

@@ -62,7 +62,7 @@ class Cost:
     """The factor of each term."""
 
     def expression(self, terms: Sequence[Expression]) -> str:
-        """Return the sum as an expression over ints, without parts that are 0."""
+        """Return the cost as an expression: the constant plus each factor times its term, without addends of 0."""
         constant = round(self.constant)
         parts = [str(constant) if constant else ""]
         parts += [_product(factor, term) for factor, term in zip(self.factors, terms, strict=True)]

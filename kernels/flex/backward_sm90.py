@@ -36,7 +36,7 @@ def maps_of(
 
 
 def _is_shared(tables: MaskTables, q: Tensor, k: Tensor) -> bool:
-    """Return whether all queries that read the same keys have the same mask."""
+    """Return whether batches and query heads that share keys also share a mask."""
     return all(count == 1 or q.shape[dim] == k.shape[dim] for dim, count in enumerate((tables.batches, tables.heads)))
 
 

@@ -165,7 +165,7 @@ def _states_of(padded: Tensor) -> Tensor:
 
 
 def _first(seen: Tensor, none: int) -> Tensor:
-    """Return the first column that each row sees, or `none`."""
+    """Return the first column that each row sees; `none` for a row that sees no column."""
     if not seen.shape[1]:
         return torch.full((len(seen),), none, device=seen.device)
     return torch.where(seen.any(1), seen.to(torch.int8).argmax(1), none)

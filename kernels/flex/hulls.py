@@ -27,7 +27,16 @@ _STRIP: Final = 1 << 26
 
 
 def hulls_of(spans: Tensor, count: int, size: int) -> Tensor:
-    """Return the hulls, int32 [Bm, Hm, cdiv(length, size), 4], of spans [Bm, Hm, length, 2] over `count` positions."""
+    """Return the least and greatest start and end of every `size` neighbouring spans.
+
+    Args:
+        spans: [Bm, Hm, length, 2]: start and end of each.
+        count: the number of positions that spans may cover.
+        size: spans of one hull.
+
+    Returns:
+        int32 [Bm, Hm, cdiv(length, size), 4]: least start, greatest start, least end, greatest end.
+    """
     missing = -spans.shape[2] % size
 
     def blocked(place: int, fill: int) -> Tensor:
