@@ -13,7 +13,8 @@ from pathlib import Path
 from nojit.aot import farm
 from nojit.aot.cache import Cache
 from nojit.aot.farm import Finished, Job
-from nojit.aot.mistakes import Mistakes
+from nojit.aot.manifest.archs import target_of
+from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.outcome import Outcome, sort_out
 from nojit.aot.pack import PACKING, BundleContent, PackedBundle, check_folder, pack, packer_version, write_file
 from nojit.aot.places import report_path
@@ -22,7 +23,6 @@ from nojit.aot.pruning import PRUNING
 from nojit.aot.report import BuildResult, BundleReport, VariantReport, as_found, decode_report, encode_report
 from nojit.aot.settings import settings_words
 from nojit.aot.tables import KernelContent
-from nojit.aot.target import target_of
 from nojit.aot.variant import CompiledVariant
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import ManifestError

@@ -29,15 +29,15 @@ from nojit.aot.device import Device, driver_of, install
 from nojit.aot.failures import Lines, account_of
 from nojit.aot.importing import import_source
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
-from nojit.aot.naming import find_named
-from nojit.aot.options import OPTIONS
+from nojit.aot.manifest.archs import OLDEST, target_of
+from nojit.aot.manifest.function_names import find_named
+from nojit.aot.manifest.options import OPTIONS
+from nojit.aot.manifest.types import NONE, layout_in, plain
 from nojit.aot.patches import Baseline
 from nojit.aot.ptxas import gpu_names
 from nojit.aot.settings import read_settings, settings_words
 from nojit.aot.source import KernelSource, SourcePlace
-from nojit.aot.target import OLDEST, target_of
 from nojit.aot.toolchain import file_digest, tree_digest
-from nojit.aot.types import NONE, layout_in, plain
 from nojit.aot.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_of
 from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import CompileError, ManifestError, worded

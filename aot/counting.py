@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from math import comb, prod
 from typing import NamedTuple
 
-from nojit.aot.axes import typed_params
-from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.defaults import MAX_VARIANTS
-from nojit.aot.manifest import DerivedSpec, KernelSpec
-from nojit.aot.rule_types import asks_values
-from nojit.aot.tuning_rules import choices
-from nojit.aot.types import count_types
+from nojit.aot.manifest.config_rules import CONFIG_RULES
+from nojit.aot.manifest.expressions import asks_values
+from nojit.aot.manifest.matrix import typed_params
+from nojit.aot.manifest.reader import DerivedSpec, KernelSpec
+from nojit.aot.manifest.tuning_rules import choices
+from nojit.aot.manifest.types import count_types
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.format import VARIANTS_MAX

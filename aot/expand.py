@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from nojit.aot.axes import axes_of, plain_value, read_value, typed_params
 from nojit.aot.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.hints import HintSet, WrittenHints, hint_sets
-from nojit.aot.manifest import DerivedSpec, KernelSpec
-from nojit.aot.mistakes import Mistakes
+from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_params
+from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.reader import DerivedSpec, KernelSpec
+from nojit.aot.manifest.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
 from nojit.aot.points import Axes, Point, Settings, points_of
-from nojit.aot.target import check_arch
-from nojit.aot.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
 from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, check_ways, parse_rule, way_of
 from nojit.runtime import expr
@@ -46,7 +46,7 @@ def expand_kernel(
 
     Args:
         spec: the manifest's entry.
-        arch: one of `nojit.aot.target.ARCHS`.
+        arch: one of `nojit.aot.manifest.archs.ARCHS`.
         where: manifest and kernel, for messages.
         profile: ``core`` keeps what the entry's `core` expression keeps; ``full`` keeps everything.
         most: maximum number of variants before `exclude`; None for no limit.

@@ -7,9 +7,9 @@ from itertools import combinations
 from math import comb
 from typing import NamedTuple
 
-from nojit.aot.manifest_text import spell_key
-from nojit.aot.mistakes import Mistakes
-from nojit.aot.types import NONE, is_hintable, plain
+from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.text import spell_key
+from nojit.aot.manifest.types import NONE, is_hintable, plain
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.type_names import leaves
 

@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nojit.aot.types import members_of, plain
+from nojit.aot.manifest.types import members_of, plain
 from nojit.aot.variant import Variant
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table import Slot, TensorMap

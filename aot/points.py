@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
-from nojit.aot.axes import read_value
-from nojit.aot.config_rules import constexprs_in
 from nojit.aot.hints import WrittenHints, subsets
-from nojit.aot.manifest import HINT_SETS_MAX, KernelSpec, PointSpec
-from nojit.aot.manifest_text import spell_key
-from nojit.aot.mistakes import Mistakes
-from nojit.aot.options import OPTIONS, option_value
-from nojit.aot.target import check_arch
-from nojit.aot.types import fill, types_of
+from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.config_rules import constexprs_in
+from nojit.aot.manifest.matrix import read_value
+from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.options import OPTIONS, option_value
+from nojit.aot.manifest.reader import HINT_SETS_MAX, KernelSpec, PointSpec
+from nojit.aot.manifest.text import spell_key
+from nojit.aot.manifest.types import fill, types_of
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Axis
 from nojit.runtime.values import Value, identity

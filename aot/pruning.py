@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nojit.aot.manifest.archs import shared_bytes_max
 from nojit.aot.report import Pruned
-from nojit.aot.target import shared_bytes_max
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from nojit.aot.config_rules import CONFIG_RULES
-from nojit.aot.manifest import KernelSpec
-from nojit.aot.mistakes import Mistakes
-from nojit.aot.options import OPTIONS
-from nojit.aot.types import NONE, has_layout, plain
+from nojit.aot.manifest.config_rules import CONFIG_RULES
+from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.options import OPTIONS
+from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.manifest.types import NONE, has_layout, plain
 from nojit.aot.variant import Variant
 from nojit.aot.ways import implied_hints
 from nojit.runtime.errors import ManifestError, did_you_mean

@@ -8,14 +8,14 @@ from itertools import product
 from typing import Any
 
 import msgspec
-from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.expand import Expander, Names
 from nojit.aot.hints import HintSet, WrittenHints
-from nojit.aot.manifest import KernelSpec, TuningSpec
+from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.config_rules import CONFIG_RULES
+from nojit.aot.manifest.reader import KernelSpec, TuningSpec
+from nojit.aot.manifest.tuning_rules import choices
 from nojit.aot.report import Pruned
-from nojit.aot.target import check_arch
-from nojit.aot.tuning_rules import choices
 from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, parse_rule, way_of
 
@@ -39,7 +39,7 @@ def expand_space(spec: KernelSpec, arch: str, where: str, most: int | None = MAX
 
     Args:
         spec: the manifest's entry.
-        arch: one of `nojit.aot.target.ARCHS`.
+        arch: one of `nojit.aot.manifest.archs.ARCHS`.
         where: manifest and kernel, for messages.
         most: maximum number of variants before any rule; None for no limit.
 

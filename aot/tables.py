@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from nojit.aot.types import plain
+from nojit.aot.manifest.types import plain
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.postfix import postfix

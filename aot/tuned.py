@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nojit.aot.axes import plain_value, read_value
-from nojit.aot.config_rules import constexprs_in
 from nojit.aot.counting import MAX_VARIANTS
 from nojit.aot.expand import Expander, Expansion, Names, settings_of
-from nojit.aot.expression_types import kind_of
 from nojit.aot.hints import HintSet, WrittenHints
-from nojit.aot.manifest import KernelSpec
-from nojit.aot.options import OPTIONS
+from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.config_rules import constexprs_in
+from nojit.aot.manifest.matrix import plain_value, read_value
+from nojit.aot.manifest.options import OPTIONS
+from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.manifest.type_checker import kind_of
 from nojit.aot.points import Point
-from nojit.aot.target import check_arch
 from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, make_way, parse_rule, told_options
 from nojit.runtime import expr
@@ -154,7 +154,7 @@ def expand_tuned(
 
     Args:
         spec: the manifest's entry.
-        arch: one of `nojit.aot.target.ARCHS`.
+        arch: one of `nojit.aot.manifest.archs.ARCHS`.
         where: manifest and kernel, for messages.
         profile: ``core`` keeps one config of a tuned case; ``full`` keeps all.
         tables: the checked tables of the kernel and the arch; at least one.

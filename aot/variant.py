@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from nojit.aot.target import target_of
-from nojit.aot.types import NONE, plain
+from nojit.aot.manifest.archs import target_of
+from nojit.aot.manifest.types import NONE, plain
 from nojit.runtime import cubin
 from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import BundleError, CompileError

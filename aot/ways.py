@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nojit.aot.axes import read_value
-from nojit.aot.config_rules import constexprs_in
-from nojit.aot.options import OPTIONS, TUNABLE, option_value
-from nojit.aot.target import check_arch
+from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.config_rules import constexprs_in
+from nojit.aot.manifest.matrix import read_value
+from nojit.aot.manifest.options import OPTIONS, TUNABLE, option_value
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table import Config
 from nojit.runtime.values import Value, identity
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest import KernelSpec
+    from nojit.aot.manifest.reader import KernelSpec
 
 __all__ = ["Way", "check_ways", "implied_hints", "make_way", "parse_rule", "told_options", "way_of"]
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def tasks(archs: list[str], kernels: list[str], every: int) -> list[tuple[Any, Any]]:
     """List every n-th variant of the manifests, with the location of its source."""
     from nojit.aot import compiler
-    from nojit.aot.manifest import find_manifests
+    from nojit.aot.manifest.reader import find_manifests
     from nojit.aot.plan import make_plans
 
     plans = make_plans(find_manifests([ROOT / "manifests"]), archs, "full", compiler, kernels)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nojit.aot.bench import children
 from nojit.aot.doctor import probe_driver
-from nojit.aot.target import check_arch
+from nojit.aot.manifest.archs import check_arch
 from nojit.runtime.errors import BundleError, NojitError, PackageError, worded
 from nojit.runtime.format import SUFFIX
 

@@ -22,7 +22,7 @@ from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
 from nojit.aot.farm import Finished
-from nojit.aot.manifest import find_manifests
+from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.outcome import failure_of
 from nojit.aot.plan import Compiler, Plan, absent_kernels, make_plans
 from nojit.aot.provenance import Invocation, attest, is_attested

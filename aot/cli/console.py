@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVa
 
 import click
 from click.shell_completion import CompletionItem
-from nojit.aot.target import ARCHS, check_arch
+from nojit.aot.manifest.archs import ARCHS, check_arch
 from nojit.runtime.errors import ManifestError, counted
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 
 import click
 from nojit.aot.cli.console import Output, output_options
-from nojit.aot.schema import json_schema
+from nojit.aot.manifest.schema import json_schema
 
 __all__ = ["command"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from nojit.aot.axes import read_value
-from nojit.aot.manifest import KernelSpec, find_manifests, load_manifest
+from nojit.aot.manifest.matrix import read_value
+from nojit.aot.manifest.reader import KernelSpec, find_manifests, load_manifest
 from nojit.aot.tune.rules import TuningRules
 
 __all__ = ["read_rules"]

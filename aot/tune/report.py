@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nojit.aot.config_rules import CONFIG_RULES
-from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.config_rules import CONFIG_RULES
+from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.tune.account import TableFacts, table_facts
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.importance import Importance, Observation, explain, rank

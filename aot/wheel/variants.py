@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nojit.aot.target import ARCHS
+from nojit.aot.manifest.archs import ARCHS
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import arch_label, escaped
 from nojit.runtime.target import arch_number, parse_image_arch, spell_cuda

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nojit.aot.manifest.archs import ARCHS
 from nojit.aot.source import KernelSource, SourcePlace
-from nojit.aot.target import ARCHS
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH

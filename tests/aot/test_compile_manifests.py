@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from nojit.aot.axes import axes_of
 from nojit.aot.expand import expand_kernel
-from nojit.aot.manifest import KernelSpec, load_manifest
+from nojit.aot.manifest.matrix import axes_of
+from nojit.aot.manifest.reader import KernelSpec, load_manifest
 from nojit.aot.source import SourcePlace, fit_variant
 from nojit.aot.space import expand_space
 from nojit.aot.toolchain import file_digest, tree_digest

@@ -13,7 +13,7 @@ import pytest
 from nojit.aot import compiler, importing
 from nojit.aot.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.expand import expand_kernel
-from nojit.aot.options import OPTIONS, Option
+from nojit.aot.manifest.options import OPTIONS, Option
 from nojit.aot.source import SourcePlace, fit_variant
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.cubin import read_cubin

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.axes import axes_of
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
-from nojit.aot.manifest import load_manifest
-from nojit.aot.options import OPTIONS
-from nojit.aot.target import ARCHS
+from nojit.aot.manifest.archs import ARCHS
+from nojit.aot.manifest.matrix import axes_of
+from nojit.aot.manifest.options import OPTIONS
+from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import Pointer, parse

@@ -21,7 +21,7 @@ from nojit.aot import farm
 from nojit.aot.cache import Cache
 from nojit.aot.expand import expand_kernel
 from nojit.aot.farm import Finished, Job
-from nojit.aot.manifest import KernelSpec
+from nojit.aot.manifest.reader import KernelSpec
 from nojit.aot.pool import WorkerPool
 from nojit.aot.source import SourcePlace
 from nojit.aot.variant import CompiledVariant, Variant, decode_compiled, encode_compiled

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from nojit.aot.expand import expand_kernel
-from nojit.aot.manifest import load_manifest
+from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.source import SourcePlace, fit_variant
 from nojit.aot.variant import Variant
 from nojit.runtime.table import Launch, TensorMap

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.likeness import group_alike
+from nojit.aot.manifest.archs import target_of
 from nojit.aot.pack import GROUP_RAW_BYTES, BundleContent, pack
 from nojit.aot.tables import KernelContent
-from nojit.aot.target import target_of
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 from nojit.runtime.table import Param

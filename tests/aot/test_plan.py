@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.manifest import load_manifest
+from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan import Plan, make_plans
 from nojit.aot.source import SourcePlace, fit_tuned
 from nojit.runtime.errors import ManifestError

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from nojit.aot.expand import expand_kernel
-from nojit.aot.manifest import KernelSpec
+from nojit.aot.manifest.reader import KernelSpec
 from nojit.aot.plan import make_plans
 from nojit.aot.space import expand_space
 from nojit.aot.variant import Variant

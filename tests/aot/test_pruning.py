@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.expand import expand_kernel
+from nojit.aot.manifest.archs import ARCHS, shared_bytes_max
 from nojit.aot.pruning import prune_compiled, prune_failed
 from nojit.aot.source import SourcePlace
-from nojit.aot.target import ARCHS, shared_bytes_max
 from nojit.runtime.errors import CompileError
 
 from tests.aot.entries import spec

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.aot.manifest import load_manifest
-from nojit.aot.options import OPTIONS
+from nojit.aot.manifest.options import OPTIONS
+from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.space import SpaceExpansion, configs_of, expand_space
 from nojit.runtime.errors import ManifestError
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.build import build
 from nojit.aot.cache import Cache
-from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.plan import Plan, make_plans
 from nojit.aot.tuned import check_tuned, expand_tuned
 from nojit.runtime.bundle import BundleFile

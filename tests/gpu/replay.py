@@ -297,7 +297,7 @@ def built_alike(folder: Path, arch: str) -> Path:
 def plan_for(manifests: Sequence[Path], arch: str, profile: str) -> Plan:
     """Expand the manifests as the bundle's build did."""
     from nojit.aot import compiler
-    from nojit.aot.manifest import find_manifests
+    from nojit.aot.manifest.reader import find_manifests
     from nojit.aot.plan import make_plans
 
     (plan,) = make_plans(find_manifests(manifests), [arch], profile, compiler)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.expand import Expansion, expand_kernel
-from nojit.aot.manifest import KernelSpec, load_manifest
+from nojit.aot.manifest.reader import KernelSpec, load_manifest
 from nojit.aot.space import expand_space
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.runtime.expr import parse

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.aot.expand import expand_kernel
-from nojit.aot.manifest import load_manifest
+from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.space import expand_space
 from nojit.kernels import library
 from nojit.kernels.maps import Described

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from nojit.aot.manifest import load_manifest
+from nojit.aot.manifest.reader import load_manifest
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm import reference as b2b_reference
 from nojit.kernels.b2b_gemm.problems import PairProblem as B2bProblem

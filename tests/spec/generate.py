@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from nojit.aot.schema import json_schema
+from nojit.aot.manifest.schema import json_schema
 
 from tests.spec import cli_reference, manifest_reference, settings_reference, tiny
 from tests.spec.pages import ROOT, replace_generated

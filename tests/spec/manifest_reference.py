@@ -6,10 +6,10 @@ import re
 import textwrap
 from typing import Any
 
-from nojit.aot import types
-from nojit.aot.manifest import struct_schema
-from nojit.aot.options import OPTIONS, TUNABLE, Option
-from nojit.aot.target import ARCHS
+from nojit.aot.manifest import types
+from nojit.aot.manifest.archs import ARCHS
+from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
+from nojit.aot.manifest.reader import struct_schema
 from nojit.runtime import expr
 
 __all__ = ["render_grammar", "render_reference"]

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from nojit.aot.manifest import load_manifest
+from nojit.aot.manifest.reader import load_manifest
 from nojit.kernels.pointwise.__main__ import generate
 from nojit.kernels.pointwise.program import FUNCTIONS
 from nojit.kernels.pointwise.spec import specify

@@ -223,7 +223,7 @@ def test_missing_package_names_the_extra(run: Run, monkeypatch: pytest.MonkeyPat
     for name in [
         name
         for name in sys.modules
-        if name.startswith(("nojit.aot.manifest", "nojit.aot.schema", "nojit.aot.cli.schema"))
+        if name.startswith(("nojit.aot.manifest.reader", "nojit.aot.manifest.schema", "nojit.aot.cli.schema"))
     ]:
         monkeypatch.delitem(sys.modules, name)
     result = run("schema")

@@ -1,7 +1,7 @@
 """Read TOML manifests into typed ones. Each mistake names file, line, column, key path, the expected and the found value.
 
 A manifest lists what to build; packing is not its subject. Its reference, ``docs/manifest.md``, and the JSON schema
-that editors use (`nojit.aot.schema`) come from the types below.
+that editors use (`nojit.aot.manifest.schema`) come from the types below.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
-from nojit.aot.config_rules import check_config, check_options
-from nojit.aot.manifest_text import ManifestText
-from nojit.aot.mistakes import Mistakes
-from nojit.aot.naming import EXPECTED, check_name
-from nojit.aot.rule_types import check_rules
-from nojit.aot.structure import check_structure
-from nojit.aot.target import check_arch
-from nojit.aot.tuning_rules import check_batch, check_tuning
+from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.config_rules import check_config, check_options
+from nojit.aot.manifest.expressions import check_rules
+from nojit.aot.manifest.function_names import EXPECTED, check_name
+from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.structure import check_structure
+from nojit.aot.manifest.text import ManifestText
+from nojit.aot.manifest.tuning_rules import check_batch, check_tuning
 from nojit.runtime.errors import ManifestError, worded
 
 __all__ = [
@@ -286,7 +286,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def struct_schema() -> dict[str, Any]:
-    """Return the JSON schema of the types above; `nojit.aot.schema` adds the other checks."""
+    """Return the JSON schema of the types above; `nojit.aot.manifest.schema` adds the other checks."""
     schema = msgspec.json.schema(Manifest)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nojit manifest", **schema}
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from nojit.aot.manifest_text import ManifestText
+from nojit.aot.manifest.text import ManifestText
 from nojit.runtime.errors import ManifestError, NojitError, TuningError
 
 __all__ = ["Mistakes", "shorten"]

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nojit.aot.axes import typed_params
-from nojit.aot.config_rules import CONFIG_RULES, check_rules, constexprs_in
-from nojit.aot.manifest_text import spell_key
-from nojit.aot.mistakes import Mistakes
-from nojit.aot.options import OPTIONS, TUNABLE
-from nojit.aot.types import BOOLS, FLOATS, NONE
+from nojit.aot.manifest.config_rules import CONFIG_RULES, check_rules, constexprs_in
+from nojit.aot.manifest.matrix import typed_params
+from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.text import spell_key
+from nojit.aot.manifest.types import BOOLS, FLOATS, NONE
 from nojit.runtime import expr
 from nojit.runtime.errors import did_you_mean
 from nojit.runtime.neighbours import cost_words, is_cost
 from nojit.runtime.tuned import MULTIPROCESSORS, is_name
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest import KernelSpec, TuningSpec
+    from nojit.aot.manifest.reader import KernelSpec, TuningSpec
 
 __all__ = ["check_batch", "check_tuning", "choices"]
 

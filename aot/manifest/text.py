@@ -7,7 +7,7 @@ from bisect import bisect_right
 from functools import cached_property
 from pathlib import Path
 
-from nojit.aot.toml_positions import KeyPath, positions
+from nojit.aot.manifest.positions import KeyPath, positions
 from nojit.runtime.errors import ManifestError
 
 __all__ = ["ManifestText", "spell_key"]

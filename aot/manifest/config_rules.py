@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nojit.aot.manifest_text import spell_key
-from nojit.aot.mistakes import Mistakes, shorten
-from nojit.aot.options import OPTIONS
+from nojit.aot.manifest.mistakes import Mistakes, shorten
+from nojit.aot.manifest.options import OPTIONS
+from nojit.aot.manifest.text import spell_key
 from nojit.runtime.errors import did_you_mean
 
 __all__ = ["CONFIG_RULES", "check_config", "check_options", "check_rules", "constexprs_in"]

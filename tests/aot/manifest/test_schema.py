@@ -9,11 +9,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from nojit.aot.manifest import load_manifest
-from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.archs import ARCHS
+from nojit.aot.manifest.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.reader import load_manifest
+from nojit.aot.manifest.schema import json_schema
 from nojit.aot.plan import make_plans
-from nojit.aot.schema import json_schema
-from nojit.aot.target import ARCHS
 from nojit.runtime.errors import ManifestError
 
 from tests.aot.conftest import HEADER, KERNEL, ROOT

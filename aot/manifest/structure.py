@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct, inspect
-from nojit.aot.manifest_text import spell_key
-from nojit.aot.mistakes import Mistakes, shorten
+from nojit.aot.manifest.mistakes import Mistakes, shorten
+from nojit.aot.manifest.text import spell_key
 from nojit.runtime.errors import did_you_mean, key_among
 from nojit.runtime.values import identity
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nojit.aot.toml_positions import KeyPath, positions
+from nojit.aot.manifest.positions import KeyPath, positions
 
 from tests.aot.conftest import ROOT
 

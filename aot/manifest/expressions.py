@@ -7,12 +7,24 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from nojit.aot.axes import plain_value, read_value, typed_params
-from nojit.aot.config_rules import CONFIG_RULES
-from nojit.aot.expression_types import ANY, BOOL, INT, Case, Kind, Known, Term, TypeMistake, check, kind_of, term_of
-from nojit.aot.mistakes import Mistakes
-from nojit.aot.options import OPTIONS, option_value
-from nojit.aot.types import BOOLS, FLOATS, INTS, NONE, axes_in, fill
+from nojit.aot.manifest.config_rules import CONFIG_RULES
+from nojit.aot.manifest.matrix import plain_value, read_value, typed_params
+from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.options import OPTIONS, option_value
+from nojit.aot.manifest.type_checker import (
+    ANY,
+    BOOL,
+    INT,
+    Case,
+    Kind,
+    Known,
+    Term,
+    TypeMistake,
+    check,
+    kind_of,
+    term_of,
+)
+from nojit.aot.manifest.types import BOOLS, FLOATS, INTS, NONE, axes_in, fill
 from nojit.aot.ways import told_options
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, did_you_mean
@@ -24,7 +36,7 @@ from nojit.runtime.tuned import TunedConfig
 from nojit.runtime.values import Value, identity
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest import KernelSpec
+    from nojit.aot.manifest.reader import KernelSpec
 
 __all__ = ["asks_values", "check_requires", "check_rules"]
 

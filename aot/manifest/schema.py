@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final, TypeAlias
 
-from nojit.aot.manifest import struct_schema
-from nojit.aot.options import OPTIONS, TUNABLE, Option
-from nojit.aot.target import ARCHS
-from nojit.aot.types import BOOLS, ELEMENTS, FLOATS, INTS, NONE
+from nojit.aot.manifest.archs import ARCHS
+from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
+from nojit.aot.manifest.reader import struct_schema
+from nojit.aot.manifest.types import BOOLS, ELEMENTS, FLOATS, INTS, NONE
 from nojit.runtime.type_names import dtype_name, dtype_spellings
 
 __all__ = ["json_schema"]

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from nojit.aot.mistakes import Mistakes
-from nojit.aot.naming import check_name
-from nojit.aot.types import ELEMENTS, axes_in, dims_in
+from nojit.aot.manifest.function_names import check_name
+from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.types import ELEMENTS, axes_in, dims_in
 from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
 from nojit.runtime.table import Axis
 from nojit.runtime.type_names import dtype_name
 from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest import KernelSpec
+    from nojit.aot.manifest.reader import KernelSpec
 
 __all__ = ["axes_of", "plain_value", "read_value", "typed_params"]
 

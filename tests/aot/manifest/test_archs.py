@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from nojit.aot.target import ARCHS, check_arch, check_assembled, target_of
+from nojit.aot.manifest.archs import ARCHS, check_arch, check_assembled, target_of
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.format import TargetInfo
 

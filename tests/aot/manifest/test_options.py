@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from nojit.aot.options import FIXED, OPTIONS, TUNABLE, option_value
+from nojit.aot.manifest.options import FIXED, OPTIONS, TUNABLE, option_value
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.options import BUILT_WITH
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.manifest import load_manifest
+from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan import make_plans
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError

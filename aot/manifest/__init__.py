@@ -1,0 +1,1 @@
+"""Manifests: read them, and report each mistake with its place."""
