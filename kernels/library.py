@@ -129,12 +129,13 @@ def _holders(
             if one.foreign and accept is not None:
                 file.authorize(accept)
                 kernels, refused = serving(file)
-                passed_over += [f"{told(error)}, of {one.origin}" for error in refused]
+                passed_over += [f"{error.finding()}, of {one.origin}" for error in refused]
             bundles.append((file, one.foreign, file.index.target.image_arch, kernels))
         except (BundleError, OSError) as error:
             if not one.foreign:
                 raise
-            passed_over.append(f"{told(error)}, of {one.origin}")
+            said = error.finding() if isinstance(error, BundleError) else told(error)
+            passed_over.append(f"{said}, of {one.origin}")
     older = superseded([file.release for file, *_ in bundles])
     for file, *_ in bundles:
         if file.path in older:
