@@ -12,7 +12,7 @@ TAG := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag + sy
 BIN := $(VENV)/bin
 NOJIT := $(BIN)/nojit
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := pyproject.toml constraints.txt $(wildcard runtime/_core/*.c runtime/_core/*.h)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/_core/*.[ch] runtime/engine/*/*.[ch])
 export PIP_QUIET = 1
 
 .PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean
@@ -101,6 +101,6 @@ $(VENV_TRITON)/.test: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist nojit.egg-info runtime/_core*.so
+	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist nojit.egg-info runtime/*.so
 	rm -rf $(foreach suffix,nojit report.json provenance.json intoto.jsonl,artifacts/*.$(suffix))
 	rm -rf $(addprefix artifacts/,full example debug tuning)

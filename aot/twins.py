@@ -13,7 +13,7 @@ from nojit.aot.plan import Plan
 from nojit.aot.report import TWINS as FOLDER
 from nojit.aot.report import BuildResult, BundleReport, encode_report
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.elf import read_elf
+from nojit.runtime.cubin import read_sections
 from nojit.runtime.errors import BundleError
 from nojit.runtime.twins import TWIN
 
@@ -98,8 +98,7 @@ def _differing(plain: BundleFile, twin: BundleFile) -> Iterator[str]:
 def _code(image: bytes) -> dict[bytes, bytes]:
     """Return the sections of a cubin that hold instructions; the whole cubin if its sections cannot be read."""
     try:
-        elf = read_elf(image)
+        sections = read_sections(image)
     except BundleError:
         return {b"": image}
-    sections = ((name, elf.section(name)) for name in elf.section_names if name.startswith(b".text."))
-    return {name: image[section.offset : section.offset + section.size] for name, section in sections if section}
+    return {name: content for name, content in sections.items() if name.startswith(b".text.")}

@@ -133,13 +133,12 @@ def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> in
         CompileError: the image and the launch facts differ.
     """
     try:
-        info = cubin.read_cubin(image)
-        cubin.check_launch(info, launch, target_of(arch).image_arch, where)
+        _, _, registers = cubin.check_launch(image, launch, target_of(arch).image_arch, where)
     except BundleError as error:
         raise CompileError(
             "expected an image that agrees with its launch facts", got=error.finding(), where=where
         ) from error
-    return next(kernel.registers for kernel in info.kernels if kernel.symbol == launch.symbol)
+    return registers
 
 
 _FACTS = ("arch", "compile_ms", "image_bytes", "launch", "layout", "registers", "spill_bytes")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import check_launch, launch_sizes, read_cubin
-from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
+from nojit.runtime.cubin import check_launch
+from nojit.runtime.errors import BundleIntegrityError
 from nojit.runtime.launch_codec import Launches
 from nojit.runtime.table import KernelTable, Launch
 
@@ -45,22 +44,8 @@ def _verify_images(path: str, image_arch: str, table: KernelTable, image: Callab
 
 
 def _check_use(image: bytes, launch: Launch, registers: int, image_arch: str, where: str) -> None:
-    sizes = launch_sizes(launch, where)
-    facts = _core.check_image(image, launch.symbol, sizes, launch.num_warps, launch.num_ctas, image_arch)
-    found = facts[2] if facts else _registers_of(image, launch, image_arch, where)
+    _, _, found = check_launch(image, launch, image_arch, where)
     # 0 if the cubin does not name its registers
     if found and found != registers:
         what = f"expected {launch.symbol!r} to use {registers} registers, as the variant table says"
         raise BundleIntegrityError(what, got=str(found), where=where)
-
-
-def _registers_of(image: bytes, launch: Launch, image_arch: str, where: str) -> int:
-    """Check an image, and return its registers per thread; an error names the image."""
-    try:
-        info = read_cubin(image)
-    except BundleFormatError as error:
-        error.where = f"{where} {error.where}".rstrip()
-        raise
-    check_launch(info, launch, image_arch, where)
-    kernel = info.kernel(launch.symbol)
-    return 0 if kernel is None else kernel.registers

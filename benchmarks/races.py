@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nojit import runtime
-from nojit.runtime.elf import read_elf
+from nojit.runtime.cubin import read_sections
 
 REPORT = re.compile(
     r"Race reported between (?:Write|Read) access at (\w+)\+0x([0-9a-f]+)[^\n]*\n"
@@ -87,8 +87,7 @@ def codes_of(bundle: runtime.Bundle, symbols: Collection[str]) -> Mapping[str, l
 
 def code_of(image: bytes, symbol: str) -> bytes:
     """Return the machine code of a symbol in an image."""
-    section = read_elf(image).section(f".text.{symbol}".encode())
-    return b"" if section is None else image[section.offset : section.offset + section.size]
+    return read_sections(image).get(f".text.{symbol}".encode(), b"")
 
 
 def words_near(code: bytes, *places: int) -> Mapping[int, bytes]:

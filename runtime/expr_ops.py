@@ -103,7 +103,7 @@ Value: TypeAlias = int | bool | str | float | Pointer | Hashable | None
 class Op(IntEnum):
     """The instructions of a program; `nojit.runtime.expr_program` says what each does to the stack.
 
-    The numbers are a contract with C: ``runtime/_core/expr.h`` must agree.
+    The numbers are a contract with C: ``runtime/engine/expr/machine.h`` must agree.
     """
 
     CONST_INT = 1
@@ -138,7 +138,7 @@ class Op(IntEnum):
 class Tag(IntEnum):
     """The tag beside the 64-bit payload of a value in C; a zeroed slot is MISSING.
 
-    The numbers are a contract with C: ``runtime/_core/expr.h`` must agree.
+    The numbers are a contract with C: ``runtime/engine/expr/machine.h`` must agree.
     """
 
     MISSING = 0

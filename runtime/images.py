@@ -110,8 +110,9 @@ class Images:
 
     def _load(self, image: _Image, entry: Entry, device: int) -> _core.Function:
         content = self.file.image(*image)
-        facts = _core.check_image(content, *entry, self.file.index.target.image_arch)
-        params, shared_bytes, _ = facts or self._read(content, image, entry)
+        arch = parse_image_arch(self.file.index.target.image_arch)
+        exact, where = arch.suffix == "a", self._where(image)
+        params, shared_bytes, _ = _core.check_image(content, *entry, arch.number, exact, where)
         digest = hashlib.sha256(content).digest()
         known = _loaded.functions.get((digest, entry[0]))
         if known is not None:
@@ -119,25 +120,17 @@ class Images:
         library = _loaded.libraries.get(digest)
         if library is None:
             self._check_driver_version(image)
-            library = _loaded.libraries[digest] = _core.Library(content, self._where(image))
+            library = _loaded.libraries[digest] = _core.Library(content, where)
         function: _core.Function = library.function(entry[0], shared_bytes)
         told = function.params(device)
         if told is not None and told != params:
             raise BundleIntegrityError(
                 f"expected the driver to find params {params} (offset, size) in {entry[0]!r}",
                 got=str(told),
-                where=self._where(image),
+                where=where,
             )
         _loaded.functions[digest, entry[0]] = function
         return function
-
-    def _read(self, content: bytes, image: _Image, entry: Entry) -> tuple[list[tuple[int, int]], int, int]:
-        """Name what is wrong with an image; return what the core does of one that is right."""
-        from nojit.runtime.cubin import check_image, read_cubin  # noqa: PLC0415 - a right image needs neither
-
-        info, image_arch = read_cubin(content), self.file.index.target.image_arch
-        kernel = check_image(info, *entry, image_arch, self._where(image))
-        return list(kernel.params), kernel.own_shared_bytes(info.sm), kernel.registers
 
     def _where(self, image: _Image) -> str:
         kernel, number = image

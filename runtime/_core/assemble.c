@@ -1,7 +1,7 @@
 #include "assemble.h"
 
 #include "objects.h"
-#include "postfix.h"
+#include "expr/postfix.h"
 
 #include "cold.h"
 

@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "span.h"
+#include "base/span.h"
 
 /* The bytes of a program over `values` and `slots`, dicts by name; empty if the text has none. `constant` gives the instruction
  * that pushes a value which is neither int, bool nor None. NULL with an exception raised. */

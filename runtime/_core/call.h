@@ -7,7 +7,7 @@
 
 #include "dlpack.h"
 #include "tensor.h"
-#include "value.h"
+#include "expr/value.h"
 
 /* Params and options of a kernel together. */
 #define NJ_ARGUMENTS_MAX 512

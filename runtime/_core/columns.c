@@ -1,6 +1,6 @@
 #include "columns.h"
 
-#include "elf.h"
+#include "image/elf.h"
 
 #include "cold.h"
 

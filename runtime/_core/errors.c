@@ -1,12 +1,16 @@
 #include "errors.h"
 
-#include "value.h"
+#include <stdbool.h>
+
+#include "expr/value.h"
 
 #include "cold.h"
 
 /* Set once by `nj_errors_init` under the import lock, and never changed. */
 static struct {
     PyObject *argument_error;
+    PyObject *format_error;
+    PyObject *integrity_error;
     PyObject *driver_error;
     PyObject *no_matching_variant_error;
     PyObject *no_dtype;
@@ -19,11 +23,13 @@ int nj_errors_init(void)
         return -1;
     }
     Py_XSETREF(classes.argument_error, PyObject_GetAttrString(module, "ArgumentError"));
+    Py_XSETREF(classes.format_error, PyObject_GetAttrString(module, "BundleFormatError"));
+    Py_XSETREF(classes.integrity_error, PyObject_GetAttrString(module, "BundleIntegrityError"));
     Py_XSETREF(classes.driver_error, PyObject_GetAttrString(module, "DriverError"));
     Py_XSETREF(classes.no_matching_variant_error, PyObject_GetAttrString(module, "NoMatchingVariantError"));
     Py_XSETREF(classes.no_dtype, PyObject_GetAttrString(module, "no_dtype"));
     Py_DECREF(module);
-    return classes.argument_error != NULL && classes.driver_error != NULL &&
+    return classes.argument_error != NULL && classes.format_error != NULL && classes.integrity_error != NULL && classes.driver_error != NULL &&
                    classes.no_matching_variant_error != NULL && classes.no_dtype != NULL
                ? 0
                : -1;
@@ -156,6 +162,27 @@ void nj_refuse_dtype(PyObject *dtype)
     Py_XDECREF(what);
 }
 
+/* Texts of the engine quote bytes of files, and may be cut anywhere. */
+static PyObject *text_of(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+}
+
+PyObject *nj_raise(const nj_error *error, PyObject *where)
+{
+    PyObject *place = PyObject_Str(where), *what = text_of(error->what), *got = text_of(error->got);
+    if (place != NULL && what != NULL && got != NULL) {
+        bool is_format = error->code == NJ_ERROR_FORMAT;
+        PyObject *named = is_format ? Py_BuildValue("{s:O,s:O,s:s}", "got", got, "where", place, "rule", error->rule)
+                                    : Py_BuildValue("{s:O,s:O}", "got", got, "where", place);
+        raise_instance(is_format ? classes.format_error : classes.integrity_error, Py_BuildValue("(O)", what), named);
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(what);
+    Py_XDECREF(got);
+    return NULL;
+}
+
 void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)
 {
     PyObject *kwargs = PyDict_New();
@@ -166,8 +193,8 @@ void nj_driver_error(const char *call, int code, const char *name, PyObject *wha
     }
     Py_XDECREF(place);
     const char *known = name == NULL ? "unknown error" : name;
-    /* what dlopen says quotes a path, whose bytes may be anything, and may be cut anywhere */
-    PyObject *text = PyUnicode_DecodeUTF8(known, (Py_ssize_t)strlen(known), "backslashreplace");
+    /* what dlopen says quotes a path */
+    PyObject *text = text_of(known);
     raise_instance(classes.driver_error, text == NULL ? NULL : Py_BuildValue("(siN)", call, code, text), kwargs);
 }
 

@@ -5,6 +5,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "nojit.h"
+
 /* Finds the error classes; once, at import. */
 int nj_errors_init(void);
 
@@ -21,6 +23,9 @@ PyObject *nj_take_miss(void);
 
 /* Raises TypeError for a dtype that Triton has not; says which of those it has is spelled nearest. */
 void nj_refuse_dtype(PyObject *dtype);
+
+/* Raises what the engine found, at ``str(where)``. Returns NULL. */
+PyObject *nj_raise(const nj_error *error, PyObject *where);
 
 /* Raises DriverError at ``str(where)``; `name`, `what` and `where` may be NULL. */
 void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where);

@@ -1,108 +1,45 @@
 #include "image.h"
 
-#include "cubin.h"
+#include "errors.h"
 
-#include "cold.h"
+#include "image/entry.h"
 
-enum {
-    WARP = 32,
-    TENSOR_MAP_ALIGN = 64,
-    COUNT_MAX = 1 << 16, /* of warps, of CTAs: more than any device takes */
-};
-
-/* What an index entry says. */
-typedef struct {
-    nj_span symbol;
-    uint32_t sm;
-    bool arch_specific;
-    int num_warps;
-    int num_ctas;
-    size_t param_count;
-    uint32_t sizes[NJ_CUBIN_PARAMS_MAX];
-} nj_entry;
-
-/* Whether each param has its size, and lies where `pack` puts it. */
-static bool params_agree(const nj_cubin_kernel *kernel, const nj_entry *entry)
+static PyObject *bytes_of(nj_span span)
 {
-    uint32_t end = kernel->param_base;
-    if (kernel->param_count != entry->param_count) {
-        return false;
-    }
-    for (size_t i = 0; i < kernel->param_count; i++) {
-        nj_param param = kernel->params[i];
-        uint32_t align = param.size < TENSOR_MAP_ALIGN ? param.size : TENSOR_MAP_ALIGN;
-        uint32_t begin = (end + align - 1) / align * align;
-        if (param.size != entry->sizes[i] || param.offset != begin - kernel->param_base) {
-            return false;
-        }
-        end = begin + param.size;
-    }
-    return true;
+    return PyBytes_FromStringAndSize((const char *)span.at, (Py_ssize_t)span.size);
 }
 
-static bool agrees(const nj_cubin *cubin, const nj_entry *entry)
+/* Raises what the engine found in an image that nobody has named. */
+static PyObject *raise_unnamed(const nj_error *error)
 {
-    const nj_cubin_kernel *kernel = &cubin->kernel;
-    const uint32_t block[3] = {WARP * (uint32_t)entry->num_warps, 1, 1};
-    const uint32_t cluster[3] = {(uint32_t)entry->num_ctas, 1, 1};
-    return cubin->sm == entry->sm && cubin->arch_specific == entry->arch_specific && params_agree(kernel, entry) &&
-           memcmp(kernel->block, block, sizeof block) == 0 && memcmp(kernel->cluster, cluster, sizeof cluster) == 0;
+    PyObject *where = PyUnicode_FromString("the image");
+    if (where != NULL) {
+        nj_raise(error, where);
+        Py_DECREF(where);
+    }
+    return NULL;
 }
 
-/* The UTF-8 of a str: 1, 0 if it has none, -1 with an exception raised. */
-static int read_text(PyObject *text, nj_span *out)
+static uint32_t clamp(long long number)
 {
-    Py_ssize_t size;
-    const char *bytes = PyUnicode_AsUTF8AndSize(text, &size);
-    if (bytes == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_UnicodeError)) {
-            return -1;
-        }
-        PyErr_Clear();
-        return 0;
-    }
-    *out = (nj_span){(const unsigned char *)bytes, (size_t)size};
-    return 1;
+    /* more than any device takes, and less than what 32 bits of threads hold */
+    return number < 0 ? 0 : number > 1 << 20 ? 1 << 20 : (uint32_t)number;
 }
 
-/* Reads ``sm_90a``; false for anything that is not spelled like it. */
-static bool read_arch(nj_span text, nj_entry *entry)
-{
-    if (text.size < 5 || memcmp(text.at, "sm_", 3) != 0) {
-        return false;
-    }
-    unsigned char suffix = text.at[text.size - 1];
-    size_t end = text.size - (suffix == 'a' || suffix == 'f');
-    entry->arch_specific = suffix == 'a';
-    entry->sm = 0;
-    for (size_t i = 3; i < end; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9' || i > 5) {
-            return false;
-        }
-        entry->sm = 10 * entry->sm + (text.at[i] - '0');
-    }
-    return end > 4;
-}
-
-/* As `read_text`; 0 for more params than are read here. */
 static int read_sizes(PyObject *sizes, nj_entry *entry)
 {
-    if (PyTuple_GET_SIZE(sizes) > NJ_CUBIN_PARAMS_MAX) {
-        return 0;
-    }
     entry->param_count = (size_t)PyTuple_GET_SIZE(sizes);
-    for (size_t i = 0; i < entry->param_count; i++) {
+    for (size_t i = 0; i < entry->param_count && i < NJ_CUBIN_PARAMS_MAX; i++) {
         long size = PyLong_AsLong(PyTuple_GET_ITEM(sizes, (Py_ssize_t)i));
         if (size == -1 && PyErr_Occurred()) {
             return -1;
         }
-        /* no param is empty: a size that no param can have agrees with none */
         entry->sizes[i] = size < 0 || size > UINT16_MAX ? 0 : (uint32_t)size;
     }
-    return entry->num_warps > 0 && entry->num_warps < COUNT_MAX && entry->num_ctas > 0 && entry->num_ctas < COUNT_MAX;
+    return 0;
 }
 
-static PyObject *list_params(const nj_cubin_kernel *kernel)
+static PyObject *params_of(const nj_cubin_kernel *kernel)
 {
     PyObject *list = PyList_New((Py_ssize_t)kernel->param_count);
     for (size_t i = 0; list != NULL && i < kernel->param_count; i++) {
@@ -116,29 +53,111 @@ static PyObject *list_params(const nj_cubin_kernel *kernel)
     return list;
 }
 
-/* What the caller goes on with: the params, the bytes of static shared memory, and the registers of a thread. */
-static PyObject *told_of(const nj_cubin_kernel *kernel)
+static PyObject *facts_of(const nj_entry_facts *facts)
 {
-    PyObject *params = list_params(kernel);
-    return params == NULL ? NULL : Py_BuildValue("(NII)", params, (unsigned int)kernel->shared_bytes, (unsigned int)kernel->registers);
+    PyObject *params = params_of(&facts->kernel);
+    return params == NULL ? NULL : Py_BuildValue("(NII)", params, facts->own_shared_bytes, facts->kernel.registers);
 }
 
 PyObject *nj_check_image(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer image;
-    PyObject *symbol, *sizes, *arch;
+    PyObject *symbol, *sizes, *where;
+    long long warps, ctas;
+    int arch_specific;
     nj_entry entry;
-    if (!PyArg_ParseTuple(args, "y*UO!iiU:check_image", &image, &symbol, &PyTuple_Type, &sizes, &entry.num_warps,
-                          &entry.num_ctas, &arch)) {
+    if (!PyArg_ParseTuple(args, "y*UO!LLIpO:check_image", &image, &symbol, &PyTuple_Type, &sizes, &warps, &ctas, &entry.sm,
+                          &arch_specific, &where)) {
         return NULL;
     }
-    nj_span bytes = {image.buf, (size_t)image.len}, arch_text;
-    nj_cubin cubin;
-    int status = read_sizes(sizes, &entry);
-    status = status > 0 ? read_text(symbol, &entry.symbol) : status;
-    status = status > 0 ? read_text(arch, &arch_text) : status;
-    bool good = status > 0 && read_arch(arch_text, &entry) && nj_cubin_read(bytes, entry.symbol, &cubin) &&
-                agrees(&cubin, &entry);
+    entry.num_warps = clamp(warps);
+    entry.num_ctas = clamp(ctas);
+    entry.arch_specific = arch_specific;
+    nj_entry_facts facts;
+    nj_error error;
+    PyObject *name = PyUnicode_AsEncodedString(symbol, "utf-8", "backslashreplace"), *told = NULL;
+    if (name != NULL && read_sizes(sizes, &entry) == 0) {
+        entry.symbol = (nj_span){(const unsigned char *)PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name)};
+        bool good = nj_entry_check((nj_span){image.buf, (size_t)image.len}, &entry, &facts, &error);
+        told = good ? facts_of(&facts) : nj_raise(&error, where);
+    }
+    Py_XDECREF(name);
     PyBuffer_Release(&image);
-    return status < 0 ? NULL : good ? told_of(&cubin.kernel) : Py_NewRef(Py_None);
+    return told;
+}
+
+static PyObject *declared(const nj_declared *it)
+{
+    return it->declared ? Py_BuildValue("(III)", it->xyz[0], it->xyz[1], it->xyz[2]) : Py_NewRef(Py_None);
+}
+
+static PyObject *kernel_of(const nj_cubin *cubin, const nj_cubin_kernel *it)
+{
+    PyObject *params = params_of(it);
+    PyObject *pairs = params == NULL ? NULL : PyList_AsTuple(params);
+    Py_XDECREF(params);
+    return pairs == NULL ? NULL
+                         : Py_BuildValue("(s#NINNNIIKKI)", (const char *)it->symbol.at, (Py_ssize_t)it->symbol.size, pairs, it->param_base,
+                                         declared(&it->block), declared(&it->largest_block), declared(&it->cluster), it->registers,
+                                         it->stack_bytes, (unsigned long long)it->static_shared_bytes,
+                                         (unsigned long long)it->text_bytes, nj_cubin_own_shared(cubin, it));
+}
+
+static PyObject *kernels_of(nj_cubin *cubin, nj_error *error)
+{
+    PyObject *kernels = PyTuple_New((Py_ssize_t)cubin->kernel_count);
+    nj_cubin_kernel kernel;
+    for (size_t i = 0; kernels != NULL && i < cubin->kernel_count; i++) {
+        PyObject *told = nj_cubin_kernel_read(cubin, i, &kernel, error) ? kernel_of(cubin, &kernel) : raise_unnamed(error);
+        if (told == NULL) {
+            Py_CLEAR(kernels);
+            break;
+        }
+        PyTuple_SET_ITEM(kernels, (Py_ssize_t)i, told);
+    }
+    return kernels;
+}
+
+PyObject *nj_read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
+{
+    Py_buffer bytes;
+    nj_cubin cubin;
+    nj_error error;
+    PyObject *told = NULL, *kernels;
+    if (PyObject_GetBuffer(image, &bytes, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    if (!nj_cubin_read((nj_span){bytes.buf, (size_t)bytes.len}, &cubin, &error)) {
+        raise_unnamed(&error);
+    } else if ((kernels = kernels_of(&cubin, &error)) != NULL) {
+        told = Py_BuildValue("(NINiIN)", kernels, cubin.sm, PyBool_FromLong(cubin.arch_specific), cubin.elf.abi, cubin.toolkit,
+                             PyBool_FromLong(nj_cubin_has_debug(&cubin)));
+    }
+    PyBuffer_Release(&bytes);
+    return told;
+}
+
+PyObject *nj_read_sections(PyObject *Py_UNUSED(module), PyObject *image)
+{
+    Py_buffer bytes;
+    nj_elf elf;
+    nj_error error;
+    PyObject *told = NULL;
+    if (PyObject_GetBuffer(image, &bytes, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    if (!nj_elf_read((nj_span){bytes.buf, (size_t)bytes.len}, &elf, &error)) {
+        raise_unnamed(&error);
+    } else if ((told = PyList_New((Py_ssize_t)elf.section_count)) != NULL) {
+        for (size_t i = 0; i < elf.section_count; i++) {
+            PyObject *pair = Py_BuildValue("(NN)", bytes_of(elf.sections[i].name), bytes_of(elf.sections[i].content));
+            if (pair == NULL) {
+                Py_CLEAR(told);
+                break;
+            }
+            PyList_SET_ITEM(told, (Py_ssize_t)i, pair);
+        }
+    }
+    PyBuffer_Release(&bytes);
+    return told;
 }

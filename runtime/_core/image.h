@@ -1,13 +1,19 @@
-/* Whether an image is what its index entry says, asked before the driver sees it. */
+/* Reading images for Python: a border around the engine's image/. */
 #ifndef NOJIT_IMAGE_H
 #define NOJIT_IMAGE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* `check_image(image, symbol, sizes, num_warps, num_ctas, image_arch)`: the list of (offset, size) of the kernel's params if
- * the image keeps every rule and agrees with the rest, as cubin.py's `check_image` has it, the bytes of its own static shared
- * memory, and the registers of a thread. None if anything is off: Python says what. */
+/* `check_image(image, symbol, sizes, num_warps, num_ctas, sm, arch_specific, where)`: checks that an image is the one that a table
+ * describes. Returns the list of (offset, size) of the kernel's params, the bytes of its own static shared memory, and the registers
+ * of a thread. Raises BundleFormatError or BundleIntegrityError at `where`. */
 PyObject *nj_check_image(PyObject *module, PyObject *args);
+
+/* `read_cubin(image)`: what a cubin says of itself, as fields of `CubinInfo` and `CubinKernel`. Raises BundleFormatError. */
+PyObject *nj_read_cubin(PyObject *module, PyObject *image);
+
+/* `read_sections(image)`: the (name, content) of each section of a cubin. Raises BundleFormatError. */
+PyObject *nj_read_sections(PyObject *module, PyObject *image);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "span.h"
+#include "base/span.h"
 
 #include "cold.h"
 

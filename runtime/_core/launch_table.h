@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "json.h"
+#include "bundle/json.h"
 
 /* Passes over a launch that keeps every rule, its layout apart; false if one is broken, or something is not gone into. */
 bool nj_launch_pass(nj_json *json);

@@ -1,6 +1,6 @@
 #include "meaning.h"
 
-#include "postfix.h"
+#include "expr/postfix.h"
 
 #include "cold.h"
 

@@ -3,7 +3,7 @@
 #define NOJIT_MEANING_H
 
 #include "choosing.h"
-#include "span.h"
+#include "base/span.h"
 
 /* The fields of records that are looked at. */
 typedef enum {

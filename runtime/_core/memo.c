@@ -6,7 +6,7 @@
 #include "plain.h"
 #include "recipe.h"
 #include "sync.h"
-#include "value.h"
+#include "expr/value.h"
 
 /* A call's entry lies in one of as many places, which its hash gives: what is full forgets, and nothing grows. */
 #define WAYS 8

@@ -1,7 +1,7 @@
 #include "placement.h"
 
-#include "elf.h"
-#include "span.h"
+#include "image/elf.h"
+#include "base/span.h"
 
 #include "cold.h"
 

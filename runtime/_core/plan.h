@@ -4,7 +4,7 @@
 #define NOJIT_PLAN_H
 
 #include "call.h"
-#include "expr.h"
+#include "expr/machine.h"
 #include "library.h"
 #include "sync.h"
 #include "tensormap.h"

@@ -1,6 +1,6 @@
 #include "ranking.h"
 
-#include "costs.h"
+#include "select/costs.h"
 
 #include <math.h>
 #include <stdlib.h>

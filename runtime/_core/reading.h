@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "json.h"
+#include "bundle/json.h"
 
 enum {
     NJ_PAIRS_MAX = 64, /* axes, derived constexprs, pairs of a config */

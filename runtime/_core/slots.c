@@ -1,6 +1,6 @@
 #include "slots.h"
 
-#include "json.h"
+#include "bundle/json.h"
 #include "mapping.h"
 #include "meaning.h"
 #include "objects.h"

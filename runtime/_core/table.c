@@ -1,7 +1,7 @@
 #include "table.h"
 
 #include "columns.h"
-#include "elf.h"
+#include "image/elf.h"
 #include "infix.h"
 #include "meaning.h"
 #include "objects.h"

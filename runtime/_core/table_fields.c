@@ -3,7 +3,7 @@
 #include "launch_table.h"
 #include "objects.h"
 #include "tuning_table.h"
-#include "value.h"
+#include "expr/value.h"
 
 #include "cold.h"
 

@@ -6,7 +6,7 @@
 #include <Python.h>
 
 #include "dlpack.h"
-#include "value.h"
+#include "expr/value.h"
 
 enum {
     NJ_DEVICE_ANY = -1,  /* managed or pinned memory, an empty tensor: every device reaches it */

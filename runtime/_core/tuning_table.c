@@ -1,6 +1,6 @@
 #include "tuning_table.h"
 
-#include "costs.h"
+#include "select/costs.h"
 #include "meaning.h"
 #include "objects.h"
 #include "reading.h"

@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "json.h"
+#include "bundle/json.h"
 
 /* Finds the records that tunings are made of; once, at import. */
 int nj_tuning_init(void);

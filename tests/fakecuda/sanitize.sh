@@ -6,7 +6,7 @@
 # Some tests repeat a case many times. Here, where each case is slow, they do so less often: NOJIT_FAULT_CODES,
 # NOJIT_FUZZ_CALLS and NOJIT_FUZZ_BUNDLES say how often.
 #
-# The core is built beside, never over, the one in the checkout: a package folder of links stands in front of it on the
+# The engine and its binding are built into one library beside, never over, those in the checkout: a package folder of links stands in front of it on the
 # path. Python's own allocator is switched off, so that the sanitizer sees each object by itself. PYTHON names the interpreter,
 # CC the compiler.
 set -eu
@@ -27,7 +27,8 @@ suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUF
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 # shellcheck disable=SC2086 # flags are words
 $compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags -I"$include" \
-    "$root"/runtime/_core/*.c -ldl -lm -o "$package/_core$suffix"
+    -I"$root/runtime/_core" -I"$root/runtime/engine" -I"$root/runtime/engine/include" \
+    "$root"/runtime/_core/*.c "$root"/runtime/engine/*/*.c -ldl -lm -o "$package/_core$suffix"
 
 cd "$root"
 # what is measured in time is not measured here

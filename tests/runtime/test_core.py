@@ -26,7 +26,8 @@ from nojit.runtime.tuning_table import BUCKETS
 
 from tests.fakecuda.driver import FakeCuda
 
-SOURCES = Path(__file__).parents[2] / "runtime" / "_core"
+SOURCES = Path(__file__).parents[2] / "runtime"
+BINDING = SOURCES / "_core"
 INT64 = st.integers(expr.INT64_MIN, expr.INT64_MAX)
 INTS = st.one_of(st.integers(-20, 20), st.sampled_from([expr.INT64_MIN, expr.INT64_MAX, 2**62, 2**62 + 1]), INT64)
 VALUES = st.one_of(
@@ -47,16 +48,16 @@ def enumerators(header: str, prefix: str) -> dict[str, int]:
 
 
 def test_opcodes_agree_with_python() -> None:
-    assert enumerators("expr.h", "NJ_OP_") == {op.name: op.value for op in Op}
+    assert enumerators("engine/expr/machine.h", "NJ_OP_") == {op.name: op.value for op in Op}
 
 
 def test_buckets_are_numbered_as_in_python() -> None:
-    numbers = enumerators("spec.h", "NJ_BUCKET_")
+    numbers = enumerators("_core/spec.h", "NJ_BUCKET_")
     assert {name.lower(): number for name, number in numbers.items()} == {kind: i for i, kind in enumerate(BUCKETS)}
 
 
 def test_tags_agree_with_python() -> None:
-    tags = enumerators("value.h", "NJ_TAG_")
+    tags = enumerators("engine/expr/value.h", "NJ_TAG_")
     assert {name: tags[name] for name in Tag.__members__} == {tag.name: tag.value for tag in Tag}
 
 
@@ -211,7 +212,7 @@ def numbers_in(header: str, fields: dict[str, list[str]], constants: list[str], 
 
 
 def constants_of(header: str, pattern: str) -> list[str]:
-    return re.findall(rf"\b({pattern}) = ", (SOURCES / header).read_text())
+    return re.findall(rf"\b({pattern}) = ", (BINDING / header).read_text())
 
 
 @pytest.mark.triton
@@ -219,7 +220,7 @@ def test_cuda_declarations_agree_with_cuda_h(tmp_path: Path) -> None:
     include = package_folder("triton") / "backends" / "nvidia" / "include"
     constants = constants_of("cuda_abi.h", r"(?:CUDA|CU)_\w+")
     assert len(constants) > 15
-    ours = numbers_in("cuda_abi.h", CUDA_FIELDS, constants, tmp_path, SOURCES)
+    ours = numbers_in("cuda_abi.h", CUDA_FIELDS, constants, tmp_path, BINDING)
     assert ours == numbers_in("cuda.h", CUDA_FIELDS, constants, tmp_path, include)
 
 
@@ -227,7 +228,7 @@ def test_dlpack_declarations_agree_with_torch(tmp_path: Path) -> None:
     include = package_folder("torch") / "include" / "ATen"
     constants = constants_of("dlpack.h", r"kDL\w+")
     assert len(constants) > 10
-    ours = numbers_in("dlpack.h", DLPACK_FIELDS, constants, tmp_path, SOURCES)
+    ours = numbers_in("dlpack.h", DLPACK_FIELDS, constants, tmp_path, BINDING)
     assert ours == numbers_in("dlpack.h", DLPACK_FIELDS, constants, tmp_path, include)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.runtime import _core
 from nojit.runtime.cubin import CubinKernel, check_image, read_cubin
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
 
@@ -34,6 +33,7 @@ def test_reads_everything():
             stack_bytes=16,
             static_shared_bytes=1040,
             text_bytes=384,
+            own_shared_bytes=16,
         ),
     )
     assert (info.sm, info.arch_specific, info.abi, info.toolkit, info.has_debug) == (90, True, 8, (13, 4), False)
@@ -237,7 +237,7 @@ ENTRY = {
 
 
 def test_accepts_the_entry_that_was_built():
-    check_image(read_cubin(Image().build()), **ENTRY)
+    check_image(Image().build(), **ENTRY)
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,8 @@ def test_accepts_the_entry_that_was_built():
     ],
 )
 def test_refuses_a_changed_entry(change, message):
-    info = read_cubin(Image().build())
     with pytest.raises(BundleIntegrityError, match=f"{message}.* - at vector_add 3"):
-        check_image(info, **(ENTRY | change))
+        check_image(Image().build(), **(ENTRY | change))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +275,7 @@ def test_refuses_a_changed_entry(change, message):
 )
 def test_refuses_a_changed_image(info, change):
     with pytest.raises(BundleIntegrityError):
-        check_image(read_cubin(Image(info=info).build()), **(ENTRY | change))
+        check_image(Image(info=info).build(), **(ENTRY | change))
 
 
 @pytest.mark.parametrize(
@@ -291,14 +290,14 @@ def test_refuses_a_changed_image(info, change):
     ],
 )
 def test_accepts_packings_and_clusters(cluster, num_ctas, params, sizes):
-    info = read_cubin(Image(info=kernel_info(params, cluster=cluster)).build())
-    check_image(info, **(ENTRY | {"num_ctas": num_ctas, "sizes": sizes}))
+    image = Image(info=kernel_info(params, cluster=cluster)).build()
+    check_image(image, **(ENTRY | {"num_ctas": num_ctas, "sizes": sizes}))
 
 
 def test_a_family_image_looks_plain():
-    info = read_cubin(Image(flags=0x6006402, compat=b"\x02\x09\x00\x00").build())
+    image = Image(flags=0x6006402, compat=b"\x02\x09\x00\x00").build()
     for image_arch in ("sm_100", "sm_100f"):
-        check_image(info, **(ENTRY | {"image_arch": image_arch}))
+        check_image(image, **(ENTRY | {"image_arch": image_arch}))
 
 
 # --- against real compilers
@@ -349,8 +348,7 @@ def test_agrees_with_other_readers(compiled, tmp_path, arch, num_ctas, line_info
     # x, y, n, big, flag, alpha, and two scratch pointers
     sizes = (8, 8, 4, 8, 1, 4, 8, 8)
     entry = ("scale_kernel", sizes, 4, num_ctas, f"sm_{arch}{suffix}")
-    assert check_image(info, *entry, "here") == kernel
-    assert _core.check_image(image, *entry) == (list(kernel.params), kernel.own_shared_bytes(arch), kernel.registers)
+    assert check_image(image, *entry, "here") == (list(kernel.params), kernel.own_shared_bytes, kernel.registers)
     assert info.has_debug is line_info
     path = tmp_path / "image.cubin"
     path.write_bytes(image)

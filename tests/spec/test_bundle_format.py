@@ -177,15 +177,10 @@ def _number(words: str) -> int | tuple[int, int]:
 
 
 def test_the_attributes_of_images_are_the_codes() -> None:
-    # what is shown alone, the core does not read
-    shown = {"0x37"}
     told = [int(number, 16) for cell in column("cubin", 1) for number in re.findall("0x[0-9a-f]+", cell)]
-    for place, spelled, more in (
-        ("runtime/cubin.py", r"^_[A-Z_]+: Final = (0x[0-9A-F]{2})$", set()),
-        ("runtime/_core/cubin.c", r"^    [A-Z_]+ = (0x[0-9a-f]{2}),", shown),
-    ):
-        read = {*re.findall(spelled, (ROOT / place).read_text(encoding="utf-8"), re.MULTILINE), *more}
-        assert sorted(told) == sorted(int(number, 16) for number in read)
+    text = (ROOT / "runtime/engine/image/cubin.c").read_text(encoding="utf-8")
+    read = {int(number, 16) for number in re.findall(r"^    [A-Z_]+ = (0x[0-9a-f]{2}),", text, re.MULTILINE)}
+    assert sorted(told) == sorted(read)
 
 
 def map_of(kind: str, block: tuple[int, ...], element: tuple[int, int], swizzle: int = 0, *, fp4: bool = False) -> str:
@@ -295,12 +290,14 @@ def test_the_limits_in_sentences() -> None:
 
 def raised_rules() -> Iterator[str]:
     """Find the rule of every refusal in the source."""
+    for path in sorted((ROOT / "runtime/engine").rglob("*.c")):
+        yield from re.findall(
+            r'(?:nj_(?:note_)?break\([^,]+|slice\(\w+), "([a-z-]+)"', path.read_text(encoding="utf-8")
+        )
     for path in sorted((ROOT / "runtime").glob("*.py")):
-        # what reads images puts its prefix before each rule
-        prefix = "cubin-" if path.stem in {"elf", "cubin"} else ""
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "refuse":
-                yield from (prefix + rule for rule in _words(node.args[0]))
+                yield from _words(node.args[0])
             if isinstance(node, ast.keyword) and node.arg == "rule":
                 yield from _words(node.value)
 

@@ -62,8 +62,9 @@ def test_every_module_is_on_the_map() -> None:
         named.setdefault(where, []).extend(re.findall(r"\w+", modules))
     for where, known in named.items():
         assert len(set(known)) == len(known)
-        suffix = ".c" if where.endswith("_core") else ".py"
-        there = {path.stem for path in (ROOT / where).glob(f"*{suffix}")} - {"__init__"}
+        suffixes = {"runtime/_core": "c", "runtime/engine": "[ch]"}
+        suffix = next((found for folder, found in suffixes.items() if where.startswith(folder)), "py")
+        there = {path.stem for path in (ROOT / where).glob(f"*.{suffix}")} - {"__init__"}
         assert set(known) == there, where
 
 

@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import check_launch, read_cubin
+from nojit.runtime.cubin import check_launch
 from nojit.runtime.keys import Interner, make_spec
 from nojit.runtime.table_rules import check_row
 
@@ -27,13 +27,13 @@ def read_everything(path: Path) -> int:
         images = bundle.images()
         for name in bundle.kernels:
             table = bundle.table(name)
-            infos = [read_cubin(next(images)) for _ in range(bundle.entry(name).images)]
+            contents = [next(images) for _ in range(bundle.entry(name).images)]
             for row in range(len(table)):
                 table.constexprs(row)
                 table.label(row)
                 table.variant_id(row)
-                launch, info = table.launches[table.columns["launch"][row]], infos[table.columns["image"][row]]
-                check_launch(info, launch, bundle.index.target.image_arch, f"{path} row {row}")
+                launch, image = table.launches[table.columns["launch"][row]], contents[table.columns["image"][row]]
+                check_launch(image, launch, bundle.index.target.image_arch, f"{path} row {row}")
                 rows += 1
     return rows
 
@@ -54,9 +54,9 @@ def use_everything(path: Path) -> int:
                 check_row(table, row, where)
                 table.label(row)
                 table.variant_id(row)
-                info = read_cubin(bundle.image(name, table.columns["image"][row]))
+                image = bundle.image(name, table.columns["image"][row])
                 launch = table.launches[table.columns["launch"][row]]
-                check_launch(info, launch, bundle.index.target.image_arch, where)
+                check_launch(image, launch, bundle.index.target.image_arch, where)
                 rows += 1
     return rows
 

@@ -1,8 +1,6 @@
-#include "postfix.h"
+#include "expr/postfix.h"
 
-#include "json.h"
-
-#include "cold.h"
+#include "bundle/json.h"
 
 static const struct {
     const char *word;

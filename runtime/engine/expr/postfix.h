@@ -1,9 +1,10 @@
 /* Programs made of expressions in postfix, with what is constant computed: as runtime/postfix.py says. */
-#ifndef NOJIT_POSTFIX_H
-#define NOJIT_POSTFIX_H
+#ifndef NOJIT_EXPR_POSTFIX_H
+#define NOJIT_EXPR_POSTFIX_H
 
-#include "expr.h"
-#include "span.h"
+#include "base/internal.h"
+#include "expr/machine.h"
+#include "base/span.h"
 
 /* What pushes the value of a name; false if nothing does. */
 typedef bool (*nj_find_name)(void *context, nj_span name, nj_instruction *push);
@@ -16,6 +17,6 @@ typedef struct {
 } nj_assembly;
 
 /* Makes the program of a text over so many slots; false if that is not possible. */
-bool nj_assemble(nj_span text, nj_find_name find, void *context, size_t slots, nj_assembly *made);
+NJ_INTERNAL bool nj_assemble(nj_span text, nj_find_name find, void *context, size_t slots, nj_assembly *made);
 
 #endif

@@ -1,10 +1,11 @@
 /* Canonical JSON (docs/bundle-format.md, section 4), read front to back. runtime/strict.py holds the rules and names the one
  * that is broken; here each function says only whether what follows is what is asked for, and then stands behind it. What
  * is canonical and not read here: escapes in texts, ints of 19 digits. */
-#ifndef NOJIT_JSON_H
-#define NOJIT_JSON_H
+#ifndef NOJIT_BUNDLE_JSON_H
+#define NOJIT_BUNDLE_JSON_H
 
-#include "span.h"
+#include "base/internal.h"
+#include "base/span.h"
 
 #include <stdint.h>
 
@@ -19,7 +20,7 @@ typedef struct {
 } nj_json;
 
 /* Whether it is no more than any document may be, before anything is made of it. */
-bool nj_json_modest(const nj_json *json);
+NJ_INTERNAL bool nj_json_modest(const nj_json *json);
 
 /* Takes one character; false if another stands there. */
 static inline bool nj_json_char(nj_json *json, char expected)
@@ -57,20 +58,20 @@ static inline bool nj_json_natural(nj_json *json, int64_t *number)
 }
 
 /* Goes on in an array whose `[` is taken: 1 before an item, 0 behind the `]`, -1 if neither follows. */
-int nj_json_item(nj_json *json, bool first);
+NJ_INTERNAL int nj_json_item(nj_json *json, bool first);
 
-bool nj_json_flag(nj_json *json, bool *flag);
-bool nj_json_int(nj_json *json, int64_t *number);
+NJ_INTERNAL bool nj_json_flag(nj_json *json, bool *flag);
+NJ_INTERNAL bool nj_json_int(nj_json *json, int64_t *number);
 
 /* Takes an int from `least` to `most`. */
-bool nj_json_count(nj_json *json, int64_t least, int64_t most, int64_t *number);
+NJ_INTERNAL bool nj_json_count(nj_json *json, int64_t least, int64_t most, int64_t *number);
 
 /* Takes a text of printable ASCII without escapes, of at most `most` characters. */
-bool nj_json_text(nj_json *json, size_t most, nj_span *text);
+NJ_INTERNAL bool nj_json_text(nj_json *json, size_t most, nj_span *text);
 
-bool nj_json_name(nj_json *json, nj_span *name);
+NJ_INTERNAL bool nj_json_name(nj_json *json, nj_span *name);
 
 /* Takes a whole object, to be read by somebody else: its brackets come in pairs, no more is looked at. */
-bool nj_json_object(nj_json *json, nj_span *object);
+NJ_INTERNAL bool nj_json_object(nj_json *json, nj_span *object);
 
 #endif

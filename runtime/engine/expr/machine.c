@@ -1,4 +1,4 @@
-#include "expr.h"
+#include "expr/machine.h"
 
 static bool is_unary(uint8_t op)
 {

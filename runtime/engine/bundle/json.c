@@ -1,6 +1,4 @@
-#include "json.h"
-
-#include "cold.h"
+#include "bundle/json.h"
 
 enum {
     BYTES_MAX = 2 << 20,

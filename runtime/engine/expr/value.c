@@ -1,4 +1,4 @@
-#include "value.h"
+#include "expr/value.h"
 
 static const char *const triton_names[NJ_DTYPE_COUNT] = {
     [NJ_DTYPE_NONE] = "",     [NJ_I1] = "i1",           [NJ_U1] = "u1",           [NJ_I8] = "i8",

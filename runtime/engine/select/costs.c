@@ -1,8 +1,6 @@
-#include "costs.h"
+#include "select/costs.h"
 
-#include "postfix.h"
-
-#include "cold.h"
+#include "expr/postfix.h"
 
 static bool find_fact(void *context, nj_span word, nj_instruction *push)
 {

@@ -1,6 +1,8 @@
 /* The value of an argument, a constexpr or an expression, and the names of Triton's dtypes. */
-#ifndef NOJIT_VALUE_H
-#define NOJIT_VALUE_H
+#ifndef NOJIT_EXPR_VALUE_H
+#define NOJIT_EXPR_VALUE_H
+
+#include "base/internal.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,12 +81,12 @@ static inline int64_t nj_opaque_double(double number)
 }
 
 /* Triton's spelling, "" for an untyped address. */
-const char *nj_dtype_name(nj_dtype dtype);
+NJ_INTERNAL const char *nj_dtype_name(nj_dtype dtype);
 
 /* Each spelling of each dtype by number; NULL behind the last. */
-const char *nj_dtype_spelling(size_t number);
+NJ_INTERNAL const char *nj_dtype_spelling(size_t number);
 
 /* Reads Triton's spelling, a framework's ("torch.float16", "bfloat16") included; NJ_DTYPE_COUNT if unknown. */
-nj_dtype nj_dtype_parse(const char *text);
+NJ_INTERNAL nj_dtype nj_dtype_parse(const char *text);
 
 #endif

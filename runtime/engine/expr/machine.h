@@ -1,8 +1,9 @@
 /* Programs of the expression language: runtime/expr_program.py says what each instruction does. */
-#ifndef NOJIT_EXPR_H
-#define NOJIT_EXPR_H
+#ifndef NOJIT_EXPR_MACHINE_H
+#define NOJIT_EXPR_MACHINE_H
 
-#include "value.h"
+#include "base/internal.h"
+#include "expr/value.h"
 
 /* The numbers are those of `Op` in runtime/expr_ops.py. */
 typedef enum {
@@ -52,9 +53,9 @@ typedef struct {
 } nj_program;
 
 /* Says whether `code` is a program over `slots` slots that keeps its stack: `nj_run` relies on it. */
-bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots);
+NJ_INTERNAL bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots);
 
 /* Runs a valid program. False where an operation fails: a wrong type, an overflow, a division by zero. */
-bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result);
+NJ_INTERNAL bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result);
 
 #endif

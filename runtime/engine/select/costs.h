@@ -1,8 +1,9 @@
 /* What configs are estimated to take at a call: expressions of a tuning block, as docs/bundle-format.md says. */
-#ifndef NOJIT_COSTS_H
-#define NOJIT_COSTS_H
+#ifndef NOJIT_SELECT_COSTS_H
+#define NOJIT_SELECT_COSTS_H
 
-#include "json.h"
+#include "base/internal.h"
+#include "bundle/json.h"
 
 /* How many configs of a block may have a cost. */
 #define NJ_COSTS_MAX 63
@@ -20,6 +21,6 @@ typedef struct {
 } nj_cost;
 
 /* Takes the next of a block's costs: 1, or 0 behind the last, or -1 if what stands there is none. */
-int nj_next_cost(nj_json *json, bool first, const nj_cost_facts *facts, nj_cost *cost);
+NJ_INTERNAL int nj_next_cost(nj_json *json, bool first, const nj_cost_facts *facts, nj_cost *cost);
 
 #endif

@@ -1,6 +1,6 @@
 /* Bytes that lie in somebody else's buffer. */
-#ifndef NOJIT_SPAN_H
-#define NOJIT_SPAN_H
+#ifndef NOJIT_BASE_SPAN_H
+#define NOJIT_BASE_SPAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,18 +1,19 @@
-/* The ELF side of a cubin. runtime/elf.py holds the rules and names the one that is broken; here each function says only
- * that all of them hold. */
-#ifndef NOJIT_ELF_H
-#define NOJIT_ELF_H
+/* The ELF side of a cubin: its header, its sections, and the symbols of its kernels. No offset, length or count is trusted: the
+ * driver that loads the image is given no length to stop at. */
+#ifndef NOJIT_IMAGE_ELF_H
+#define NOJIT_IMAGE_ELF_H
 
-#include "span.h"
+#include "base/error.h"
+#include "base/span.h"
 
 #include <stdint.h>
 
 #define NJ_SECTIONS_MAX 256
-#define NJ_SHT_NOBITS 8
+#define NJ_SHT_NOBITS 8 /* a section without bytes in the file: shared memory */
 
 typedef struct {
     nj_span name;
-    nj_span content; /* nothing if the section has no bytes in the file */
+    nj_span content; /* empty if the section has no bytes in the file */
     uint64_t size;   /* of one without bytes in the file too */
     uint32_t type;
     uint32_t link;
@@ -34,14 +35,14 @@ typedef struct {
     uint16_t section; /* a number below `section_count` */
 } nj_symbol;
 
-/* Reads the sections; false where a rule is broken, or there are too many. */
-bool nj_elf_read(nj_span image, nj_elf *elf);
+/* Reads the sections. False with `error` filled (may be NULL) where a rule is broken. */
+NJ_INTERNAL bool nj_elf_read(nj_span image, nj_elf *elf, nj_error *error);
 
-/* The section whose name is `prefix` and then `rest`; NULL if there is none. */
+/* Returns the section whose name is `prefix` followed by `rest`; NULL if there is none. */
 const nj_section *nj_elf_find(const nj_elf *elf, const char *prefix, nj_span rest);
 
-/* Checks the symbols and takes those of kernels, which have each a section of its own: how many; -1 where a rule is broken. */
-int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX]);
+/* Reads the symbols of kernels, each of which has a section of its own. Returns how many; -1 where a rule is broken. */
+int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX], nj_error *error);
 
 /* Images and the hosts of CUDA are little-endian. */
 static inline uint16_t nj_u16(const unsigned char *at)
@@ -65,7 +66,7 @@ static inline uint64_t nj_u64(const unsigned char *at)
     return value;
 }
 
-/* Whether `whole` is `prefix` and then `rest`. */
+/* Whether `whole` is `prefix` followed by `rest`. */
 static inline bool nj_span_joins(nj_span whole, const char *prefix, nj_span rest)
 {
     size_t length = strlen(prefix);

@@ -1,0 +1,69 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int nj_version(void)
+{
+    return NOJIT_VERSION_MAJOR * 1000 + NOJIT_VERSION_MINOR;
+}
+
+static void copy(char *to, size_t room, const char *text)
+{
+    size_t length = strlen(text);
+    length = length < room ? length : room - 1;
+    memcpy(to, text, length);
+    to[length] = 0;
+}
+
+static void fill(nj_error *error, nj_code code, const char *rule, const char *got, const char *what, va_list numbers)
+{
+    if (error != NULL) {
+        error->code = code;
+        error->where[0] = 0;
+        copy(error->rule, sizeof error->rule, rule);
+        copy(error->got, sizeof error->got, got);
+        vsnprintf(error->what, sizeof error->what, what, numbers);
+    }
+}
+
+void nj_note_break(nj_error *error, const char *rule, const char *got, const char *what, ...)
+{
+    va_list numbers;
+    va_start(numbers, what);
+    fill(error, NJ_ERROR_FORMAT, rule, got, what, numbers);
+    va_end(numbers);
+}
+
+void nj_note_difference(nj_error *error, const char *got, const char *what, ...)
+{
+    va_list numbers;
+    va_start(numbers, what);
+    fill(error, NJ_ERROR_INTEGRITY, "", got, what, numbers);
+    va_end(numbers);
+}
+
+nj_text nj_format(const char *format, ...)
+{
+    nj_text made;
+    va_list numbers;
+    va_start(numbers, format);
+    vsnprintf(made.text, sizeof made.text, format, numbers);
+    va_end(numbers);
+    return made;
+}
+
+nj_text nj_quote(const unsigned char *bytes, size_t size)
+{
+    nj_text made;
+    size_t at = 0;
+    made.text[at++] = '\'';
+    for (size_t i = 0; i < size && i < 120 && at < sizeof made.text - 8; i++) {
+        bool plain = bytes[i] >= ' ' && bytes[i] < 0x7f && bytes[i] != '\'' && bytes[i] != '\\';
+        at += (size_t)snprintf(made.text + at, 5, plain ? "%c" : bytes[i] == '\'' || bytes[i] == '\\' ? "\\%c" : "\\x%02x", bytes[i]);
+    }
+    made.text[at++] = '\'';
+    made.text[at] = 0;
+    return made;
+}

@@ -1,0 +1,34 @@
+/* Filling an nj_error. */
+#ifndef NOJIT_BASE_ERROR_H
+#define NOJIT_BASE_ERROR_H
+
+#include "base/internal.h"
+#include "nojit.h"
+
+#include <stdbool.h>
+
+/* Says that bytes break a rule: `what` was expected, `got` was found. False, for the caller to return. `error` may be NULL.
+ *
+ *     nj_break(error, rule, got, what, ...) */
+#define nj_break(...) (nj_note_break(__VA_ARGS__), false)
+
+/* As `nj_break`, for bytes that keep the rules and are not those that were built.
+ *
+ *     nj_differ(error, got, what, ...) */
+#define nj_differ(...) (nj_note_difference(__VA_ARGS__), false)
+
+void nj_note_break(nj_error *error, const char *rule, const char *got, const char *what, ...)
+    __attribute__((format(printf, 4, 5)));
+void nj_note_difference(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
+
+/* A text made of numbers, for `got`. */
+typedef struct {
+    char text[192];
+} nj_text;
+
+nj_text nj_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Quotes bytes as Python's repr does, at most 120 of them. */
+nj_text nj_quote(const unsigned char *bytes, size_t size);
+
+#endif

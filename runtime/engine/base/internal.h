@@ -1,0 +1,9 @@
+/* Marks what the Python binding uses of the engine, beside nojit.h: no promise to anybody else. */
+#ifndef NOJIT_BASE_INTERNAL_H
+#define NOJIT_BASE_INTERNAL_H
+
+#include <stddef.h>
+
+#define NJ_INTERNAL __attribute__((visibility("default")))
+
+#endif

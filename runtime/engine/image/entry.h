@@ -1,0 +1,29 @@
+/* Whether an image is the one that a bundle's table describes, asked before the driver sees it. */
+#ifndef NOJIT_IMAGE_ENTRY_H
+#define NOJIT_IMAGE_ENTRY_H
+
+#include "image/cubin.h"
+
+/* What a table says of an image. */
+typedef struct {
+    nj_span symbol;
+    uint32_t sm; /* 90 */
+    bool arch_specific;
+    uint32_t num_warps; /* a block has 32 times as many threads */
+    uint32_t num_ctas;  /* of a cluster; 1 needs no cluster */
+    size_t param_count;
+    uint32_t sizes[NJ_CUBIN_PARAMS_MAX]; /* bytes of each param that is packed; 0 for a size that no param has */
+} nj_entry;
+
+/* What a launch needs to know of the image. */
+typedef struct {
+    nj_cubin_kernel kernel;
+    uint32_t own_shared_bytes; /* static, of a block */
+} nj_entry_facts;
+
+/* Reads every kernel of an image, and checks that `entry->symbol` is as the table says. Each param is aligned to its size, a
+ * tensor map to 64 bytes. False with `error` filled (may be NULL): NJ_ERROR_FORMAT for an image that breaks a rule,
+ * NJ_ERROR_INTEGRITY for another image than the table's. */
+NJ_INTERNAL bool nj_entry_check(nj_span image, const nj_entry *entry, nj_entry_facts *facts, nj_error *error);
+
+#endif

@@ -1,0 +1,42 @@
+/* nojit's C interface: open a bundle, select a variant, load it and launch it, without Python. */
+#ifndef NOJIT_H
+#define NOJIT_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NOJIT_VERSION_MAJOR 0
+#define NOJIT_VERSION_MINOR 1
+
+#if defined(__GNUC__)
+#define NJ_API __attribute__((visibility("default")))
+#else
+#define NJ_API
+#endif
+
+/* Kinds of failure; docs/runtime.md lists the Python exceptions of the same names. */
+typedef enum nj_code {
+    NJ_OK = 0,
+    NJ_ERROR_FORMAT = 1,    /* bytes break a rule of the bundle format */
+    NJ_ERROR_INTEGRITY = 2, /* bytes are not those that were built */
+} nj_code;
+
+/* Why a function failed: what was expected, what was found instead, and where. Texts end with a 0, and are cut where they
+ * are too long. */
+typedef struct nj_error {
+    nj_code code;
+    char rule[32];   /* of NJ_ERROR_FORMAT: the rule's name in docs/bundle-format.md; else empty */
+    char what[256];
+    char got[192];   /* empty if that says nothing */
+    char where[192]; /* empty if there is no such place */
+} nj_error;
+
+/* Returns the version of the library, major * 1000 + minor. */
+NJ_API int nj_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

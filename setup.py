@@ -1,0 +1,73 @@
+"""Build libnojit, the engine in C without Python, and `nojit.runtime._core`, which binds it to Python."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+ENGINE, BINDING = "runtime/engine", "runtime/_core"
+LIBRARY = "libnojit.so"
+# nothing unwinds through C here, and the functions of a library are looked up when it is loaded: else the first launch would
+# pay for each of them
+COMPILE = ["-std=c11", "-O2", "-fvisibility=hidden", "-fno-plt", "-fno-asynchronous-unwind-tables", "-Wall", "-Wextra"]
+# debug info holds the paths of the machine that built it
+LINK = ["-Wl,--strip-all", "-Wl,--build-id=none", "-Wl,-z,now"]
+
+
+def files(folder: str, pattern: str) -> list[str]:
+    """List files of a folder and its subfolders, relative to the checkout."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob(pattern))
+
+
+class BuildBoth(build_ext):
+    """Build libnojit beside the extension, which finds it there."""
+
+    def build_extensions(self) -> None:
+        """Build the library, then the extension linked to it."""
+        library = self._library()
+        library.parent.mkdir(parents=True, exist_ok=True)
+        objects = self.compiler.compile(
+            files(ENGINE, "*.c"),
+            output_dir=self.build_temp,
+            include_dirs=[ENGINE, f"{ENGINE}/include"],
+            extra_postargs=COMPILE,
+            depends=files(ENGINE, "*.h"),
+        )
+        self.compiler.link_shared_object(
+            objects, str(library), libraries=["dl", "m", "pthread"], extra_postargs=[*LINK, f"-Wl,-soname,{LIBRARY}"]
+        )
+        for extension in self.extensions:
+            extension.library_dirs.append(str(library.parent))
+        super().build_extensions()
+
+    def copy_extensions_to_source(self) -> None:
+        """Copy both into the checkout, for an editable installation."""
+        super().copy_extensions_to_source()
+        shutil.copyfile(self._library(), ROOT / "runtime" / LIBRARY)
+
+    def get_outputs(self) -> list[str]:
+        """List what a build writes."""
+        return [*super().get_outputs(), str(self._library())]
+
+    def _library(self) -> Path:
+        return Path(self.build_lib) / "nojit" / "runtime" / LIBRARY
+
+
+setup(
+    cmdclass={"build_ext": BuildBoth},
+    ext_modules=[
+        Extension(
+            "nojit.runtime._core",
+            files(BINDING, "*.c"),
+            include_dirs=[BINDING, ENGINE, f"{ENGINE}/include"],
+            depends=[*files(BINDING, "*.h"), *files(ENGINE, "*.h")],
+            libraries=["nojit", "dl", "m", "pthread"],
+            extra_compile_args=COMPILE,
+            extra_link_args=[*LINK, "-Wl,-rpath,$ORIGIN"],
+        )
+    ],
+)
