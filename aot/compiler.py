@@ -34,11 +34,11 @@ from nojit.aot.manifest.function_names import find_named
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.types import NONE, layout_in, plain
 from nojit.aot.patches import Baseline
+from nojit.aot.plan.source import KernelSource, SourcePlace
+from nojit.aot.plan.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_of
 from nojit.aot.ptxas import gpu_names
 from nojit.aot.settings import read_settings, settings_words
-from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.toolchain import file_digest, tree_digest
-from nojit.aot.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_of
 from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import CompileError, ManifestError, worded
 from nojit.runtime.strict import Json, canonical_json

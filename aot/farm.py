@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from nojit.aot.cache import Cache
-from nojit.aot.source import SourcePlace
-from nojit.aot.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
+from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, CompileError
 
 __all__ = ["Finished", "Job", "run"]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from nojit.aot.source import SourceImportError, SourcePlace
+from nojit.aot.plan.source import SourceImportError, SourcePlace
 
 __all__ = ["begin", "import_source"]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nojit.aot.farm import Finished
-from nojit.aot.plan import Plan, PlannedKernel
-from nojit.aot.pruning import prune_compiled, prune_failed
+from nojit.aot.plan.planner import Plan, PlannedKernel
+from nojit.aot.plan.pruning import prune_compiled, prune_failed
+from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.report import Failure, Pruned
-from nojit.aot.variant import CompiledVariant, Variant
 
 __all__ = ["Outcome", "failure_of", "sort_out"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import zstandard
 from nojit.aot.likeness import group_alike
+from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.tables import KernelContent, build_table
-from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.errors import BundleFormatError, PackageError, worded
 from nojit.runtime.format import (
     BundleIndex,

@@ -28,7 +28,7 @@ from nojit.runtime.trust import INDEX_DIGEST
 
 if TYPE_CHECKING:
     # signing and verification read statements without msgspec
-    from nojit.aot.plan import Plan
+    from nojit.aot.plan.planner import Plan
     from nojit.aot.report import BundleReport
 
 __all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "is_attested", "make_statement"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nojit.aot.build import build, inputs_of, toolchain_of
 from nojit.aot.cache import Cache
-from nojit.aot.plan import Compiler, Plan, make_plans
+from nojit.aot.plan.planner import Compiler, Plan, make_plans
 from nojit.aot.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.toolchain import toolchain_words
 from nojit.aot.twins import twin_plan

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from nojit.aot.device import common_of
+from nojit.aot.plan.source import KernelSource, SourceImportError, SourcePlace
+from nojit.aot.plan.variant import CompiledVariant, Variant, check_compiled
 from nojit.aot.process import EndedError, Process, SilentError
-from nojit.aot.source import KernelSource, SourceImportError, SourcePlace
 from nojit.aot.toolchain import record_paths
 from nojit.aot.tracing import Notes
-from nojit.aot.variant import CompiledVariant, Variant, check_compiled
 from nojit.runtime.errors import CompileError, ManifestError, NojitError
 
 __all__ = ["SourceCompiler"]
@@ -47,7 +47,7 @@ def _key_of(place: SourcePlace) -> _Key:
 
 
 class SourceCompiler:
-    """Compiler that implements `nojit.aot.plan.Compiler` within a `session`. Thread-safe.
+    """Compiler that implements `nojit.aot.plan.planner.Compiler` within a `session`. Thread-safe.
 
     Attributes:
         compile_variant: compiles a variant in a process of its source; `nojit.aot.pool.WorkerPool` keeps the processes.
@@ -137,7 +137,7 @@ class SourceCompiler:
         return self.source(place, variants[0].arch).variant_keys(variants, source, place)
 
     def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
-        """See `nojit.aot.variant.check_compiled`."""
+        """See `nojit.aot.plan.variant.check_compiled`."""
         check_compiled(variant, compiled)
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:

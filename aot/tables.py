@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from nojit.aot.manifest.types import plain
-from nojit.aot.variant import CompiledVariant, Variant
+from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.postfix import postfix
 from nojit.runtime.table import COLUMNS, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Tuning

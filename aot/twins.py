@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from nojit.aot.pack import write_file
 from nojit.aot.places import report_path
-from nojit.aot.plan import Plan
+from nojit.aot.plan.planner import Plan
 from nojit.aot.report import TWINS as FOLDER
 from nojit.aot.report import BuildResult, BundleReport, encode_report
 from nojit.runtime.bundle import BundleFile

@@ -34,7 +34,7 @@ def tasks(archs: list[str], kernels: list[str], every: int) -> list[tuple[Any, A
     """List every n-th variant of the manifests, with the location of its source."""
     from nojit.aot import compiler
     from nojit.aot.manifest.reader import find_manifests
-    from nojit.aot.plan import make_plans
+    from nojit.aot.plan.planner import make_plans
 
     plans = make_plans(find_manifests([ROOT / "manifests"]), archs, "full", compiler, kernels)
     return [(variant, kernel.place) for plan in plans for kernel in plan.kernels for variant in kernel.variants][

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.pack import BundleContent, pack
+from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.tables import KernelContent
-from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table import Axis, Config, Launch, Param, Slot
 

@@ -24,7 +24,7 @@ from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
 from nojit.aot.farm import Finished
 from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.outcome import failure_of
-from nojit.aot.plan import Compiler, Plan, absent_kernels, make_plans
+from nojit.aot.plan.planner import Compiler, Plan, absent_kernels, make_plans
 from nojit.aot.provenance import Invocation, attest, is_attested
 from nojit.aot.ptxas import pin
 from nojit.aot.report import TWINS, Absence, BuildResult, Done

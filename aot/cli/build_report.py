@@ -16,7 +16,7 @@ from nojit.runtime.target import arch_number
 
 if TYPE_CHECKING:
     from nojit.aot.cli.progress import View
-    from nojit.aot.plan import Plan
+    from nojit.aot.plan.planner import Plan
 
 __all__ = [
     "Failures",

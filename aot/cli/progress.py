@@ -16,7 +16,7 @@ from nojit.aot.farm import Finished
 from nojit.aot.pool import WorkerPool
 
 if TYPE_CHECKING:
-    from nojit.aot.plan import Planned
+    from nojit.aot.plan.planner import Planned
     from rich.progress import Progress
 
 __all__ = ["CountedPool", "Counts", "Lines", "View", "follow_build"]

@@ -25,7 +25,7 @@ from nojit.aot.manifest.type_checker import (
     term_of,
 )
 from nojit.aot.manifest.types import BOOLS, FLOATS, INTS, NONE, axes_in, fill
-from nojit.aot.ways import told_options
+from nojit.aot.plan.configs import told_options
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.expr_ops import Op

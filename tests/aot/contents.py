@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.expand import derived_of, expand_kernel
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.reader import KernelSpec
 from nojit.aot.pack import BundleContent
-from nojit.aot.source import SourcePlace
+from nojit.aot.plan.expand import derived_of, expand_kernel
+from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.variant import Variant
 from nojit.aot.tables import KernelContent
-from nojit.aot.variant import Variant
 from nojit.runtime.table import Param, Tuning
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

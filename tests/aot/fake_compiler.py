@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from nojit.aot.manifest.archs import ARCHS
-from nojit.aot.source import KernelSource, SourcePlace
-from nojit.aot.variant import CompiledVariant, Variant
+from nojit.aot.plan.source import KernelSource, SourcePlace
+from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.strict import canonical_json
@@ -43,7 +43,7 @@ class FakeSource:
 
 @dataclass(frozen=True)
 class FakeCompiler:
-    """Implements `nojit.aot.plan.Compiler`.
+    """Implements `nojit.aot.plan.planner.Compiler`.
 
     Attributes:
         journal: a file that gets one line per variant that is compiled.

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from nojit.aot import compiler
-from nojit.aot.plan import PlannedKernel, make_plans
-from nojit.aot.variant import Variant
+from nojit.aot.plan.planner import PlannedKernel, make_plans
+from nojit.aot.plan.variant import Variant
 from nojit.runtime.cubin import read_cubin
 from nojit.runtime.errors import ManifestError
 

@@ -31,7 +31,7 @@ def built(fakecuda: FakeCuda, tmp_path: Path) -> Iterator[Built]:
     from nojit.aot import compiler
     from nojit.aot.build import build
     from nojit.aot.cache import Cache
-    from nojit.aot.plan import make_plans
+    from nojit.aot.plan.planner import make_plans
 
     opened = []
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.reader import KernelSpec, load_manifest
-from nojit.aot.source import SourcePlace, fit_variant
-from nojit.aot.space import expand_space
+from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.plan.source import SourcePlace, fit_variant
+from nojit.aot.plan.space import expand_space
+from nojit.aot.plan.variant import Variant
 from nojit.aot.toolchain import file_digest, tree_digest
-from nojit.aot.variant import Variant
 
 from tests.support.loops import RECORDED, compile_and_count
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from nojit.aot import compiler, importing
 from nojit.aot.compiler import compile_variant, describe, min_driver, toolchain, variant_key
-from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest.options import OPTIONS, Option
-from nojit.aot.source import SourcePlace, fit_variant
-from nojit.aot.variant import CompiledVariant, Variant
+from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.plan.source import SourcePlace, fit_variant
+from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.cubin import read_cubin
 from nojit.runtime.errors import CompileError, ManifestError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
@@ -864,7 +864,7 @@ class TestToolchain:
 
 
 def test_both_facts_and_image_survive_the_worker_and_the_cache(place):
-    from nojit.aot.variant import decode_compiled, encode_compiled
+    from nojit.aot.plan.variant import decode_compiled, encode_compiled
 
     compiled = compile_variant(variant_of("sm_80"), place())
     assert isinstance(compiled, CompiledVariant)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from nojit.aot import compiler
-from nojit.aot.plan import PlannedKernel, make_plans
+from nojit.aot.plan.planner import PlannedKernel, make_plans
 from nojit.runtime.errors import ManifestError
 
 pytestmark = pytest.mark.triton

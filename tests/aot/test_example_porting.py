@@ -41,7 +41,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from nojit.aot import compiler
     from nojit.aot.build import build
     from nojit.aot.cache import Cache
-    from nojit.aot.plan import make_plans
+    from nojit.aot.plan.planner import make_plans
 
     out = tmp_path_factory.mktemp("porting")
     (plan,) = make_plans([FOLDER / "scale_rows.toml"], ["sm_90"], "full", compiler)

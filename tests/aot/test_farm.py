@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot import farm
 from nojit.aot.cache import Cache
-from nojit.aot.expand import expand_kernel
 from nojit.aot.farm import Finished, Job
 from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.aot.pool import WorkerPool
-from nojit.aot.source import SourcePlace
-from nojit.aot.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, PackageError
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

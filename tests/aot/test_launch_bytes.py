@@ -39,7 +39,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     from nojit.aot import compiler
     from nojit.aot.build import build
     from nojit.aot.cache import Cache
-    from nojit.aot.plan import make_plans
+    from nojit.aot.plan.planner import make_plans
 
     out = tmp_path_factory.mktemp("launch")
     plans = make_plans([MANIFEST], ["sm_80", "sm_90"], "full", compiler, NAMES)

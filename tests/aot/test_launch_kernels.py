@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.source import SourcePlace, fit_variant
-from nojit.aot.variant import Variant
+from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.plan.source import SourcePlace, fit_variant
+from nojit.aot.plan.variant import Variant
 from nojit.runtime.table import Launch, TensorMap
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"

@@ -247,7 +247,7 @@ def test_the_toolchain_and_nojit_itself_are_in_the_stamp(stamped):
         package / "backends/nvidia/bin/ptxas-blackwell",
         Path(stamp.__file__),
         Path(stamp.__file__).with_name("compiler.py"),
-        Path(stamp.__file__).with_name("plan.py"),
+        Path(stamp.__file__).with_name("plan") / "planner.py",
         Path(sys.modules["msgspec"].__file__),
         Path(sys.modules["zstandard"].__file__),
         sys.executable,

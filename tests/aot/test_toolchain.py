@@ -23,7 +23,7 @@ from nojit.aot import settings as settings_module
 from nojit.aot import toolchain
 from nojit.aot.build import inputs_of, toolchain_of
 from nojit.aot.cli.group import cli
-from nojit.aot.plan import make_plans
+from nojit.aot.plan.planner import make_plans
 from nojit.aot.settings import KNOBS, VARIABLES, Role, knobs_in, setting_of, settings_words
 from nojit.aot.sources import SourceCompiler
 from nojit.aot.statement import statement_path
@@ -457,7 +457,7 @@ def compiled(project: Path, path: Path, changes: dict[str, str]) -> list[str]:
         import hashlib, sys
         from pathlib import Path
         from nojit.aot import compiler
-        from nojit.aot.plan import make_plans
+        from nojit.aot.plan.planner import make_plans
         (plan,) = make_plans([Path(sys.argv[1])], [], "full", compiler)
         for kernel in plan.kernels:
             for variant in kernel.variants:

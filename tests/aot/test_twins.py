@@ -13,7 +13,7 @@ from nojit.aot import twins as module
 from nojit.aot.build import BuildResult, build
 from nojit.aot.cache import Cache
 from nojit.aot.places import report_path
-from nojit.aot.plan import make_plans
+from nojit.aot.plan.planner import make_plans
 from nojit.aot.report import decode_report
 from nojit.aot.twins import FOLDER, compare_twins, twin_plans
 from nojit.runtime.bundle import BundleFile

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nojit.aot.plan import Plan, PlannedKernel
-from nojit.aot.source import SourcePlace
-from nojit.aot.variant import Variant
+from nojit.aot.plan.planner import Plan, PlannedKernel
+from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.variant import Variant
 from nojit.runtime import expr
 from nojit.runtime.call import expression_value
 from nojit.runtime.errors import NoMatchingVariantError
@@ -298,7 +298,7 @@ def plan_for(manifests: Sequence[Path], arch: str, profile: str) -> Plan:
     """Expand the manifests as the bundle's build did."""
     from nojit.aot import compiler
     from nojit.aot.manifest.reader import find_manifests
-    from nojit.aot.plan import make_plans
+    from nojit.aot.plan.planner import make_plans
 
     (plan,) = make_plans(find_manifests(manifests), [arch], profile, compiler)
     return plan

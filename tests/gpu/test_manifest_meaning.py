@@ -34,7 +34,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     from nojit.aot import compiler
     from nojit.aot.build import build
     from nojit.aot.cache import Cache
-    from nojit.aot.plan import make_plans
+    from nojit.aot.plan.planner import make_plans
 
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
     header = f'schema = 1\n[bundle]\nname = "meaning"\nversion = "1.0"\narchs = ["{arch}"]\n'

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from nojit.aot.expand import Expansion, expand_kernel
 from nojit.aot.manifest.reader import KernelSpec, load_manifest
-from nojit.aot.space import expand_space
-from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
+from nojit.aot.plan.expand import Expansion, expand_kernel
+from nojit.aot.plan.space import expand_space
+from nojit.aot.plan.tuned import check_tuned, expand_tuned, read_folder
 from nojit.runtime.expr import parse
 
 from tests.support.points import point_of

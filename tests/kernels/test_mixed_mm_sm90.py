@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.space import expand_space
+from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.plan.space import expand_space
 from nojit.kernels import library
 from nojit.kernels.maps import Described
 from nojit.kernels.mixed_mm import op, prepared, reference, uint4x2_mixed_mm

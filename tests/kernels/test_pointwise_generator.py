@@ -13,8 +13,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest.reader import load_manifest
+from nojit.aot.plan.expand import expand_kernel
 from nojit.kernels import library, pointwise
 from nojit.kernels.pointwise.__main__ import generate, generate_own, main
 from nojit.kernels.pointwise.operator import OTHERS

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import click
-from nojit.aot import cache, choice, diff, doctor, inspection, plan, report, sign, statement
+from nojit.aot import cache, choice, diff, doctor, inspection, report, sign, statement
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
 from nojit.aot.tune import account, evaluate, importance, order, records
@@ -19,7 +19,7 @@ from nojit.aot.tune import report as tune_report
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
 
 FACTS = (
-    plan.Absence,
+    report.Absence,
     report.BundleReport,
     report.VariantReport,
     report.Failure,

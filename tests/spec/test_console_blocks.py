@@ -28,8 +28,8 @@ pytest.importorskip("msgspec")
 import click
 from click.testing import CliRunner
 from nojit.aot.cli.group import cli
-from nojit.aot.source import KernelSource, SourcePlace
-from nojit.aot.variant import CompiledVariant, Variant
+from nojit.aot.plan.source import KernelSource, SourcePlace
+from nojit.aot.plan.variant import CompiledVariant, Variant
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 from tests.support.cubins import CubinSpec, build_cubin

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.mistakes import shorten
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.reader import load_manifest
+from nojit.aot.plan.expand import expand_kernel
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr_tree import FUNCTIONS

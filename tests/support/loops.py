@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from nojit.aot.source import SourcePlace
-from nojit.aot.variant import CompiledVariant, Variant
+from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.variant import CompiledVariant, Variant
 
 __all__ = ["RECORDED", "compile_and_count"]
 

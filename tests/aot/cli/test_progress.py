@@ -12,9 +12,9 @@ import pytest
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.progress import Counts, Lines, follow_build
 from nojit.aot.farm import Finished, Job
-from nojit.aot.plan import Planned
-from nojit.aot.source import SourcePlace
-from nojit.aot.variant import Variant
+from nojit.aot.plan.planner import Planned
+from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import CompileError
 from nojit.runtime.table import Config
 

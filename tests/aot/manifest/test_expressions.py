@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan import make_plans
+from nojit.aot.plan.planner import make_plans
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr_ops import UNSEEN, Pointer

@@ -13,7 +13,7 @@ from nojit.aot.manifest.archs import ARCHS
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.schema import json_schema
-from nojit.aot.plan import make_plans
+from nojit.aot.plan.planner import make_plans
 from nojit.runtime.errors import ManifestError
 
 from tests.aot.conftest import HEADER, KERNEL, ROOT

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest.reader import KernelSpec
-from nojit.aot.plan import make_plans
-from nojit.aot.space import expand_space
-from nojit.aot.variant import Variant
+from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.plan.planner import make_plans
+from nojit.aot.plan.space import expand_space
+from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
 
 from tests.aot.conftest import KERNEL

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest.archs import ARCHS, shared_bytes_max
-from nojit.aot.pruning import prune_compiled, prune_failed
-from nojit.aot.source import SourcePlace
+from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.plan.pruning import prune_compiled, prune_failed
+from nojit.aot.plan.source import SourcePlace
 from nojit.runtime.errors import CompileError
 
 from tests.aot.entries import spec

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest.archs import ARCHS
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.variant import Variant
+from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
+from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import Pointer, parse
 from nojit.runtime.table import Derived

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nojit.aot.counting import MAX_VARIANTS
-from nojit.aot.expand import Expander, Expansion, Names, settings_of
-from nojit.aot.hints import HintSet, WrittenHints
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import constexprs_in
 from nojit.aot.manifest.matrix import plain_value, read_value
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.reader import KernelSpec
 from nojit.aot.manifest.type_checker import kind_of
-from nojit.aot.points import Point
-from nojit.aot.variant import Variant
-from nojit.aot.ways import Way, make_way, parse_rule, told_options
+from nojit.aot.plan.configs import Way, make_way, parse_rule, told_options
+from nojit.aot.plan.counting import MAX_VARIANTS
+from nojit.aot.plan.expand import Expander, Expansion, Names, settings_of
+from nojit.aot.plan.hints import HintSet, WrittenHints
+from nojit.aot.plan.points import Point
+from nojit.aot.plan.variant import Variant
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, worded
 from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedTable, read_tuned
@@ -150,7 +150,7 @@ def expand_tuned(
     *,
     most: int | None = MAX_VARIANTS,
 ) -> Expansion:
-    """Return the variants of one kernel for `arch`, like `nojit.aot.expand.expand_kernel`, with its tuned tables.
+    """Return the variants of one kernel for `arch`, like `nojit.aot.plan.expand.expand_kernel`, with its tuned tables.
 
     Args:
         spec: the manifest's entry.

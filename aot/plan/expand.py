@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from nojit.aot.counting import MAX_VARIANTS, check_count, check_size
-from nojit.aot.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.reader import DerivedSpec, KernelSpec
 from nojit.aot.manifest.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
-from nojit.aot.points import Axes, Point, Settings, points_of
-from nojit.aot.variant import Variant
-from nojit.aot.ways import Way, check_ways, parse_rule, way_of
+from nojit.aot.plan.configs import Way, check_ways, parse_rule, way_of
+from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
+from nojit.aot.plan.hints import HintSet, WrittenHints, hint_sets
+from nojit.aot.plan.points import Axes, Point, Settings, points_of
+from nojit.aot.plan.variant import Variant
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table import Derived

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
-from nojit.aot.hints import WrittenHints, subsets
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import constexprs_in
 from nojit.aot.manifest.matrix import read_value
@@ -16,6 +15,7 @@ from nojit.aot.manifest.options import OPTIONS, option_value
 from nojit.aot.manifest.reader import HINT_SETS_MAX, KernelSpec, PointSpec
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import fill, types_of
+from nojit.aot.plan.hints import WrittenHints, subsets
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Axis
 from nojit.runtime.values import Value, identity

@@ -8,16 +8,16 @@ from itertools import product
 from typing import Any
 
 import msgspec
-from nojit.aot.counting import MAX_VARIANTS, check_count, check_size
-from nojit.aot.expand import Expander, Names
-from nojit.aot.hints import HintSet, WrittenHints
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.reader import KernelSpec, TuningSpec
 from nojit.aot.manifest.tuning_rules import choices
+from nojit.aot.plan.configs import Way, parse_rule, way_of
+from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
+from nojit.aot.plan.expand import Expander, Names
+from nojit.aot.plan.hints import HintSet, WrittenHints
+from nojit.aot.plan.variant import Variant
 from nojit.aot.report import Pruned
-from nojit.aot.variant import Variant
-from nojit.aot.ways import Way, parse_rule, way_of
 
 __all__ = ["SpaceExpansion", "configs_of", "expand_space"]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nojit.aot.build import build
 from nojit.aot.cache import Cache
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
-from nojit.aot.plan import Plan, make_plans
-from nojit.aot.tuned import check_tuned, expand_tuned
+from nojit.aot.plan.planner import Plan, make_plans
+from nojit.aot.plan.tuned import check_tuned, expand_tuned
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError, TuningError
 from nojit.runtime.table import KernelTable, TuningTable

@@ -11,10 +11,6 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from nojit.aot.counting import MAX_VARIANTS
-from nojit.aot.expand import Expansion, derived_of, expand_kernel
-from nojit.aot.in_place import InPlace
-from nojit.aot.in_place import read_folder as bundles_in
 from nojit.aot.manifest.archs import ARCHS, check_arch, check_assembled, check_known
 from nojit.aot.manifest.expressions import check_requires, check_rules
 from nojit.aot.manifest.function_names import is_name
@@ -22,12 +18,16 @@ from nojit.aot.manifest.matrix import axes_of, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.reader import BundleSpec, KernelSpec, ReadKernel, bundle_of, read_manifest
 from nojit.aot.manifest.text import ManifestText
-from nojit.aot.points import hint_places
+from nojit.aot.plan.counting import MAX_VARIANTS
+from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
+from nojit.aot.plan.in_place import InPlace
+from nojit.aot.plan.in_place import read_folder as bundles_in
+from nojit.aot.plan.points import hint_places
+from nojit.aot.plan.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
+from nojit.aot.plan.space import expand_space
+from nojit.aot.plan.tuned import check_tuned, expand_tuned, read_folder
+from nojit.aot.plan.variant import CompiledVariant, Variant, functions_in, functions_of
 from nojit.aot.report import Absence, Pruned
-from nojit.aot.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
-from nojit.aot.space import expand_space
-from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
-from nojit.aot.variant import CompiledVariant, Variant, functions_in, functions_of
 from nojit.runtime.constant_types import constant_of
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
 from nojit.runtime.format import SUFFIX

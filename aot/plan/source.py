@@ -12,8 +12,8 @@ from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.reader import KernelSpec
 from nojit.aot.manifest.types import NONE, has_layout, plain
-from nojit.aot.variant import Variant
-from nojit.aot.ways import implied_hints
+from nojit.aot.plan.configs import implied_hints
+from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Config, Missing, Param
 from nojit.runtime.tuned import TunedConfig

@@ -1,0 +1,1 @@
+"""Plans: from manifests and targets to the variants of each bundle."""
