@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
 
-from nojit.aot import farm
-from nojit.aot.cache import Cache
-from nojit.aot.farm import Finished, Job
+from nojit.aot.compile import farm
+from nojit.aot.compile.cache import Cache
+from nojit.aot.compile.farm import Finished, Job
+from nojit.aot.compile.settings import settings_words
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.outcome import Outcome, sort_out
@@ -22,7 +23,6 @@ from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
 from nojit.aot.plan.pruning import PRUNING
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.report import BuildResult, BundleReport, VariantReport, as_found, decode_report, encode_report
-from nojit.aot.settings import settings_words
 from nojit.aot.tables import KernelContent
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import ManifestError
@@ -52,7 +52,7 @@ def build(
     Args:
         plans: the bundles to build.
         out: folder of the bundles.
-        compiler: compiles variants; `nojit.aot.compiler`.
+        compiler: compiles variants; `nojit.aot.compile.compiler`.
         cache: store of compiled variants.
         open_executor: starts the workers; called only if something must be compiled.
         keep_going: whether to go on after a failure.

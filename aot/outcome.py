@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nojit.aot.farm import Finished
+from nojit.aot.compile.farm import Finished
 from nojit.aot.plan.planner import Plan, PlannedKernel
 from nojit.aot.plan.pruning import prune_compiled, prune_failed
 from nojit.aot.plan.variant import CompiledVariant, Variant

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
-from nojit.aot.cache import Misfit
+from nojit.aot.compile.cache import Misfit
 
 __all__ = [
     "TWINS",

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.cache import as_default, check_folder, read_sealed, write_sealed
-from nojit.aot.facts import (
+from nojit.aot.compile.cache import as_default, check_folder, read_sealed, write_sealed
+from nojit.aot.compile.file_facts import (
     MODULES,
     SETTLED_NS,
     Fact,
@@ -32,9 +32,9 @@ from nojit.aot.facts import (
     still,
     with_digest,
 )
+from nojit.aot.compile.reads import Notes
+from nojit.aot.compile.toolchain import file_digests
 from nojit.aot.report import TWINS, Absence, BuildResult, Done, as_found, decode_report
-from nojit.aot.toolchain import file_digests
-from nojit.aot.tracing import Notes
 from nojit.runtime.errors import PackageError
 
 __all__ = ["UNCOUNTED", "Draft", "Stamp", "asked_of", "changes", "find_stamp"]

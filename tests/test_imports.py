@@ -125,7 +125,7 @@ def loaded_by(name: str) -> frozenset[str]:
 
 
 def test_the_graph_is_not_empty():
-    assert Import("nojit.aot.compiler", "triton", lazy=False) in imports()
+    assert Import("nojit.aot.compile.compiler", "triton", lazy=False) in imports()
     assert Import("nojit.aot.build", "nojit.runtime.bundle", lazy=False) in imports()
     assert {room(name) for name in modules()} == set(ROOMS)
 
@@ -149,7 +149,7 @@ def test_of_aot_and_runtime_the_compiler_alone_imports_triton():
         for found in imports()
         if top(found.target) == "triton" and not (found.lazy and (found.importer, "triton") in ASKED_FOR)
     }
-    assert {name for name in importers if room(name) != "kernels"} == {"nojit.aot.compiler"} | KERNEL_SOURCES
+    assert {name for name in importers if room(name) != "kernels"} == {"nojit.aot.compile.compiler"} | KERNEL_SOURCES
 
 
 def test_kernel_sources_are_found_through_manifests_alone():
@@ -158,7 +158,11 @@ def test_kernel_sources_are_found_through_manifests_alone():
 
 def test_nothing_loads_the_compiler_at_once():
     # whoever needs it says so when it is needed: reading bundles must work where Triton is absent
-    eager = {name for name in modules() if name != "nojit.aot.compiler" and "nojit.aot.compiler" in loaded_by(name)}
+    eager = {
+        name
+        for name in modules()
+        if name != "nojit.aot.compile.compiler" and "nojit.aot.compile.compiler" in loaded_by(name)
+    }
     assert eager == set()
 
 

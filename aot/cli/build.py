@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nojit.aot.build import build as build_bundles
-from nojit.aot.cache import Cache, as_default
 from nojit.aot.cli.build_command import Request, command
 from nojit.aot.cli.build_report import (
     Failures,
@@ -21,14 +20,15 @@ from nojit.aot.cli.build_report import (
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
-from nojit.aot.farm import Finished
+from nojit.aot.compile.backends.cuda.ptxas import pin
+from nojit.aot.compile.cache import Cache, as_default
+from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.source_processes import SourceCompiler
 from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.outcome import failure_of
 from nojit.aot.plan.planner import Compiler, Plan, absent_kernels, make_plans
 from nojit.aot.provenance import Invocation, attest, is_attested
-from nojit.aot.ptxas import pin
 from nojit.aot.report import TWINS, Absence, BuildResult, Done
-from nojit.aot.sources import SourceCompiler
 from nojit.aot.stamp import Draft, Stamp
 from nojit.aot.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.twins import compare_twins, twin_plans

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from nojit.aot.cache import default_cache_folder
 from nojit.aot.cli.build_report import Failures, show_result
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
+from nojit.aot.compile.cache import default_cache_folder
 from nojit.aot.defaults import LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.stamp import Stamp, asked_of, changes, find_stamp
 from nojit.runtime.errors import few
@@ -63,7 +63,7 @@ def _uri(_context: click.Context, _option: click.Parameter, text: str | None) ->
 def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
-    from nojit.aot.ptxas import parse_cuda  # noqa: PLC0415 - rarely needed, and it imports subprocess
+    from nojit.aot.compile.backends.cuda.ptxas import parse_cuda  # noqa: PLC0415 - rarely needed, and it imports subprocess
 
     try:
         return parse_cuda(text)

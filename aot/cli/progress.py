@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from nojit.aot.cli.console import Output, clean, duration, rich_console
-from nojit.aot.farm import Finished
-from nojit.aot.pool import WorkerPool
+from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.pool import WorkerPool
 
 if TYPE_CHECKING:
     from nojit.aot.plan.planner import Planned

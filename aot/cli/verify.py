@@ -129,8 +129,8 @@ def _rebuild(
 ) -> None:
     # only --rebuild needs these modules, which import Triton and msgspec
     from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
-    from nojit.aot.pool import WorkerPool  # noqa: PLC0415
-    from nojit.aot.ptxas import pin  # noqa: PLC0415
+    from nojit.aot.compile.backends.cuda.ptxas import pin  # noqa: PLC0415
+    from nojit.aot.compile.pool import WorkerPool  # noqa: PLC0415
     from nojit.aot.rebuild import rebuild  # noqa: PLC0415
 
     workers, compiler = jobs or len(os.sched_getaffinity(0)), load_compiler()

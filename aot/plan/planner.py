@@ -39,7 +39,7 @@ __all__ = ["Absence", "Compiler", "Plan", "Planned", "PlannedKernel", "absent_ke
 
 
 class Compiler(Protocol):
-    """The compiler that a build needs; `nojit.aot.compiler` is one."""
+    """The compiler that a build needs; `nojit.aot.compile.compiler` is one."""
 
     @property
     def compile_variant(self) -> Callable[[Variant, SourcePlace], CompiledVariant]:

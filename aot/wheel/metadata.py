@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from nojit.aot.toolchain import toolchain_words
+from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import check_license, check_requirement
 from nojit.runtime.errors import PackageError

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from nojit.aot.build import BuildResult, build
-from nojit.aot.cache import Cache
-from nojit.aot.farm import Finished
+from nojit.aot.compile.cache import Cache
+from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.places import report_path
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.pool import WorkerPool
 from nojit.aot.report import decode_report, encode_report
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import ManifestError, PackageError

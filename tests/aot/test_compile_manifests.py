@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from nojit.aot.compile.toolchain import file_digest, tree_digest
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.reader import KernelSpec, load_manifest
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace, fit_variant
 from nojit.aot.plan.space import expand_space
 from nojit.aot.plan.variant import Variant
-from nojit.aot.toolchain import file_digest, tree_digest
 
 from tests.support.loops import RECORDED, compile_and_count
 
@@ -107,7 +107,7 @@ def compiled_before(pytestconfig: pytest.Config) -> Path | None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
 def test_compiles(sample, code, compiled_before):
     # here, so that collecting the tests needs no Triton
-    from nojit.aot.compiler import describe, variant_key
+    from nojit.aot.compile.compiler import describe, variant_key
 
     place = sample.place
     source = describe(place)

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 from nojit.aot.build import BuildResult, build
-from nojit.aot.cache import Cache
 from nojit.aot.checkout import read_checkout
+from nojit.aot.compile.cache import Cache
 from nojit.aot.plan.planner import Plan, make_plans
 from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.statement import read_statement, statement_path

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.build import build
-from nojit.aot.cache import Cache
+from nojit.aot.compile.cache import Cache
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.provenance import attest
 from nojit.aot.rebuild import rebuild

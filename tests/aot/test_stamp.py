@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import triton
 from nojit.aot import stamp
-from nojit.aot.facts import (
+from nojit.aot.compile.file_facts import (
     DISTRIBUTIONS,
     ENTRIES,
     MODULES,
@@ -246,7 +246,7 @@ def test_the_toolchain_and_nojit_itself_are_in_the_stamp(stamped):
         package / "backends/nvidia/bin/ptxas",
         package / "backends/nvidia/bin/ptxas-blackwell",
         Path(stamp.__file__),
-        Path(stamp.__file__).with_name("compiler.py"),
+        Path(stamp.__file__).with_name("compile") / "compiler.py",
         Path(stamp.__file__).with_name("plan") / "planner.py",
         Path(sys.modules["msgspec"].__file__),
         Path(sys.modules["zstandard"].__file__),
@@ -326,11 +326,11 @@ def test_old_stamps_go(copied, stamped, monkeypatch):
 TRACE = """
 import sys
 from pathlib import Path
-from nojit.aot import tracing
-tracing.start((), Path("/nowhere"))
-tracing.source_begins()
+from nojit.aot.compile import reads
+reads.start((), Path("/nowhere"))
+reads.source_begins()
 {code}
-notes = tracing.take_notes()
+notes = reads.take_notes()
 import json
 print(json.dumps([notes.refused, list(notes.files), list(notes.links), [list(k) for k in notes.folders], sorted(notes.names)]))
 """
@@ -411,7 +411,7 @@ def test_a_file_that_was_written_just_now_is_known_by_content(tmp_path, monkeypa
     path.write_text("one")
     fresh = fact_of(str(path))
     assert len(fresh) == 8
-    monkeypatch.setattr("nojit.aot.facts.SETTLED_NS", -SETTLED_NS)
+    monkeypatch.setattr("nojit.aot.compile.file_facts.SETTLED_NS", -SETTLED_NS)
     assert len(fact_of(str(path))) == 6
     assert still(str(path), fresh)
     assert not still(str(path), [*fresh[:7], "0" * 64])
@@ -419,7 +419,7 @@ def test_a_file_that_was_written_just_now_is_known_by_content(tmp_path, monkeypa
 
 
 def test_a_new_link_to_a_file_changes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("nojit.aot.facts.SETTLED_NS", -SETTLED_NS)
+    monkeypatch.setattr("nojit.aot.compile.file_facts.SETTLED_NS", -SETTLED_NS)
     path = tmp_path / "file"
     path.write_text("one")
     digest = hashlib.sha256(b"one").hexdigest()
@@ -434,7 +434,7 @@ def test_a_new_link_to_a_file_changes_nothing(tmp_path, monkeypatch):
 
 
 def test_a_stamp_of_which_inodes_changed_is_written_anew(copied, stamped, tmp_path, monkeypatch):
-    monkeypatch.setattr("nojit.aot.facts.SETTLED_NS", -SETTLED_NS)
+    monkeypatch.setattr("nojit.aot.compile.file_facts.SETTLED_NS", -SETTLED_NS)
     path = tmp_path / "file"
     path.write_text("one")
     fact = with_digest(fact_of(str(path)), hashlib.sha256(b"one").hexdigest())

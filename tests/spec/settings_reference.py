@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.aot.settings import KNOBS, VARIABLES, Role
+from nojit.aot.compile.settings import KNOBS, VARIABLES, Role
 
 __all__ = ["render_settings"]
 

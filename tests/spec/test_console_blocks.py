@@ -138,7 +138,7 @@ def test_the_commands_of_a_page_work_in_order(
     monkeypatch.setattr("nojit.aot.cli.build.load_compiler", lambda: compiler)
     # there is nothing to compile that would take a process of its own
     monkeypatch.setattr("nojit.aot.cli.build.CountedPool", lambda *_: ThreadPoolExecutor(1))
-    monkeypatch.setattr("nojit.aot.pool.WorkerPool", lambda *_: ThreadPoolExecutor(1))
+    monkeypatch.setattr("nojit.aot.compile.pool.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     problems: list[str] = []
     for line in command_lines(page):
         if LEFT_OUT.match(line):

@@ -8,8 +8,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from nojit.aot.cache import as_default, default_cache_folder
-from nojit.aot.toolchain import file_digest, tree_digest
+from nojit.aot.compile.cache import as_default, default_cache_folder
+from nojit.aot.compile.toolchain import file_digest, tree_digest
 
 __all__ = ["with_digests"]
 

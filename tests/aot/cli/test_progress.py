@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.progress import Counts, Lines, follow_build
-from nojit.aot.farm import Finished, Job
+from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.plan.planner import Planned
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant

@@ -17,7 +17,17 @@ from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.facts import DISTRIBUTIONS, ENTRIES, MODULES, NAMES, Fact, fact_of, files_in, link_of, listing_of
+from nojit.aot.compile.file_facts import (
+    DISTRIBUTIONS,
+    ENTRIES,
+    MODULES,
+    NAMES,
+    Fact,
+    fact_of,
+    files_in,
+    link_of,
+    listing_of,
+)
 
 __all__ = ["Notes", "own_work", "source_begins", "start", "stop", "take_notes"]
 

@@ -19,18 +19,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from nojit.aot.device import common_of
+from nojit.aot.compile.backends.cuda.device import common_of
+from nojit.aot.compile.process import EndedError, Process, SilentError
+from nojit.aot.compile.reads import Notes
+from nojit.aot.compile.toolchain import record_paths
 from nojit.aot.plan.source import KernelSource, SourceImportError, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, check_compiled
-from nojit.aot.process import EndedError, Process, SilentError
-from nojit.aot.toolchain import record_paths
-from nojit.aot.tracing import Notes
 from nojit.runtime.errors import CompileError, ManifestError, NojitError
 
 __all__ = ["SourceCompiler"]
 
-_COMPILER: Final = "nojit.aot.compiler"
-_TRACING: Final = "nojit.aot.tracing"
+_COMPILER: Final = "nojit.aot.compile.compiler"
+_TRACING: Final = "nojit.aot.compile.reads"
 # time limit for importing Triton and for queries of its tools
 _START_S = 300.0
 # a source that imports in less time is imported again, in a copy of the warm first process; others warm up themselves
@@ -50,7 +50,7 @@ class SourceCompiler:
     """Compiler that implements `nojit.aot.plan.planner.Compiler` within a `session`. Thread-safe.
 
     Attributes:
-        compile_variant: compiles a variant in a process of its source; `nojit.aot.pool.WorkerPool` keeps the processes.
+        compile_variant: compiles a variant in a process of its source; `nojit.aot.compile.pool.WorkerPool` keeps the processes.
         notes: files and variables that the processes read to describe kernels and to compute keys.
     """
 
@@ -91,7 +91,7 @@ class SourceCompiler:
         """Return the params and dependencies of a kernel function, as its source defines it for `arch`.
 
         Raises:
-            ManifestError: as `nojit.aot.compiler.describe`, or the import exceeds its time or ends its process.
+            ManifestError: as `nojit.aot.compile.compiler.describe`, or the import exceeds its time or ends its process.
         """
         asked = _key_of(place), place.spelling, arch
         known = self._described.get(asked)
@@ -127,10 +127,10 @@ class SourceCompiler:
                 self.describe(place, arch)
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
-        """Return the keys of variants, all of one arch; see `nojit.aot.compiler.variant_key`.
+        """Return the keys of variants, all of one arch; see `nojit.aot.compile.compiler.variant_key`.
 
         Raises:
-            ManifestError: as `nojit.aot.compiler.variant_key`.
+            ManifestError: as `nojit.aot.compile.compiler.variant_key`.
         """
         if not variants:
             return ()
@@ -141,12 +141,12 @@ class SourceCompiler:
         check_compiled(variant, compiled)
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
-        """Return the inputs of every image for `arch`; see `nojit.aot.compiler.toolchain`."""
+        """Return the inputs of every image for `arch`; see `nojit.aot.compile.compiler.toolchain`."""
         tools: tuple[tuple[str, str], ...] = self._opened().call("toolchain", arch)
         return tools
 
     def archs(self) -> tuple[str, ...]:
-        """Return the archs that this toolchain can build; see `nojit.aot.compiler.archs`."""
+        """Return the archs that this toolchain can build; see `nojit.aot.compile.compiler.archs`."""
         known: tuple[str, ...] = self._opened().call("archs")
         return known
 
@@ -479,7 +479,7 @@ class _Source:
 
 
 class _Home:
-    """Starter of the workers for one kernel's variants; see `nojit.aot.pool.Home`."""
+    """Starter of the workers for one kernel's variants; see `nojit.aot.compile.pool.Home`."""
 
     def __init__(self, source: _Source, place: SourcePlace, arch: str) -> None:
         self.key = (*_key_of(place), arch)

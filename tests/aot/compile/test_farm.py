@@ -17,14 +17,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot import farm
-from nojit.aot.cache import Cache
-from nojit.aot.farm import Finished, Job
+from nojit.aot.compile import farm
+from nojit.aot.compile.cache import Cache
+from nojit.aot.compile.farm import Finished, Job
+from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.manifest.reader import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
-from nojit.aot.pool import WorkerPool
 from nojit.runtime.errors import BundleFormatError, PackageError
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from nojit.aot.cache import Cache
+from nojit.aot.compile.cache import Cache
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, CompileError

@@ -19,15 +19,15 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot import settings as settings_module
-from nojit.aot import toolchain
 from nojit.aot.build import inputs_of, toolchain_of
 from nojit.aot.cli.group import cli
+from nojit.aot.compile import settings as settings_module
+from nojit.aot.compile import toolchain
+from nojit.aot.compile.settings import KNOBS, VARIABLES, Role, knobs_in, setting_of, settings_words
+from nojit.aot.compile.source_processes import SourceCompiler
+from nojit.aot.compile.toolchain import file_digest, files_in, toolchain_words, tree_digest
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.settings import KNOBS, VARIABLES, Role, knobs_in, setting_of, settings_words
-from nojit.aot.sources import SourceCompiler
 from nojit.aot.statement import statement_path
-from nojit.aot.toolchain import file_digest, files_in, toolchain_words, tree_digest
 from nojit.runtime.errors import CompileError, NojitError
 
 from tests.aot.conftest import ROOT
@@ -248,7 +248,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def keys(project: Path) -> Callable[[], set[str]]:
     """Return the keys of the project's variants, as this process would build them now."""
-    from nojit.aot import compiler
+    from nojit.aot.compile import compiler
 
     def work_out() -> set[str]:
         compiler._environment.cache_clear()
@@ -346,7 +346,7 @@ class TestSettings:
 
     @pytest.mark.parametrize("variable", BY_ROLE[Role.KEYED] + BY_ROLE[Role.HASHED])
     def test_one_that_changes_code_changes_keys_and_bundles(self, keys, monkeypatch, variable):
-        from nojit.aot import compiler
+        from nojit.aot.compile import compiler
 
         before = keys()
         monkeypatch.setenv(variable, set_in_environment()[variable])
@@ -421,7 +421,7 @@ class TestSettings:
 
     @pytest.mark.parametrize("value", ["a" * 5000, "line\nend", "\x1b[31m"])
     def test_a_value_that_cannot_be_shown_is_told_by_its_digest(self, monkeypatch, value):
-        from nojit.aot import compiler
+        from nojit.aot.compile import compiler
 
         monkeypatch.setenv("DISABLE_LLVM_OPT", value)
         told = dict(compiler.toolchain("sm_80"))["settings"]
@@ -456,7 +456,7 @@ def compiled(project: Path, path: Path, changes: dict[str, str]) -> list[str]:
     script = textwrap.dedent("""
         import hashlib, sys
         from pathlib import Path
-        from nojit.aot import compiler
+        from nojit.aot.compile import compiler
         from nojit.aot.plan.planner import make_plans
         (plan,) = make_plans([Path(sys.argv[1])], [], "full", compiler)
         for kernel in plan.kernels:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.worker import CALL, FORK, WAIT, SocketStream, read_message, write_message
+from nojit.aot.compile.worker import CALL, FORK, WAIT, SocketStream, read_message, write_message
 
 __all__ = ["EndedError", "Process", "SilentError"]
 
@@ -62,7 +62,7 @@ class Process:
         ours, theirs = socket.socketpair()
         with theirs, log_path.open("wb") as file:
             started = subprocess.Popen(
-                [sys.executable, "-m", "nojit.aot.worker"],
+                [sys.executable, "-m", "nojit.aot.compile.worker"],
                 stdin=theirs.fileno(),
                 stdout=file,
                 stderr=file,

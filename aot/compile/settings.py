@@ -18,7 +18,7 @@ from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-from nojit.aot.toolchain import file_digest
+from nojit.aot.compile.toolchain import file_digest
 from nojit.runtime.errors import CompileError
 
 __all__ = ["KNOBS", "VARIABLES", "Role", "Setting", "knobs_in", "read_settings", "setting_of", "settings_words"]

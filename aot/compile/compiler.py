@@ -23,22 +23,22 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import triton
-from nojit.aot import importing, tracing
-from nojit.aot.decorators import read_decorators
-from nojit.aot.device import Device, driver_of, install
-from nojit.aot.failures import Lines, account_of
-from nojit.aot.importing import import_source
-from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
+from nojit.aot.compile import reads, source_import
+from nojit.aot.compile.backends.cuda.device import Device, driver_of, install
+from nojit.aot.compile.backends.cuda.ptxas import gpu_names
+from nojit.aot.compile.decorators import read_decorators
+from nojit.aot.compile.failures import Lines, account_of
+from nojit.aot.compile.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
+from nojit.aot.compile.patches import Baseline
+from nojit.aot.compile.settings import read_settings, settings_words
+from nojit.aot.compile.source_import import import_source
+from nojit.aot.compile.toolchain import file_digest, tree_digest
 from nojit.aot.manifest.archs import OLDEST, target_of
 from nojit.aot.manifest.function_names import find_named
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.types import NONE, layout_in, plain
-from nojit.aot.patches import Baseline
 from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_of
-from nojit.aot.ptxas import gpu_names
-from nojit.aot.settings import read_settings, settings_words
-from nojit.aot.toolchain import file_digest, tree_digest
 from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import CompileError, ManifestError, worded
 from nojit.runtime.strict import Json, canonical_json
@@ -199,7 +199,7 @@ def begin(place: SourcePlace, arch: str) -> None:
         place: where the source is.
         arch: the first target. Later calls name their own.
     """
-    importing.begin(place)
+    source_import.begin(place)
     device = Device(arch, _ptxas(f"sm_{OLDEST}").version)
     driver = _driver_of(device)
     for name, backend in backends.items():
@@ -208,7 +208,7 @@ def begin(place: SourcePlace, arch: str) -> None:
     active_driver.set_active(driver)
     install(device)
     _begun.append(_Begun(device, driver, Baseline()))
-    tracing.source_begins()
+    reads.source_begins()
 
 
 def _driver_of(device: Device) -> Any:
@@ -572,7 +572,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     Raises:
         CompileError: Triton or ptxas refused it; ``log`` holds their output.
     """
-    tracing.stop()
+    reads.stop()
     started = time.monotonic()
     where = f"{place.where}: {variant.label()}"
     # computed here, from the sources and the toolchain that this process compiles with
@@ -693,7 +693,7 @@ def warm_up(arch: str) -> None:
     # the first variant reports any problem of the toolchain
     with (
         contextlib.suppress(Exception),
-        tracing.own_work(),
+        reads.own_work(),
         _quiet_triton(io.StringIO(), line_info=False),
         _current_target(arch),
     ):

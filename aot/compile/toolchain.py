@@ -18,8 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from nojit.aot.cache import check_folder, default_cache_folder, read_sealed, write_sealed
-from nojit.aot.facts import SETTLED_NS
+from nojit.aot.compile.cache import check_folder, default_cache_folder, read_sealed, write_sealed
+from nojit.aot.compile.file_facts import SETTLED_NS
 from nojit.runtime.errors import PackageError
 
 __all__ = ["LEFT_OUT", "file_digest", "file_digests", "files_in", "record_paths", "toolchain_words", "tree_digest"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot import compiler, importing
-from nojit.aot.compiler import compile_variant, describe, min_driver, toolchain, variant_key
+from nojit.aot.compile import compiler, source_import
+from nojit.aot.compile.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.manifest.options import OPTIONS, Option
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace, fit_variant
@@ -898,7 +898,7 @@ class TestLineInfo:
         before = variant_key(named, describe(where), where)
         path = where.folder / "source.py"
         path.write_text(SOURCE.replace("@triton.jit\ndef scale", "@triton.jit\n\ndef scale"), encoding="utf-8")
-        importing._files.clear()
+        source_import._files.clear()
         compiler._named.cache_clear()
         compiler._find.cache_clear()
         assert variant_key(named, describe(where), where) != before

@@ -1,0 +1,1 @@
+"""Compilation: from variants to images."""

@@ -1,0 +1,1 @@
+"""Code that differs between vendors of GPUs, one package each."""

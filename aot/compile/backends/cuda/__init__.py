@@ -1,0 +1,1 @@
+"""Compilation for CUDA: ptxas, and the device that kernel sources see."""
