@@ -17,13 +17,13 @@ from nojit.aot.compile.settings import settings_words
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.outcome import Outcome, sort_out
-from nojit.aot.pack import PACKING, BundleContent, PackedBundle, check_folder, pack, packer_version, write_file
+from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, check_folder, pack, packer_version, write_file
+from nojit.aot.pack.tables import KernelContent
 from nojit.aot.places import report_path
 from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
 from nojit.aot.plan.pruning import PRUNING
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.report import BuildResult, BundleReport, VariantReport, as_found, decode_report, encode_report
-from nojit.aot.tables import KernelContent
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.strict import Json, canonical_json

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nojit.aot.inspection import open_bundle
-from nojit.aot.pack import write_file
+from nojit.aot.pack.bundle import write_file
 from nojit.aot.signed import check_file, only_key
 from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle

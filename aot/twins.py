@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-from nojit.aot.pack import write_file
+from nojit.aot.pack.bundle import write_file
 from nojit.aot.places import report_path
 from nojit.aot.plan.planner import Plan
 from nojit.aot.report import TWINS as FOLDER

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 
 from nojit.aot.manifest.archs import target_of
-from nojit.aot.pack import BundleContent, pack
+from nojit.aot.pack.bundle import BundleContent, pack
+from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.variant import CompiledVariant, Variant
-from nojit.aot.tables import KernelContent
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table import Axis, Config, Launch, Param, Slot
 

@@ -206,7 +206,7 @@ def test_commands_that_read_bundles_load_neither_triton_nor_msgspec(command):
 @pytest.mark.parametrize("command", ["inspect", "verify"])
 def test_commands_that_check_bundles_need_no_packer(command):
     # on a Python that has zstd itself, the runtime brings no zstandard
-    assert "nojit.aot.pack" not in loaded_by(f"nojit.aot.cli.{command}")
+    assert "nojit.aot.pack.bundle" not in loaded_by(f"nojit.aot.cli.{command}")
 
 
 def test_the_command_line_starts_without_them():

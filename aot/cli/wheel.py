@@ -11,7 +11,7 @@ from typing import Any, cast
 import click
 from nojit.aot.cli.console import PLACE, Number, Output, counted, output_options, size
 from nojit.aot.cli.sign import warn_of_changes
-from nojit.aot.pack import write_file
+from nojit.aot.pack.bundle import write_file
 from nojit.aot.places import find_bundles
 from nojit.aot.statement import open_signed
 from nojit.aot.wheel.content import BundleContent, read_bundle

@@ -8,11 +8,11 @@ from typing import Any
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.reader import KernelSpec
-from nojit.aot.pack import BundleContent
+from nojit.aot.pack.bundle import BundleContent
+from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.expand import derived_of, expand_kernel
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant
-from nojit.aot.tables import KernelContent
 from nojit.runtime.table import Param, Tuning
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

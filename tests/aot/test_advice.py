@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from nojit.aot.tables import build_table
+from nojit.aot.pack.tables import build_table
 from nojit.runtime.call import Argument, CallFacts
 from nojit.runtime.errors import ArgumentError, ManifestError, NoMatchingVariantError
 from nojit.runtime.select import choose

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from nojit.aot import pack as pack_module
-from nojit.aot.pack import check_folder, pack, write_file
+from nojit.aot.pack import bundle as pack_module
+from nojit.aot.pack.bundle import check_folder, pack, write_file
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 
@@ -132,7 +132,7 @@ def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, mo
 SCRIPT = """
 import sys
 from pathlib import Path
-from nojit.aot.pack import write_file
+from nojit.aot.pack.bundle import write_file
 from nojit.runtime.errors import PackageError
 try:
     write_file(Path(sys.argv[1]), Path(sys.argv[2]).read_bytes())

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.likeness import group_alike
 from nojit.aot.manifest.archs import target_of
-from nojit.aot.pack import GROUP_RAW_BYTES, BundleContent, pack
-from nojit.aot.tables import KernelContent
+from nojit.aot.pack.bundle import GROUP_RAW_BYTES, BundleContent, pack
+from nojit.aot.pack.likeness import group_alike
+from nojit.aot.pack.tables import KernelContent
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 from nojit.runtime.table import Param

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
-from nojit.aot.tables import KernelContent, build_table
+from nojit.aot.pack.tables import KernelContent, build_table
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import decode_table, encode_table
 from nojit.runtime.values import identity

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
-from nojit.aot.likeness import group_alike
+from nojit.aot.pack.likeness import group_alike
+from nojit.aot.pack.tables import KernelContent, build_table
 from nojit.aot.plan.variant import CompiledVariant, Variant
-from nojit.aot.tables import KernelContent, build_table
 from nojit.runtime.errors import BundleFormatError, PackageError, worded
 from nojit.runtime.format import (
     BundleIndex,

@@ -1,0 +1,1 @@
+"""Packing: from images to a bundle's bytes."""
