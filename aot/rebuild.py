@@ -14,8 +14,8 @@ from pathlib import Path
 from nojit.aot.build import build, inputs_of, toolchain_of
 from nojit.aot.compile.cache import Cache
 from nojit.aot.compile.toolchain import toolchain_words
+from nojit.aot.inspect.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.plan.planner import Compiler, Plan, make_plans
-from nojit.aot.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError, few

@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nojit.aot.inspection import open_bundle
+from nojit.aot.inspect.contents import open_bundle
+from nojit.aot.inspect.statement import read_statement, statement_path
+from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.pack.bundle import write_file
 from nojit.aot.signed import check_file, only_key
-from nojit.aot.statement import read_statement, statement_path
-from nojit.aot.verification import verify_bundle
 from nojit.runtime.errors import BundleTrustError, PackageError, worded
 from nojit.runtime.key_files import read_key_file
 from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, check_named, check_use, encode_envelope, signed_path

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nojit.aot.statement import Statement, open_signed, read_signed
+from nojit.aot.inspect.statement import Statement, open_signed, read_signed
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.key_files import read_key_file

@@ -298,7 +298,7 @@ class BundleFile:
     def verify(self, look: Look | None = None) -> None:
         """Check everything that the file holds, down to the last byte.
 
-        The cross-check of each image against its index entry is `nojit.aot.verification`'s.
+        The cross-check of each image against its index entry is `nojit.aot.inspect.verification`'s.
 
         Args:
             look: is shown each kernel's table once that is checked, and reads its images. Nothing of a kernel is kept for the next.

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nojit.aot.bench import children
-from nojit.aot.doctor import probe_driver
+from nojit.aot.inspect.doctor import probe_driver
 from nojit.aot.manifest.archs import check_arch
 from nojit.runtime.errors import BundleError, NojitError, PackageError, worded
 from nojit.runtime.format import SUFFIX

@@ -15,7 +15,7 @@ from typing import Any
 from nojit.aot.bench.cases import CASES, LENGTH, Case
 from nojit.aot.bench.launch import LaunchBench, chosen, measure
 from nojit.aot.bench.stage import Stage
-from nojit.aot.doctor import describe
+from nojit.aot.inspect.doctor import describe
 from nojit.runtime.loader import Bundle
 
 __all__ = ["main", "run", "torch_stage"]

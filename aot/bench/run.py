@@ -16,7 +16,7 @@ from nojit.aot.bench.charts import cold_start_chart, launch_chart
 from nojit.aot.bench.cold_start import ColdStartBench, Fixture
 from nojit.aot.bench.launch import LaunchBench, LaunchFigure, Unmeasured
 from nojit.aot.bench.plot import svg
-from nojit.aot.doctor import describe
+from nojit.aot.inspect.doctor import describe
 from nojit.runtime.errors import NojitError
 
 __all__ = ["bench_cold_start", "bench_launch", "save"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
-from nojit.aot.superseded import Leftover, find_leftovers, remove
+from nojit.aot.inspect.superseded import Leftover, find_leftovers, remove
 
 __all__ = ["command"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED
-from nojit.aot.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
-from nojit.aot.inspection import VariantFacts, config_words, open_bundle
+from nojit.aot.inspect.contents import VariantFacts, config_words, open_bundle
+from nojit.aot.inspect.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
 from nojit.runtime.strict import Json
 from nojit.runtime.table import Config
 from nojit.runtime.values import decode_value

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, driver_version, number_range, output_options, size
 from nojit.aot.compile.toolchain import toolchain_words
-from nojit.aot.inspection import (
+from nojit.aot.inspect.contents import (
     BundleFacts,
     KernelFacts,
     VariantFacts,
@@ -20,8 +20,8 @@ from nojit.aot.inspection import (
     kernel_facts,
     variant_facts,
 )
-from nojit.aot.places import Place, bundles_at
-from nojit.aot.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
+from nojit.aot.inspect.places import Place, bundles_at
+from nojit.aot.inspect.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
 from nojit.runtime.errors import BundleError, KernelNotFoundError, PackageError
 from nojit.runtime.table import KernelTable, Missing, Param, TuningTable
 from nojit.runtime.type_names import NONE

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import exit_code
-from nojit.aot.places import Place, bundles_at
+from nojit.aot.inspect.places import Place, bundles_at
+from nojit.aot.inspect.statement import Statement
+from nojit.aot.inspect.verification import verify_bundle
+from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.aot.signed import read_only_key, verify_signed
-from nojit.aot.statement import Statement
-from nojit.aot.verification import verify_bundle
-from nojit.aot.wheel.reading import WheelFile
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError, few, told
 from nojit.runtime.trust import signed_path

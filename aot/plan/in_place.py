@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.statement import Recipe, read_statement, statement_path
+from nojit.aot.inspect.statement import Recipe, read_statement, statement_path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import SUFFIX

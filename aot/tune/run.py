@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from nojit.aot.places import report_path
+from nojit.aot.inspect.places import report_path
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Done, Event, Fault, Hello, Listed, Lost, Measured, Opened, Refused, Task, Trying

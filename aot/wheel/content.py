@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.inspection import open_bundle
+from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.signed import read_vouched, sha256_of
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import SUFFIX, BundleIndex

@@ -19,11 +19,11 @@ from typing import Any
 from click.testing import CliRunner
 from nojit import runtime
 from nojit.aot.cli.group import cli
-from nojit.aot.diff import diff_bundles
-from nojit.aot.inspection import bundle_facts, definition, kernel_facts, variant_facts
+from nojit.aot.inspect.contents import bundle_facts, definition, kernel_facts, variant_facts
+from nojit.aot.inspect.diff import diff_bundles
+from nojit.aot.inspect.statement import read_signed_statement
+from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.signed import verify_signed
-from nojit.aot.statement import read_signed_statement
-from nojit.aot.verification import verify_bundle
 from nojit.runtime import table_codec
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.constant_types import constant_of

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.aot.verification import verify_bundle
+from nojit.aot.inspect.verification import verify_bundle
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleFormatError, NojitError
 from nojit.runtime.postfix import postfix

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from nojit.aot.verification import verify_bundle
+from nojit.aot.inspect.verification import verify_bundle
 from nojit.runtime.bundle import BundleFile
 
 from tests.abuse.exercise import Exerciser, FindingError

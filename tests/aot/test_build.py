@@ -18,7 +18,7 @@ from nojit.aot.build import BuildResult, build
 from nojit.aot.compile.cache import Cache
 from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.pool import WorkerPool
-from nojit.aot.places import report_path
+from nojit.aot.inspect.places import report_path
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.report import decode_report, encode_report
 from nojit.runtime.bundle import BundleFile

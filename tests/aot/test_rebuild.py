@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from nojit.aot.build import build
 from nojit.aot.compile.cache import Cache
+from nojit.aot.inspect.statement import Statement, open_signed, statement_path
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.provenance import attest
 from nojit.aot.rebuild import rebuild
-from nojit.aot.statement import Statement, open_signed, statement_path
 from nojit.aot.twins import FOLDER, twin_plans
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError

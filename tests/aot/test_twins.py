@@ -12,7 +12,7 @@ import pytest
 from nojit.aot import twins as module
 from nojit.aot.build import BuildResult, build
 from nojit.aot.compile.cache import Cache
-from nojit.aot.places import report_path
+from nojit.aot.inspect.places import report_path
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.report import decode_report
 from nojit.aot.twins import FOLDER, compare_twins, twin_plans

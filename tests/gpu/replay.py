@@ -283,7 +283,7 @@ def compile_ahead(plan: Plan) -> int:
 def built_alike(folder: Path, arch: str) -> Path:
     """Return the only bundle of a folder, which the compilers of this machine must have built."""
     from nojit.aot.compile import compiler
-    from nojit.aot.inspection import open_bundle
+    from nojit.aot.inspect.contents import open_bundle
 
     (path,) = folder.glob(f"*-{arch}.nojit")
     with open_bundle(path) as bundle:

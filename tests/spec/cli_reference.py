@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import click
-from nojit.aot import choice, diff, doctor, inspection, report, sign, statement
+from nojit.aot import report, sign
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
 from nojit.aot.compile import cache
+from nojit.aot.inspect import choice, diff, doctor, statement
+from nojit.aot.inspect import contents as inspection
 from nojit.aot.tune import account, evaluate, importance, order, records
 from nojit.aot.tune import report as tune_report
 

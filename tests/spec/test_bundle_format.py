@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.verification import verify_bundle
+from nojit.aot.inspect.verification import verify_bundle
 from nojit.runtime import _core, interests, launch_codec, payload, strict, table_codec, table_work, type_names, values
 from nojit.runtime import format as layout
 from nojit.runtime.bundle import BundleFile

@@ -16,8 +16,8 @@ from nojit.aot.build import BuildResult
 from nojit.aot.cli import group
 from nojit.aot.cli.build_report import build_document, plan_document
 from nojit.aot.cli.group import cli
-from nojit.aot.diff import BundleDiff
-from nojit.aot.inspection import KernelFacts, VariantFacts, definition
+from nojit.aot.inspect.contents import KernelFacts, VariantFacts, definition
+from nojit.aot.inspect.diff import BundleDiff
 
 from tests.aot.tune.synthetic import write_database
 from tests.spec.cli_reference import FACTS, command_of

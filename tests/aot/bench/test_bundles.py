@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.bench import bundles, children
-from nojit.aot.doctor import DriverState
+from nojit.aot.inspect.doctor import DriverState
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, NojitError, PackageError
 

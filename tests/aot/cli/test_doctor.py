@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.choice import BundleState, Raising, choose
-from nojit.aot.doctor import DriverState, examine_bundle, examine_cache, probe_driver
+from nojit.aot.inspect.choice import BundleState, Raising, choose
+from nojit.aot.inspect.doctor import DriverState, examine_bundle, examine_cache, probe_driver
 from nojit.kernels import library
 from nojit.runtime.discover import Found
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, DriverError
@@ -49,7 +49,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
 
     def arrange(*devices: int, archs: tuple[str, ...] = (), version: int = 13000) -> None:
         driver = DriverState(version, devices, "" if devices else "no device")
-        monkeypatch.setattr("nojit.aot.doctor.probe_driver", lambda: driver)
+        monkeypatch.setattr("nojit.aot.inspect.doctor.probe_driver", lambda: driver)
         for image_arch in archs:
             on = TargetInfo("cuda", image_arch.rstrip("af"), image_arch, 32)
             make_bundle(tmp_path / f"{image_arch}.nojit", kernel("copy", {"x_ptr": "*fp32", "n": "i32"}, on=on), on=on)

@@ -330,7 +330,7 @@ def test_interrupted_is_said_in_json_too(
     def interrupt(_path: Path) -> None:
         raise raised
 
-    monkeypatch.setattr("nojit.aot.places.open_bundle", interrupt)
+    monkeypatch.setattr("nojit.aot.inspect.places.open_bundle", interrupt)
     result = run("inspect", bundle, "--json")
     assert result.exit_code == said[1]
     error = json.loads(result.stdout)["error"]

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from nojit.aot.cli.group import cli
 from nojit.aot.compile.backends.cuda.ptxas import parse_cuda, pin, pinned, read_ptxas
-from nojit.aot.statement import statement_path
+from nojit.aot.inspect.statement import statement_path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import CompileError
 

@@ -26,8 +26,8 @@ from nojit.aot.compile import toolchain
 from nojit.aot.compile.settings import KNOBS, VARIABLES, Role, knobs_in, setting_of, settings_words
 from nojit.aot.compile.source_processes import SourceCompiler
 from nojit.aot.compile.toolchain import file_digest, files_in, toolchain_words, tree_digest
+from nojit.aot.inspect.statement import statement_path
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.statement import statement_path
 from nojit.runtime.errors import CompileError, NojitError
 
 from tests.aot.conftest import ROOT

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.places import report_path
-from nojit.aot.statement import statement_path
+from nojit.aot.inspect.places import report_path
+from nojit.aot.inspect.statement import statement_path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, PackageError, worded
 from nojit.runtime.format import SUFFIX

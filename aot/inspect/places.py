@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.inspection import open_bundle
-from nojit.aot.wheel.reading import WheelFile
+from nojit.aot.inspect.contents import open_bundle
+from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.discover import asked_names, named
 from nojit.runtime.errors import BundleError

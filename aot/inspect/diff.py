@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from nojit.aot.inspection import VariantFacts, definition, variant_facts
+from nojit.aot.inspect.contents import VariantFacts, definition, variant_facts
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.strict import Json
 
@@ -45,7 +45,7 @@ class KernelDiff:
     status: str
     """``added``, ``removed``, ``changed`` or ``same``."""
     definition: tuple[Change, ...]
-    """Differences in the kernel's definition: params, grid, axes, configs and the rest of `nojit.aot.inspection.definition`."""
+    """Differences in the kernel's definition: params, grid, axes, configs and the rest of `nojit.aot.inspect.contents.definition`."""
     added: tuple[VariantFacts, ...]
     removed: tuple[VariantFacts, ...]
     changed: tuple[VariantChange, ...]

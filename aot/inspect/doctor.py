@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import NoReturn
 
-from nojit.aot.choice import BundleState, driver_for, taken
+from nojit.aot.inspect.choice import BundleState, driver_for, taken
 from nojit.aot.signed import expiry_of
 from nojit.aot.wheel.metadata import PROVENANCE
 from nojit.runtime.bundle import Accept, BundleFile

@@ -1,0 +1,1 @@
+"""Looking at bundles, at their statements, and at machines."""
