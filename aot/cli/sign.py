@@ -14,7 +14,7 @@ from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.inspect.verification import verify_bundle
-from nojit.aot.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
+from nojit.aot.trust.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
 from nojit.runtime.errors import few
 
 __all__ = ["command", "warn_of_changes"]

@@ -15,7 +15,7 @@ from nojit.aot.inspect.places import Place, bundles_at
 from nojit.aot.inspect.statement import Statement
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
-from nojit.aot.signed import read_only_key, verify_signed
+from nojit.aot.trust.verify_signature import read_only_key, verify_signed
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError, few, told
 from nojit.runtime.trust import signed_path

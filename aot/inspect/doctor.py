@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from nojit.aot.inspect.choice import BundleState, driver_for, taken
-from nojit.aot.signed import expiry_of
+from nojit.aot.trust.verify_signature import expiry_of
 from nojit.aot.wheel.metadata import PROVENANCE
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found, asked_names, named, names, operators_ask, serving

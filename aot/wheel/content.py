@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.inspect.contents import open_bundle
-from nojit.aot.signed import read_vouched, sha256_of
+from nojit.aot.trust.verify_signature import read_vouched, sha256_of
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import SUFFIX, BundleIndex
 from nojit.runtime.trust import signed_path

@@ -23,7 +23,7 @@ from nojit.aot.inspect.contents import bundle_facts, definition, kernel_facts, v
 from nojit.aot.inspect.diff import diff_bundles
 from nojit.aot.inspect.statement import read_signed_statement
 from nojit.aot.inspect.verification import verify_bundle
-from nojit.aot.signed import verify_signed
+from nojit.aot.trust.verify_signature import verify_signed
 from nojit.runtime import table_codec
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.constant_types import constant_of

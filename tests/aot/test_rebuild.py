@@ -16,15 +16,15 @@ from nojit.aot.build import build
 from nojit.aot.compile.cache import Cache
 from nojit.aot.inspect.statement import Statement, open_signed, statement_path
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.provenance import attest
 from nojit.aot.rebuild import rebuild
+from nojit.aot.trust.provenance import attest
 from nojit.aot.twins import FOLDER, twin_plans
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
 from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler
-from tests.aot.test_provenance import FILE, INVOCATION
+from tests.aot.trust.test_provenance import FILE, INVOCATION
 from tests.support.signing import Signer, envelope
 
 

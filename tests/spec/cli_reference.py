@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import click
-from nojit.aot import report, sign
+from nojit.aot import report
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
 from nojit.aot.compile import cache
-from nojit.aot.inspect import choice, diff, doctor, statement
-from nojit.aot.inspect import contents as inspection
+from nojit.aot.inspect import choice, contents, diff, doctor, statement
+from nojit.aot.trust import sign
 from nojit.aot.tune import account, evaluate, importance, order, records
 from nojit.aot.tune import report as tune_report
 
@@ -28,9 +28,9 @@ FACTS = (
     report.Failure,
     report.Pruned,
     cache.Misfit,
-    inspection.BundleFacts,
-    inspection.KernelFacts,
-    inspection.VariantFacts,
+    contents.BundleFacts,
+    contents.KernelFacts,
+    contents.VariantFacts,
     statement.ProvenanceFacts,
     sign.NewKey,
     sign.SignedBundle,

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 from nojit.aot.build import BuildResult, build
-from nojit.aot.checkout import read_checkout
 from nojit.aot.compile.cache import Cache
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.plan.planner import Plan, make_plans
-from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
+from nojit.aot.trust.checkout import read_checkout
+from nojit.aot.trust.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.inspect.statement import statement_path
-from nojit.aot.sign import make_key, read_signer, sign_bundle
-from nojit.aot.signed import read_only_key, verify_signed
+from nojit.aot.trust.sign import make_key, read_signer, sign_bundle
+from nojit.aot.trust.verify_signature import read_only_key, verify_signed
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleIntegrityError, BundleTrustError, PackageError
 from nojit.runtime.trust import check_signed, signed_path

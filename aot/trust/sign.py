@@ -17,7 +17,7 @@ from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.pack.bundle import write_file
-from nojit.aot.signed import check_file, only_key
+from nojit.aot.trust.verify_signature import check_file, only_key
 from nojit.runtime.errors import BundleTrustError, PackageError, worded
 from nojit.runtime.key_files import read_key_file
 from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, check_named, check_use, encode_envelope, signed_path

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from nojit.aot.checkout import Checkout, read_checkout
 from nojit.aot.defaults import LOCAL_BUILDER
 from nojit.aot.inspect.statement import statement_path
-from nojit.aot.origins import Installed
 from nojit.aot.pack.bundle import write_file
+from nojit.aot.trust.checkout import Checkout, read_checkout
+from nojit.aot.trust.origins import Installed
 from nojit.runtime.strict import Json
 from nojit.runtime.target import spell_cuda
 from nojit.runtime.trust import INDEX_DIGEST
