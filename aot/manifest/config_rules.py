@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nojit.aot.manifest.mistakes import Mistakes, shorten
-from nojit.aot.manifest.options import OPTIONS
+from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.manifest.text import spell_key
 from nojit.runtime.errors import did_you_mean
 
-__all__ = ["CONFIG_RULES", "check_config", "check_options", "check_rules", "constexprs_in"]
+if TYPE_CHECKING:
+    from nojit.aot.manifest.reader import KernelSpec
+
+__all__ = ["CONFIG_RULES", "check_config", "check_options", "check_rules", "constexprs_in", "told_options"]
 
 
 def _are_strings(value: Any) -> bool:
@@ -32,6 +35,16 @@ CONFIG_RULES = tuple(key for key, _, _ in _RULE_KINDS)
 def constexprs_in(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the keys of a config that are constexprs of the kernel, not options or rules."""
     return tuple(key for key in config if key not in OPTIONS and key not in CONFIG_RULES)
+
+
+def told_options(spec: KernelSpec) -> tuple[str, ...]:
+    """Return the options that distinguish a kernel's configs and that a call can pass.
+
+    These are the options of every kernel, and those that the entry sets.
+    """
+    named = {*spec.options, *[name for raw in spec.configs for name in raw]}
+    # not extern_libs: its paths belong to the build machine
+    return (*TUNABLE, *[name for name in OPTIONS if name in named and name not in (*TUNABLE, "extern_libs")])
 
 
 def check_options(options: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:

@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from nojit.aot.manifest.config_rules import CONFIG_RULES
+from nojit.aot.manifest.config_rules import CONFIG_RULES, told_options
 from nojit.aot.manifest.matrix import plain_value, read_value, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.options import OPTIONS, option_value
@@ -25,7 +25,6 @@ from nojit.aot.manifest.type_checker import (
     term_of,
 )
 from nojit.aot.manifest.types import BOOLS, FLOATS, INTS, NONE, axes_in, fill
-from nojit.aot.plan.configs import told_options
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.expr_ops import Op

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nojit.aot.manifest.archs import check_arch
-from nojit.aot.manifest.config_rules import constexprs_in
+from nojit.aot.manifest.config_rules import constexprs_in, told_options
 from nojit.aot.manifest.matrix import read_value
-from nojit.aot.manifest.options import OPTIONS, TUNABLE, option_value
+from nojit.aot.manifest.options import OPTIONS, option_value
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table import Config
@@ -18,7 +18,7 @@ from nojit.runtime.values import Value, identity
 if TYPE_CHECKING:
     from nojit.aot.manifest.reader import KernelSpec
 
-__all__ = ["Way", "check_ways", "implied_hints", "make_way", "parse_rule", "told_options", "way_of"]
+__all__ = ["Way", "check_ways", "implied_hints", "make_way", "parse_rule", "way_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,6 @@ class Way:
     when: expr.Expression
     implied: tuple[tuple[str, int], ...]
     """Hints that `requires` already guarantees: compiled into every variant of the config."""
-
-
-def told_options(spec: KernelSpec) -> tuple[str, ...]:
-    """Return the options that distinguish a kernel's configs and that a call can pass.
-
-    These are the options of every kernel, and those that the entry sets.
-    """
-    named = {*spec.options, *[name for raw in spec.configs for name in raw]}
-    # not extern_libs: its paths belong to the build machine
-    return (*TUNABLE, *[name for name in OPTIONS if name in named and name not in (*TUNABLE, "extern_libs")])
 
 
 def way_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, where: str) -> Way:

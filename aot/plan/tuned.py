@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from nojit.aot.manifest.archs import check_arch
-from nojit.aot.manifest.config_rules import constexprs_in
+from nojit.aot.manifest.config_rules import constexprs_in, told_options
 from nojit.aot.manifest.matrix import plain_value, read_value
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.reader import KernelSpec
 from nojit.aot.manifest.type_checker import kind_of
-from nojit.aot.plan.configs import Way, make_way, parse_rule, told_options
+from nojit.aot.plan.configs import Way, make_way, parse_rule
 from nojit.aot.plan.counting import MAX_VARIANTS
 from nojit.aot.plan.expand import Expander, Expansion, Names, settings_of
 from nojit.aot.plan.hints import HintSet, WrittenHints
