@@ -7,15 +7,14 @@ from typing import Final
 
 import msgspec
 from nojit.aot.compile.cache import Misfit
+from nojit.aot.plan.left_out import Absence, Pruned
 
 __all__ = [
     "TWINS",
-    "Absence",
     "BuildResult",
     "BundleReport",
     "Done",
     "Failure",
-    "Pruned",
     "VariantReport",
     "as_found",
     "decode_report",
@@ -24,16 +23,6 @@ __all__ = [
 
 TWINS: Final = "debug"
 """Subfolder of the twins: a folder of bundles that is loaded must not hold a kernel twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """A kernel that bundles lack."""
-
-    bundle: str
-    kernel: str
-    archs: tuple[str, ...]
-    """Architectures of the build for which the kernel has no variant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +55,6 @@ class Failure:
     where: str
     message: str
     log: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """One variant of a tuning space that was skipped."""
-
-    kernel: str
-    label: str
-    reason: str
-    """Category of the reason, to count by."""
-    detail: str
-    """Details; empty if the category is enough."""
 
 
 @dataclass(frozen=True, slots=True)

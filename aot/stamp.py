@@ -34,7 +34,8 @@ from nojit.aot.compile.file_facts import (
 )
 from nojit.aot.compile.reads import Notes
 from nojit.aot.compile.toolchain import file_digests
-from nojit.aot.report import TWINS, Absence, BuildResult, Done, as_found, decode_report
+from nojit.aot.plan.left_out import Absence
+from nojit.aot.report import TWINS, BuildResult, Done, as_found, decode_report
 from nojit.runtime.errors import PackageError
 
 __all__ = ["UNCOUNTED", "Draft", "Stamp", "asked_of", "changes", "find_stamp"]

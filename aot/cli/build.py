@@ -27,8 +27,9 @@ from nojit.aot.compile.source_processes import SourceCompiler
 from nojit.aot.inspect.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.outcome import failure_of
+from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.planner import Compiler, Plan, absent_kernels, make_plans
-from nojit.aot.report import TWINS, Absence, BuildResult, Done
+from nojit.aot.report import TWINS, BuildResult, Done
 from nojit.aot.stamp import Draft, Stamp
 from nojit.aot.trust.provenance import Invocation, attest, is_attested
 from nojit.aot.twins import compare_twins, twin_plans

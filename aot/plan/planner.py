@@ -22,12 +22,12 @@ from nojit.aot.plan.counting import MAX_VARIANTS
 from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.plan.in_place import InPlace
 from nojit.aot.plan.in_place import read_folder as bundles_in
+from nojit.aot.plan.left_out import Absence, Pruned
 from nojit.aot.plan.points import hint_places
 from nojit.aot.plan.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
 from nojit.aot.plan.space import expand_space
 from nojit.aot.plan.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_in, functions_of
-from nojit.aot.report import Absence, Pruned
 from nojit.runtime.constant_types import constant_of
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
 from nojit.runtime.format import SUFFIX
@@ -35,7 +35,7 @@ from nojit.runtime.table import Axis, Derived
 from nojit.runtime.target import arch_number
 from nojit.runtime.tuned import TunedTable
 
-__all__ = ["Absence", "Compiler", "Plan", "Planned", "PlannedKernel", "absent_kernels", "make_plans"]
+__all__ = ["Compiler", "Plan", "Planned", "PlannedKernel", "absent_kernels", "make_plans"]
 
 
 class Compiler(Protocol):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nojit.aot.manifest.archs import shared_bytes_max
+from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.variant import CompiledVariant, Variant
-from nojit.aot.report import Pruned
 from nojit.runtime.errors import CompileError
 
 __all__ = ["PRUNING", "prune_compiled", "prune_failed"]

@@ -16,8 +16,8 @@ from nojit.aot.plan.configs import Way, parse_rule, way_of
 from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.plan.expand import Expander, Names
 from nojit.aot.plan.hints import HintSet, WrittenHints
+from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.variant import Variant
-from nojit.aot.report import Pruned
 
 __all__ = ["SpaceExpansion", "configs_of", "expand_space"]
 

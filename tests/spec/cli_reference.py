@@ -15,6 +15,7 @@ from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
 from nojit.aot.compile import cache
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
+from nojit.aot.plan import left_out
 from nojit.aot.trust import sign
 from nojit.aot.tune import account, evaluate, importance, order, records
 from nojit.aot.tune import report as tune_report
@@ -22,11 +23,11 @@ from nojit.aot.tune import report as tune_report
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
 
 FACTS = (
-    report.Absence,
+    left_out.Absence,
     report.BundleReport,
     report.VariantReport,
     report.Failure,
-    report.Pruned,
+    left_out.Pruned,
     cache.Misfit,
     contents.BundleFacts,
     contents.KernelFacts,

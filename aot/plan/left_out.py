@@ -1,0 +1,29 @@
+"""Kernels and variants that a plan leaves out. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Absence", "Pruned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A kernel that bundles lack."""
+
+    bundle: str
+    kernel: str
+    archs: tuple[str, ...]
+    """Architectures of the build for which the kernel has no variant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """One variant of a tuning space that was skipped."""
+
+    kernel: str
+    label: str
+    reason: str
+    """Category of the reason, to count by."""
+    detail: str
+    """Details; empty if the category is enough."""
