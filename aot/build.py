@@ -14,11 +14,12 @@ from nojit.aot.compile import farm
 from nojit.aot.compile.cache import Cache
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.compile.settings import settings_words
+from nojit.aot.files import check_folder, write_file
 from nojit.aot.inspect.places import report_path
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.outcome import Outcome, sort_out
-from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, check_folder, pack, packer_version, write_file
+from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, pack, packer_version
 from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
 from nojit.aot.plan.pruning import PRUNING

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from nojit.aot.files import write_file
 from nojit.aot.inspect.places import report_path
-from nojit.aot.pack.bundle import write_file
 from nojit.aot.plan.planner import Plan
 from nojit.aot.report import TWINS as FOLDER
 from nojit.aot.report import BuildResult, BundleReport, encode_report

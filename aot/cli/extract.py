@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
+from nojit.aot.files import write_file
 from nojit.aot.inspect.contents import VariantFacts, open_bundle, variant_facts
-from nojit.aot.pack.bundle import write_file
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import KernelNotFoundError, PackageError, did_you_mean
 from nojit.runtime.table import KernelTable

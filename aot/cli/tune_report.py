@@ -21,7 +21,7 @@ from nojit.aot.cli.tune_common import (
     rules_of,
     tables_option,
 )
-from nojit.aot.pack.bundle import write_file
+from nojit.aot.files import write_file
 from nojit.aot.tune.account import QualityFacts, quality_facts
 from nojit.aot.tune.evaluate import evaluate
 from nojit.aot.tune.evidence import Evidence

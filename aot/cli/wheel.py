@@ -11,9 +11,9 @@ from typing import Any, cast
 import click
 from nojit.aot.cli.console import PLACE, Number, Output, counted, output_options, size
 from nojit.aot.cli.sign import warn_of_changes
+from nojit.aot.files import write_file
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.statement import open_signed
-from nojit.aot.pack.bundle import write_file
 from nojit.aot.wheel.content import BundleContent, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts

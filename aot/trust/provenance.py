@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from nojit.aot.defaults import LOCAL_BUILDER
+from nojit.aot.files import write_file
 from nojit.aot.inspect.statement import statement_path
-from nojit.aot.pack.bundle import write_file
 from nojit.aot.trust.checkout import Checkout, read_checkout
 from nojit.aot.trust.origins import Installed
 from nojit.runtime.strict import Json

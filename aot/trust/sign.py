@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nojit.aot.files import write_file
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.inspect.verification import verify_bundle
-from nojit.aot.pack.bundle import write_file
 from nojit.aot.trust.verify_signature import check_file, only_key
 from nojit.runtime.errors import BundleTrustError, PackageError, worded
 from nojit.runtime.key_files import read_key_file

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from nojit.aot.pack.bundle import write_file
+from nojit.aot.files import write_file
 from nojit.aot.tune.account import QualityFacts
 from nojit.aot.tune.report import ClassFacts, KernelReport
 from nojit.runtime.errors import TuningError

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from nojit.aot.pack.bundle import write_file
+from nojit.aot.files import write_file
 from nojit.runtime.errors import BundleFormatError, TuningError, worded
 from nojit.runtime.strict import name as check_name
 from nojit.runtime.tuned import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable

@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from nojit.aot.pack import bundle as pack_module
-from nojit.aot.pack.bundle import check_folder, pack, write_file
+from nojit.aot import files
+from nojit.aot.files import check_folder, write_file
+from nojit.aot.pack.bundle import pack
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 
@@ -120,7 +121,7 @@ def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, mo
     def fail(_: Path) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(pack_module, "_sync_folder", fail)
+    monkeypatch.setattr(files, "_sync_folder", fail)
     with pytest.raises(PackageError, match="Input/output error"):
         write_file(place, b"new")
     assert place.read_bytes() == b"new"
@@ -132,7 +133,7 @@ def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, mo
 SCRIPT = """
 import sys
 from pathlib import Path
-from nojit.aot.pack.bundle import write_file
+from nojit.aot.files import write_file
 from nojit.runtime.errors import PackageError
 try:
     write_file(Path(sys.argv[1]), Path(sys.argv[2]).read_bytes())
