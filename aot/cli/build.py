@@ -24,6 +24,7 @@ from nojit.aot.compile.backends.cuda.ptxas import pin
 from nojit.aot.compile.cache import Cache, as_default
 from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.source_processes import SourceCompiler
+from nojit.aot.inspect.existing import read_in_place
 from nojit.aot.inspect.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.outcome import failure_of
@@ -139,7 +140,7 @@ def _plan(request: Request, compiler: Compiler, view: View) -> tuple[list[Plan],
         tuning=request.tuning,
         tuned=request.tuned,
         most=request.most,
-        out=request.folder,
+        in_place=read_in_place(request.folder),
         on_planned=view.planned,
     )
     absent = absent_kernels(planned)

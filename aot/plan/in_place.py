@@ -1,4 +1,4 @@
-"""The existing bundles in a build's output folder, whose kernels a narrower build keeps."""
+"""An existing bundle in a build's output folder, whose kernels a narrower build keeps. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.inspect.statement import Recipe, read_statement, statement_path
-from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError, PackageError
-from nojit.runtime.format import SUFFIX
-from nojit.runtime.versions import version_key
+from nojit.runtime.errors import PackageError
 
-__all__ = ["InPlace", "read_folder"]
+__all__ = ["InPlace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +20,10 @@ class InPlace:
     version: str
     arch: str
     kernels: frozenset[str]
-    recipe: Recipe | None
-    """How it was built; None without a statement for it."""
+    profile: str | None
+    """The profile that it was built with; None without a statement for it."""
+    tuned: bool
+    """Whether it was built with tuned tables; False without a statement."""
 
     def check_alike(self, profile: str | None, *, tuned: bool, kept: Sequence[str]) -> str:
         """Return the profile for a build that also rebuilds this bundle's other kernels.
@@ -40,48 +38,16 @@ class InPlace:
                 the reverse), or its profile is unknown and none is requested.
         """
         advice = f"it also holds {kept[0]}; use the same option, or another --out folder"
-        if self.recipe is None:
+        if self.profile is None:
             if profile is None:
                 what = f"expected --profile: no statement names the profile of {self.path.name}, and {advice}"
                 raise PackageError(what, where=str(self.path))
             return profile
-        if profile not in (None, self.recipe.profile):
-            what = f"expected --profile {self.recipe.profile}, as {self.path.name} was built: {advice}"
+        if profile not in (None, self.profile):
+            what = f"expected --profile {self.profile}, as {self.path.name} was built: {advice}"
             raise PackageError(what, got=profile, where=str(self.path))
-        if self.recipe.tuned != tuned:
-            was = "without --no-tuned" if self.recipe.tuned else "--no-tuned"
+        if self.tuned != tuned:
+            was = "without --no-tuned" if self.tuned else "--no-tuned"
             what = f"expected {was}, as {self.path.name} was built: {advice}"
             raise PackageError(what, where=str(self.path))
-        return self.recipe.profile
-
-
-def read_folder(folder: Path) -> dict[tuple[str, str], InPlace]:
-    """Return the newest bundle of each name and arch in a folder. Damaged files are skipped."""
-    found: dict[tuple[str, str], InPlace] = {}
-    try:
-        paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.is_file())
-    except OSError:
-        # `check_folder` refuses an unusable folder before the build writes
-        return found
-    for path in paths:
-        try:
-            bundle = _read(path)
-        except (BundleError, OSError):
-            continue
-        other = found.get((bundle.name, bundle.arch))
-        if other is None or version_key(other.version) < version_key(bundle.version):
-            found[bundle.name, bundle.arch] = bundle
-    return found
-
-
-def _read(path: Path) -> InPlace:
-    with BundleFile(path) as bundle:
-        index, digest, kernels = bundle.index, bundle.digest, frozenset(bundle.kernels)
-    recipe = None
-    try:
-        said = read_statement(statement_path(path)).recipe()
-        # ignore a statement for other bytes than these
-        recipe = said if said.digest == digest else None
-    except PackageError:
-        pass
-    return InPlace(path, index.name, index.version, index.target.arch, kernels, recipe)
+        return self.profile

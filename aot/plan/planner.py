@@ -21,7 +21,6 @@ from nojit.aot.manifest.text import ManifestText
 from nojit.aot.plan.counting import MAX_VARIANTS
 from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.plan.in_place import InPlace
-from nojit.aot.plan.in_place import read_folder as bundles_in
 from nojit.aot.plan.left_out import Absence, Pruned
 from nojit.aot.plan.points import hint_places
 from nojit.aot.plan.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
@@ -169,7 +168,7 @@ def make_plans(
     tuned: bool = True,
     project: Path = Path(),
     most: int | None = MAX_VARIANTS,
-    out: Path | None = None,
+    in_place: Mapping[tuple[str, str], InPlace] | None = None,
     on_planned: Callable[[Planned], None] = lambda _: None,
 ) -> list[Plan]:
     """Expand manifests into one plan per bundle and arch.
@@ -187,7 +186,7 @@ def make_plans(
         tuned: whether to use the tuned tables of the manifests' folders.
         project: folder that sources import from, in addition to the manifest's.
         most: maximum number of variants of a kernel for an arch, before `exclude`; None for no limit.
-        out: folder of the existing bundles; None for none.
+        in_place: the existing bundles, by name and arch; None for none.
         on_planned: called for each kernel and arch that is done.
 
     Raises:
@@ -204,7 +203,7 @@ def make_plans(
         for name in kernels:
             _check_kernel(name, [entry for _, found in bundles.values() for entry in found], tuning=tuning)
     asked = {(bundle, kernel) for bundle, kernel in asked if not kernels or kernel in kernels}
-    places = _in_place(out, tuning=tuning)
+    places = _in_place(in_place or {}, tuning=tuning)
     if beside := _siblings(manifests, bundles, places):
         bundles = _merge([*manifests, *beside], project, mistakes, tuned=tuned and not tuning)
     _check_archs([entry for _, found in bundles.values() for entry in found], compiler, mistakes)
@@ -293,9 +292,8 @@ def _work_of(
     return _Work(bundle, arch, frozenset(wanted), entries, only, tuple(sorted(kept)), gone, in_place)
 
 
-def _in_place(out: Path | None, *, tuning: bool) -> dict[tuple[str, str], InPlace]:
-    """Return the existing bundles of a folder, by the name in manifests and arch."""
-    found = {} if out is None else bundles_in(out)
+def _in_place(found: Mapping[tuple[str, str], InPlace], *, tuning: bool) -> Mapping[tuple[str, str], InPlace]:
+    """Return existing bundles by the name in manifests and arch."""
     if not tuning:
         return found
     suffix = _renamed_to("")

@@ -1,0 +1,49 @@
+"""Reader of the bundles in a build's output folder, whose kernels a narrower build keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nojit.aot.inspect.statement import read_statement, statement_path
+from nojit.aot.plan.in_place import InPlace
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleError, PackageError
+from nojit.runtime.format import SUFFIX
+from nojit.runtime.versions import version_key
+
+__all__ = ["read_in_place"]
+
+
+def read_in_place(folder: Path) -> dict[tuple[str, str], InPlace]:
+    """Return the newest bundle of each name and arch in a folder. Damaged files are skipped."""
+    found: dict[tuple[str, str], InPlace] = {}
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.is_file())
+    except OSError:
+        # `check_folder` refuses an unusable folder before the build writes
+        return found
+    for path in paths:
+        try:
+            bundle = _read(path)
+        except (BundleError, OSError):
+            continue
+        other = found.get((bundle.name, bundle.arch))
+        if other is None or version_key(other.version) < version_key(bundle.version):
+            found[bundle.name, bundle.arch] = bundle
+    return found
+
+
+def _read(path: Path) -> InPlace:
+    with BundleFile(path) as bundle:
+        index, digest, kernels = bundle.index, bundle.digest, frozenset(bundle.kernels)
+    recipe = None
+    try:
+        said = read_statement(statement_path(path)).recipe()
+        # ignore a statement for other bytes than these
+        recipe = said if said.digest == digest else None
+    except PackageError:
+        pass
+    name, version, arch = index.name, index.version, index.target.arch
+    if recipe is None:
+        return InPlace(path, name, version, arch, kernels, profile=None, tuned=False)
+    return InPlace(path, name, version, arch, kernels, recipe.profile, recipe.tuned)
