@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from nojit.aot.inspect.choice import BundleState, driver_for, taken
-from nojit.aot.trust.verify_signature import expiry_of
-from nojit.aot.wheel.metadata import PROVENANCE
+from nojit.aot.inspect.statement import expiry_of
+from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found, asked_names, named, names, operators_ask, serving
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded

@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json, canonical_json, parse_json
-from nojit.runtime.trust import EXPIRES, INDEX_DIGEST, read_beside, signed_path, split_envelope
+from nojit.runtime.trust import (
+    EXPIRES,
+    INDEX_DIGEST,
+    read_beside,
+    read_claim,
+    read_envelope,
+    signed_path,
+    split_envelope,
+)
 
 T = TypeVar("T")
 
@@ -20,6 +29,7 @@ __all__ = [
     "ProvenanceFacts",
     "Recipe",
     "Statement",
+    "expiry_of",
     "open_signed",
     "read_signed",
     "read_signed_statement",
@@ -232,6 +242,17 @@ def read_signed_statement(bundle: Path, digest: str) -> Statement | None:
     if raw is None:
         return None
     return open_signed(raw, Path(signed_path(str(bundle))))
+
+
+def expiry_of(bundle: BundleFile) -> str:
+    """Return the end of validity in a bundle's signed statement; empty if none. No signature is checked.
+
+    Raises:
+        BundleTrustError: the statement is missing or damaged.
+    """
+    where = signed_path(bundle.path)
+    payload, signer, _ = split_envelope(read_envelope(bundle.path), where)
+    return read_claim(payload, signer, "", where).expires
 
 
 def _recipe(document: Any) -> Recipe:

@@ -25,13 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn, Self
 
-from nojit.aot.wheel.metadata import PROVENANCE
 from nojit.runtime.errors import BundleError, BundleIntegrityError, few, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.installed import ENTRY_POINTS, normalized
 from nojit.runtime.trust import signed_path
 
-__all__ = ["Recorded", "WheelFile"]
+__all__ = ["PROVENANCE", "Recorded", "WheelFile"]
+
+PROVENANCE: Final = "nojit.json"
+"""The provenance file. Its presence marks a wheel of bundles."""
 
 _END: Final = struct.Struct("<4s4H2LH")
 _LOCAL: Final = struct.Struct("<4s5H3L2H")

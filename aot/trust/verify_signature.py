@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Vouched",
     "check_file",
-    "expiry_of",
     "only_key",
     "read_only_key",
     "read_vouched",
@@ -100,17 +99,6 @@ def read_vouched(bundle: BundleFile) -> bytes | None:
         check_fresh(claim, where)
         check_file(bundle, claim)
     return raw
-
-
-def expiry_of(bundle: BundleFile) -> str:
-    """Return the end of validity in a bundle's signed statement; empty if none. No signature is checked.
-
-    Raises:
-        BundleTrustError: the statement is missing or damaged.
-    """
-    where = signed_path(bundle.path)
-    payload, signer, _ = split_envelope(read_envelope(bundle.path), where)
-    return read_claim(payload, signer, "", where).expires
 
 
 def check_file(bundle: BundleFile, claim: Claim) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.wheel.content import BundleContent
@@ -17,10 +16,7 @@ from nojit.runtime.errors import PackageError
 from nojit.runtime.installed import ENTRY_POINTS
 from nojit.runtime.target import spell_cuda
 
-__all__ = ["PROVENANCE", "Facts", "dist_info", "entry_points", "provenance"]
-
-PROVENANCE: Final = "nojit.json"
-"""The provenance file. Its presence marks a wheel of bundles."""
+__all__ = ["Facts", "dist_info", "entry_points", "provenance"]
 
 
 @dataclass(frozen=True, slots=True)
