@@ -11,7 +11,7 @@ from nojit.aot.manifest.text import spell_key
 from nojit.runtime.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest.reader import KernelSpec
+    from nojit.aot.manifest.spec import KernelSpec
 
 __all__ = ["CONFIG_RULES", "check_config", "check_options", "check_rules", "constexprs_in", "told_options"]
 

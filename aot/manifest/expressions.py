@@ -35,7 +35,7 @@ from nojit.runtime.tuned import TunedConfig
 from nojit.runtime.values import Value, identity
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest.reader import KernelSpec
+    from nojit.aot.manifest.spec import KernelSpec
 
 __all__ = ["asks_values", "check_requires", "check_rules"]
 

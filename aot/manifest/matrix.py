@@ -15,7 +15,7 @@ from nojit.runtime.type_names import dtype_name
 from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest.reader import KernelSpec
+    from nojit.aot.manifest.spec import KernelSpec
 
 __all__ = ["axes_of", "plain_value", "read_value", "typed_params"]
 

@@ -1,7 +1,6 @@
 """Read TOML manifests into typed ones. Each mistake names file, line, column, key path, the expected and the found value.
 
-A manifest lists what to build; packing is not its subject. Its reference, ``docs/manifest.md``, and the JSON schema
-that editors use (`nojit.aot.manifest.schema`) come from the types below.
+A manifest lists what to build; packing is not its subject.
 """
 
 from __future__ import annotations
@@ -11,284 +10,29 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import check_config, check_options
 from nojit.aot.manifest.expressions import check_rules
-from nojit.aot.manifest.function_names import EXPECTED, check_name
+from nojit.aot.manifest.function_names import check_name
 from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.manifest.spec import PATTERNS, BundleSpec, KernelSpec, Manifest
 from nojit.aot.manifest.structure import check_structure
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.manifest.tuning_rules import check_batch, check_tuning
 from nojit.runtime.errors import ManifestError, worded
 
 __all__ = [
-    "HINT_SETS_MAX",
-    "BundleSpec",
-    "DerivedSpec",
-    "ExcludeSpec",
-    "KernelSpec",
-    "Manifest",
-    "PartialHintsSpec",
-    "PointSpec",
     "ReadKernel",
     "Reading",
-    "TuningSpec",
     "bundle_of",
     "find_manifests",
     "load_manifest",
     "read_manifest",
-    "struct_schema",
 ]
-
-# a bare `$` would match before a final newline too
-_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$(?!\n)"
-_LEAF = r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[0-9]{1,3})*$(?!\n)"
-_EFFECT = r"^[A-Za-z_][A-Za-z0-9_]{0,99}(\.[A-Za-z_]{1,99})?$(?!\n)"
-_BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
-_VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
-_SOURCE = r"^[^:]+:[A-Za-z_].*$(?!\n)"
-_SPELLINGS = {
-    _NAME: "a name of at most 200 letters, digits and '_', not first a digit",
-    _LEAF: "a param's name, or name.0 and so on for a member of a tuple",
-    _EFFECT: "a name such as reset_to_zero or Config.pre_hook",
-    _BUNDLE_NAME: "a name of at most 100 letters, digits, '.', '_' and '-', first a letter",
-    _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
-    _SOURCE: EXPECTED,
-}
-"""Description of each pattern, for messages."""
-
-Name = Annotated[str, Meta(pattern=_NAME)]
-Leaf = Annotated[str, Meta(pattern=_LEAF)]
-Expression = Annotated[str, Meta(min_length=1)]
-
-
-class BundleSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The bundle that the kernels go into. Manifests with the same bundle name merge; they must agree on version and architectures."""
-
-    name: Annotated[str, Meta(pattern=_BUNDLE_NAME, description="Name of the bundle and of its files.")]
-    version: Annotated[str, Meta(pattern=_VERSION, description="Version of the bundle.")]
-    archs: Annotated[
-        list[str], Meta(min_length=1, description="Architectures to build for by default, such as `sm_90`.")
-    ]
-
-
-class DerivedSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A derived constexpr whose expression is not boolean, with the values to build."""
-
-    expr: Annotated[Expression, Meta(description="Evaluated at each call, over params, constexprs and `arch`.")]
-    values: Annotated[
-        list[int], Meta(min_length=1, description="The values to build. Another value at a call matches no variant.")
-    ]
-
-
-class ExcludeSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Variants not to build."""
-
-    when: Annotated[Expression, Meta(description="True for the variants to remove.")]
-
-
-HINT_SETS_MAX = 32
-"""Default limit on the sets of one table of partial hints."""
-
-
-class PartialHintsSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A set of hints, and its subsets: a call runs the variant with the most hints that hold for it."""
-
-    hints: Annotated[
-        dict[Leaf, Literal[1, 16]], Meta(min_length=1, description="The whole set, written as an entry of `hints`.")
-    ]
-    missing: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
-        Meta(description="How many hints may be missing at once. Unset: all except one."),
-    ] = None
-    at_most: Annotated[int, Meta(ge=1, le=4096, description="Limit on the number of sets; more is an error.")] = (
-        HINT_SETS_MAX
-    )
-
-
-class PointSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One case to build. A kernel that lists points builds only these, not the product of its matrix."""
-
-    values: Annotated[
-        dict[Name, Any],
-        Meta(
-            description="The value of each axis that has more than one. May also fix derived constexprs to one value."
-        ),
-    ] = {}
-    types: Annotated[
-        dict[Name, str],
-        Meta(
-            description="Types that replace those in `params`; `none` for None. An optional param that is omitted here is not None."
-        ),
-    ] = {}
-    hints: Annotated[
-        dict[Leaf, Literal[1, 16]], Meta(description="One set of hints, written as an entry of `hints`.")
-    ] = {}
-    missing: Annotated[
-        int, Meta(ge=0, description="Also build subsets with up to this many hints missing, as `partial_hints` does.")
-    ] = 0
-    config: Annotated[
-        dict[str, Any],
-        Meta(description="Constexprs and options. Only the `configs` that have them are built for the point."),
-    ] = {}
-    archs: Annotated[list[str], Meta(description="Only for these architectures.")] = []
-    aligned_only: Annotated[
-        str,
-        Meta(
-            description="The reason to build no variant for calls that violate the hints or the values of derived constexprs. Such a call is an error, unless another point serves it."
-        ),
-    ] = ""
-
-
-class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The problem key that selects a config, and the configs to try."""
-
-    key: Annotated[
-        list[Expression],
-        Meta(min_length=1, max_length=8, description="Expressions over int params that the best config depends on."),
-    ]
-    bucket: Annotated[
-        Literal["quarter_pow2", "sixteenth_pow2", "pow2", "exact"],
-        Meta(
-            description="Rounding of the key's values: `quarter_pow2` to the nearest of 4 steps between powers of two, `sixteenth_pow2` up to one of 16 steps, `pow2` up to a power of two, `exact` none."
-        ),
-    ] = "quarter_pow2"
-    names: Annotated[
-        list[Name],
-        Meta(max_length=8, description="Names of the key's values in `terms`, in order. `terms` needs them."),
-    ] = []
-    terms: Annotated[
-        list[Expression],
-        Meta(
-            max_length=16,
-            description="Cost model of a config: its time is a constant plus each term times a factor that `nojit tune select` fits. Terms use `names`, constexprs and `multiprocessors`, the device's count.",
-        ),
-    ] = []
-    when: Annotated[
-        Expression, Meta(description="Rule that selects the variants of a tuning bundle; written like `core`.")
-    ] = "true"
-    alike: Annotated[
-        dict[Name, Annotated[list[Annotated[list[Any], Meta(min_length=2)]], Meta(min_length=1)]],
-        Meta(description="For an axis, groups of values that share measurements."),
-    ] = {}
-    apart: Annotated[
-        list[Name],
-        Meta(
-            description="Axes for which `nojit tune select` selects configs separately for each value, or group of `alike` values. The limit on configs holds for each."
-        ),
-    ] = []
-    unaligned: Annotated[
-        Literal["tuned", "by_hand"],
-        Meta(
-            description="Configs for calls without hints: `tuned` is the tuned config that is most often best, `by_hand` the manifest's configs, for kernels whose best config spills without hints."
-        ),
-    ] = "tuned"
-    max_spill_bytes: Annotated[
-        int, Meta(ge=0, description="Skip configs in a tuning bundle that spill more bytes per thread.")
-    ] = 0
-    space: Annotated[
-        list[dict[str, Any]],
-        Meta(description="Configs to try: written as `configs`, with lists of values. Every product is one config."),
-    ] = []
-
-
-class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One kernel and its variants."""
-
-    name: Annotated[Name, Meta(description="The name that callers use: `bundle.kernel(name)`.")]
-    source: Annotated[
-        str,
-        Meta(
-            pattern=_SOURCE,
-            description="`package.module:function`, or `path/to/file.py:function` relative to the manifest. A function without a name is an expression: `package.module:kernels[2]` or `package.module:make_kernel('gelu', 4)`.",
-        ),
-    ]
-    params: Annotated[
-        dict[Name, str],
-        Meta(
-            description="Type of every param that is not a constexpr, in Triton's spelling. `{axis}` takes a value of the matrix; a final `?` also builds for None."
-        ),
-    ] = {}
-    grid: Annotated[
-        list[Expression],
-        Meta(max_length=3, description="One expression per grid dimension. Without it, every call passes a grid."),
-    ] = []
-    matrix: Annotated[
-        dict[Name, Annotated[list[Any], Meta(min_length=1)]],
-        Meta(
-            description="The cases to build: each axis and its values. An axis that a type names in braces lists types; any other axis is a constexpr of the kernel."
-        ),
-    ] = {}
-    hints: Annotated[
-        list[Annotated[dict[Leaf, Literal[1, 16]], Meta(min_length=1)]],
-        Meta(
-            description='Sets of hints to build in addition to the variant without hints: `16` divisible by 16, `1` equal to 1. A member of a tuple is `"x.0"`.'
-        ),
-    ] = []
-    partial_hints: Annotated[
-        list[PartialHintsSpec], Meta(description="Sets of hints to build with their subsets.")
-    ] = []
-    derived: Annotated[
-        dict[Name, str | DerivedSpec],
-        Meta(description="Constexprs that are computed from the call and the selected config, as expressions."),
-    ] = {}
-    configs: Annotated[
-        list[dict[str, Any]],
-        Meta(
-            min_length=1,
-            description="Tunable constexprs and compiler options, in order of preference, with `archs`, `when` (a rule at build time) and `requires` (a rule at each call).",
-        ),
-    ] = msgspec.field(default_factory=lambda: [{}])
-    options: Annotated[
-        dict[str, Any], Meta(description="Compiler options of every config, such as `enable_fp_fusion`.")
-    ] = {}
-    exclude: Annotated[list[ExcludeSpec], Meta(description="Variants not to build.")] = []
-    point: Annotated[
-        list[PointSpec], Meta(description="The cases to build, instead of the product of the matrix.")
-    ] = []
-    core: Annotated[Expression, Meta(description="Rule that selects the variants of the profile `core`.")] = "true"
-    aligned_only: Annotated[
-        str,
-        Meta(
-            description="The reason why a case has no variant without hints and `requires`. Without a reason, such a case is an error."
-        ),
-    ] = ""
-    ignores: Annotated[
-        list[Annotated[str, Meta(pattern=_EFFECT)]],
-        Meta(
-            description="Effects of decorators on Triton's launches that calls do not need, by name. An effect that is not named is an error."
-        ),
-    ] = []
-    batch: Annotated[
-        list[Name],
-        Meta(
-            description="Int params that grow with the batch, such as the number of rows. With `NOJIT_BATCH_INVARIANT=1` they select no config."
-        ),
-    ] = []
-    tuning: Annotated[TuningSpec | None, Meta(description="The problem key, and the configs to try.")] = None
-
-    @property
-    def has_space(self) -> bool:
-        """Return whether the kernel has configs to measure."""
-        return self.tuning is not None and bool(self.tuning.space)
-
-
-class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One manifest file."""
-
-    schema: Annotated[Literal[1], Meta(description="Version of the manifest language.")]
-    bundle: BundleSpec
-    kernel: Annotated[list[KernelSpec], Meta(min_length=1, description="The kernels, one `[[kernel]]` each.")]
-
-
-def struct_schema() -> dict[str, Any]:
-    """Return the JSON schema of the types above; `nojit.aot.manifest.schema` adds the other checks."""
-    schema = msgspec.json.schema(Manifest)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nojit manifest", **schema}
 
 
 def find_manifests(places: Sequence[Path]) -> list[Path]:
@@ -391,7 +135,7 @@ def _toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> Reading:
     found = mistakes.within(source)
-    check_structure(data, Manifest, "$", _SPELLINGS, found)
+    check_structure(data, Manifest, "$", PATTERNS, found)
     bundle = _converted(data.get("bundle"), BundleSpec, "$.bundle", found)
     if bundle is not None:
         bundle = msgspec.structs.replace(bundle, archs=_known_archs(bundle.archs, found))

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from nojit.aot.manifest.archs import ARCHS
 from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
-from nojit.aot.manifest.reader import struct_schema
+from nojit.aot.manifest.spec import struct_schema
 from nojit.aot.manifest.types import BOOLS, ELEMENTS, FLOATS, INTS, NONE
 from nojit.runtime.type_names import dtype_name, dtype_spellings
 

@@ -17,7 +17,7 @@ from nojit.runtime.neighbours import cost_words, is_cost
 from nojit.runtime.tuned import MULTIPROCESSORS, is_name
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest.reader import KernelSpec, TuningSpec
+    from nojit.aot.manifest.spec import KernelSpec, TuningSpec
 
 __all__ = ["check_batch", "check_tuning", "choices"]
 

@@ -16,7 +16,7 @@ from nojit.runtime.table import Config
 from nojit.runtime.values import Value, identity
 
 if TYPE_CHECKING:
-    from nojit.aot.manifest.reader import KernelSpec
+    from nojit.aot.manifest.spec import KernelSpec
 
 __all__ = ["Way", "check_ways", "implied_hints", "make_way", "parse_rule", "way_of"]
 

@@ -10,7 +10,7 @@ from nojit.aot.defaults import MAX_VARIANTS
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.expressions import asks_values
 from nojit.aot.manifest.matrix import typed_params
-from nojit.aot.manifest.reader import DerivedSpec, KernelSpec
+from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.tuning_rules import choices
 from nojit.aot.manifest.types import count_types
 from nojit.runtime import expr

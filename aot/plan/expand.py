@@ -10,7 +10,7 @@ from typing import Any
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.manifest.reader import DerivedSpec, KernelSpec
+from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
 from nojit.aot.plan.configs import Way, check_ways, parse_rule, way_of
 from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size

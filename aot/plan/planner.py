@@ -16,7 +16,8 @@ from nojit.aot.manifest.expressions import check_requires, check_rules
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.matrix import axes_of, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.manifest.reader import BundleSpec, KernelSpec, ReadKernel, bundle_of, read_manifest
+from nojit.aot.manifest.reader import ReadKernel, bundle_of, read_manifest
+from nojit.aot.manifest.spec import BundleSpec, KernelSpec
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.plan.counting import MAX_VARIANTS
 from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel

@@ -12,7 +12,7 @@ from nojit.aot.manifest.config_rules import constexprs_in
 from nojit.aot.manifest.matrix import read_value
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.options import OPTIONS, option_value
-from nojit.aot.manifest.reader import HINT_SETS_MAX, KernelSpec, PointSpec
+from nojit.aot.manifest.spec import HINT_SETS_MAX, KernelSpec, PointSpec
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import fill, types_of
 from nojit.aot.plan.hints import WrittenHints, subsets

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.options import OPTIONS
-from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.types import NONE, has_layout, plain
 from nojit.aot.plan.configs import implied_hints
 from nojit.aot.plan.variant import Variant

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import CONFIG_RULES
-from nojit.aot.manifest.reader import KernelSpec, TuningSpec
+from nojit.aot.manifest.spec import KernelSpec, TuningSpec
 from nojit.aot.manifest.tuning_rules import choices
 from nojit.aot.plan.configs import Way, parse_rule, way_of
 from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size

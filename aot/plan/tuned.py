@@ -14,7 +14,7 @@ from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import constexprs_in, told_options
 from nojit.aot.manifest.matrix import plain_value, read_value
 from nojit.aot.manifest.options import OPTIONS
-from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.type_checker import kind_of
 from nojit.aot.plan.configs import Way, make_way, parse_rule
 from nojit.aot.plan.counting import MAX_VARIANTS

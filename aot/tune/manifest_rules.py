@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nojit.aot.manifest.matrix import read_value
-from nojit.aot.manifest.reader import KernelSpec, find_manifests, load_manifest
+from nojit.aot.manifest.reader import find_manifests, load_manifest
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.tune.rules import TuningRules
 
 __all__ = ["read_rules"]

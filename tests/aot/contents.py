@@ -7,7 +7,7 @@ from typing import Any
 
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.matrix import axes_of
-from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.pack.bundle import BundleContent
 from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.expand import derived_of, expand_kernel

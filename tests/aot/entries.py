@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.runtime.values import identity
 
 __all__ = ["ARCH_NUMBERS", "REQUIRES", "RULES", "Entry", "entries", "spec"]

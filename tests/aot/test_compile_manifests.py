@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 from nojit.aot.compile.toolchain import file_digest, tree_digest
 from nojit.aot.manifest.matrix import axes_of
-from nojit.aot.manifest.reader import KernelSpec, load_manifest
+from nojit.aot.manifest.reader import load_manifest
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace, fit_variant
 from nojit.aot.plan.space import expand_space

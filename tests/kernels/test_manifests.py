@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from nojit.aot.manifest.reader import KernelSpec, load_manifest
+from nojit.aot.manifest.reader import load_manifest
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import Expansion, expand_kernel
 from nojit.aot.plan.space import expand_space
 from nojit.aot.plan.tuned import check_tuned, expand_tuned, read_folder

@@ -9,7 +9,7 @@ from typing import Any
 from nojit.aot.manifest import types
 from nojit.aot.manifest.archs import ARCHS
 from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
-from nojit.aot.manifest.reader import struct_schema
+from nojit.aot.manifest.spec import struct_schema
 from nojit.runtime import expr
 
 __all__ = ["render_grammar", "render_reference"]

@@ -21,7 +21,7 @@ from nojit.aot.compile import farm
 from nojit.aot.compile.cache import Cache
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.compile.pool import WorkerPool
-from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled

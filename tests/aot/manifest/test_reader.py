@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from nojit.aot.manifest.reader import DerivedSpec, find_manifests, load_manifest
+from nojit.aot.manifest.reader import find_manifests, load_manifest
+from nojit.aot.manifest.spec import DerivedSpec
 from nojit.runtime.errors import ManifestError
 
 from tests.aot.conftest import HEADER, KERNEL, ROOT

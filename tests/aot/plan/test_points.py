@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from nojit.aot.manifest.reader import KernelSpec
+from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.plan.space import expand_space
