@@ -50,8 +50,8 @@ static nj_outcome find_address(void *facts)
 static __attribute__((noinline)) int reach_host(const nj_signature *signature, Py_ssize_t at, PyObject *object,
                                                 const nj_call *call, nj_value *pointer)
 {
-    int ordinal = call->device == NJ_DEVICE_ANY ? nj_current_device() : call->device;
-    nj_device *device = ordinal < 0 ? NULL : nj_device_ready(ordinal);
+    int ordinal = call->device == NJ_DEVICE_ANY ? nj_find_current_device() : call->device;
+    nj_device *device = ordinal < 0 ? NULL : nj_need_device(ordinal);
     host_memory memory = {device, (CUdeviceptr)pointer->bits, 0};
     if (device != NULL && nj_do_on_device(device, find_address, &memory).call == NULL) {
         pointer->bits = (int64_t)memory.address;

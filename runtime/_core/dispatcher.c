@@ -223,7 +223,7 @@ static nj_plan *make_plan(nj_dispatcher *self, nj_spec *spec, nj_call *call, nj_
 /* The plan for a call, new: found by its key, or made. */
 static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
 {
-    if (call->device == NJ_DEVICE_ANY && (call->device = nj_current_device()) < 0) {
+    if (call->device == NJ_DEVICE_ANY && (call->device = nj_find_current_device()) < 0) {
         return NULL;
     }
     nj_spec *spec = find_spec(self, call->device);

@@ -1,153 +1,52 @@
-/* The CUDA driver: loaded when first needed, never linked. */
+/* The engine's CUDA driver for Python: raises what fails, and waits without the GIL, which the holder of a lock of the engine may
+ * need. */
 #ifndef NOJIT_DRIVER_H
 #define NOJIT_DRIVER_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <stdbool.h>
 
-#include "cuda_abi.h"
-#include "sync.h"
-
-/* name, symbol (cuda.h maps some names to versioned ones), parameters, whether every driver that we support has it */
-#define NJ_DRIVER_CALLS(X)                                                                                             \
-    X(cuInit, "cuInit", (unsigned int flags), true)                                                                    \
-    X(cuDriverGetVersion, "cuDriverGetVersion", (int *version), true)                                                  \
-    X(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name), true)                                     \
-    X(cuDeviceGetCount, "cuDeviceGetCount", (int *count), true)                                                        \
-    X(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal), true)                                              \
-    X(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device), true)                \
-    X(cuDeviceGetName, "cuDeviceGetName", (char *name, int space, CUdevice device), true)                              \
-    X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device), true)                                \
-    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device), true)              \
-    X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device), true)                              \
-    X(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context), true)                                                 \
-    X(cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device), true)                                                     \
-    X(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context), true)                                              \
-    X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context), true)                                              \
-    X(cuPointerGetAttribute, "cuPointerGetAttribute", (void *value, int attribute, CUdeviceptr address), true)         \
-    X(cuLibraryLoadData, "cuLibraryLoadData",                                                                          \
-      (CUlibrary * library, const void *code, int *jit_options, void **jit_values, unsigned int jit_count,             \
-       int *options, void **values, unsigned int count),                                                               \
-      true)                                                                                                            \
-    X(cuLibraryGetKernel, "cuLibraryGetKernel", (CUkernel * kernel, CUlibrary library, const char *name), true)        \
-    X(cuKernelGetFunction, "cuKernelGetFunction", (CUfunction * function, CUkernel kernel), true)                      \
-    X(cuKernelSetAttribute, "cuKernelSetAttribute", (int attribute, int value, CUkernel kernel, CUdevice device),      \
-      true)                                                                                                            \
-    X(cuKernelGetParamInfo, "cuKernelGetParamInfo",                                                                    \
-      (CUkernel kernel, size_t index, size_t *offset_bytes, size_t *size_bytes), false)                                \
-    X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes), false)                             \
-    X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
-      (CUtensorMap * map, int type, uint32_t rank, void *address, const uint64_t *dimensions,                          \
-       const uint64_t *stride_bytes, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,          \
-       int promotion, int fill),                                                                                       \
-      true)                                                                                                            \
-    X(cuLaunchKernel, "cuLaunchKernel",                                                                                \
-      (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
-       unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params,          \
-       void **extra),                                                                                                  \
-      true)                                                                                                            \
-    X(cuLaunchKernelEx, "cuLaunchKernelEx",                                                                            \
-      (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), true)
-
-typedef struct {
-#define NJ_DECLARE(name, symbol, parameters, required) CUresult(*name) parameters;
-    NJ_DRIVER_CALLS(NJ_DECLARE)
-#undef NJ_DECLARE
-} nj_driver_calls;
-
-/* Filled once, before `nj_driver_ready` first succeeds. */
-extern nj_driver_calls nj_cuda;
-
-/* One GPU as this process sees it. */
-typedef struct {
-    CUdevice handle;
-    _Atomic(CUcontext) primary; /* retained for the life of the process; NULL until first needed */
-    atomic_uint epoch;          /* how often the primary context was renewed: limits of kernels end with a context */
-    nj_mutex last_lock;         /* guards what follows */
-    PyObject *last_label;       /* of the last kernel that was enqueued here, for the error that comes after it */
-    unsigned int last_grid[3];
-} nj_device;
-
-#define NJ_DEVICES_MAX 64
-
-/* What a driver call gave, for code that runs without the GIL. */
-typedef struct {
-    const char *call; /* NULL: nothing failed */
-    CUresult code;
-} nj_outcome;
-
-#define NJ_SUCCESS ((nj_outcome){NULL, CUDA_SUCCESS})
-
-/* Calls the driver and yields an outcome. */
-#define NJ_TRY(function, ...) nj_outcome_of(nj_cuda.function(__VA_ARGS__), #function)
+#include "cuda/driver.h"
 
 /* Calls the driver and yields 0, or -1 with DriverError raised at `where` (a str or NULL). */
 #define NJ_CUDA(where, function, ...) nj_check(NJ_TRY(function, __VA_ARGS__), NULL, where)
 
-static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
-{
-    return (nj_outcome){code == CUDA_SUCCESS ? NULL : call, code};
-}
-
 /* Yields 0, or -1 with DriverError raised; `device` (may be NULL) says what ran last. */
-int nj_check(nj_outcome outcome, nj_device *device, PyObject *where);
+int nj_check(nj_outcome outcome, const nj_device *device, PyObject *where);
 
 /* Notes what was enqueued last. */
-void nj_device_note(nj_device *device, PyObject *label, const unsigned int grid[3]);
+void nj_device_note(const nj_device *device, PyObject *label, const unsigned int grid[3]);
 
-/* Loads and initialises the driver; 0, or -1 with DriverError raised. Tries again after a failure. */
-int nj_driver_ready(void);
+/* 0 with a driver that is ready, or -1 with DriverError raised. */
+int nj_need_driver(void);
 
-/* Looks the symbols of a driver up that the process has opened already, and calls nothing of it; whether all are known. */
-bool nj_driver_find(void);
+/* A device that is ready; NULL with DriverError raised. */
+nj_device *nj_need_device(int ordinal);
 
-
-/* Whether this process is a fork of one that had initialised CUDA: no driver call can succeed here. */
-bool nj_forked(void);
+/* The ordinal of the current context's device, 0 if there is no context; -1 with DriverError raised. */
+int nj_find_current_device(void);
 
 /* Raises the DriverError of a forked process. */
 void nj_raise_forked(PyObject *where);
-
-/* Whether CUDA works in this process, as far as it is used: asks each device in use for an error that only a new process
- * mends. Takes no part in a capture. Needs no GIL. */
-bool nj_driver_healthy(void);
-
-/* The device with its primary context retained; NULL with DriverError raised. */
-nj_device *nj_device_ready(int ordinal);
-
-/* Whether somebody has reset the device: the primary context is gone, libraries and kernels are not. */
-static inline bool nj_is_lost(nj_outcome outcome)
-{
-    return outcome.code == CUDA_ERROR_CONTEXT_IS_DESTROYED || outcome.code == CUDA_ERROR_INVALID_CONTEXT;
-}
-
-/* Retains the primary context again after a reset destroyed it, if nobody has since `epoch`. */
-nj_outcome nj_device_renew(nj_device *device, unsigned int epoch);
 
 /* What needs a device's context. */
 typedef nj_outcome (*nj_work)(void *facts);
 
 /* Does the work; once more in a new context where somebody has reset the device: libraries and kernels survive that, the
- * context and the limits in it do not. Needs the GIL. */
+ * context and the limits in it do not. */
 static inline nj_outcome nj_do_on_device(nj_device *device, nj_work work, void *facts)
 {
     unsigned int epoch = atomic_load_explicit(&device->epoch, memory_order_relaxed);
     nj_outcome outcome = work(facts);
     if (nj_is_lost(outcome)) {
+        Py_BEGIN_ALLOW_THREADS
         outcome = nj_device_renew(device, epoch);
+        Py_END_ALLOW_THREADS
         if (outcome.call == NULL) {
             outcome = work(facts);
         }
     }
     return outcome;
 }
-
-/* Makes the device's primary context current for a moment, unless a context of the device is; needs no GIL. */
-nj_outcome nj_context_enter(const nj_device *device, bool *pushed);
-void nj_context_leave(bool pushed);
-
-/* The ordinal of the current context's device, 0 if there is no context; -1 with DriverError raised. */
-int nj_current_device(void);
 
 #endif

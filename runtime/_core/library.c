@@ -18,7 +18,7 @@ static PyObject *library_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*U:Library", names, &image, &where)) {
         return NULL;
     }
-    nj_library *self = nj_driver_ready() < 0 ? NULL : (nj_library *)type->tp_alloc(type, 0);
+    nj_library *self = nj_need_driver() < 0 ? NULL : (nj_library *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->where = Py_NewRef(where);
         nj_outcome outcome;
@@ -144,7 +144,7 @@ static nj_device *device_argument(PyObject *number)
     if (ordinal == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    return nj_device_ready(ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal);
+    return nj_need_device(ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal);
 }
 
 static PyObject *function_params(nj_function *self, PyObject *ordinal)

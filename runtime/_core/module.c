@@ -30,15 +30,24 @@
 
 #include "cold.h"
 
+static bool has_found_driver(void)
+{
+    bool found;
+    Py_BEGIN_ALLOW_THREADS
+    found = nj_driver_find();
+    Py_END_ALLOW_THREADS
+    return found;
+}
+
 static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    return PyBool_FromLong(nj_driver_find());
+    return PyBool_FromLong(has_found_driver());
 }
 
 static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     int version;
-    if (nj_driver_ready() < 0 || NJ_CUDA(NULL, cuDriverGetVersion, &version) < 0) {
+    if (nj_need_driver() < 0 || NJ_CUDA(NULL, cuDriverGetVersion, &version) < 0) {
         return NULL;
     }
     return PyLong_FromLong(version);
@@ -47,7 +56,7 @@ static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
 static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     int count;
-    if (nj_driver_ready() < 0 || NJ_CUDA(NULL, cuDeviceGetCount, &count) < 0) {
+    if (nj_need_driver() < 0 || NJ_CUDA(NULL, cuDeviceGetCount, &count) < 0) {
         return NULL;
     }
     return PyLong_FromLong(count);
@@ -57,7 +66,7 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(n
 static int find_device(PyObject *number, CUdevice *device)
 {
     long ordinal = PyLong_AsLong(number);
-    if ((ordinal == -1 && PyErr_Occurred()) || nj_driver_ready() < 0) {
+    if ((ordinal == -1 && PyErr_Occurred()) || nj_need_driver() < 0) {
         return -1;
     }
     return NJ_CUDA(NULL, cuDeviceGet, device, ordinal < 0 || ordinal > NJ_DEVICES_MAX ? -1 : (int)ordinal);
@@ -95,7 +104,7 @@ static PyObject *running_capability(PyObject *Py_UNUSED(module), PyObject *Py_UN
     CUcontext current = NULL;
     CUdevice device;
     int major, minor;
-    bool known = nj_driver_find() && nj_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL &&
+    bool known = has_found_driver() && nj_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL &&
                  nj_cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
                  nj_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS &&
                  nj_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) == CUDA_SUCCESS;
@@ -104,7 +113,7 @@ static PyObject *running_capability(PyObject *Py_UNUSED(module), PyObject *Py_UN
 
 static PyObject *current_device(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    int device = nj_current_device();
+    int device = nj_find_current_device();
     return device < 0 ? NULL : PyLong_FromLong(device);
 }
 

@@ -241,7 +241,7 @@ static int plan_init(nj_plan *self, PyObject *args, PyObject *kwargs)
     }
     set_attributes(self, cooperative, pdl);
     self->limited = is_unusual(self->function, self->shared_bytes) || self->num_ctas > PORTABLE_CLUSTER_MAX;
-    self->device = nj_device_ready(self->ordinal);
+    self->device = nj_need_device(self->ordinal);
     return self->device == NULL ? -1 : nj_check(nj_plan_prepare(self, false), self->device, label);
 }
 

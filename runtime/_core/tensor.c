@@ -442,7 +442,7 @@ static int find_device(PyObject *kernel, PyObject *argument, nj_tensor *tensor)
         tensor->device = NJ_DEVICE_ANY;
         return 1;
     }
-    if (nj_driver_ready() < 0) {
+    if (nj_need_driver() < 0) {
         return -1;
     }
     nj_outcome outcome = NJ_TRY(cuPointerGetAttribute, &tensor->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,

@@ -21,6 +21,8 @@ static void fill(nj_error *error, nj_code code, const char *rule, const char *go
 {
     if (error != NULL) {
         error->code = code;
+        error->driver_code = 0;
+        error->call[0] = 0;
         error->where[0] = 0;
         copy(error->rule, sizeof error->rule, rule);
         copy(error->got, sizeof error->got, got);
@@ -42,6 +44,18 @@ void nj_note_difference(nj_error *error, const char *got, const char *what, ...)
     va_start(numbers, what);
     fill(error, NJ_ERROR_INTEGRITY, "", got, what, numbers);
     va_end(numbers);
+}
+
+void nj_note_driver(nj_error *error, const char *call, int code, const char *name, const char *what, ...)
+{
+    va_list numbers;
+    va_start(numbers, what);
+    fill(error, NJ_ERROR_DRIVER, "", name, what, numbers);
+    va_end(numbers);
+    if (error != NULL) {
+        error->driver_code = code;
+        copy(error->call, sizeof error->call, call);
+    }
 }
 
 nj_text nj_format(const char *format, ...)

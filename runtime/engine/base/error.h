@@ -17,9 +17,16 @@
  *     nj_differ(error, got, what, ...) */
 #define nj_differ(...) (nj_note_difference(__VA_ARGS__), false)
 
+/* As `nj_break`, for a call of the driver that gave `code`, of that name.
+ *
+ *     nj_driver_failed(error, call, code, name, what, ...) */
+#define nj_driver_failed(...) (nj_note_driver(__VA_ARGS__), false)
+
 void nj_note_break(nj_error *error, const char *rule, const char *got, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
 void nj_note_difference(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
+void nj_note_driver(nj_error *error, const char *call, int code, const char *name, const char *what, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* A text made of numbers, for `got`. */
 typedef struct {

@@ -20,15 +20,18 @@ typedef enum nj_code {
     NJ_OK = 0,
     NJ_ERROR_FORMAT = 1,    /* bytes break a rule of the bundle format */
     NJ_ERROR_INTEGRITY = 2, /* bytes are not those that were built */
+    NJ_ERROR_DRIVER = 3,    /* a call of the CUDA driver failed, or there is no driver */
 } nj_code;
 
 /* Why a function failed: what was expected, what was found instead, and where. Texts end with a 0, and are cut where they
  * are too long. */
 typedef struct nj_error {
     nj_code code;
+    int driver_code; /* of NJ_ERROR_DRIVER: its CUresult, whose name is `got`; -1 without a driver */
+    char call[32];   /* of NJ_ERROR_DRIVER: the function of cuda.h; else empty */
     char rule[32];   /* of NJ_ERROR_FORMAT: the rule's name in docs/bundle-format.md; else empty */
     char what[256];
-    char got[192];   /* empty if that says nothing */
+    char got[256];   /* empty if that says nothing */
     char where[192]; /* empty if there is no such place */
 } nj_error;
 

@@ -1,4 +1,4 @@
-/* The few declarations of cuda.h that the core needs, so that building it takes no CUDA toolkit. Names are cuda.h's. */
+/* The few declarations of cuda.h that nojit needs, so that building it takes no CUDA toolkit. Names are cuda.h's. */
 #ifndef NOJIT_CUDA_ABI_H
 #define NOJIT_CUDA_ABI_H
 

@@ -1,0 +1,283 @@
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+nj_driver_calls nj_cuda;
+
+/* guards everything below but the atomics */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *library;
+static bool found; /* every symbol */
+static nj_device devices[NJ_DEVICES_MAX];
+static atomic_bool ready;
+static atomic_bool started; /* cuInit was called: a fork from here on is beyond repair */
+static atomic_bool forked;
+static atomic_bool broken;
+
+static void after_fork_in_child(void)
+{
+    atomic_store(&forked, atomic_load(&started));
+    /* another thread of the parent may have held it */
+    pthread_mutex_init(&lock, NULL);
+}
+
+bool nj_forked(void)
+{
+    return atomic_load_explicit(&forked, memory_order_relaxed);
+}
+
+bool nj_refuse_forked(nj_error *error)
+{
+    return nj_driver_failed(error, "cuInit", CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED",
+                            "CUDA was initialised before fork; use spawn (multiprocessing.set_start_method) or fork earlier");
+}
+
+bool nj_is_sticky(CUresult code)
+{
+    return code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_TIMEOUT || code == CUDA_ERROR_ASSERT ||
+           (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
+bool nj_outcome_good(nj_outcome outcome, nj_error *error)
+{
+    if (outcome.call == NULL) {
+        return true;
+    }
+    /* cuInit always comes first here, so that this code only ever means a fork */
+    if (outcome.code == CUDA_ERROR_NOT_INITIALIZED) {
+        return nj_refuse_forked(error);
+    }
+    const char *name = NULL;
+    if (nj_cuda.cuGetErrorName(outcome.code, &name) != CUDA_SUCCESS || name == NULL) {
+        name = "unknown error";
+    }
+    bool sticky = nj_is_sticky(outcome.code);
+    if (sticky) {
+        atomic_store(&broken, true);
+    }
+    return nj_driver_failed(error, outcome.call, outcome.code, name, "%s failed%s", outcome.call,
+                            sticky ? ": a kernel broke the CUDA context, and the process must be restarted" : "");
+}
+
+/* Fills `nj_cuda`; the name of a symbol that is missing, or NULL. */
+static const char *find_symbols(void)
+{
+#define NJ_FIND(name, symbol, parameters, required)                                                                    \
+    *(void **)&nj_cuda.name = dlsym(library, symbol);                                                                  \
+    if (required && nj_cuda.name == NULL) {                                                                            \
+        return symbol;                                                                                                 \
+    }
+    NJ_DRIVER_CALLS(NJ_FIND)
+#undef NJ_FIND
+    found = true;
+    return NULL;
+}
+
+/* Opens the driver, or, with RTLD_NOLOAD, takes the one that the process has opened. */
+static void open_locked(int flags)
+{
+    const char *path = getenv("NOJIT_LIBCUDA");
+    library = dlopen(path != NULL && *path != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL | flags);
+    if (library != NULL) {
+        pthread_atfork(NULL, NULL, after_fork_in_child);
+    }
+}
+
+bool nj_driver_find(void)
+{
+    bool known = nj_driver_known();
+    if (known || nj_forked()) {
+        return known;
+    }
+    pthread_mutex_lock(&lock);
+    if (library == NULL) {
+        open_locked(RTLD_NOLOAD);
+    }
+    if (library != NULL && !found) {
+        /* what is missing is told when the driver is asked for */
+        (void)find_symbols();
+    }
+    known = found;
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+static bool lacks_driver(nj_error *error, const char *call, const char *problem)
+{
+    return nj_driver_failed(error, call, -1, problem, "expected a CUDA driver of version 12.0 or later (libcuda.so.1)");
+}
+
+static bool load_locked(nj_error *error)
+{
+    if (library == NULL) {
+        open_locked(0);
+        if (library == NULL) {
+            return lacks_driver(error, "dlopen", dlerror());
+        }
+    }
+    const char *missing = found ? NULL : find_symbols();
+    if (missing != NULL) {
+        return lacks_driver(error, "dlsym", nj_format("no %s", missing).text);
+    }
+    atomic_store(&started, true);
+    nj_outcome outcome = NJ_TRY(cuInit, 0);
+    atomic_store(&ready, outcome.call == NULL);
+    return nj_outcome_good(outcome, error);
+}
+
+bool nj_driver_known(void)
+{
+    return atomic_load_explicit(&ready, memory_order_acquire);
+}
+
+bool nj_driver_ready(nj_error *error)
+{
+    if (nj_forked()) {
+        return nj_refuse_forked(error);
+    }
+    if (nj_driver_known()) {
+        return true;
+    }
+    pthread_mutex_lock(&lock);
+    bool loaded = atomic_load(&ready) || load_locked(error);
+    pthread_mutex_unlock(&lock);
+    return loaded;
+}
+
+static nj_outcome retain_primary(nj_device *device)
+{
+    CUcontext context = NULL;
+    nj_outcome outcome = NJ_TRY(cuDevicePrimaryCtxRetain, &context, device->handle);
+    if (outcome.call == NULL) {
+        device->primary = context;
+    }
+    return outcome;
+}
+
+nj_device *nj_device_ready(int ordinal, nj_error *error)
+{
+    if (!nj_driver_ready(error)) {
+        return NULL;
+    }
+    nj_outcome outcome = nj_outcome_of(CUDA_ERROR_INVALID_DEVICE, "cuDeviceGet");
+    if (ordinal < 0 || ordinal >= NJ_DEVICES_MAX) {
+        nj_outcome_good(outcome, error);
+        return NULL;
+    }
+    nj_device *device = &devices[ordinal];
+    pthread_mutex_lock(&lock);
+    outcome = device->primary == NULL ? NJ_TRY(cuDeviceGet, &device->handle, ordinal) : NJ_SUCCESS;
+    if (device->primary == NULL && outcome.call == NULL) {
+        device->ordinal = ordinal;
+        outcome = retain_primary(device);
+    }
+    pthread_mutex_unlock(&lock);
+    return nj_outcome_good(outcome, error) ? device : NULL;
+}
+
+nj_outcome nj_device_renew(nj_device *device, unsigned int epoch)
+{
+    nj_outcome outcome = NJ_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&device->epoch) == epoch) {
+        /* the reset dropped our share of the old one, so there is nothing to release */
+        outcome = retain_primary(device);
+        if (outcome.call == NULL) {
+            atomic_fetch_add(&device->epoch, 1);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return outcome;
+}
+
+nj_outcome nj_context_enter(const nj_device *device, bool *pushed)
+{
+    CUcontext current = NULL;
+    CUcontext primary = atomic_load_explicit(&device->primary, memory_order_relaxed);
+    *pushed = false;
+    nj_outcome outcome = NJ_TRY(cuCtxGetCurrent, &current);
+    if (outcome.call != NULL || current == primary) {
+        return outcome;
+    }
+    CUdevice handle;
+    /* a green context, or one that the host program made: its streams are launched on in it, not in the primary */
+    if (current != NULL && nj_cuda.cuCtxGetDevice(&handle) == CUDA_SUCCESS && handle == device->handle) {
+        return NJ_SUCCESS;
+    }
+    outcome = NJ_TRY(cuCtxPushCurrent, primary);
+    *pushed = outcome.call == NULL;
+    return outcome;
+}
+
+void nj_context_leave(bool pushed)
+{
+    CUcontext popped;
+    if (pushed) {
+        /* what was pushed is still on top, so that this cannot fail but where the launch has failed already */
+        (void)nj_cuda.cuCtxPopCurrent(&popped);
+    }
+}
+
+/* Errors of kernels stay with the context, and any call that looks at it reports them. */
+static bool is_healthy(const nj_device *device)
+{
+    size_t free_bytes, total_bytes;
+    bool pushed;
+    nj_outcome outcome = nj_context_enter(device, &pushed);
+    if (outcome.call == NULL) {
+        outcome = NJ_TRY(cuMemGetInfo, &free_bytes, &total_bytes);
+        nj_context_leave(pushed);
+    }
+    return !nj_is_sticky(outcome.code);
+}
+
+/* Before CUDA was started: whether there is a driver, and it has not refused to start. Starts nothing. */
+static bool can_start(void)
+{
+    pthread_mutex_lock(&lock);
+    if (library == NULL) {
+        open_locked(0);
+    }
+    bool can = library != NULL && (found || find_symbols() == NULL) && (atomic_load(&ready) || !atomic_load(&started));
+    pthread_mutex_unlock(&lock);
+    return can;
+}
+
+bool nj_driver_healthy(void)
+{
+    if (atomic_load(&broken) || nj_forked()) {
+        return false;
+    }
+    if (!nj_driver_known()) {
+        return can_start();
+    }
+    for (int i = 0; nj_cuda.cuMemGetInfo != NULL && i < NJ_DEVICES_MAX; i++) {
+        if (atomic_load_explicit(&devices[i].primary, memory_order_acquire) != NULL && !is_healthy(&devices[i])) {
+            atomic_store(&broken, true);
+            return false;
+        }
+    }
+    return true;
+}
+
+int nj_current_device(nj_error *error)
+{
+    CUcontext current = NULL;
+    CUdevice device = 0;
+    if (!nj_driver_ready(error) || !nj_outcome_good(NJ_TRY(cuCtxGetCurrent, &current), error)) {
+        return -1;
+    }
+    if (current == NULL) {
+        return device;
+    }
+    nj_outcome outcome = NJ_TRY(cuCtxGetDevice, &device);
+    for (int i = 0; nj_is_lost(outcome) && i < NJ_DEVICES_MAX; i++) {
+        if (atomic_load_explicit(&devices[i].primary, memory_order_acquire) == current) {
+            return i; /* somebody has reset it: the launch renews the context */
+        }
+    }
+    return nj_outcome_good(outcome, error) ? device : -1;
+}

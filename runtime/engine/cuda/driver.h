@@ -1,0 +1,132 @@
+/* The CUDA driver: loaded when first needed, never linked. Needs no lock of the caller's, and waits: for its own locks, and for the
+ * driver. */
+#ifndef NOJIT_CUDA_DRIVER_H
+#define NOJIT_CUDA_DRIVER_H
+
+#include "base/error.h"
+#include "cuda/abi.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* name, symbol (cuda.h maps some names to versioned ones), parameters, whether every driver that we support has it */
+#define NJ_DRIVER_CALLS(X)                                                                                             \
+    X(cuInit, "cuInit", (unsigned int flags), true)                                                                    \
+    X(cuDriverGetVersion, "cuDriverGetVersion", (int *version), true)                                                  \
+    X(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name), true)                                     \
+    X(cuDeviceGetCount, "cuDeviceGetCount", (int *count), true)                                                        \
+    X(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal), true)                                              \
+    X(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device), true)                \
+    X(cuDeviceGetName, "cuDeviceGetName", (char *name, int space, CUdevice device), true)                              \
+    X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device), true)                                \
+    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device), true)              \
+    X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device), true)                              \
+    X(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context), true)                                                 \
+    X(cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device), true)                                                     \
+    X(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context), true)                                              \
+    X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context), true)                                              \
+    X(cuPointerGetAttribute, "cuPointerGetAttribute", (void *value, int attribute, CUdeviceptr address), true)         \
+    X(cuLibraryLoadData, "cuLibraryLoadData",                                                                          \
+      (CUlibrary * library, const void *code, int *jit_options, void **jit_values, unsigned int jit_count,             \
+       int *options, void **values, unsigned int count),                                                               \
+      true)                                                                                                            \
+    X(cuLibraryGetKernel, "cuLibraryGetKernel", (CUkernel * kernel, CUlibrary library, const char *name), true)        \
+    X(cuKernelGetFunction, "cuKernelGetFunction", (CUfunction * function, CUkernel kernel), true)                      \
+    X(cuKernelSetAttribute, "cuKernelSetAttribute", (int attribute, int value, CUkernel kernel, CUdevice device),      \
+      true)                                                                                                            \
+    X(cuKernelGetParamInfo, "cuKernelGetParamInfo",                                                                    \
+      (CUkernel kernel, size_t index, size_t *offset_bytes, size_t *size_bytes), false)                                \
+    X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes), false)                             \
+    X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
+      (CUtensorMap * map, int type, uint32_t rank, void *address, const uint64_t *dimensions,                          \
+       const uint64_t *stride_bytes, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,          \
+       int promotion, int fill),                                                                                       \
+      true)                                                                                                            \
+    X(cuLaunchKernel, "cuLaunchKernel",                                                                                \
+      (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
+       unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params,          \
+       void **extra),                                                                                                  \
+      true)                                                                                                            \
+    X(cuLaunchKernelEx, "cuLaunchKernelEx",                                                                            \
+      (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), true)
+
+typedef struct {
+#define NJ_DECLARE(name, symbol, parameters, required) CUresult(*name) parameters;
+    NJ_DRIVER_CALLS(NJ_DECLARE)
+#undef NJ_DECLARE
+} nj_driver_calls;
+
+/* Filled once, before `nj_driver_ready` first succeeds. */
+extern NJ_INTERNAL nj_driver_calls nj_cuda;
+
+/* One GPU as this process sees it. */
+typedef struct {
+    CUdevice handle;
+    int ordinal;
+    _Atomic(CUcontext) primary; /* retained for the life of the process; NULL until first needed */
+    atomic_uint epoch;          /* how often the primary context was renewed: limits of kernels end with a context */
+} nj_device;
+
+#define NJ_DEVICES_MAX 64
+
+/* What a driver call gave. */
+typedef struct {
+    const char *call; /* NULL: nothing failed */
+    CUresult code;
+} nj_outcome;
+
+#define NJ_SUCCESS ((nj_outcome){NULL, CUDA_SUCCESS})
+
+/* Calls the driver and yields an outcome. */
+#define NJ_TRY(function, ...) nj_outcome_of(nj_cuda.function(__VA_ARGS__), #function)
+
+static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
+{
+    return (nj_outcome){code == CUDA_SUCCESS ? NULL : call, code};
+}
+
+/* Whether nothing failed; fills `error` if something did, and notes errors that only a new process mends. */
+NJ_INTERNAL bool nj_outcome_good(nj_outcome outcome, nj_error *error);
+
+/* Whether the context is lost with an error ("the process must be terminated and relaunched", cuda.h). */
+NJ_INTERNAL bool nj_is_sticky(CUresult code);
+
+/* Loads and initialises the driver; false with `error` filled. Tries again after a failure. */
+NJ_INTERNAL bool nj_driver_ready(nj_error *error);
+
+/* Whether `nj_driver_ready` has succeeded; waits for nothing. */
+NJ_INTERNAL bool nj_driver_known(void);
+
+/* Looks the symbols of a driver up that the process has opened already, and calls nothing of it; whether all are known. */
+NJ_INTERNAL bool nj_driver_find(void);
+
+/* Whether this process is a fork of one that had initialised CUDA: no driver call can succeed here. */
+NJ_INTERNAL bool nj_forked(void);
+
+/* Fills the error of a forked process. False. */
+NJ_INTERNAL bool nj_refuse_forked(nj_error *error);
+
+/* Whether CUDA works in this process, as far as it is used: asks each device in use for an error that only a new process
+ * mends. Takes no part in a capture. */
+NJ_INTERNAL bool nj_driver_healthy(void);
+
+/* The device with its primary context retained; NULL with `error` filled. */
+NJ_INTERNAL nj_device *nj_device_ready(int ordinal, nj_error *error);
+
+/* Whether somebody has reset the device: the primary context is gone, libraries and kernels are not. */
+static inline bool nj_is_lost(nj_outcome outcome)
+{
+    return outcome.code == CUDA_ERROR_CONTEXT_IS_DESTROYED || outcome.code == CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* Retains the primary context again after a reset destroyed it, if nobody has since `epoch`. */
+NJ_INTERNAL nj_outcome nj_device_renew(nj_device *device, unsigned int epoch);
+
+/* Makes the device's primary context current for a moment, unless a context of the device is. */
+NJ_INTERNAL nj_outcome nj_context_enter(const nj_device *device, bool *pushed);
+NJ_INTERNAL void nj_context_leave(bool pushed);
+
+/* The ordinal of the current context's device, 0 if there is no context; -1 with `error` filled. */
+NJ_INTERNAL int nj_current_device(nj_error *error);
+
+#endif
