@@ -38,33 +38,33 @@ __all__ = [
 ]
 
 COUNTED: Final = (1 << 31) - (1 << 10)
-"""The largest size of a matrix: kernels index in 32 bits, up to the end of the last tile."""
+"""The largest allowed size of a matrix dimension: kernels use 32-bit indices, up to the end of the last tile."""
 FLOATS: Final = (torch.float16, torch.bfloat16, torch.float32)
-"""The floating types that every family takes."""
+"""The floating-point dtypes that every family accepts."""
 _LARGEST: Final = torch.finfo(torch.float32).max
 _TRIES: Final = 20_000
-"""Limit on the search for an element that two tensors share: about 20 ms."""
+"""Number of tries after which the search for an element that two tensors share stops, about 20 ms."""
 
 
 def refuse_type(argument: str, expected: str, got: object) -> NoReturn:
-    """Raise the error of an argument whose type, dtype or device is wrong."""
+    """Raise `ArgumentError` for an argument with a wrong type, dtype or device."""
     raise ArgumentError(f"{argument}: expected {expected}", got=str(got), argument=argument)
 
 
 def refuse_value(argument: str, expected: str, got: object) -> NoReturn:
-    """Raise the error of an argument whose size, stride or value is wrong."""
+    """Raise `ValueError` for an argument with a wrong size, stride or value."""
     raise ValueError(f"{argument}: expected {expected}, got {got}")
 
 
 def check_tensor(argument: str, value: object) -> None:
-    """Require a strided tensor on a device that kernels run on, or on ``meta``, where no kernel is launched."""
+    """Require a strided tensor on a device that kernels run on, or on ``meta``, where operators launch nothing."""
     tensor = check_strided(argument, value)
     if tensor.device.type not in library.devices() and not tensor.is_meta:
         refuse_type(argument, f"a tensor on {' or '.join(sorted(library.devices()))}", tensor.device)
 
 
 def check_strided(argument: str, value: object) -> Tensor:
-    """Require a dense strided tensor, not a sparse, nested or opaque one; return it."""
+    """Return `value` if it is a strided tensor; refuse sparse, nested and opaque tensors, and other types."""
     if not isinstance(value, Tensor):
         refuse_type(argument, "a tensor", type(value).__name__)
     if value.is_nested or value.layout != torch.strided:
@@ -73,13 +73,13 @@ def check_strided(argument: str, value: object) -> Tensor:
 
 
 def check_dtype(argument: str, value: Tensor, dtypes: Sequence[torch.dtype] = FLOATS) -> None:
-    """Require one of `dtypes`."""
+    """Require that the tensor `value` has one of `dtypes`."""
     if value.dtype not in dtypes:
         refuse_type(argument, " or ".join(map(str, dtypes)), value.dtype)
 
 
 def check_like(argument: str, value: object, first: str, like: Tensor) -> None:
-    """Require a strided tensor with the device and dtype of `like`; `first` is the argument name of `like`."""
+    """Require that `value` is a strided tensor with the device and dtype of `like`, the argument named `first`."""
     tensor = check_strided(argument, value)
     if tensor.dtype != like.dtype:
         refuse_type(argument, f"{like.dtype} as {first} has", tensor.dtype)
@@ -87,37 +87,37 @@ def check_like(argument: str, value: object, first: str, like: Tensor) -> None:
 
 
 def check_like_device(argument: str, value: Tensor, first: str, like: Tensor) -> None:
-    """Require a tensor on the device of `like`; `first` is the argument name of `like`."""
+    """Require that the tensor `value` is on the device of `like`, the argument named `first`."""
     if value.device != like.device:
         refuse_type(argument, f"a tensor on {like.device} as {first} is", value.device)
 
 
 def check_rank(argument: str, value: Tensor, dims: str) -> None:
-    """Require the rank of `dims`, such as "B, H, M, D"."""
+    """Require that `value` has as many dimensions as `dims` names, for example 4 for "B, H, M, D"."""
     if value.dim() != dims.count(",") + 1:
         refuse_value(argument, f"{dims.count(',') + 1} dimensions [{dims}]", f"shape {tuple(value.shape)}")
 
 
 def check_counted(argument: str, value: Tensor) -> None:
-    """Require sizes of at most `COUNTED`, so that 32-bit indices do not overflow."""
+    """Require that every size of `value` is at most `COUNTED`, so that 32-bit indices do not overflow."""
     if any(size > COUNTED for size in value.shape) and value.numel():
         refuse_value(argument, f"sizes of at most {COUNTED}", f"shape {tuple(value.shape)}")
 
 
 def check_shape(argument: str, value: Tensor, shape: Sequence[int], dims: str) -> None:
-    """Require `shape`, whose dimensions are named `dims`."""
+    """Require that `value` has the given shape; `dims` names the dimensions in the error."""
     if tuple(value.shape) != tuple(shape):
         refuse_value(argument, f"shape {tuple(shape)} [{dims}]", tuple(value.shape))
 
 
 def check_tensors(**values: object) -> None:
-    """Require strided tensors on any device, traced and transformed ones included."""
+    """Require that each named value is a strided tensor, on any device; traced and transformed tensors pass."""
     for argument, value in values.items():
         check_strided(argument, value)
 
 
 def check_result(out: object) -> None:
-    """Require an output tensor whose memory holds its actual values: no lazy negation."""
+    """Require that the memory of the output tensor `out` holds its values as they are: torch's lazy negation is refused."""
     check_tensors(out=out)
     # torch.compile cannot trace is_neg
     if isinstance(out, Tensor) and not torch.compiler.is_dynamo_compiling() and out.is_neg():
@@ -125,7 +125,10 @@ def check_result(out: object) -> None:
 
 
 def check_number(argument: str, value: object) -> float:
-    """Require a number that fp32 represents, and return it as a float. Tensors are refused: their gradient would get lost."""
+    """Return `value` as a float; require a number that fp32 represents.
+
+    A tensor is refused, since its gradient would be lost.
+    """
     if not isinstance(value, (Real, torch.SymInt, torch.SymFloat)):
         refuse_type(argument, "a number", type(value).__name__)
     try:
@@ -139,20 +142,20 @@ def check_number(argument: str, value: object) -> float:
 
 
 def check_flags(**values: object) -> None:
-    """Require bools, or ints used as bools."""
+    """Require that each named value is a bool, or an int used as one."""
     for argument, value in values.items():
         if not isinstance(value, int):
             refuse_type(argument, "a bool", type(value).__name__)
 
 
 def check_int(argument: str, value: object) -> None:
-    """Require an int."""
+    """Require that `value` is an int, and not a bool."""
     if not isinstance(value, (Integral, torch.SymInt)) or isinstance(value, bool):
         refuse_type(argument, "an int", type(value).__name__)
 
 
 def check_choice(argument: str, value: object, choices: tuple[str, ...]) -> None:
-    """Require one of a few strings."""
+    """Require that `value` is one of the strings `choices`."""
     # a value of another type may not support comparison
     if not isinstance(value, str) or value not in choices:
         near = did_you_mean(str(value), choices)
@@ -160,7 +163,7 @@ def check_choice(argument: str, value: object, choices: tuple[str, ...]) -> None
 
 
 def check_apart(argument: str, value: Tensor, other: str, operand: Tensor) -> None:
-    """Require a tensor that shares no element with `operand`; `other` is the argument name of `operand`. Both have one dtype.
+    """Require that `value` shares no element with `operand`, the argument named `other`. Both have the same dtype.
 
     Interleaved views with many different strides are refused as well when an exact answer would take too long.
     """
@@ -170,7 +173,7 @@ def check_apart(argument: str, value: Tensor, other: str, operand: Tensor) -> No
 
 
 def _share(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors of one dtype have an element in common."""
+    """Return whether two tensors of the same dtype have an element in common; True also where the search gives up."""
     if not one.numel() or not other.numel():
         return False
     distance, rest = divmod(other.data_ptr() - one.data_ptr(), one.element_size())
@@ -188,9 +191,12 @@ def _share(one: Tensor, other: Tensor) -> bool:
 
 
 def _reaches(distance: int, steps: Sequence[tuple[int, int, int]], tries: Iterator[int]) -> bool:
-    """Return whether step counts within their bounds can add up to `distance`; True if `tries` runs out before an answer.
+    """Return whether `distance` is a sum of multiples of the step lengths; True also where `tries` runs out before an answer.
 
-    Steps are sorted, longest first.
+    Args:
+        distance: the sum to reach, in elements.
+        steps: (length, least multiple, largest multiple) of each step, longest first.
+        tries: an iterator that each tried combination advances once.
     """
     if not steps:
         return distance == 0

@@ -1,4 +1,4 @@
-"""Two products in one launch, with a function between them: ``b2b_gemm``, for fp16, bf16 or fp32 and any strides."""
+"""``b2b_gemm``: two matrix products and an activation between them in one launch, for fp16, bf16 or fp32, any strides."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Functions between two products: the library's activations, and users' own.
+"""Activations between the two products of ``b2b_gemm``: those of the library, and functions that a user wrote.
 
-A user's own is a ``@triton.jit`` function, which a manifest builds by naming it in the axis ``FUNCTION`` of both kernels, with
-its equivalent in torch.
+A user's activation is a ``@triton.jit`` function and its equivalent in torch. A manifest builds the Triton function
+when it lists it in the axis ``FUNCTION`` of the kernels ``b2b_gemm`` and ``b2b_gemm_sm90``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ __all__ = [
 ]
 
 LISTED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel:listed")
-"""The function of all activations of the library."""
+"""The Triton function that applies any activation of the library, selected by number."""
 LISTED_ROUNDED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel_sm90:listed_rounded")
-"""The same function in fewer instructions, for an intermediate product that is then rounded to 16 bits."""
+"""The Triton function with fewer instructions than `LISTED`, for results that the kernel rounds to 16 bits."""
 _WORDS: Final = tuple(ACTIVATIONS)
 
 
 def _differentiate_silu(grad: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient of silu, computed in fp32 and differentiable; torch's `silu_backward` has no derivative."""
+    """Return the gradient of silu by `x`, computed in fp32.
+
+    Autograd can differentiate it again; torch's `silu_backward` has no derivative.
+    """
     wide = x.float()
     logistic = torch.sigmoid(wide)
     return (grad.float() * logistic * (1 + wide * (1 - logistic))).to(grad.dtype)
@@ -53,23 +56,29 @@ _GRADIENTS: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "tanh": lambda grad, x: _ATEN.tanh_backward(grad, torch.tanh(x)),
 }
 _CUSTOM: Final[dict[str, CustomActivation]] = {}
-"""User activations by source; gradients of traced operators look them up here."""
+"""Activations that users registered, by source. Gradients of traced operators look them up here."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomActivation:
-    """A user's own activation: a ``@triton.jit`` function that a manifest builds, and its equivalent in torch.
+    """An activation written by a user: a ``@triton.jit`` function that a manifest builds, and its equivalent in torch.
 
-    The Triton function takes two arguments, fp32 values and an int, and returns fp32 values. The int is the number of a
-    library activation, so the function must ignore it.
+    The Triton function takes fp32 values and an int, and returns fp32 values. Kernels pass the number of a library
+    activation as the int, so the function must ignore it.
     """
 
     source: str
-    """``module:function`` or ``file.py:function``, as in the manifest. A process accepts one twin and one gradient for it."""
+    """Name of the Triton function as in the manifest: ``module:function`` or ``file.py:function``.
+
+    A process accepts one `twin` and one `gradient` for a source.
+    """
     twin: Callable[[Tensor], Tensor]
-    """The equivalent function of torch."""
+    """The equivalent torch function: takes a tensor, returns a tensor of the same shape."""
     gradient: Callable[[Tensor, Tensor], Tensor] | None = None
-    """Takes the gradient by the result, and the argument; returns the gradient by the argument. None if it is never needed."""
+    """Torch function that takes (gradient by the result, argument) and returns the gradient by the argument.
+
+    None if no gradient is ever needed.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str):
@@ -84,7 +93,13 @@ class CustomActivation:
         self._register()
 
     def _register(self) -> None:
-        """Register this activation under its source, since torch's operators receive only that. A gradient may be added later."""
+        """Register this activation under its source: torch's operators receive strings only.
+
+        A second activation of the same source may add a gradient that the first one lacks.
+
+        Raises:
+            ValueError: the source is registered with another twin or gradient.
+        """
         known = _CUSTOM.setdefault(self.source, self)
         for name, before, now in (("twin", known.twin, self.twin), ("gradient", known.gradient, self.gradient)):
             if before is not None and now is not None and before != now:
@@ -94,10 +109,12 @@ class CustomActivation:
 
 
 def name_of(activation: object) -> str:
-    """Return an activation as a string for torch's operators: its name, or the source of a user's own.
+    """Return the string that torch's operators receive for an activation.
+
+    This is the name of a library activation, or the source of a `CustomActivation`.
 
     Raises:
-        ValueError: neither a name nor a `CustomActivation`.
+        ValueError: a string that is neither.
     """
     if isinstance(activation, CustomActivation):
         return activation.source
@@ -107,26 +124,26 @@ def name_of(activation: object) -> str:
 
 
 def reference_of(name: str) -> tuple[FunctionRef, int]:
-    """Return the Triton function of an activation, and the number that kernels pass to it."""
+    """Return the Triton function for an activation's name or source, and the activation number that kernels pass to it."""
     number = ACTIVATIONS.get(name)
     return (FunctionRef(name), 0) if number is None else (LISTED, number)
 
 
 def rounded(function: FunctionRef) -> FunctionRef:
-    """Return the cheapest Triton function for an intermediate product that is then rounded to 16 bits."""
+    """Return the cheapest Triton function equal to `function` up to the rounding of its result to 16 bits."""
     return LISTED_ROUNDED if function == LISTED else function
 
 
 def apply(name: str, x: Tensor) -> Tensor:
-    """Return the activation of `x`, computed by torch."""
+    """Apply the activation `name` to the tensor `x` in torch."""
     return FUNCTIONS[name](x) if name in FUNCTIONS else _CUSTOM[name].twin(x)
 
 
 def differentiate(name: str, grad: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient of an activation by its argument `x`.
+    """Return the gradient by `x` of the activation `name`, given `grad`, the gradient by its result.
 
     Raises:
-        NotImplementedError: a user's own activation without a gradient.
+        NotImplementedError: a user's activation without a gradient.
     """
     known = _GRADIENTS.get(name)
     if known is None:

@@ -1,4 +1,4 @@
-"""The Triton kernel of two products with a function between them, for any strides and any architecture."""
+"""Triton kernel of ``f(alpha * a @ b) @ c`` for any strides and any architecture."""
 
 import triton
 import triton.language as tl
@@ -7,7 +7,7 @@ from nojit.kernels.gemm.kernel_tiles import activate, multiply, place_tile, spre
 
 @triton.jit
 def listed(x, activation):
-    """Apply an activation of the library, by number, to fp32 values."""
+    """Apply the library activation with the number `activation` to fp32 values `x`; return fp32."""
     return activate(x, activation)
 
 
@@ -41,9 +41,9 @@ def b2b_gemm_kernel(
 ):
     """Write ``f(alpha * a @ b) @ c``: a [m_len, k_len], b [k_len, middle_len], c [middle_len, n_len]; any strides.
 
-    `FUNCTION` takes fp32 values and the activation's number; its result is rounded to the operands' dtype. For its rows, a
-    program computes `BLOCK_L` columns of the middle at a time, and multiplies them by c. Grid: cdiv(m_len, BLOCK_M) *
-    cdiv(n_len, BLOCK_N).
+    `FUNCTION` is f: it takes fp32 values and the number `activation`; its result is rounded to the operands' dtype.
+    Each program writes a tile [BLOCK_M, BLOCK_N] of the result. It computes `BLOCK_L` columns of the intermediate
+    product at a time and multiplies them by rows of c. Grid: cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
     row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
     rows = row + tl.arange(0, BLOCK_M)
@@ -61,7 +61,7 @@ def b2b_gemm_kernel(
         middle = multiply(
             middle, a_ptrs, b_ptrs, in_rows, in_middle[None, :], k_len, stride_ak, stride_bk, PRECISION, BLOCK_K
         )
-        # columns past the end must be 0, also if the function maps 0 to another value
+        # columns past middle_len must be 0, also if the function maps 0 to another value
         middle = tl.where(in_middle[None, :], FUNCTION(middle * alpha, activation), 0.0)
         c_ptrs = spread(c_ptr, across, cols, stride_cm, stride_cn)
         c = tl.load(c_ptrs, mask=in_middle[:, None] & in_cols, other=0.0)

@@ -1,11 +1,15 @@
-"""Two products with a function between them for sm_90: many rows through layers of up to 128, kept in registers.
+"""Gluon kernel of ``f(alpha * a @ b) @ c`` for sm_90: many rows, and all other dimensions at most 128.
 
-Both right factors are copied to shared memory once, and stay there. Rows go from memory to registers, through both products,
-and back: each group of four warps takes 64 of them at a time and waits for no other group. Tensor cores expect eight
-neighbours in a row as pairs in four threads. But a product does not depend on the order of its depth, as long as both operands
-use the same order, and the order of its columns is free as well. So a thread loads a run of eight neighbours and uses them as
-pairs of four different runs. The rows of the right factor are stored in the same order. The columns of the last factor are
-stored in an order that gives each thread eight neighbours of the result.
+A program copies b and c to shared memory once. Then it loads 64 rows of a at a time into registers, multiplies them by
+b and by c, and stores 64 rows of the result. The intermediate product stays in registers. Programs do not wait for each
+other.
+
+The order of columns in registers avoids shuffles between threads. wgmma expects eight neighbouring columns of a row as
+pairs in four threads, but a global load of 16 bytes gives all eight to one thread. A product does not change if the
+columns of its left operand and the rows of its right operand are permuted alike. So each thread loads eight
+neighbouring columns of a and passes them to wgmma as pairs of four different groups of eight; `_keep` stores the rows
+of b in the same order. `_keep` also permutes the columns of c, so that each thread ends with eight neighbouring columns
+of the result.
 """
 
 from nojit.kernels.gemm.kernel_tiles import activate, bits
@@ -14,14 +18,17 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait
 
 ROWS = gl.constexpr(64)
-"""Rows per step of a program."""
+"""Rows of a that a program multiplies per iteration."""
 LINE = gl.constexpr(8)
-"""The length of a run: neighbours in a row that one thread loads, 16 bytes."""
+"""Neighbouring columns that one thread loads at once: 16 bytes of 16-bit elements."""
 
 
 @gluon.constexpr_function
 def _layout_of_rows(cols):
-    """Return the layout of rows for loads and stores: in each of two rows a thread has runs of eight columns, 32 apart."""
+    """Return the register layout of a tile [ROWS, cols] for global loads and stores.
+
+    Each thread holds two rows, and of each row groups of eight neighbouring columns, 32 columns apart.
+    """
     registers = [*bits(LINE, 1, 1, 2), *bits(cols // 32, 32, 1, 2), [8, 0]]
     lanes = [*bits(4, LINE, 1, 2), *bits(8, 1, 0, 2)]
     return gl.DistributedLinearLayout(registers, lanes, bits(4, 16, 0, 2), [], [ROWS, cols])
@@ -29,20 +36,24 @@ def _layout_of_rows(cols):
 
 @gluon.constexpr_function
 def _layout_of_factor(cols):
-    """Return the layout of a factor for loads: whole lines."""
+    """Return the register layout of a tile of b or c with `cols` columns, in which neighbouring threads load along a row."""
     lanes = cols // LINE
     return gl.BlockedLayout([1, LINE], [32 // lanes, lanes], [4, 1], [1, 0])
 
 
 @gluon.jit
 def listed_rounded(x, activation):
-    """Apply an activation of the library, by number, to fp32 values that are then rounded to 16 bits."""
+    """Apply the library activation with the number `activation` to fp32 values that are then rounded to 16 bits."""
     return activate(x, activation, True)
 
 
 @gluon.jit
 def _paired(tile):
-    """Reorder each 32 columns from memory order, 4 runs of 4 pairs, to tensor-core order: first the first pair of each run."""
+    """Permute the columns of a tile from memory order to wgmma's order, within each 32 columns.
+
+    In memory order, 32 columns are four groups of four pairs. In wgmma's order, the first pairs of the four groups are
+    first, then the second pairs, and so on.
+    """
     HEIGHT: gl.constexpr = tile.shape[0]
     WIDTH: gl.constexpr = tile.shape[1]
     return tile.reshape(HEIGHT, WIDTH // 32, 4, 4, 2).permute(0, 1, 3, 2, 4).reshape(HEIGHT, WIDTH)
@@ -50,30 +61,27 @@ def _paired(tile):
 
 @gluon.jit
 def _place_of(line):
-    """Return the place in memory of a line of the depth, or of a column of the result.
-
-    `line` is its number in tensor-core order, which `_paired` describes.
-    """
+    """Return the place in memory order of the row or column at position `line` in wgmma's order; see `_paired`."""
     return line // 32 * 32 + line % 8 // 2 * 8 + line % 32 // 8 * 2 + line % 2
 
 
 @gluon.jit
 def _load_rows(ptr, offsets, pitch, row, rows, m_len, in_depth):
-    """Load rows from `row` on; rows past the end read as 0."""
+    """Load `ROWS` rows from row `row` on; rows from `m_len` on and columns outside `in_depth` read as 0."""
     base = ptr + row.to(gl.int64) * pitch * LINE
     return gl.load(base + offsets, mask=in_depth & (rows < m_len - row)[:, None], other=0.0)
 
 
 @gluon.jit
 def _store_rows(ptr, result, offsets, pitch, row, rows, m_len, in_cols):
-    """Store rows from `row` on; rows past the end are skipped."""
+    """Store `ROWS` rows from row `row` on; rows from `m_len` on and columns outside `in_cols` are skipped."""
     base = ptr + row.to(gl.int64) * pitch * LINE
     gl.store(base + offsets, result, mask=in_cols & (rows < m_len - row)[:, None])
 
 
 @gluon.jit
 def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.constexpr):
-    """Load a factor [height, width], 0 outside; with `BY_LINES`, load its lines in tensor-core order."""
+    """Load a matrix [height, width] as a tile `SHAPE`, 0 outside; with `BY_LINES`, permute its rows to wgmma's order."""
     layout: gl.constexpr = _layout_of_factor(SHAPE[1])
     lines = gl.arange(0, SHAPE[0], layout=gl.SliceLayout(1, layout))
     cols = gl.arange(0, SHAPE[1], layout=gl.SliceLayout(0, layout))
@@ -85,9 +93,9 @@ def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.co
 
 @gluon.jit
 def _keep(tile, BY_LINES: gl.constexpr):
-    """Store a factor in shared memory, with its lines or columns in tensor-core order.
+    """Store a tile of b or c in shared memory; permute its columns to wgmma's order, unless `BY_LINES`.
 
-    With `BY_LINES`, `_load_factor` has already permuted the lines; otherwise this function permutes the columns.
+    With `BY_LINES`, `_load_factor` has already permuted the tile's rows.
     """
     layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([tile.shape[0], tile.shape[1]], tile.dtype)
     memory = gl.allocate_shared_memory(tile.dtype, [tile.shape[0], tile.shape[1]], layout)
@@ -97,7 +105,7 @@ def _keep(tile, BY_LINES: gl.constexpr):
 
 @gluon.jit
 def _keep_factors(b_ptr, c_ptr, pitch_b, pitch_c, sizes, WIDTHS: gl.constexpr, TRANS: gl.constexpr):
-    """Copy both right factors to shared memory as [depth, columns], for either memory order."""
+    """Copy b and c to shared memory; return them as [depth, columns] in wgmma's order, also if `TRANS` (column-major)."""
     k_len, middle_len, n_len = sizes
     DEEP: gl.constexpr = WIDTHS[0]
     MIDDLE: gl.constexpr = WIDTHS[1]
@@ -143,12 +151,13 @@ def b2b_gemm_sm90_kernel(
     BLOCK_L: gl.constexpr,
     WHOLE: gl.constexpr,
 ):
-    """Write ``f(alpha * a @ b) @ c``: a [m_len, k_len], b [k_len, middle_len], c [middle_len, n_len].
+    """Write ``f(alpha * a @ b) @ c``: a [m_len, k_len], b [k_len, middle_len], c [middle_len, n_len], 16-bit elements.
 
-    m_len is any size; the other lengths are multiples of 8, at most `BLOCK_K`, `BLOCK_L` (equal to it with `WHOLE`) and
-    `BLOCK_N`. All tensors are aligned to 16 bytes and row-major; with `TRANS` b and c are column-major. Pitches are the distances
-    of rows (columns) in units of eight elements, at most 2^21. `AHEAD` loads a program's next rows before it multiplies the
-    current ones. Any grid in x: programs on one multiprocessor hide one another's latency. Four warps.
+    m_len is any size. k_len, middle_len and n_len are multiples of 8, at most `BLOCK_K`, `BLOCK_L` and `BLOCK_N`;
+    `WHOLE` states that middle_len equals `BLOCK_L`. All tensors are aligned to 16 bytes. a and the result are
+    row-major, b and c too, or column-major with `TRANS`. Each pitch is the distance between rows (or columns) in units
+    of eight elements, at most 2^21. With `AHEAD`, a program loads its next rows before it multiplies the current ones.
+    Grid: any size in x; several programs on one SM hide each other's latency. Four warps.
     """
     dtype: gl.constexpr = a_ptr.dtype.element_ty
     of_a: gl.constexpr = _layout_of_rows(BLOCK_K)
@@ -178,7 +187,7 @@ def b2b_gemm_sm90_kernel(
         middle, left = warpgroup_mma_wait(0, deps=(token, left))
         middle = FUNCTION(middle * alpha, activation)
         if not WHOLE:
-            # columns past the end must be 0, also if the function maps 0 to another value
+            # columns past middle_len must be 0, also if the function maps 0 to another value
             cols = gl.arange(0, BLOCK_L, layout=gl.SliceLayout(0, inner))
             middle = gl.where((cols < middle_len)[None, :], middle, 0.0)
         left = gl.convert_layout(middle.to(dtype), gl.DotOperandLayout(0, outer, 2), assert_trivial=True)

@@ -1,4 +1,4 @@
-"""Two products with a function between them as an operator of torch; its gradients are products."""
+"""Torch operator ``b2b_gemm``, ``f(alpha * a @ b) @ c`` in one launch, and its gradients."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
@@ -38,7 +38,7 @@ __all__ = ["b2b_gemm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
+"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
 _MEMO: Final = new_memo(operands=4, limit=1024, in_place=())
 _ORDERS: Final = ("left", "right", "auto")
 
@@ -53,24 +53,25 @@ def b2b_gemm(
     assoc: str = "left",
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply three matrices with a function in between, without storing the intermediate product.
+    """Multiply three matrices with an activation in between, without storing the intermediate product.
 
-    The result is ``f(alpha * a @ b) @ c``, or ``a @ f(alpha * b @ c)``, with ``f(alpha * ..)`` rounded once to the operands' dtype.
+    The result is ``f(alpha * a @ b) @ c``, or ``a @ f(alpha * b @ c)`` if `assoc` is ``"right"``. The result of f is
+    rounded once, to the operands' dtype.
 
     Args:
         a: [M, K], any strides; fp16, bf16 or fp32. Autocast casts all operands, unless `out` is given.
-        b: [K, L], of the same dtype and device.
-        c: [L, N].
+        b: [K, L], of the dtype and device of `a`.
+        c: [L, N], of the dtype and device of `a`.
         activation: ``"none"``, ``"relu"``, ``"square"``, ``"gelu"``, ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"`` or
             ``"tanh"``; or a `CustomActivation` that was built.
         alpha: factor of the first product, in fp32.
-        assoc: the first product: ``"left"`` is that of a and b, ``"right"`` that of b and c. ``"auto"`` picks the one that
-            loads less; it excludes an activation, since the results would differ.
-        out: where to write the result, any strides; it must not require a gradient or overlap an operand.
+        assoc: which product is first: ``"left"``, a and b; ``"right"``, b and c; ``"auto"``, the one that loads less.
+            ``"auto"`` excludes an activation, since the two results would differ.
+        out: [M, N], where to write the result, any strides; it must not require a gradient or overlap an operand.
 
     Returns:
-        [M, N], contiguous, or `out`. Sums are fp32. fp32 operands are multiplied in full precision unless torch's switch for
-        matmuls allows TF32. Differentiable twice; gradients recompute the middle.
+        [M, N], contiguous, or `out`. Sums are fp32. fp32 operands are multiplied in full precision unless torch's
+        switch for matmuls allows TF32. Differentiable twice; gradients recompute the intermediate product.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -102,12 +103,12 @@ def b2b_gemm(
 
 
 def _switch(a: Tensor) -> str | None:
-    """Return the precision that torch's switch sets for an fp32 tensor; None for other dtypes, and for values of other types."""
+    """Return the precision that torch's switch for matmuls sets for fp32; None if `a` is not an fp32 tensor."""
     return precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
 
 
 def _check_words(activation: object, alpha: object, assoc: object) -> Words:
-    """Check the activation, alpha and order; return them as `Words`."""
+    """Validate activation, alpha and association; return them as `Words`."""
     check_choice("assoc", assoc, _ORDERS)
     name = name_of(activation)
     if assoc == "auto" and name != "none":
@@ -116,7 +117,7 @@ def _check_words(activation: object, alpha: object, assoc: object) -> Words:
 
 
 def _remember(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, c = own
@@ -128,7 +129,7 @@ def _remember(operands: Operands, words: Words, alpha: float, out: Tensor | None
 
 
 def _check(operands: Operands) -> None:
-    """Require matrices that can be multiplied."""
+    """Require operands [M, K], [K, L], [L, N] of one dtype and device."""
     a, b, c = operands
     check_tensor("a", a)
     check_dtype("a", a)
@@ -141,7 +142,7 @@ def _check(operands: Operands) -> None:
 
 
 def _run(operands: Operands, words: Words, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Run a call; validate and prepare it if no equal call was prepared."""
+    """Run a call; validate and prepare it unless an equal call was prepared before."""
     facts = facts_of_call(operands, out, words)
     tensors = () if out is None else (out, *operands)
     kept = _CALLS.get(facts)
@@ -165,7 +166,7 @@ def _run_into(a: Tensor, b: Tensor, c: Tensor, activation: str, alpha: float, as
 
 
 def _allocate(a: Tensor, b: Tensor, c: Tensor, *_: object) -> Tensor:
-    """Return the result's metadata for tracing."""
+    """Return an empty tensor with the result's shape and dtype, for torch's tracing."""
     del b
     return a.new_empty(a.shape[0], c.shape[1])
 
@@ -181,21 +182,21 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _reads(ctx: Any) -> tuple[bool, bool, bool]:
-    """Return which operands the requested gradients read."""
+    """Return for a, b and c whether the requested gradients depend on its values."""
     of_a, of_b, of_c, *_ = ctx.needs_input_grad
     if ctx.activation == "none":
         return of_b or of_c, of_a or of_c, of_a or of_b
-    # the derivative of the activation needs the middle, which is recomputed
+    # the derivative of the activation needs the intermediate product, which is recomputed
     return (of_b or of_c, True, True) if ctx.assoc == "right" else (True, True, of_a or of_b)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     a, b, c = ctx.saved_tensors
-    # an expanded gradient, for example of a sum, has no contiguous rows
+    # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
     dense = grad if 0 not in grad.stride() else grad.contiguous()
     wanted = ctx.needs_input_grad
     if ctx.assoc == "right":
-        # in terms of the transposes
+        # a @ f(b @ c) is the transpose of f(c^T @ b^T) @ a^T
         turned = [None if one is None else one.mT for one in (c, b, a)]
         to_c, to_b, to_a = _gradients(ctx, turned, dense.mT, (wanted[2], wanted[1], wanted[0]))
         found = tuple(None if one is None else one.mT for one in (to_a, to_b, to_c))
@@ -205,7 +206,14 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _gradients(ctx: Any, factors: Sequence[Any], grad: Tensor, wanted: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
-    """Return the gradients of ``f(alpha * a @ b) @ c``; factors that they do not read are None."""
+    """Return the gradients by a, b and c of ``f(alpha * a @ b) @ c``.
+
+    Args:
+        ctx: torch's autograd context, with the activation, alpha, and the operands that need a gradient.
+        factors: a, b and c; None for those that no gradient reads.
+        grad: gradient by the result, [M, N].
+        wanted: for a, b and c, whether its gradient is requested; the other gradients are None.
+    """
     a, b, c = factors
     scaled = None
     if wanted[2] or ctx.activation != "none":

@@ -1,6 +1,6 @@
-"""Prepared calls: launch arguments of an already validated pair of products.
+"""Launch arguments of a validated ``b2b_gemm`` call.
 
-``a @ f(b @ c)`` is computed as the transpose of ``f(c^T @ b^T) @ a^T``, as kernels support one order only.
+Kernels compute ``f(a @ b) @ c`` only. So ``a @ f(b @ c)`` runs as the transpose of ``f(c^T @ b^T) @ a^T``.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from torch import Tensor
 __all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "facts_of_call", "prepare"]
 
 Operands = tuple[Tensor, Tensor, Tensor]
-"""The factors, in order."""
+"""The three matrices a [M, K], b [K, L] and c [L, N]."""
 Words = tuple[str, float, str]
-"""The activation's name, the factor of the first product, and the order."""
+"""(Name or source of the activation, alpha, association ``"left"``, ``"right"`` or ``"auto"``)."""
 ROWS: Final = 128
 COLUMNS: Final = 64
-"""The sides of the result tile in the model of loads."""
+"""Columns of a result tile in the estimate of loads; its rows are `ROWS`."""
 WIDEST: Final = 128
-"""The largest depths and widths of the `sm_90` kernel."""
+"""The largest K, L and N that the `sm_90` kernel takes."""
 LINE: Final = 8
-"""Elements per load: all depths, widths and row strides must be multiples."""
+"""Elements per 16-byte load: the `sm_90` kernel takes K, L, N and row strides that are multiples of this."""
 FARTHEST: Final = 1 << 21
-"""The largest row stride: beyond it, offsets in a tile need 64 bits."""
+"""The largest row stride of the `sm_90` kernel, in units of `LINE`: beyond it, offsets in a tile need 64 bits."""
 MOST_ROWS: Final = (1 << 31) - (1 << 20)
-"""The largest number of rows: a program counts in 32 bits, also past the last row."""
+"""The largest M that the `sm_90` kernel takes: row numbers are 32-bit, also past the last row."""
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hashable:
-    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
+    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
     switch = precision(operands[0].dtype) if operands[0].dtype == torch.float32 else None
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
@@ -46,15 +46,16 @@ def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hasha
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether a tensor is not aligned to 16 bytes."""
+    """Return whether any operand or `out` is not aligned to 16 bytes."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
 
 
 def chosen(operands: Operands, assoc: str) -> str:
-    """Return the first product: for ``"auto"``, the one that loads fewer elements.
+    """Return which product is first, ``"left"`` or ``"right"``; for ``"auto"``, the order that loads fewer elements.
 
-    With ``NOJIT_BATCH_INVARIANT`` it is always the left one, since the other rounds differently.
+    With ``NOJIT_BATCH_INVARIANT``, ``"auto"`` is always ``"left"``: the choice would depend on M, and the orders round
+    differently.
     """
     if assoc != "auto":
         return assoc
@@ -66,9 +67,10 @@ def chosen(operands: Operands, assoc: str) -> str:
 
 
 def _loads(rows: int, depth: int, middle: int, cols: int) -> int:
-    """Count the elements that all tiles load for ``(a @ b) @ c``.
+    """Estimate how many elements all tiles load for ``(a @ b) @ c``: a [rows, depth], b [depth, middle], c [middle, cols].
 
-    For each part of the intermediate's columns a tile loads its rows of a again. It loads b and its columns of c once.
+    A tile of the result loads its rows of a once for every `COLUMNS` columns of the intermediate product. It loads b
+    and its columns of c once.
     """
     tiles = -(-rows // ROWS) * -(-cols // COLUMNS)
     parts = -(-middle // COLUMNS)
@@ -77,18 +79,18 @@ def _loads(rows: int, depth: int, middle: int, cols: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A pair of products that is ready to launch."""
+    """A validated ``b2b_gemm`` call that is ready to launch: kernel name and arguments."""
 
     kernel: str
     shape: tuple[int, int]
-    """The result's shape."""
+    """[M, N], the shape of the result."""
     turned: bool
-    """Whether the kernel computes the transpose, from transposed operands."""
+    """True if the kernel computes the transposed result, from the operands in reverse order."""
     numbers: tuple[Any, ...]
     named: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Multiply."""
+        """Launch the kernel on `operands`; return the result, a new contiguous tensor unless `out` is given."""
         first, result = operands[0], out
         if result is None:
             result = new_contiguous(caller, first, self.shape)
@@ -101,13 +103,13 @@ class Prepared:
 def prepare(
     operands: Operands, out: Tensor | None, words: Words, runs_sm90: Callable[[Tensor], bool] | None = None
 ) -> Prepared:
-    """Prepare a validated call.
+    """Choose the kernel for a validated call and return its launch arguments.
 
     Args:
-        operands: the factors.
-        out: where to write, if given.
-        words: the activation, alpha and order.
-        runs_sm90: returns whether the `sm_90` kernel may run on an operand's device; by default, it asks the device.
+        operands: a, b and c.
+        out: where to write the result; None for a new tensor.
+        words: the activation, alpha and the association.
+        runs_sm90: returns whether the `sm_90` kernel may run on the device of a tensor; by default, it asks the device.
     """
     name, alpha, assoc = words
     shape = (operands[0].shape[0], operands[2].shape[1])
@@ -121,7 +123,8 @@ def prepare(
     first = operands[0]
     fits = max(depth, middle, cols) <= WIDEST and rows <= MOST_ROWS
     fits = fits and not _is_unaligned(operands, out) and (runs_sm90 or takes_maps)(first)
-    # the caller's rows are columns here; under batch invariance their number must not matter
+    # with transposes, M is the number of columns, and the choice of a kernel must not depend on M under batch
+    # invariance
     fits = fits and not (turned and library.is_batch_invariant())
     pitches = _pitches_of(factors, result) if fits else None
     if pitches is not None:
@@ -134,7 +137,15 @@ def prepare(
 
 
 def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, tuple[int, ...]] | None:
-    """Return whether the right factors are column-major, and row strides in units of eight elements; None if unsuitable."""
+    """Return the arguments of the `sm_90` kernel that describe strides; None if it cannot take the layouts.
+
+    Args:
+        factors: layouts of a, b and c.
+        result: layout of the result.
+
+    Returns:
+        Whether b and c are column-major, and the row strides of all four matrices in units of eight elements.
+    """
     left, *right = factors
     for trans in (False, True):
         lines = (left, *(transposed(layout) if trans else layout for layout in right), result)

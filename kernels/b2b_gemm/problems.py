@@ -1,4 +1,4 @@
-"""Pairs of products to tune and measure: many rows through narrow layers. The `sm_90` kernel has nothing to tune."""
+"""Shapes of ``b2b_gemm`` to tune and measure: many rows through narrow layers. The `sm_90` kernel has nothing to tune."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ROLES: Final[Mapping[str, Roles]] = {
     "b2b_gemm_sm90": Roles(("AHEAD",), (), ("FUNCTION", "TRANS", "BLOCK_N", "BLOCK_K", "BLOCK_L", "WHOLE")),
 }
 Shape = tuple[int, int, int, int]
-"""Rows, depth of the first product, depth of the second, columns."""
+"""(M, K, L, N) of a [M, K], b [K, L] and c [L, N]."""
 
 _DRAWN: Final = {"held_out": 10, "fresh": 10}
-# the part of the result that is compared
+# rows of the result that the check compares with torch's
 _ROWS: Final = 4096
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _ACTIVATION: Final = "gelu"
@@ -38,7 +38,7 @@ BARS: Final[tuple[Shape, ...]] = (
     (2048, 128, 128, 128),
     (64, 128, 128, 128),
 )
-"""The shapes with promised speed."""
+"""The shapes for which the documentation promises a speed."""
 TUNED: Final[tuple[Shape, ...]] = (
     *BARS,
     (1024, 64, 64, 64),
@@ -56,12 +56,12 @@ TUNED: Final[tuple[Shape, ...]] = (
     (4096, 512, 64, 512),
     (2048, 128, 512, 128),
 )
-"""The shapes that tables are made from."""
+"""The shapes that the tuner measures to make tuning tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairProblem:
-    """One pair of products with gelu in between, all operands row-major; the first rows of the result are compared with torch's."""
+    """One ``b2b_gemm`` call with gelu and row-major operands; the check compares the first `_ROWS` rows with torch's."""
 
     shape: Shape
     kernel: str
@@ -69,29 +69,29 @@ class PairProblem:
 
     @property
     def name(self) -> str:
-        """The shape in words."""
+        """M, K, L and N as a phrase: "64 rows, 32 to 32 to 32"."""
         rows, depth, middle, cols = self.shape
         return f"{rows} rows, {depth} to {middle} to {cols}"
 
     @property
     def shape_class(self) -> str:
-        """Whether it is bound by memory or by compute."""
+        """The class of the shape in reports, by its bottleneck: memory or compute."""
         return "narrow" if max(self.shape[1:]) <= 64 else "wide"
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         return dict(zip(("m", "k", "middle", "n"), self.shape, strict=True))
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the compared part of the result in fp32."""
+        """Return random operands on `device`, and the expected first rows of the result in fp32."""
         (rows, depth, middle, cols), dtype = self.shape, _DTYPES[self.dtype]
         source = generator(self.name, device)
 
         def factor(height: int, width: int, scale: float) -> torch.Tensor:
             return torch.randn(height, width, generator=source, device=device, dtype=dtype).mul_(scale)
 
-        # keeps results near one
+        # scaled so that results are near one
         operands = (factor(rows, depth, 1.0), factor(depth, middle, depth**-0.5), factor(middle, cols, middle**-0.5))
         call = prepare(operands, None, (_ACTIVATION, 1.0, "left"), lambda _: False)
         launch, out = recorded(lambda: call(operands, None))
@@ -103,7 +103,7 @@ class PairProblem:
             named=launch.named,
             outputs=(out[:_ROWS],),
             expected=(expected,),
-            # the middle is rounded, and tensor cores add up products in an order of their own
+            # the intermediate product is rounded, and tensor cores add in another order than the reference
             tolerances=(2 * rounding(expected, dtype) + 1e-5 * (depth + middle) ** 0.5,),
             moved_bytes=(sum(value.numel() for value in operands) + out.numel()) * out.itemsize,
             flops=2 * rows * middle * (depth + cols),
@@ -111,7 +111,7 @@ class PairProblem:
 
 
 def problems(use: str) -> tuple[PairProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.
@@ -133,7 +133,7 @@ def _shapes(use: str) -> tuple[Shape, ...]:
 
 
 def _draw(rng: Random) -> Shape:
-    """Draw a pair of narrow products with many rows."""
+    """Draw a random shape with many rows and narrow layers."""
     rows = 64 * round(2 ** rng.uniform(4, 11))
     depth, middle, cols = (16 * round(2 ** rng.uniform(0, 4.5)) for _ in range(3))
     return rows, depth, middle, cols

@@ -1,4 +1,4 @@
-"""Two products with a function between them in plain torch, in the dtype of their operands, fp64 included."""
+"""``b2b_gemm`` in plain torch, computed in the dtype of the operands (fp64 works as well)."""
 
 from __future__ import annotations
 
