@@ -1,4 +1,4 @@
-"""Block-sparse operators over the blocks of a ``BlockLayout``: products, the softmax and its gradient, attention."""
+"""Block-sparse matrix products, softmax and its gradient, and attention; a ``BlockLayout`` lists the blocks."""
 
 from __future__ import annotations
 

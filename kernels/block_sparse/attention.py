@@ -1,4 +1,4 @@
-"""Attention over the blocks of a layout: a product, a softmax, and a product."""
+"""Block-sparse attention as a module: an sdd product, a softmax over the blocks, and a dsd product."""
 
 # ruff: noqa: PLR0917 - as many operands and terms
 
@@ -18,7 +18,10 @@ __all__ = ["BlockSparseAttention"]
 
 
 class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """Module that computes ``softmax(q @ k^T * scale + relative_position + masks) @ v`` over a layout's blocks; no weights."""
+    """Module that computes ``softmax(q @ k^T * scale + relative_position + masks) @ v`` over a layout's active blocks.
+
+    It has no weights.
+    """
 
     def __init__(
         self,
@@ -29,14 +32,15 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
         key_padding_mask_mode: str = "add",
         attention_mask_mode: str = "add",
     ) -> None:
-        """Fix the options of all calls.
+        """Set the options that all calls share.
 
         Args:
             layout: the active blocks of the scores [M, N].
             scale: factor of the scores; ``1 / sqrt(D)`` if None.
             is_causal: mask key n for query m if n > m.
-            key_padding_mask_mode: ``"add"`` or ``"mul"``, as in `block_sparse_softmax`.
-            attention_mask_mode: ``"add"`` or ``"mul"``, as in `block_sparse_softmax`.
+            key_padding_mask_mode: ``"add"`` adds `key_padding_mask` to the scores; ``"mul"`` masks positions where it
+                is 0.
+            attention_mask_mode: ``"add"`` or ``"mul"`` in the same way, for `attention_mask`.
 
         Raises:
             ArgumentError: a layout, scale or flag of a wrong type.
@@ -66,18 +70,18 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
         key_padding_mask: Tensor | None = None,
         attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """Compute attention.
+        """Compute attention over the layout's active blocks.
 
         Args:
             q: queries [B, H, M, D], fp16, bf16 or fp32.
-            k: keys [B, H, N, D].
-            v: values [B, H, N, Dv].
-            relative_position: a bias that broadcasts to [B, H, M, N].
-            key_padding_mask: [B, N].
-            attention_mask: [M, N].
+            k: keys [B, H, N, D], of the dtype and device of `q`.
+            v: values [B, H, N, Dv], of the dtype and device of `q`.
+            relative_position: a bias that broadcasts to [B, H, M, N], added to the scores.
+            key_padding_mask: [B, N], one value for each key.
+            attention_mask: [M, N], one value for each pair of query and key.
 
         Returns:
-            The output [B, H, M, Dv]. A query that sees no key gives 0.
+            The output [B, H, M, Dv]. The output row of a query that sees no key is 0.
 
         Raises:
             ArgumentError: a wrong type, dtype or device.
@@ -86,7 +90,7 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
         try:
             return self._attend(q, k, v, relative_position, key_padding_mask, attention_mask)
         except (ArgumentError, ValueError):
-            # the products would name their operands a and b in the error
+            # check here, since the errors of block_sparse_matmul would name the operands a and b
             check_attention(q, k, v, self.layout)
             raise
 
@@ -110,14 +114,14 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
             key_padding_mask_mode=self.key_padding_mask_mode,
             attention_mask_mode=self.attention_mask_mode,
             is_causal=self.is_causal,
-            # compilers plan memory themselves, and warn about differentiable in-place operators
+            # torch.compile plans memory itself, and warns about differentiable in-place operators
             inplace=not (torch.compiler.is_compiling() or is_transformed()),
         )
         return block_sparse_matmul(weights, v, self.layout, "dsd")
 
 
 def _scale_of(q: Tensor) -> float:
-    """Return ``1 / sqrt(D)``."""
+    """Return the default scale, ``1 / sqrt(D)``, for queries [B, H, M, D]."""
     dim: int = q.shape[-1]
     if not dim:
         refuse_value("q", "at least 1 element in a row, where no scale is given", 0)

@@ -1,4 +1,4 @@
-"""Validation of the arguments of the softmax and of attention over blocks."""
+"""Validation of the arguments of the block-sparse softmax and of block-sparse attention."""
 
 # ruff: noqa: PLR0917 - the operator has as many arguments
 
@@ -29,9 +29,10 @@ _BIAS_DIMS_WITH_HEADS: Final = 3
 
 
 def check_sparse(x: Tensor, layout: BlockLayout, name: str = "x", bias: Tensor | None = None) -> int:
-    """Check a sparse tensor against its layout; return its number of heads.
+    """Validate a sparse tensor [Z, nnz, block, block] against its layout; return its number of heads.
 
-    If heads share a layout without blocks, `x` is empty for any number of heads; the bias then determines it.
+    If all heads share a layout without active blocks, `x` has no blocks for any number of heads; the heads of `bias`
+    then determine it.
     """
     if not isinstance(layout, BlockLayout):
         refuse_type("layout", "a BlockLayout", type(layout).__name__)
@@ -46,7 +47,7 @@ def check_sparse(x: Tensor, layout: BlockLayout, name: str = "x", bias: Tensor |
 
 
 def check_bias(bias: Tensor | None, x: Tensor, size: tuple[int, ...], name: str = "relative_position") -> Tensor | None:
-    """Check an optional bias, and expand it to `size`, [Z, H, M, N]."""
+    """Return an optional bias expanded to `size`, [Z, H, M, N]; require the dtype and device of `x`."""
     if bias is None:
         return None
     if autocasts():
@@ -61,7 +62,7 @@ def check_bias(bias: Tensor | None, x: Tensor, size: tuple[int, ...], name: str 
 def check_mask(
     name: str, mask: Tensor | None, mode: str, x: Tensor, shape: tuple[int, ...], dims: str
 ) -> Tensor | None:
-    """Check a mask, and convert it to x's dtype."""
+    """Return an optional mask in the dtype of `x`; require the given shape, and mode ``"mul"`` for a bool mask."""
     check_choice(f"{name}_mode", mode, MODES)
     if mask is None:
         return None
@@ -79,7 +80,7 @@ def check_mask(
 
 
 def check_writable(x: Tensor) -> None:
-    """Require a tensor that can be overwritten."""
+    """Require a tensor that an in-place operator can overwrite."""
     if any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride(), strict=True)):
         refuse_value("x", "a tensor without repeated elements, as it is overwritten", f"strides {x.stride()}")
     if torch.is_grad_enabled() and x.requires_grad and x.is_leaf:
@@ -87,7 +88,7 @@ def check_writable(x: Tensor) -> None:
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, layout: BlockLayout) -> None:
-    """Require attention operands that match each other and the layout of the scores."""
+    """Require q [B, H, M, D], k and v whose shapes, dtypes and devices match each other, and M and N those of `layout`."""
     check_tensor("q", q)
     check_tensors(k=k, v=v)
     for name, value in (("k", k), ("v", v)):

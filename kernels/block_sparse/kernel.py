@@ -1,12 +1,14 @@
-"""Softmax over block-sparse matrices, forward and backward: one program owns `ROWS` rows of one block row.
+"""Triton kernels of the softmax over block-sparse matrices, forward and backward; a program owns `ROWS` rows of a block row.
 
-A sparse tensor is [batch, nnz, block, block] with its blocks in row-major (head, block row, block column) order, so the
-blocks of a block row are adjacent. `spans` (int32 [heads * rows, 3]) lists the block rows by number (head * rows + row),
-first block and count; `columns` (int32 [nnz]) has the block column of each block. The first `long_rows` spans are much longer
-than the others and start first, so that none is still running when all others are done. A program handles its rows as
-tiles [ROWS, CHUNKS, 16]: a chunk of 16 columns lies inside one block for every block size (16, 32, 64, 128), which therefore
-stays a run-time value. Rows that fit `TILES` tiles are read once; longer ones twice, the first time for their maximum and
-sum.
+A sparse tensor is [batch, nnz, block, block] with its blocks in row-major order of (head, block row, block column), so
+the blocks of a block row are adjacent. The table `spans`, int32 [heads * rows, 3], has for each block row its number
+(head * rows + row), its first block, and its number of blocks. The table `columns`, int32 [nnz], has the block column
+of each block. The first `long_rows` spans are much longer than the others and start first, so that they do not finish
+last.
+
+A program reads its rows as tiles [ROWS, CHUNKS, 16]. A chunk is 16 columns, so it lies inside one block for every block
+size (16, 32, 64, 128); the block size can therefore be a run-time value. Rows that fit into `TILES` tiles are read
+once. Longer rows are read twice, first for their maximum and sum.
 """
 
 # ruff: noqa: RUF005 - Triton knows no starred tuples
@@ -21,17 +23,20 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _shift_of(block):
-    """Return n where block is 16 << n: a shift is far cheaper than a division."""
+    """Return n for a block size of 16 << n: kernels shift by n instead of dividing, which is slower."""
     return (block >= 32).to(tl.int32) + (block >= 64).to(tl.int32) + (block >= 128).to(tl.int32)
 
 
 @triton.jit
 def _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS: tl.constexpr):
-    """Return this program's batch and head (int64), and its span: first row in the head and in its block, first block, chunks."""
+    """Return the batch, the head (both int64) and the span of this program's rows.
+
+    The span is a tuple: first row in the head, first row in the block, first block, number of chunks.
+    """
     ROWS_IN_16: tl.constexpr = (ROWS <= 8) + (ROWS <= 4) + (ROWS <= 2) + (ROWS <= 1)
     place = tl.program_id(0) >> (_shift_of(block) + ROWS_IN_16)
     is_long = place < long_rows * batch
-    # except for long rows, neighbours in memory run at the same time
+    # except for long rows, block rows that are neighbours in memory run at the same time
     first = tl.where(is_long, 0, long_rows)
     count = tl.where(is_long, long_rows, listed - long_rows)
     index_z, span = divide(place - first * batch, count)
@@ -48,7 +53,8 @@ def _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS: tl.conste
 def _place_tile(start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
     """Locate the chunks [start, start + CHUNKS) of a span in the sparse tensor.
 
-    Returns the block (int64) and the first column in it for each chunk (both [CHUNKS]), and the rows of the head [ROWS].
+    Returns for each chunk its block (int64 [CHUNKS]) and its first column in this block [CHUNKS], and the row numbers
+    in the head [ROWS].
     """
     first_row, _, first_block, _ = span
     chunks = start + tl.arange(0, CHUNKS)
@@ -59,7 +65,10 @@ def _place_tile(start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
 
 @triton.jit
 def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Return pointers [ROWS, CHUNKS, 16] into a sparse tensor, given as (pointer, block, row and column stride)."""
+    """Return pointers [ROWS, CHUNKS, 16] to a tile whose first chunk is `start`.
+
+    `sparse` describes the sparse tensor: (pointer, block stride, row stride, column stride).
+    """
     ptr, stride_b, stride_r, stride_c = sparse
     blocks, in_block, _ = _place_tile(start, span, block, ROWS, CHUNKS)
     lines = span[1] + tl.arange(0, ROWS)
@@ -70,60 +79,64 @@ def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constex
 
 @triton.jit
 def _step(sparse, block, CHUNKS: tl.constexpr):
-    """Return the distance (int64) between pointers of successive tiles; `CHUNKS` are whole blocks."""
+    """Return the distance in elements (int64) between the pointers of successive tiles; a tile covers whole blocks."""
     return (CHUNKS >> _shift_of(block)).to(tl.int64) * sparse[1]
 
 
 @triton.jit
 def _live(start, span, CHUNKS: tl.constexpr):
-    """Return which chunks from `start` on belong to a span: [1, CHUNKS, 1]."""
+    """Return a mask [1, CHUNKS, 1] of the chunks, from `start` on, that belong to the span."""
     return (start + tl.arange(0, CHUNKS) < span[3])[None, :, None]
 
 
 @triton.jit
 def _dense_columns(columns_ptr, blocks, in_block, block, live):
-    """Return the dense matrix's columns [CHUNKS, 16] for the chunks of `blocks`."""
+    """Return the column numbers [CHUNKS, 16] in the dense matrix of chunks that lie in `blocks` at columns `in_block`."""
     block_cols = tl.load(columns_ptr + blocks, mask=live, other=0)
     return (block_cols * block + in_block)[:, None] + tl.arange(0, CHUNK)[None, :]
 
 
 @triton.jit
 def _mask_term(value, multiplies):
-    """Return the term that a mask adds to the scores: its value, or, if it `multiplies`, -inf where it is 0 and 0 elsewhere."""
+    """Return the term that a mask adds to the scores.
+
+    It is the mask's value; if `multiplies` is 1, it is -inf where the mask is 0, and 0 elsewhere.
+    """
     return tl.where(multiplies != 0, tl.where(value == 0.0, float("-inf"), 0.0), value)
 
 
 @triton.jit
 def _row_max(tile):
-    """Return the maximum of each row of a [ROWS, CHUNKS, 16] tile."""
+    """Return the maximum of each row of a tile [ROWS, CHUNKS, 16] as [ROWS, 1, 1]."""
     return tl.max(tl.max(tile, 2), 1)
 
 
 @triton.jit
 def _row_sum(tile):
-    """Return the sum of each row of a [ROWS, CHUNKS, 16] tile."""
+    """Return the sum of each row of a tile [ROWS, CHUNKS, 16] as [ROWS, 1, 1]."""
     return tl.sum(tl.sum(tile, 2), 1)
 
 
 @triton.jit
 def _scores(loaded, start, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Return the scores (fp32, [ROWS, CHUNKS, 16]) of a loaded tile, -inf if masked or past the row's end.
+    """Return the scores (fp32 [ROWS, CHUNKS, 16]) of a loaded tile: -inf where masked or past the row's end.
 
-    The pointers of rpe and kpm in `terms` already point at this program's batch and head.
+    `terms` has the pointers and strides of the bias (rpe) and the masks (kpm, am). Those of rpe and kpm already point
+    at this program's batch and head.
     """
     (
         columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies, am_ptr, stride_am, stride_an,
         am_multiplies,
     ) = terms  # fmt: skip
     live = _live(start, span, CHUNKS)
-    # elements past the end were loaded as 0: one instruction both scales and masks
+    # elements past the row's end were loaded as 0: a single fused multiply-add both scales and masks
     hidden = tl.where(live, tl.full((1, CHUNKS, 1), 0.0, tl.float32), float("-inf"))
     shape: tl.constexpr = [ROWS, CHUNKS, CHUNK]
     scores = tl.fma(loaded.to(tl.float32), tl.full(shape, scale, tl.float32), hidden.broadcast_to(shape))
     blocks, in_block, rows = _place_tile(start, span, block, ROWS, CHUNKS)
     wide_rows = rows.to(tl.int64)[:, None, None]
     in_row = start + tl.arange(0, CHUNKS) < span[3]
-    # each term recomputes its columns, so that the common call without terms does not pay for them
+    # each term recomputes its columns, so that calls without terms do not pay for them
     if rpe_ptr is not None:
         cols = _dense_columns(columns_ptr, blocks, in_block, block, in_row).to(tl.int64)
         rpe_ptrs = rpe_ptr + (wide_rows * stride_rm + (cols * stride_rn)[None, :, :])
@@ -144,35 +157,35 @@ def _scores(loaded, start, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS
 
 @triton.jit
 def _shift(row_max):
-    """Return the shift of a row's base-two scores: its scaled maximum, or 0 if nothing was visible so far."""
+    """Return the value to subtract from a row's base-2 scores: their maximum, or 0 if all scores so far are -inf."""
     return tl.where(row_max == float("-inf"), 0.0, row_max) * LOG2_E
 
 
 @triton.jit
 def _exponentials(scores, shift):
-    """Return ``exp(scores)`` divided by two to the power of each row's `shift`, 0 where the score is -inf.
+    """Return ``exp2(scores * log2(e) - shift)``, which is 0 where a score is -inf.
 
-    Base two needs a single instruction. The product is not rounded before the shift is subtracted, so that large scores
-    lose no precision; the rounding of the shift itself cancels in the softmax.
+    exp2 is a single instruction. The product is not rounded before the shift is subtracted, so that large scores lose
+    no precision; the rounding of the shift itself cancels in the softmax.
     """
     return tl.exp2(tl.fma(scores, tl.full(scores.shape, LOG2_E, tl.float32), -shift[:, None, None]))
 
 
 @triton.jit
 def _load_tile(ptrs, start, span, CHUNKS: tl.constexpr):
-    """Load a tile of a sparse tensor in its dtype, 0 past the row's end."""
+    """Load a tile [ROWS, CHUNKS, 16] of a sparse tensor in its dtype, 0 past the row's end."""
     return tl.load(ptrs, mask=_live(start, span, CHUNKS), other=0.0)
 
 
 @triton.jit
 def _store_tile(values, ptrs, start, span, CHUNKS: tl.constexpr):
-    """Write a tile of fp32 values to a sparse tensor, rounded to its type."""
+    """Store a tile of fp32 values to a sparse tensor, rounded to its dtype; chunks past the row's end are skipped."""
     tl.store(ptrs, values.to(ptrs.dtype.element_ty), mask=_live(start, span, CHUNKS))
 
 
 @triton.jit
 def _inverse(row_sum):
-    """Return ``1 / row_sum`` for [ROWS, 1, 1] tiles; a fully masked row, whose sum is 0, stays 0."""
+    """Return ``1 / row_sum`` for [ROWS, 1, 1]; 0 where the sum is 0, in fully masked rows."""
     return (1.0 / tl.where(row_sum == 0.0, 1.0, row_sum))[:, None, None]
 
 
@@ -189,9 +202,9 @@ def _write_at_once(
     CHUNKS: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """Write the softmax of rows that fit `TILES` tiles."""
+    """Write the softmax of rows that fit into `TILES` tiles, reading x once."""
     x_ptrs, x_step = _point_at(x, 0, span, block, ROWS, CHUNKS), _step(x, block, CHUNKS)
-    # issue all loads first; after the first tile, those past all rows cost nothing
+    # issue all loads first; all except the first tile are skipped if they lie past the end of all rows
     loaded = ()
     for tile in tl.static_range(TILES):
         loaded = loaded + (_load_tile(x_ptrs + tile * x_step, tile * CHUNKS, span, CHUNKS),)
@@ -225,15 +238,15 @@ def _write_at_once(
 def _write_in_two_passes(
     x, out, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr
 ):
-    """Write the softmax of longer rows."""
+    """Write the softmax of longer rows: the first pass finds each row's maximum and sum, the second writes."""
     row_max = tl.full([ROWS], float("-inf"), tl.float32)
     row_sum = tl.zeros([ROWS], tl.float32)
-    # too many pointers of unknown alignment to keep in registers
+    # recompute the pointers: there are too many of unknown alignment to keep in registers
     for start in range(0, span[3], CHUNKS):
         loaded = _load_tile(_point_at(x, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
         scores = _scores(loaded, start, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
         new_max = tl.maximum(row_max, _row_max(scores))
-        # a row without visible elements so far has nothing to rescale, and its factor may be infinite
+        # a row whose scores so far are all -inf has nothing to rescale, and its factor could be infinite
         keep = tl.where(row_max == float("-inf"), 0.0, tl.exp2(_shift(row_max) - _shift(new_max)))
         row_sum = row_sum * keep + _row_sum(_exponentials(scores, _shift(new_max)))
         row_max = new_max
@@ -287,10 +300,11 @@ def block_sparse_softmax_fwd_kernel(
 ):
     """Write softmax(x * scale + rpe + kpm + am) over the active columns of each row; a fully masked row gives 0.
 
-    x and out are [batch, nnz, block, block], rpe dense [batch, heads, M, N], kpm [batch, N], am [M, N], all with any
-    strides, the last three optional. `kpm_multiplies` and `am_multiplies` are 0 or 1. out may be x: a program reads all it
-    needs of a tile before it writes it. With `WHOLE` no row is wider than 16 * CHUNKS * TILES columns. The grid is
-    ``batch * listed * (block // ROWS)``, in x alone.
+    x and out are [batch, nnz, block, block], the bias rpe [batch, heads, M, N], the masks kpm [batch, N] and am [M, N],
+    all with any strides; rpe, kpm and am are optional. `kpm_multiplies` and `am_multiplies` are 1 for masks that mask
+    where they are 0, or 0 for masks that are added. out may be x: a program reads all that it needs of a tile before it
+    writes it. `WHOLE` states that no row is wider than 16 * CHUNKS * TILES columns. Grid: batch * listed * (block //
+    ROWS), where `listed` is the number of block rows in `spans`.
     """
     z, head, span = _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS)
     x = (x_ptr + z * stride_xz, stride_xb, stride_xr, stride_xc)
@@ -326,7 +340,7 @@ def _store_gradients(
     ROWS: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
-    """Write ``y * (dy - dot)`` for a tile: multiplied by `scale` to `ptrs`, unscaled to the dense drpe."""
+    """Store ``y * (dy - dot)`` for a tile: multiplied by `scale` to `ptrs`, and without the scale to the dense drpe."""
     ds = y.to(tl.float32) * (dy.to(tl.float32) - dot)
     _store_tile(ds * scale, ptrs, start, span, CHUNKS)
     if drpe_ptr is not None:
@@ -374,11 +388,12 @@ def block_sparse_softmax_bwd_kernel(
     TILES: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """Write dx = y * (dy - sum(y * dy)) * scale and, if requested, the gradient of the dense bias (dx without the scale).
+    """Write dx = y * (dy - sum(y * dy)) * scale and, unless drpe is None, the gradient of the dense bias.
 
-    y, dy and dx are [batch, nnz, block, block] with any strides (`stride_g*` are those of dy, all 0 for the gradient of
-    a sum). drpe is dense [batch, heads, M, N]; only positions in active blocks are written, so it must be zeroed before.
-    Tiles, grid and `WHOLE` as in the forward kernel.
+    The latter, drpe, is dx without the scale. y, dy and dx are [batch, nnz, block, block] with any strides; `stride_g*`
+    are those of dy, all 0 for the gradient of a sum. drpe is [batch, heads, M, N]; the kernel writes only the positions
+    in active blocks, so the caller must zero it first. `WHOLE` states that no row is wider than 16 * CHUNKS * TILES
+    columns. Grid: batch * listed * (block // ROWS).
     """
     z, head, span = _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS)
     y = (y_ptr + z * stride_yz, stride_yb, stride_yr, stride_yc)

@@ -1,18 +1,21 @@
-"""The product of blocks and a dense matrix for sm_90: TMA descriptors and warp specialization.
+"""Gluon kernel for sm_90 of a block-sparse matrix times a dense one, with TMA and warp specialization.
 
-It computes the same as `kernel_matmul.block_sparse_dsd_kernel`, over the same tables, with strips of 128 rows and blocks of
-at least 32. A program is persistent: it takes one piece of work after another, `BLOCK_N` columns of a task. One warp, the
-producer, copies blocks and rows of the dense operand into shared memory, as far ahead as stages allow. Each of two consumer
-warp groups owns 64 rows of the result, and skips entries without a block in them.
+It computes the same as `kernel_matmul.block_sparse_dsd_kernel`, for 16-bit operands and blocks of at least 32. It reads
+the tables of `packing.Packing`: a *strip* is 128 rows of the sparse matrix, an *entry* of a strip is a block column
+where it has blocks, and a *task* is all or some consecutive entries of one strip.
 
-Pieces of long tasks come first. Programs that take one fewer of them take other pieces of the same duration instead. All
-programs then reach neighbouring pieces, which read the same rows, at the same time.
+Programs are persistent. Each takes one piece of work after another; a piece is `BLOCK_N` columns of the result of one
+task. One warp, the producer, copies blocks and rows of the dense operand into shared memory, `STAGES` steps ahead at
+most. Two consumer warp groups own 64 rows of the strip each, and skip entries that have no block in these rows.
 
-Each part of a program reads the table entries of its next piece while it works on the current one: a look-up takes as long
-as a block's product.
+Pieces of long tasks come first. They may not divide evenly among the programs; programs that get one long piece fewer
+take several other pieces instead, which last as long. All programs then reach neighbouring pieces, which read the same
+rows, at the same time.
 
-TMA descriptors pad with zeros and skip stores outside the tensor: an absent block has number -1, outside of the sparse
-tensor.
+Producer and consumers read the table entries of the next piece during the current one, since a look-up takes as long as
+a block's product.
+
+TMA reads zeros and skips stores outside the tensor. An absent block has the number -1, which is outside.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
@@ -37,10 +40,14 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 @gluon.jit
 def _order_of(sizes, WIDTH: gl.constexpr):
-    """Compute the order of pieces, for `_following` and `_task_of`.
+    """Return the order in which programs take pieces, for `_following` and `_task_of`.
 
-    Returns the pieces per task; the pieces of all long tasks; the end of the pieces reserved for programs with one fewer of
-    these; the number of such programs; and the end of this program's first kind of steps.
+    Returns:
+        parts: the number of pieces per task.
+        longs: the number of pieces of long tasks, which have the first numbers.
+        even: the end of the pieces reserved for the programs that take one long piece fewer.
+        free: the number of these programs.
+        apart: the number of the piece at which this program proceeds to the unreserved pieces.
     """
     batch, n_len, long, ahead = sizes[0], sizes[3], sizes[7], sizes[8]
     parts = gl.cdiv(n_len, WIDTH)
@@ -53,7 +60,7 @@ def _order_of(sizes, WIDTH: gl.constexpr):
 
 @gluon.jit
 def _following(number, order):
-    """Return the piece of work that this program takes after `number`."""
+    """Return the number of the piece that this program takes after piece `number`; `order` is from `_order_of`."""
     _, longs, even, free, apart = order
     step = gl.where((number >= longs) & (number < even), free, gl.num_programs(0))
     return gl.where((number < apart) & (number + step >= apart), even + gl.program_id(0), number + step)
@@ -61,7 +68,10 @@ def _following(number, order):
 
 @gluon.jit
 def _task_of(number, order, tables, sizes, WIDTH: gl.constexpr):
-    """Return the batch, the first column and the task of a piece of work; past the last piece, those of another piece."""
+    """Return the batch, the first column and the table address of the task of piece `number`.
+
+    Past the last piece it returns another piece, so that its table entries can be read in any case.
+    """
     batch, tasks, long = sizes[0], sizes[1], sizes[7]
     parts, longs, _, _, _ = order
     is_long = number < longs
@@ -72,7 +82,10 @@ def _task_of(number, order, tables, sizes, WIDTH: gl.constexpr):
 
 @gluon.jit
 def _read_task(task_ptr, atomic):
-    """Read a task: its strip, its first entry and the end of its entries, and its slot for partial sums, if any."""
+    """Return a task's strip, first entry, end of its entries, and its slot for partial sums (-1 if none).
+
+    With `atomic`, the slot is that of the strip, to which several tasks add.
+    """
     return gl.load(task_ptr), gl.load(task_ptr + 1), gl.load(task_ptr + 2), gl.load(task_ptr + 3 + atomic)
 
 
@@ -81,7 +94,7 @@ def _produce(
     maps, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr,
     TURNED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Copy the blocks and the rows of d of each entry."""
+    """Copy the blocks and the rows of d of every entry to shared memory; run by the producer warp."""
     s_map, d_map = maps[0], maps[1]
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
@@ -105,7 +118,7 @@ def _produce(
         number = _following(number, order)
         next_z, next_col, task_ptr = _task_of(number, order, tables, sizes, WIDTH)
         next_strip, next_first, next_last, _ = _read_task(task_ptr, 0)
-        # the entry, too, is read ahead
+        # the table row of the next entry is read ahead, too
         for entry in range(first, last):
             row = column * block
             owned = numbers
@@ -131,7 +144,10 @@ def _produce(
 
 @gluon.jit
 def _read_entry(tables, entry, group, block, BOX: gl.constexpr):
-    """Read an entry: the column of its blocks, with `group` of them per strip, and the block of each `BOX` rows."""
+    """Return the block column of an entry, and the block numbers at each `BOX` rows of its strip (-1 if absent).
+
+    `group` is the number of blocks in a strip's height.
+    """
     column = gl.load(tables[1] + entry * 2)
     blocks_ptr = tables[2] + entry * group
     numbers = ()
@@ -145,7 +161,7 @@ def _consume(
     OWN: gl.constexpr, maps, partial_ptr, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr,
     STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Add up the rows of consumer `OWN` for every task, and store them."""
+    """Multiply and store the 64 rows of consumer `OWN` for every piece of this program."""
     out_map = maps[2]
     halves_ptr = tables[1] + 1
     out_memory = memory[2]
@@ -180,7 +196,7 @@ def _consume(
             layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
             rows = OWN * OWNED + gl.arange(0, OWNED, layout=gl.SliceLayout(1, layout))
             cols = gl.arange(0, WIDTH, layout=gl.SliceLayout(0, layout))
-            # in 64 bits, so that all but one of a thread's addresses are at constant offsets
+            # in 64 bits, so that a thread's addresses are constant offsets from a single one
             places = rows.to(gl.int64)[:, None] * PANEL
             places = places + (cols // PANEL * (ROWS * PANEL) + cols % PANEL).to(gl.int64)[None, :]
             if atomic == 1:
@@ -195,9 +211,11 @@ def _sum(
     OWN: gl.constexpr, halves_ptr, halves, memory, barriers, sizes, first, last, used, WIDTH: gl.constexpr,
     BOX: gl.constexpr, STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Add up the rows of consumer `OWN` for one task, whose first entry has blocks in `halves`.
+    """Sum up the products of the 64 rows of consumer `OWN` over the entries [first, last) of one task.
 
-    The last product may be in flight at the end: also return the stage to free when it has ended.
+    `halves` are the halves of the strip that have a block at the first entry (bit 0: upper, bit 1: lower), `used` the
+    number of steps so far. Returns the sums, `used`, and the stage of the last product, which may still run: the caller
+    frees the stage when it has ended.
     """
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
@@ -222,7 +240,7 @@ def _sum(
                 acc = accumulate(acc, s, d, empty, before)
                 before = stage
             else:
-                # all stages may be skipped until the one of the product in flight is needed again
+                # the producer may need the stage of the product in flight before this consumer multiplies again
                 acc = finish(acc, empty, before)
                 before = -1
                 discard(full, empty, used, STAGES)
@@ -234,14 +252,14 @@ def _sum(
 def _store_rows(
     OWN: gl.constexpr, out_map, out_memory, acc, index_z, head, row, col, STORED: gl.constexpr, COLUMNS: gl.constexpr
 ):
-    """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done."""
+    """Store 64 rows of a consumer through two alternating buffers, `PANEL` columns at a time; `STORED` columns are done."""
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
         _store_rows(OWN, out_map, out_memory, left, index_z, head, row, col, STORED, COLUMNS)
         _store_rows(OWN, out_map, out_memory, right, index_z, head, row, col, STORED + HALF, COLUMNS)
     else:
-        # the previous store from this buffer must have read it
+        # wait until the previous store from this buffer has read it
         if STORED == 0:
             tma.store_wait(0)
         else:
@@ -284,13 +302,14 @@ def block_sparse_dsd_sm90_kernel(
     BLOCK_N: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """Write ``s @ d``: s [batch, nnz, block, block] of a layout, each block transposed if `TURNED`.
+    """Write ``s @ d``: s [batch, nnz, block, block] with 16-bit elements, each block transposed if `TURNED`.
 
-    The maps describe s, d [batch, heads, k, n_len] and the result in blocks of [1, 1, BOX, BOX], `BOX` rows of d by 64
-    columns, and [1, 1, 64, 64]; with `COLUMNS` those of d and of the result describe their transposes. `BOX` is the block
-    size, at most 64. Tables and partial results are those of `kernel_matmul.block_sparse_dsd_kernel` with strips of 128
-    rows; the first `long` tasks are long, and `ahead` others take as long. `STAGES` is the number of steps of `BOX` in shared
-    memory. Any grid in x.
+    The TMA descriptors `s_map`, `d_map` and `out_map` describe s in boxes [1, 1, BOX, BOX], d [batch, heads, k, n_len]
+    in boxes of `BOX` rows by 64 columns, and the result in boxes [1, 1, 64, 64]. With `COLUMNS`, those of d and the
+    result describe their transposes. `BOX` is the block size, at most 64. The tables, and the partial sums in
+    `partial_ptr`, are those of `kernel_matmul.block_sparse_dsd_kernel` for strips of 128 rows. The first `long` tasks
+    are long; `ahead` other tasks take as long as one of them. A step is `BOX` columns of s; shared memory holds
+    `STAGES` of them. Grid: any size in x.
     """
     s_memory = allocate(s_map, STAGES * 2, BOX if TURNED else OWNED, OWNED if TURNED else BOX, BOX)
     d_memory = allocate(d_map, STAGES, BLOCK_N if COLUMNS else BOX, BOX if COLUMNS else BLOCK_N, D_WIDTH)

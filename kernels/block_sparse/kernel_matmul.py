@@ -1,22 +1,23 @@
-"""Triton kernels of the block-sparse products: dense by dense into blocks, and blocks by dense.
+"""Triton kernels of block-sparse products, for any strides and architecture: sdd, dsd, and the sum of dsd's partial results.
 
-Both kernels read the tables of `nojit.kernels.block_sparse.packing`. A program works on a tile of `STRIP` rows, which are
-several block rows if blocks are small. The block size is a run-time multiple of 16; absent rows, columns and blocks are
-masked. Offsets that grow with a tensor are 64-bit.
+sdd multiplies two dense matrices and keeps the active blocks; dsd multiplies a block-sparse matrix by a dense one. The
+kernels read the tables that `packing.Packing` documents. A program works on a *strip*: `STRIP` consecutive rows, which
+are several block rows if blocks are small. The block size is a run-time multiple of 16. Absent rows, columns and blocks
+are masked. Offsets that grow with a tensor are 64-bit.
 """
 
 import triton
 import triton.language as tl
 
 PANEL = tl.constexpr(64)
-"""Adjacent columns of partial results, so that the addresses of a thread's results are compile-time offsets."""
+"""Columns of partial results that are contiguous in memory, so that a thread's addresses are compile-time offsets."""
 PADDED = tl.constexpr(256)
-"""Alignment of the columns of partial results: a multiple of every tile's."""
+"""The columns of partial results are padded to a multiple of this, which is a multiple of every `BLOCK_N`."""
 
 
 @triton.jit
 def _halves(acc):
-    """Return the left and the right half of a wide tile, which take fewer registers to write."""
+    """Return the left and the right half of a wide tile; writing the halves one by one takes fewer registers."""
     return tl.split(tl.permute(tl.reshape(acc, (acc.shape[0], 2, acc.shape[1] // 2)), (0, 2, 1)))
 
 
@@ -25,7 +26,7 @@ def _store_sums(
     out_ptr, partial_ptr, acc, row_start, first_col, m_len, n_len, slot, atomic, stride_om, stride_on,
     STRIP: tl.constexpr, SPAN: tl.constexpr,
 ):  # fmt: skip
-    """Write `SPAN` columns of a dense tile from `first_col` on, to the result or to a slot of partial results."""
+    """Write a tile [STRIP, SPAN] to the result, from `first_col` on, or to `slot` of the partial results if it is >= 0."""
     lanes = tl.arange(0, STRIP)
     cols = first_col + tl.arange(0, SPAN)
     in_cols = (cols < n_len)[None, :]
@@ -48,9 +49,9 @@ def _store_blocks(
     out_ptr, acc, blocks_ptr, first_col, width, block, stride_ob, stride_or, stride_oc, STRIP: tl.constexpr,
     SPAN: tl.constexpr,
 ):  # fmt: skip
-    """Write `SPAN` columns of a tile from `first_col` on to the present blocks.
+    """Write the parts of a tile [STRIP, SPAN], from `first_col` on, that lie in present blocks.
 
-    They are written in pieces of 16 x 16, which never straddle two blocks.
+    They are written in pieces of 16 x 16, each of which lies in one block.
     """
     down = tl.arange(0, STRIP // 16) * 16
     across = first_col + tl.arange(0, SPAN // 16) * 16
@@ -95,8 +96,8 @@ def block_sparse_sdd_kernel(
 ):
     """Write the active blocks of ``a @ b``: a [batch, heads, m_len, k_len], b [batch, heads, k_len, n], any strides.
 
-    A program's tile is `STRIP` neighbouring rows of a by the `SPAN` columns of b that its table lists. `strips` is the number
-    of strips per head, `tiles` the number of tiles of all heads. Grid: batch * tiles.
+    A program computes a tile: `STRIP` neighbouring rows of a times the `SPAN` columns of b that the tables list for it.
+    `strips` is the number of strips per head, `tiles` the number of tiles of all heads. Grid: batch * tiles.
     """
     tile = tl.program_id(0) % tiles
     index_z = (tl.program_id(0) // tiles).to(tl.int64)
@@ -167,10 +168,11 @@ def block_sparse_dsd_kernel(
 ):
     """Write ``s @ d``: s [batch, nnz, block, block] of a layout, d [batch, heads, k, n_len]; any strides.
 
-    A program works on `BLOCK_N` columns of one task: a whole strip of `STRIP` rows, or a run of entries of a long one. Sums
-    of a run go to the slots of `partial` fp32, [batch, slots, panels, STRIP, PANEL] with n_len padded to `PADDED`: one slot
-    per task, or, if `atomic` is 1, one per strip to which they are added. For a transposed s, pass the transpose's layout and
-    swapped strides of rows and columns. `block` is a multiple of `BLOCK_K`. Grid: batch * tasks * cdiv(n_len, BLOCK_N).
+    A program computes `BLOCK_N` columns of one task: a whole strip of `STRIP` rows, or some consecutive entries (block
+    columns) of a long strip. Sums of the latter go to slots of `partial_ptr`, fp32 [batch, slots, panels, STRIP, PANEL]
+    with n_len padded to `PADDED`. Each such task has a slot; if `atomic` is 1, each strip has one slot, to which its
+    tasks add. For a transposed s, pass the tables of the transposed layout and swap the strides of rows and columns.
+    `block` is a multiple of `BLOCK_K`. Grid: batch * tasks * cdiv(n_len, BLOCK_N).
     """
     parts = tl.cdiv(n_len, BLOCK_N)
     cols = tl.program_id(0) % parts * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -193,14 +195,14 @@ def block_sparse_dsd_kernel(
     acc = tl.zeros((STRIP, BLOCK_N), tl.float32)
     entry = first
     start = 0
-    # the tables have an extra last entry, so that reading ahead is always valid
+    # the tables have an extra last entry, so that reading one entry ahead is always valid
     blocks = tl.load(own_blocks_ptr + entry.to(tl.int64) * group)
     column = tl.load(entries_ptr + entry * 2)
     for _ in range((last - first) * (block // BLOCK_K)):
         offsets = blocks.to(tl.int64)[:, None] * stride_sb + start * stride_sc
         s = tl.load(s_ptrs + offsets, mask=(blocks >= 0)[:, None], other=0.0)
         d = tl.load(d_ptrs + (column.to(tl.int64) * block + start) * stride_dk, mask=in_cols[None, :], other=0.0)
-        # the next step's table entries are known a step ahead, so that its loads wait for no table
+        # read table entries one step ahead, so that the loads of a step do not wait for a table
         start += BLOCK_K
         ends = start == block
         start = tl.where(ends, 0, start)
@@ -247,10 +249,10 @@ def block_sparse_merge_kernel(
     stride_on,
     ROWS: tl.constexpr,
 ):
-    """Add up the partial results of split strips in the order of their slots, and write them, rounded once.
+    """Sum up the partial results of split strips in the order of their slots, and write the sums, rounded once.
 
     If `atomic` is 1, a strip has one slot, which already holds the sum. Grid: batch * merges * (height // ROWS) *
-    cdiv(n_len, 64).
+    cdiv(n_len, 64), where `merges` is the number of split strips and `height` the rows of a strip.
     """
     panels = tl.cdiv(n_len, PANEL)
     panel = tl.program_id(0) % panels

@@ -1,12 +1,14 @@
-"""The block-sparse product of dense matrices for sm_90: TMA descriptors and warp specialization.
+"""Gluon kernel for sm_90 of the active blocks of a product of dense matrices, with TMA and warp specialization.
 
-It computes the same as `kernel_matmul.block_sparse_sdd_kernel`, over the same tables, with tiles of 128 rows and blocks of
-at least 32. A program is persistent and takes tiles at a fixed stride. One warp, the producer, copies tiles of both operands
-into shared memory, as far ahead as stages allow. Each of two consumer warp groups owns 64 rows of the result.
+It computes the same as `kernel_matmul.block_sparse_sdd_kernel`, with the same tables, for 16-bit operands, tiles of 128
+rows and blocks of at least 32. Programs are persistent: program p takes the tiles p, p + programs, and so on. One warp,
+the producer, copies tiles of both operands into shared memory, `STAGES` steps ahead at most. Two consumer warp groups
+own 64 rows of the result each.
 
-A consumer multiplies only the columns of a tile in which its own rows have blocks: all, the first half, or none.
+A tile lists the columns of b that any of its rows needs. A consumer multiplies all of them, the first half, or none, as
+its own rows need.
 
-TMA descriptors pad with zeros and skip stores outside the tensor.
+TMA reads zeros and skips stores outside the tensor.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
@@ -35,7 +37,7 @@ def _produce(
     maps, tables, memory, barriers, sizes, SPAN: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr,
     TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Copy the rows of a and the gathered columns of b that each tile needs."""
+    """Copy the rows of a and the listed columns of b of every tile to shared memory; run by the producer warp."""
     a_map, b_map = maps[0], maps[1]
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -46,7 +48,7 @@ def _produce(
     index_z, tile = divide(gl.program_id(0), tiles)
     following = _look_up(tables, tile, block, SPAN, BOX)
     for number in range(gl.program_id(0), batch * tiles, gl.num_programs(0)):
-        # read one tile ahead, since the first copies of a tile would wait for it
+        # read the tables one tile ahead, since the first copies of a tile would wait for them
         strip, needed, columns = following
         next_z, tile = divide(number + gl.num_programs(0), tiles)
         following = _look_up(tables, tile, block, SPAN, BOX)
@@ -74,11 +76,11 @@ def _produce(
 
 @gluon.jit
 def _look_up(tables, tile, block, SPAN: gl.constexpr, BOX: gl.constexpr):
-    """Read the location of a tile's rows, the number of needed columns, and these columns."""
+    """Read a tile's strip, the number of columns that it needs, and the first column of each `BOX` of these."""
     tiles_ptr = tables[0] + tile * 3
     columns = ()
     for part in gl.static_range(SPAN // BOX):
-        # negative columns if the tile is not full
+        # columns are negative past the end of a tile that is not full
         column = gl.load(tables[1] + tile * (SPAN // block) + part * BOX // block)
         columns = columns + (column * block + part * BOX % block,)  # noqa: RUF005 - no Gluon
     return gl.load(tiles_ptr), gl.maximum(gl.load(tiles_ptr + 1), gl.load(tiles_ptr + 2)), columns
@@ -89,7 +91,7 @@ def _multiply(
     OWN: gl.constexpr, memory, barriers, used, k_len, SPAN: gl.constexpr, STAGES: gl.constexpr,
     TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Multiply the rows of consumer `OWN` of a tile by its first `SPAN` columns."""
+    """Multiply the 64 rows of consumer `OWN` of a tile by the first `SPAN` columns of the tile; return the sums."""
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, SPAN, 16])
@@ -115,7 +117,7 @@ def _multiply(
 def _store_blocks(
     OWN: gl.constexpr, out_map, out_memory, acc, numbers, index_z, block, FIRST: gl.constexpr, BOX: gl.constexpr
 ):
-    """Store the present blocks among a tile's columns from `FIRST` on: `PANEL` columns at a time, through two alternating buffers."""
+    """Store the present blocks of a tile from column `FIRST` on, through two alternating buffers of `PANEL` columns."""
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -125,7 +127,7 @@ def _store_blocks(
         DOWN: gl.constexpr = OWNED // BOX
         COPIES: gl.constexpr = PANEL // BOX * DOWN
         first: gl.constexpr = FIRST // PANEL * COPIES
-        # the previous store from this buffer must have read it
+        # wait until the previous store from this buffer has read it
         if FIRST == 0:
             tma.store_wait(0)
         else:
@@ -145,17 +147,17 @@ def _write_tile(
     OWN: gl.constexpr, maps, tables, memory, barriers, sizes, index_z, tile, used, WIDTH: gl.constexpr,
     SPAN: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr, TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Multiply the rows of consumer `OWN` of a tile by its first `WIDTH` columns, and store the present blocks."""
+    """Multiply the 64 rows of consumer `OWN` by the first `WIDTH` columns of a tile, and store the present blocks."""
     k_len, block = sizes[3], sizes[4]
     out_map = maps[2]
-    # read early
+    # read early, to hide the latency
     numbers = ()
     blocks_ptr = tables[2] + tile * (ROWS // block) * (SPAN // block)
     for part in gl.static_range(WIDTH // BOX):
         for down in gl.static_range(OWNED // BOX):
             row = (OWN * OWNED + down * BOX) // block
             number = gl.load(blocks_ptr + row * (SPAN // block) + part * BOX // block)
-            # a store past the last block is skipped, but one to block -1 is an illegal instruction
+            # TMA skips a store past the last block, but a store to block -1 is an illegal instruction
             numbers = numbers + (gl.where(number < 0, out_map.shape[1], number),)  # noqa: RUF005 - no Gluon
     acc = _multiply(OWN, memory, barriers, used, k_len, WIDTH, STAGES, TRANS_A, TRANS_B)
     _store_blocks(OWN, out_map, memory[2], acc, numbers, index_z, block, 0, BOX)
@@ -166,7 +168,7 @@ def _consume(
     OWN: gl.constexpr, maps, tables, memory, barriers, sizes, SPAN: gl.constexpr, BOX: gl.constexpr,
     STAGES: gl.constexpr, TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Write the rows of consumer `OWN` of every tile."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
     full, empty = barriers
     sizes = worked_out_here(sizes)
     batch, tiles, k_len = sizes[0], sizes[1], sizes[3]
@@ -220,12 +222,13 @@ def block_sparse_sdd_sm90_kernel(
     TRANS_B: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """Write the active blocks of ``a @ b``: a [batch, heads, m, k_len], b [batch, heads, k_len, n].
+    """Write the active blocks of ``a @ b``: a [batch, heads, m, k_len], b [batch, heads, k_len, n], 16-bit elements.
 
-    The maps describe a, b and the result [batch, nnz, block, block] in blocks of [1, 1, 64, 64], `BOX` columns of b by 64
-    of its depth, and [1, 1, BOX, BOX]; with `TRANS_A` and `TRANS_B` those of a and b describe their transposes. `BOX` is
-    the block size, at most 64. The tables are those of tiles of 128 rows and `SPAN` columns. `STAGES` is the number of steps
-    of depth 64 in shared memory. Any grid in x.
+    The TMA descriptors `a_map`, `b_map` and `out_map` describe a in boxes [1, 1, 64, 64], b in boxes of 64 rows by
+    `BOX` columns, and the result [batch, nnz, block, block] in boxes [1, 1, BOX, BOX]. With `TRANS_A` and `TRANS_B`,
+    those of a and b describe their transposes. `BOX` is the block size, at most 64. The tables are those of
+    `packing.Packing` for tiles of 128 rows and `SPAN` columns. A step is 64 of k_len; shared memory holds `STAGES` of
+    them. Grid: any size in x.
     """
     a_memory = allocate(a_map, STAGES * 2, OWNED, DEPTH, DEPTH)
     b_memory = allocate(b_map, STAGES, SPAN if TRANS_B else DEPTH, DEPTH if TRANS_B else SPAN, B_WIDTH)

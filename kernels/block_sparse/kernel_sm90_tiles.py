@@ -1,7 +1,7 @@
-"""Shared parts of the block-sparse kernels for sm_90: tiles in shared memory, their copy boxes, products in flight.
+"""Device functions that the block-sparse sm_90 kernels share: tiles in shared memory, views of them, asynchronous products.
 
-16-bit matrices lie in shared memory as panels of columns, one after another; each row of a panel is as long as TMA's
-swizzle: 64 or 128 bytes.
+A tile of a 16-bit matrix lies in shared memory as panels of columns, one panel after another. A row of a panel is as
+long as TMA's swizzle: 64 or 128 bytes.
 """
 
 from triton.experimental import gluon
@@ -9,15 +9,15 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
 
 DEPTH = gl.constexpr(64)
-"""The largest depth of a step: rows of 128 bytes."""
+"""The most elements of the summed dimension per step: 128 bytes."""
 OWNED = gl.constexpr(64)
-"""Rows of a result per consumer."""
+"""Rows of the result that each consumer warp group computes."""
 ROWS = gl.constexpr(128)
-"""Rows of a strip: two consumers."""
+"""Rows of a strip: those of two consumers."""
 PANEL = gl.constexpr(64)
-"""Columns per store, and adjacent columns of partial results."""
+"""Columns that a TMA store writes, and columns of partial results that are contiguous in memory."""
 PADDED = gl.constexpr(256)
-"""Alignment of the columns of partial results."""
+"""The columns of partial results are padded to a multiple of this."""
 
 # Triton renamed it after 3.6
 reinterpret = getattr(gl.shared_memory_descriptor, "reinterpret", None) or gl.shared_memory_descriptor._reinterpret  # noqa: SLF001
@@ -25,14 +25,14 @@ reinterpret = getattr(gl.shared_memory_descriptor, "reinterpret", None) or gl.sh
 
 @gluon.jit
 def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.constexpr, PANEL: gl.constexpr):
-    """Allocate shared memory for `COUNT` tiles [HEIGHT, WIDTH] of the map's dtype, in panels of `PANEL` columns."""
+    """Allocate shared memory for `COUNT` tiles [HEIGHT, WIDTH], in panels of `PANEL` columns, with the dtype of `of_map`."""
     layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=2 * PANEL, element_bitwidth=16, rank=2)
     return gl.allocate_shared_memory(of_map.dtype, [COUNT, HEIGHT, WIDTH], layout)
 
 
 @gluon.jit
 def barriers_of(COUNT: gl.constexpr):
-    """Return barriers for full stages, with one arriving copier, and for empty ones, with two arriving readers."""
+    """Return `COUNT` barriers for full stages, with one arrival each, and `COUNT` for empty ones, with two arrivals."""
     full = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(COUNT):
@@ -43,7 +43,10 @@ def barriers_of(COUNT: gl.constexpr):
 
 @gluon.jit
 def box(of_map, tile, number):
-    """Return a view of one box of a tile for a copy; boxes are as wide as panels, one after another."""
+    """Return a view of box `number` of a tile, as the source or target of a TMA copy with the descriptor `of_map`.
+
+    A box is as wide as a panel; the boxes of a tile lie one after another.
+    """
     HEIGHT: gl.constexpr = of_map.block_type.shape[2]
     WIDTH: gl.constexpr = of_map.block_type.shape[3]
     COUNT: gl.constexpr = tile.shape[0] * tile.shape[1] // (HEIGHT * WIDTH)
@@ -52,7 +55,7 @@ def box(of_map, tile, number):
 
 @gluon.jit
 def narrowed(tile, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """Return a view of a tile's first rows, if it has one panel, or of its first panels."""
+    """Return a view [HEIGHT, WIDTH] of a tile: its first rows if it has one panel, or else its first panels."""
     # Triton 3.8 requires a view to cover all the memory
     COUNT: gl.constexpr = tile.shape[0] * tile.shape[1] // (HEIGHT * WIDTH)
     return reinterpret(tile, tile.dtype, [COUNT, HEIGHT, WIDTH], tile.layout).index(0)
@@ -60,14 +63,14 @@ def narrowed(tile, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
 
 @gluon.jit
 def halves_of(acc):
-    """Return the left and the right half of a tile."""
+    """Return the left and the right half of the columns of `acc`."""
     HALF: gl.constexpr = acc.shape[1] // 2
     return acc.reshape([acc.shape[0], 2, HALF]).permute((0, 2, 1)).split()
 
 
 @gluon.jit
 def accumulate(acc, a, b, empty, before):
-    """Start a product, and free the stage of the previous one, `before`, which has ended."""
+    """Start ``acc += a @ b`` and wait for the previous product, whose stage `before` is then freed (none if negative)."""
     token = warpgroup_mma(a, b, acc, is_async=True)
     acc = warpgroup_mma_wait(1, deps=(token,))
     mbarrier.arrive(empty.index(gl.maximum(before, 0)), pred=before >= 0)
@@ -76,7 +79,7 @@ def accumulate(acc, a, b, empty, before):
 
 @gluon.jit
 def finish(acc, empty, before):
-    """Wait for the last product, and free its stage."""
+    """Wait for the last product, and free its stage `before` (none if negative); return the sums."""
     acc = warpgroup_mma_wait(0, deps=(acc,))
     mbarrier.arrive(empty.index(gl.maximum(before, 0)), pred=before >= 0)
     return acc
@@ -84,7 +87,7 @@ def finish(acc, empty, before):
 
 @gluon.jit
 def discard(full, empty, used, COUNT: gl.constexpr):
-    """Wait for a stage and free it unread: another consumer reads it."""
+    """Wait until step `used` has been copied and free its stage unread, since only another consumer needs it."""
     stage = used % COUNT
     mbarrier.wait(full.index(stage), used // COUNT & 1)
     mbarrier.arrive(empty.index(stage))

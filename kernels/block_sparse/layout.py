@@ -1,4 +1,4 @@
-"""The layout of a block-sparse matrix, and the look-up tables that kernels read."""
+"""``BlockLayout``: the active blocks of a block-sparse matrix, and the look-up tables that kernels read."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ __all__ = ["BLOCK_SIZES", "BlockLayout", "RowSizes", "Tables"]
 
 BLOCK_SIZES: Final = (16, 32, 64, 128)
 MOST_REMEMBERED: Final = 256
-"""The number of cached products, and of cached softmaxes, per layout."""
+"""The most products, and the most softmaxes, that a layout caches for replays."""
 
 
 class RowSizes(NamedTuple):
-    """Sizes that accompany the tables; a tuple, so that operators can take it."""
+    """Sizes that accompany `Tables`, for the softmax kernels; a tuple, so that torch operators can take it."""
 
     block: int
     rows: int
-    """Block rows per head."""
+    """Number of block rows per head."""
     cols: int
-    """Block columns."""
+    """Number of block columns."""
     longest: int
-    """Blocks in the longest block row."""
+    """Number of blocks in the longest block row."""
     long_rows: int
-    """The number of long block rows: those with more than twice the mean of non-empty rows."""
+    """Number of long block rows: those with more than twice the mean number of blocks in non-empty rows."""
     long_blocks: int
-    """The number of blocks in long rows."""
+    """Number of blocks in all long block rows."""
     next_longest: int
-    """Blocks in the longest of the other rows."""
+    """Number of blocks in the longest block row that is not among the long ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The look-up tables of a layout on one device."""
+    """The look-up tables of a layout on one device, for the softmax kernels."""
 
     spans: Tensor
-    """Int32 [H * rows, 3]: the block rows, long ones first, each with its number (head * rows + row), first block and count."""
+    """Int32 [H * rows, 3]: each block row's number (head * rows + row), first block and block count; long ones first."""
     columns: Tensor
-    """The block column of each block, int32 [nnz]."""
+    """Int32 [nnz]: the block column of each block."""
     sizes: RowSizes
 
 
 class BlockLayout:
-    """The active blocks of a matrix, per head; immutable and hashable, equal if the blocks are.
+    """The active blocks of a matrix, for each head; immutable and hashable, equal if block size and active blocks are.
 
     A sparse tensor of this layout is [Z, nnz, block, block], its blocks in row-major order of (head, block row, block
-    column). The first use on a device copies the look-up tables there, so call `tables` and `packing` before you capture a
+    column). The first use on a device copies look-up tables there, so call `tables` and `packing` before you capture a
     CUDA graph or trace a whole graph.
 
     Attributes:
         block: rows and columns of a block: 16, 32, 64 or 128.
-        heads: the number of heads, or None for a layout that all heads share.
-        rows: block rows, M / block.
-        cols: block columns, N / block.
-        products: the memo of `block_sparse_matmul` for this layout.
-        softmaxes: the memo of `block_sparse_softmax` for this layout.
+        heads: the number of heads, or None if all heads share the layout.
+        rows: number of block rows, M / block.
+        cols: number of block columns, N / block.
+        products: replays of `block_sparse_matmul` that are cached for this layout.
+        softmaxes: replays of `block_sparse_softmax` that are cached for this layout.
     """
 
     __slots__ = (
@@ -70,11 +70,12 @@ class BlockLayout:
     )  # fmt: skip
 
     def __init__(self, layout: Tensor, block: int) -> None:
-        """Read `layout`: [H, M / block, N / block], or [M / block, N / block] if all heads share it.
+        """Make a layout from a mask of active blocks.
 
         Args:
-            layout: nonzero for active blocks; any integer type or bool.
-            block: the block size.
+            layout: nonzero for active blocks, [H, M / block, N / block], or [M / block, N / block] if all heads share
+                it; any integer dtype or bool.
+            block: rows and columns of a block: 16, 32, 64 or 128.
 
         Raises:
             ArgumentError: `layout` is not a tensor of integers or bools, or `block` is not an int.
@@ -108,17 +109,17 @@ class BlockLayout:
         self.softmaxes: Memo = new_memo(operands=4, limit=MOST_REMEMBERED)
 
     def __reduce__(self) -> tuple[type[BlockLayout], tuple[Tensor, int]]:
-        # memos are not pickled
+        # the caches of replays are not pickled
         return type(self), (self._active, self.block)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of the dense matrix, (M, N)."""
+        """(M, N), the number of rows and columns of the dense matrix."""
         return self.rows * self.block, self.cols * self.block
 
     @property
     def active(self) -> Tensor:
-        """The active blocks: a new bool tensor of the layout's shape, on the CPU."""
+        """The active blocks: a new bool tensor [H, rows, cols], or [rows, cols] if all heads share it, on the CPU."""
         return self._active.clone()
 
     def __hash__(self) -> int:
@@ -136,7 +137,7 @@ class BlockLayout:
         return f"BlockLayout(heads={heads}, rows={self.rows}, cols={self.cols}, block={self.block}, nnz={self.nnz})"
 
     def for_heads(self, heads: int) -> BlockLayout:
-        """Return this layout for a number of heads; a shared layout is repeated, and the result cached.
+        """Return this layout for `heads` heads; a layout that all heads share is repeated, and the result cached.
 
         Raises:
             ValueError: the layout has another number of heads.
@@ -152,10 +153,10 @@ class BlockLayout:
         return self
 
     def heads_of(self, blocks: int) -> int:
-        """Return the number of heads of a sparse tensor with `blocks` blocks.
+        """Return the number of heads of a sparse tensor that has `blocks` blocks.
 
         Raises:
-            ValueError: no number of heads has that many blocks.
+            ValueError: no number of heads of this layout has that many blocks.
         """
         if self.heads is not None:
             fits, heads = blocks == self.nnz, self.heads
@@ -168,10 +169,10 @@ class BlockLayout:
         return heads
 
     def tables(self, device: torch.device | str) -> Tables:
-        """Return the look-up tables on `device`; the first call copies them there.
+        """Return the look-up tables for softmax kernels on `device`; the first call copies them there.
 
         Raises:
-            ValueError: the layout names no number of heads, because all heads share it: call `for_heads` first.
+            ValueError: all heads share the layout, so the number of heads is unknown: call `for_heads` first.
         """
         device = _numbered(device)
         found = self._tables.get(device)
@@ -183,10 +184,10 @@ class BlockLayout:
         return found
 
     def packing(self, device: torch.device | str, dtype: torch.dtype) -> Packing:
-        """Return the tables for products of operands of `dtype` on `device`; the first call copies them there.
+        """Return the tables for matrix products of operands of `dtype` on `device`; the first call copies them there.
 
         Raises:
-            ValueError: the layout names no number of heads, because all heads share it: call `for_heads` first.
+            ValueError: all heads share the layout, so the number of heads is unknown: call `for_heads` first.
         """
         key = _numbered(device), dtype.itemsize <= 2
         found = self._packings.get(key)
@@ -216,7 +217,7 @@ class BlockLayout:
 
 
 def _numbered(device: torch.device | str) -> torch.device:
-    """Return a device as tensors have it: with an index, for ``cuda`` that of the current one."""
+    """Return `device` with an index, as tensors have it; for ``cuda`` without an index, that of the current device."""
     device = torch.device(device)
     if device.type != "cuda" or device.index is not None:
         return device

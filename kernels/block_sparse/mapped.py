@@ -1,4 +1,7 @@
-"""Launches of the block-sparse products over TMA descriptors: the calls they serve, and the descriptors."""
+"""Launches of the sm_90 kernels of block-sparse products: which calls they can run, TMA descriptors, arguments.
+
+sdd is a dense product of which only the layout's blocks are computed; dsd is a sparse matrix times a dense one.
+"""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position
 
@@ -24,48 +27,48 @@ __all__ = [
 ]
 
 Facts = tuple[tuple[Any, ...], dict[str, Any]]
-"""A launch's arguments after the operands, and its constexprs."""
+"""(Arguments that follow the operands, constexprs by name) of a launch."""
 ROWS: Final = 128
-"""Rows of the kernels' strips and tiles."""
+"""Rows of the strips and tiles that the sm_90 kernels take."""
 LEAST_BLOCK: Final = 32
 BOX: Final = 64
-"""The most rows and columns per copy; for smaller blocks, the block size."""
+"""The most rows and columns per TMA copy; for smaller blocks, the block size."""
 
 
 class SddMaps(NamedTuple):
-    """The operands of an sdd product."""
+    """TMA descriptors of the operands and the result of an sdd product."""
 
     a: Described
     b: Described
     out: Described
     trans_a: bool
-    """Whether the map of a describes its transpose."""
+    """True if the descriptor of a describes its transpose; `trans_b` in the same way for b."""
     trans_b: bool
 
 
 class DsdMaps(NamedTuple):
-    """The operands of a dsd product."""
+    """TMA descriptors of the operands and the result of a dsd product."""
 
     s: Described
     d: Described
     out: Described
     turned: bool
-    """Whether the kernel transposes each block."""
+    """True if the kernel multiplies by the transposed blocks."""
     columns: bool
-    """Whether the maps of d and of the result describe their transposes."""
+    """True if the descriptors of d and of the result describe their transposes."""
 
 
 def maps_of_sdd(a: Tensor, b: Tensor, out: Tensor, sizes: Sizes) -> SddMaps | None:
-    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
+    """Return the TMA descriptors for the sdd kernel of sm_90; None if it cannot run this call.
 
-    The kernel needs 16-bit operands that TMA descriptors can hold, row-major or column-major, large blocks, and tiles of 128
-    rows.
+    It can if the device has TMA, operands are 16-bit, row-major or column-major, and aligned as descriptors need,
+    blocks have at least 32 rows, and `sizes` has tiles of 128 rows.
     """
     return describe_sdd(a, b, out) if sizes.block >= LEAST_BLOCK and sizes.tile == ROWS and takes_maps(a) else None
 
 
 def describe_sdd(a: Tensor, b: Tensor, out: Tensor) -> SddMaps | None:
-    """Describe the operands on any device; None if TMA descriptors cannot hold them."""
+    """Return the TMA descriptors of an sdd product, for any device; None if descriptors cannot hold the operands."""
     left, right, result = _oriented(a), _oriented(b), described(out)
     if left is None or right is None or result is None:
         return None
@@ -73,12 +76,16 @@ def describe_sdd(a: Tensor, b: Tensor, out: Tensor) -> SddMaps | None:
 
 
 def maps_of_dsd(s: Tensor, d: Tensor, out: Tensor, block: int, height: int, turned: bool) -> DsdMaps | None:
-    """Describe the operands to the sm_90 kernel; None if it cannot run this call. d and the result need one memory order."""
+    """Return the TMA descriptors for the dsd kernel of sm_90; None if it cannot run this call.
+
+    d and the result must both be row-major or both column-major; `height` is the rows of a strip, `turned` transposes
+    s.
+    """
     return describe_dsd(s, d, out, turned) if block >= LEAST_BLOCK and height == ROWS and takes_maps(d) else None
 
 
 def describe_dsd(s: Tensor, d: Tensor, out: Tensor, turned: bool) -> DsdMaps | None:
-    """Describe the operands on any device; None if TMA descriptors cannot hold them."""
+    """Return the TMA descriptors of a dsd product, for any device; None if descriptors cannot hold the operands."""
     blocks, free, result = _oriented(s), _oriented(d), _oriented(out)
     if blocks is None or free is None or result is None or free[1] != result[1]:
         return None
@@ -86,7 +93,7 @@ def describe_dsd(s: Tensor, d: Tensor, out: Tensor, turned: bool) -> DsdMaps | N
 
 
 def _oriented(value: Tensor) -> tuple[Described, bool] | None:
-    """Describe a tensor or its transpose; return the description and whether it is the transpose's."""
+    """Return a TMA description of a tensor or of its transpose, and True for the transpose; None if neither fits."""
     straight = described(value)
     if straight is not None:
         return straight, False
@@ -97,13 +104,13 @@ def _oriented(value: Tensor) -> tuple[Described, bool] | None:
 def launch_sdd(
     maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes, caller: Caller = DIRECT
 ) -> None:
-    """Launch the sdd kernel; `shape` is that of a."""
+    """Launch the sdd kernel of sm_90; `shape` is that of a, [Z, H, M, K]."""
     facts, meaning = facts_of_sdd(maps, shape, tables, sizes)
     caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **meaning)
 
 
 def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
-    """Return the arguments that follow the sdd kernel's operands, and its constexprs."""
+    """Return the arguments that follow the operands of the sm_90 sdd kernel, and its constexprs; `shape` is [Z, H, M, K]."""
     tiles, columns, blocks = tables
     batch, _, rows, depth = shape
     box = min(sizes.block, BOX)
@@ -123,13 +130,16 @@ def launch_dsd(
     block: int,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the dsd kernel; `shape` is that of the result."""
+    """Launch the dsd kernel of sm_90; `shape` is that of the result, [Z, H, M, N], `cuts` the plan for split strips."""
     facts, meaning = facts_of_dsd(maps, shape, strips, cuts, block)
     caller.launch("block_sparse_dsd_sm90", maps.s, maps.d, maps.out, partial, *facts, **meaning)
 
 
 def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], cuts: Cuts, block: int) -> Facts:
-    """Return the arguments that follow the dsd kernel's operands and partial results, and its constexprs."""
+    """Return the arguments that follow the operands and partial results of the sm_90 dsd kernel, and its constexprs.
+
+    `shape` is that of the result, [Z, H, M, N].
+    """
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = shape
     order = (cuts.long, cuts.ahead, processors(tasks))

@@ -1,7 +1,7 @@
-"""Block-sparse products: validation, and reduction of all modes and transposes to the two forms of `products`.
+"""``block_sparse_matmul``: validation, and reduction of all modes and transposes to the two products of `products`.
 
-Transposes of dense tensors are strides. ``dds`` is a ``dsd`` of transposes, ``C^T = S^T @ D^T``; a transposed result swaps
-the operands.
+These are ``sdd`` (dense by dense, sparse result) and ``dsd`` (sparse by dense). Dense tensors are transposed by their
+strides. ``dds`` is the transpose of a ``dsd``, ``C^T = S^T @ D^T``. A transposed result swaps the operands.
 """
 
 # ruff: noqa: PLR0917 - an operator has many arguments, and its checks pass them on
@@ -49,28 +49,29 @@ def block_sparse_matmul(
     out: Tensor | None = None,
     deterministic: bool = True,
 ) -> Tensor:
-    """Compute ``c = op(a) @ op(b)``, where one of a, b and c is block-sparse.
+    """Compute ``c = op(a) @ op(b)``, where one of a, b and c is block-sparse; op is a transpose or nothing.
 
     The letters of `mode` stand for c, a and b: s is sparse, d is dense. Dense tensors are [Z, H, rows, columns], sparse
-    ones [Z, nnz, block, block] in the layout's order of blocks. Both may have any strides. Operands with fewer than four
-    dimensions get leading dimensions of 1. Sizes must agree: to share an operand among batches or heads, expand it.
+    ones [Z, nnz, block, block] in the layout's order of blocks. Both may have any strides. Operands with fewer than
+    four dimensions get leading dimensions of 1. Batches and heads must agree: to share an operand among them, expand
+    it.
 
     Args:
         a: the left operand; fp16, bf16 or fp32. Autocast casts both operands, unless `out` is given.
         b: the right operand, of the same dtype and device.
         layout: the active blocks of the sparse tensor as it is stored; a layout without heads serves any number.
         mode: ``"sdd"``, ``"dsd"`` or ``"dds"``.
-        trans_a: transpose a first; a sparse one with its blocks and layout.
-        trans_b: transpose b first; a sparse one with its blocks and layout.
-        trans_c: return the transpose of c. ``"sdd"``: `layout` has the active blocks of the transpose, [N, M]. ``"dsd"``
-            and ``"dds"``: the result is [Z, H, N, M].
+        trans_a: use the transpose of a; for a sparse a, `layout` describes a as it is stored.
+        trans_b: use the transpose of b; for a sparse b, `layout` describes b as it is stored.
+        trans_c: return the transpose of c. ``"sdd"``: `layout` has the active blocks of the transpose, [N, M].
+            ``"dsd"`` and ``"dds"``: the result is [Z, H, N, M].
         out: where to write the result; it must not require a gradient or overlap an operand.
-        deterministic: return the same bits every time. With False, rows with many blocks are added up in any order by fp32
-            atomics, which takes less memory.
+        deterministic: return the same bits every time. With False, fp32 atomics sum up rows with many blocks in any
+            order, which takes less memory.
 
     Returns:
-        c, contiguous, with four dimensions and the dtype of `a`; or `out`. Sums are fp32. fp32 operands are multiplied in
-        full precision unless torch's switch for matmuls allows TF32. Differentiable twice in `a` and `b`.
+        c, contiguous, with four dimensions and the dtype of `a`; or `out`. Sums are fp32. fp32 operands are multiplied
+        in full precision unless torch's switch for matmuls allows TF32. Differentiable twice in `a` and `b`.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -99,7 +100,7 @@ def _multiply(
     out: Tensor | None,
     deterministic: bool,
 ) -> Tensor:
-    """Validate and multiply, through torch's dispatcher unless the call is plain."""
+    """Validate and run a product, without torch's dispatcher if the call needs no autograd or tracing."""
     check_flags(trans_a=trans_a, trans_b=trans_b, trans_c=trans_c, deterministic=deterministic)
     a, b, packing = _check(a, b, layout, mode, trans_a, trans_b, trans_c)
     # traced tensors have no addresses
@@ -123,7 +124,7 @@ def _multiply_plain(
     trans_c: bool,
     deterministic: bool,
 ) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
     words: tuple[object, ...] = (mode, trans_a, trans_b, trans_c, deterministic)
     if getattr(a, "dtype", None) is torch.float32:
         # torch's switch decides the precision of fp32
@@ -166,7 +167,7 @@ def _record(
 def _check(
     a: Tensor, b: Tensor, layout: BlockLayout, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> tuple[Tensor, Tensor, Packing]:
-    """Validate a call; return the operands with four dimensions, and the tables of the layout."""
+    """Validate a call; return both operands with four dimensions, and the tables of the layout."""
     a, b = _check_operands(a, b, layout, mode)
     name, dense = ("b", b) if mode == "dsd" else ("a", a)
     if layout.heads not in {None, dense.shape[1]}:
@@ -177,7 +178,7 @@ def _check(
 
 
 def _sides(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, trans_c: bool) -> tuple[Tensor, Tensor]:
-    """Return the left and the right operand of an sdd product."""
+    """Return the left [Z, H, M, K] and the right [Z, H, K, N] operand of an sdd product, after all transposes."""
     left, right = a.mT if trans_a else a, b.mT if trans_b else b
     return (right.mT, left.mT) if trans_c else (left, right)
 
@@ -185,7 +186,11 @@ def _sides(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, trans_c: bool) ->
 def _blocks_first(
     a: Tensor, b: Tensor, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> tuple[Tensor, Tensor, bool, bool]:
-    """Return blocks, the dense operand, and whether to transpose the blocks and the result."""
+    """Return the operands of ``dsd`` or ``dds`` as a dsd product.
+
+    Returns:
+        The blocks; the dense operand; whether to transpose the blocks; whether to transpose the product.
+    """
     if mode == "dsd":
         return a, b.mT if trans_b else b, trans_a, trans_c
     return b, a if trans_a else a.mT, not trans_b, not trans_c
@@ -203,7 +208,17 @@ def _run_sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool, out: T
 def _run_dsd(
     s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool, out: Tensor | None
 ) -> Tensor:
-    """Multiply into a new tensor or `out`; `flip` transposes the product."""
+    """Run a dsd product into a new tensor, or into `out`.
+
+    Args:
+        s: blocks [Z, nnz, block, block].
+        d: dense operand [Z, H, K, N].
+        packing: the tables of the layout.
+        turned: multiply by the transpose of s.
+        flip: return the transpose of the product.
+        deterministic: sum up in a fixed order.
+        out: where to write the result; None for a new tensor.
+    """
     if out is None:
         product = products.dsd(s, d, packing, turned, flip, deterministic)
         return product.mT if flip else product
@@ -214,7 +229,7 @@ def _run_dsd(
 
 
 def _check_operands(a: Tensor, b: Tensor, layout: BlockLayout, mode: str) -> tuple[Tensor, Tensor]:
-    """Check everything except sizes; return both operands with four dimensions."""
+    """Validate all except the sizes; return both operands with four dimensions."""
     check_choice("mode", mode, MODES)
     if not isinstance(layout, BlockLayout):
         refuse_type("layout", "a BlockLayout", type(layout).__name__)
@@ -230,7 +245,7 @@ def _check_operands(a: Tensor, b: Tensor, layout: BlockLayout, mode: str) -> tup
 def _check_sizes(
     a: Tensor, b: Tensor, layout: BlockLayout, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> None:
-    """Check every size of both operands against the layout and each other."""
+    """Validate the sizes of both operands against the layout and each other."""
     batch, sparse_sizes = a.shape[0], (layout.nnz, layout.block, layout.block)
     rows, cols = layout.shape
     if mode == "sdd":
@@ -257,7 +272,7 @@ def _check_dense(
     transposed: bool,
     names: tuple[str, ...],
 ) -> None:
-    """Check the shape of a dense operand: [Z, H, *sides], or the reverse sides if it is to be transposed."""
+    """Require a dense operand [Z, H, *sides], with the sides in reverse order if the call transposes it."""
     step = -1 if transposed else 1
     shape = (batch, layout.heads or 0, *sides[::step])
     check_shape(name, value, shape, f"Z, H, {', '.join(names[::step])}")
@@ -274,7 +289,7 @@ def _check_out(out: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...], dims: 
 
 
 def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) -> Tensor:
-    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks."""
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks, and record the launches for replays."""
     own = packing.sizes
     recording.constant(*packing.tables)
     out = recording.make(Tensor.new_empty, a, a.shape[0], own.nnz, own.block, own.block)
@@ -285,7 +300,10 @@ def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) ->
 def _record_dsd(
     recording: Recording, s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool
 ) -> Tensor:
-    """Multiply blocks s by d [Z, H, K, N]; `flip` returns the transpose of the product."""
+    """Multiply blocks s by d [Z, H, K, N], and record the launches for replays.
+
+    `turned` multiplies by the transpose of s; `flip` returns the transpose of the product.
+    """
     own = packing.sizes
     recording.constant(*packing.tables)
     sides = (own.rows_of(turned), d.shape[3])

@@ -1,4 +1,4 @@
-"""Products to tune and measure: layouts, each with the size of the dimension outside the layout."""
+"""Block-sparse products to tune and measure: a layout and the size of the dimension that the layout does not determine."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ __all__ = ["BARS", "ROLES", "MatmulProblem", "Pattern", "Problem", "problems"]
 
 Pattern = Literal["random", "window", "longformer", "bigbird", "dense"]
 _RANDOM = 3
-"""Random blocks per row of ``bigbird``, in addition to those of ``longformer``, as in Zaheer et al. 2020."""
+"""Random blocks per block row of the pattern ``bigbird`` (Zaheer et al. 2020), in addition to those of ``longformer``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One layout and batch."""
+    """One layout, its number of heads, and a batch size."""
 
     name: str
     batch: int
     heads: int
     rows: int
-    """Block rows."""
+    """Number of block rows."""
     cols: int
-    """Block columns."""
+    """Number of block columns."""
     block: int
     pattern: Pattern
     reach: float
-    """The density of ``random``; else the number of blocks that a row sees on each side of the diagonal."""
+    """For ``random``, the fraction of active blocks; for other patterns, the blocks on each side of the diagonal in a row."""
 
     def layout(self) -> BlockLayout:
-        """Return the layout; random ones are the same every time."""
+        """Return the layout; a random one is the same every time."""
         return BlockLayout(self._active().expand(self.heads, -1, -1), self.block)
 
     def _active(self) -> Tensor:
@@ -84,7 +84,7 @@ BARS: Final = (
 )
 _FREE_BARS: Final = (64, 1024)
 
-# `tune` uses the first ones of its seed
+# number of random problems for each use; `tune` takes the first ones of its seed
 _DRAWN: Final = {"tune": 80, "held_out": 10, "fresh": 10}
 _PACKED: Final = {"tune": 48, "held_out": 8, "fresh": 8}
 _MERGED: Final = {"tune": 16, "held_out": 8, "fresh": 8, "bars": 1}
@@ -95,28 +95,28 @@ _MOST_ELEMENTS: Final = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class MatmulProblem:
-    """One product of one layout; the first head of the first batch is compared."""
+    """One product of one layout; the check compares the first head of the first batch with torch's result."""
 
     problem: Problem
     free: int
-    """The size of the other dimension: the depth of an sdd, the columns of a dsd."""
+    """Size of the dimension that the layout does not determine: K of an sdd, N of a dsd."""
     kernel: str
     dtype: str
 
     @property
     def name(self) -> str:
-        """The name of the layout, and the free size."""
+        """The name of the layout and the size `free`."""
         return f"{self.problem.name}, {self.free}"
 
     @property
     def shape_class(self) -> str:
-        """The size of blocks, and whether the free dimension is a head's or a model's."""
+        """Class of the shape in reports: block size, and whether `free` is as small as a head or as large as a model."""
         small = "small" if self.problem.block < 64 else "large"
         return f"{small} blocks, {'narrow' if self.free <= 128 else 'wide'}"
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         one = self.problem
         named = {name: getattr(one, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
         return named | {"reach": str(one.reach), "free": self.free}
@@ -126,7 +126,7 @@ class MatmulProblem:
         return self.kernel.endswith("_sm90")
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the compared part of the result in fp32."""
+        """Return random operands on `device`, and the expected part of the result in fp32."""
         source = generator(self.name, device)
         make = {"sdd": self._sdd, "dsd": self._dsd, "merge": self._merge}[self.kernel.split("_")[2]]
         return make(self.problem.layout(), source)
@@ -166,7 +166,7 @@ class MatmulProblem:
             launch, _ = recorded(lambda: products.launch_dsd(s, d, out, partial, strips, cuts, one.block, turned=False))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
-        # a split strip is not written to the result
+        # a split strip goes to the partial results, not to the result
         start = cuts.height if cuts.slots else 0
         moved = (s.numel() + d.numel() + out.numel()) * s.itemsize
         flops = 2 * s.numel() * self.free
@@ -187,7 +187,7 @@ class MatmulProblem:
         return self._work(launch.args, launch.named, out[:1, :1, :height], exact, moved, partial.numel())
 
     def _strips(self, layout: BlockLayout, out: Tensor) -> tuple[tuple[Tensor, ...], Cuts]:
-        """Return the tables of the layout's strips, and which of them are split."""
+        """Return the tables of the layout's strips, and the plan that says which strips are split."""
         tables, sizes = layout.packing(out.device, out.dtype)
         return products.strips_of(tables, sizes, False, out.shape, True)
 
@@ -206,7 +206,7 @@ class MatmulProblem:
             named=named,
             outputs=(out,),
             expected=(exact,),
-            # tensor cores add up products in an order of their own
+            # tensor cores add in another order than the reference
             tolerances=(rounding(exact, _DTYPES[self.dtype]) + 1e-5 * self.free,),
             moved_bytes=moved_bytes,
             flops=flops,
@@ -218,7 +218,7 @@ def _first_head(layout: BlockLayout) -> BlockLayout:
 
 
 def problems(use: str) -> tuple[MatmulProblem, ...]:
-    """List the products of a use, which `nojit.kernels.problem` has checked."""
+    """List the products for a `use` that `nojit.kernels.problem.check_use` accepted."""
     sdd, dsd, merge, mapped_sdd, mapped_dsd = ROLES
     found = _bars() if use == "bars" else _drawn(use)
     return (
@@ -235,7 +235,7 @@ def _bars() -> list[tuple[Problem, int]]:
 
 
 def _packed(use: str) -> list[tuple[Problem, int]]:
-    """List products for the sm_90 kernels: blocks that fill tiles of 128 rows."""
+    """List products for the sm_90 kernels: layouts whose blocks fill tiles of 128 rows."""
     if use == "bars":
         return [(problem, free) for problem, free in _bars() if _fills_tiles(problem)]
     rng = draws("block_sparse_packed", use)
@@ -253,7 +253,7 @@ def _fills_tiles(problem: Problem) -> bool:
 
 
 def _drawn(use: str) -> list[tuple[Problem, int]]:
-    """Draw layouts of any block size and pattern, with heads and models as free dimensions."""
+    """Draw layouts of any block size and pattern, with `free` as small as a head or as large as a model."""
     rng = draws("block_sparse_matmul", use)
     found: dict[str, tuple[Problem, int]] = {}
     while len(found) < _DRAWN[use]:
@@ -263,7 +263,7 @@ def _drawn(use: str) -> list[tuple[Problem, int]]:
 
 
 def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[Problem, int]:
-    """Draw one product that is not too large."""
+    """Draw one product with one of the block sizes `blocks`; too large ones are drawn again."""
     while True:
         block = rng.choice(blocks)
         length = max(round(2 ** rng.uniform(9, 12.5)) // block, 4)
@@ -277,7 +277,7 @@ def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[Problem, int]:
 
 
 def _cut(use: str) -> list[tuple[Problem, int]]:
-    """Draw layouts that have a long row in each head."""
+    """Draw layouts that have one long row in each head, which dsd splits."""
     rng = draws("block_sparse_merge", use)
     found: dict[str, tuple[Problem, int]] = {}
     while len(found) < _MERGED[use]:
@@ -287,7 +287,7 @@ def _cut(use: str) -> list[tuple[Problem, int]]:
         name = f"longformer 1, {batch} x {heads} x {length} of {block}"
         problem = Problem(name, batch, heads, length, length, block, "longformer", 1.0)
         tables, sizes = problem.layout().packing("cpu", torch.bfloat16)
-        # large products split no strip
+        # keep only products whose long strips are split: large ones split none
         if products.strips_of(tables, sizes, False, (batch, heads, length * block, free), True)[1].slots:
             found[f"{name}, {free}"] = problem, free
     return list(found.values())

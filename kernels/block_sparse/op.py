@@ -1,7 +1,7 @@
-"""The block-sparse softmax: validation, conversion of masks, and launches.
+"""``block_sparse_softmax`` and its gradient: validation, conversion of masks, and launches.
 
-The operators of the namespace ``nojit`` take a layout as look-up tables and sizes, so that they can be traced; the functions
-of this module take the `BlockLayout` itself.
+The torch operators of the namespace ``nojit`` take a layout as look-up tables and sizes, so that torch can trace them;
+the functions of this module take the `BlockLayout` itself.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -23,7 +23,7 @@ from torch import Tensor
 __all__ = ["block_sparse_softmax", "softmax_backward", "softmax_bwd", "softmax_forward"]
 
 APART_BYTES: Final = 1 << 24
-"""The least size, in bytes, of a sparse tensor whose long rows get a launch of their own."""
+"""Sparse tensors of at least this many bytes get a separate launch for their long rows."""
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
@@ -50,15 +50,15 @@ def block_sparse_softmax(
         relative_position: a dense bias that broadcasts to [Z, H, M, N], in x's dtype. Autocast casts it and the masks.
         key_padding_mask: [Z, N], in x's dtype or bool.
         attention_mask: [M, N], in x's dtype or bool.
-        key_padding_mask_mode: ``"add"`` adds the mask to the scores. ``"mul"`` masks the positions where it is 0 and leaves
-            the others unchanged (it never multiplies). A bool mask, True for visible positions, needs ``"mul"``.
-        attention_mask_mode: the same for `attention_mask`.
+        key_padding_mask_mode: ``"add"`` adds the mask to the scores. ``"mul"`` masks the positions where it is 0 and
+            leaves the others unchanged (it never multiplies). A bool mask, True for visible positions, needs ``"mul"``.
+        attention_mask_mode: ``"add"`` or ``"mul"`` in the same way, for `attention_mask`.
         is_causal: mask column n of row m if n > m.
         inplace: overwrite x with the result, and return x.
 
     Returns:
-        The probabilities, with x's shape and dtype, contiguous; or x itself. A fully masked row gives 0. Differentiable
-        in x and in `relative_position`.
+        The probabilities, with x's shape and dtype, contiguous; or x itself if `inplace`. A fully masked row gives 0.
+        Differentiable in x and in `relative_position`.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -98,16 +98,16 @@ def block_sparse_softmax(
 
 
 def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Tensor:
-    """Compute the gradient of `block_sparse_softmax` in x: ``y * (dy - sum(y * dy)) * scale``.
+    """Compute the gradient by x of `block_sparse_softmax`: ``y * (dy - sum(y * dy)) * scale``.
 
     Args:
-        y: the probabilities [Z, nnz, block, block] from the forward pass; any strides.
-        dy: their gradient, of the same shape, dtype and device; any strides, 0 included. It is not overwritten.
-        scale: the scale of the forward pass.
+        y: the probabilities [Z, nnz, block, block] that `block_sparse_softmax` returned; any strides.
+        dy: the gradient by `y`, of the same shape, dtype and device; any strides, 0 included. It is not overwritten.
+        scale: the scale that `block_sparse_softmax` had.
         layout: the active blocks.
 
     Returns:
-        The gradient, contiguous.
+        The gradient [Z, nnz, block, block], contiguous.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -125,12 +125,15 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
 
 
 def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:
-    """Return the strides of an optional term; for an absent term, strides that satisfy every hint: 0, and 1 for the last."""
+    """Return the strides of an optional tensor with `count` dimensions.
+
+    For None they are 0, and 1 for the last: values that satisfy every hint of a variant.
+    """
     return (*(0,) * (count - 1), 1) if value is None else tuple(value.stride())
 
 
 def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]) -> Tensor:
-    """Compute the softmax of a recording's operands; `rpe` is the bias in the kernels' shape."""
+    """Compute the softmax of a new call and record its launches for replays; `rpe` is the bias [Z, H, M, N]."""
     x, bias, kpm, am = recording.operands
     spans, columns, *_ = arguments
     recording.constant(spans, columns)
@@ -140,9 +143,13 @@ def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]
 
 
 def _listed(x: Tensor, spans: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, int, tuple[int, ...]]]:
-    """Yield the launches for a sparse tensor: block rows, the number of long rows at the start, and kernel arguments.
+    """Yield the launches for a sparse tensor, two if its long rows get a launch of their own.
 
-    In large tensors long rows get a launch of their own if they need another tile than the others.
+    Long rows of tensors of at least `APART_BYTES` get one if the best tile for them differs from that for the other
+    rows.
+
+    Yields:
+        Block rows to process (rows of `spans`), the number of long ones among them, and the kernel's size arguments.
     """
     block, rows, _, longest, long, blocks, next_longest = sizes
     is_large = library.is_batch_invariant() or x.numel() * x.element_size() >= APART_BYTES
@@ -191,7 +198,17 @@ def softmax_forward(
     *terms: Any,
     caller: Caller = DIRECT,
 ) -> Tensor:
-    """Compute the softmax for validated arguments, into a new tensor; `sizes` are `RowSizes`."""
+    """Compute the softmax of validated arguments into a new tensor.
+
+    Args:
+        x: scores [Z, nnz, block, block].
+        spans: table `Tables.spans`.
+        columns: table `Tables.columns`.
+        sizes: the fields of `RowSizes`.
+        scale: factor of x.
+        terms: bias, masks, their modes, and whether the call is causal.
+        caller: launches the kernels.
+    """
     out = caller.make(Tensor.new_empty, x, *x.shape)
     _launch_forward(x, out, spans, columns, sizes, scale, *terms, caller=caller)
     return out
@@ -210,7 +227,7 @@ def softmax_backward(
     scale: float,
     wants_bias: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the gradient of the scores, and of the bias if requested; `sizes` are `RowSizes`."""
+    """Compute the gradient by the scores, and that by the bias if `wants_bias`; `sizes` are the fields of `RowSizes`."""
     check_like("dy", dy, "y", y)
     check_shape("dy", dy, y.shape, "Z, nnz, block, block")
     dx, drpe = _allocate_gradients(y, spans, sizes, wants_bias)
@@ -225,7 +242,7 @@ def softmax_backward(
 
 
 def _allocate_gradients(y: Tensor, spans: Tensor, sizes: Sequence[int], wants_bias: bool) -> tuple[Tensor, Tensor]:
-    """Allocate dx, and the dense gradient of the bias (0 outside the blocks) or an empty tensor."""
+    """Allocate dx and, if `wants_bias`, a zeroed gradient of the dense bias [Z, H, M, N], or else an empty tensor."""
     block, rows, cols, *_ = sizes
     heads = spans.shape[0] // rows if rows else 0
     dense = (y.shape[0], heads, rows * block, cols * block)
@@ -243,7 +260,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     y, spans, columns = ctx.saved_tensors
     wants_bias = ctx.needs_input_grad[5]
     dx, drpe = _softmax_backward_op(y, grad, spans, columns, *ctx.numbers, wants_bias)
-    # a layout without rows has tables that do not tell the number of heads
+    # the tables of a layout without rows do not contain the number of heads
     dbias = drpe.view(ctx.bias_shape) if wants_bias else None
     return (dx, *(None,) * 4, dbias, *(None,) * 5)
 
@@ -253,7 +270,7 @@ def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
 
 
 class _InPlace(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
-    """The in-place softmax: torch's operators that mutate cannot have a gradient formula."""
+    """Autograd function of the in-place softmax: torch's operators that mutate an input cannot have a gradient formula."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, *arguments: Any) -> Tensor:

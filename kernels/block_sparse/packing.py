@@ -1,8 +1,11 @@
-"""Packing of a layout for matmul kernels: block rows into strips, strips into tiles, long strips into segments.
+"""Tables for block-sparse products: block rows are grouped into strips, strips cut into tiles, long strips split.
 
-A product reads each block of the dense operand once per strip, so high strips save traffic. But each entry of a strip (a
-block column that any of its rows has) costs the multiplications of all its rows. `choose_height` and `choose_tile` weigh the
-two with the roofline model of `_time`. Everything is a pure function of the layout and the operands' width.
+A *strip* is one or several consecutive block rows, which one program processes together. An *entry* of a strip is a
+block column where any of its block rows has a block.
+
+For each entry a product reads the rows of the dense operand once, so high strips save traffic. But each entry also
+costs multiplications for all rows of the strip, blocks or not. `choose_height` and `choose_tile` weigh both with the
+roofline model in `_time`. All functions depend only on the layout and on the size of the operands' elements.
 """
 
 from __future__ import annotations
@@ -18,31 +21,31 @@ from torch import Tensor
 __all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "is_long", "pack"]
 
 HEIGHTS: Final = {True: (64, 128), False: (32, 64, 128)}
-"""Rows of a strip, for 16-bit operands (tensor cores take 64 rows at least) and for fp32."""
+"""Possible rows of a strip: for 16-bit operands (True), where wgmma takes at least 64 rows, and for fp32 (False)."""
 TILES: Final = {True: ((64, 128), (128, 128), (128, 256)), False: ((32, 128), (64, 128), (128, 128))}
-"""Rows and columns of a tile of a sparse result, for 16-bit operands and for fp32."""
+"""Possible (rows, columns) of a tile of a sparse result, for 16-bit operands (True) and for fp32 (False)."""
 BALANCE: Final = {True: 80, False: 8}
-"""Flops per byte of L2 bandwidth, roughly: on an H200 700 TFLOP/s (fp32: 60) by 8 TB/s."""
+"""Flops per byte of L2 bandwidth, roughly: on an H200 700 TFLOP/s, or 60 for fp32 (False), by 8 TB/s."""
 SKIPPING: Final = 32
-"""The least block size for which the 16-bit kernels (those for sm_90) skip absent blocks."""
+"""The least block size for which the 16-bit kernels, those for sm_90, skip absent blocks."""
 OWNED: Final = 64
-"""The number of rows that these kernels skip at a time."""
+"""Rows per consumer of the sm_90 kernels; they skip an entry where all of these rows lack a block."""
 BLOCK_N: Final = 256
-"""Columns of the dense operand assumed in the model of a strip."""
+"""Columns of the dense operand that the model of the strip height assumes."""
 LONG: Final = 2
-"""A strip is split only if it has more than this many times the mean number of entries."""
+"""A strip is split only if it has more than this many times the mean number of entries; see also the next two limits."""
 LONG_ROWS: Final = 1024
-"""A strip is split only if its entries also read more than this many rows of the dense operand."""
+"""A strip is split only if its entries read more than this many rows of the dense operand."""
 SHARE: Final = 3
-"""A strip is split only if it is also more than this many times a program's share of the product."""
+"""A strip is split only if it has more than this many times the work that each program gets on average."""
 PROGRAMS: Final = 132
-"""The number of programs assumed for `SHARE`. Splitting a strip below these limits would take longer."""
+"""Number of programs that the limit `SHARE` assumes: the SMs of an H200."""
 BEGINNING: Final = 192
-"""The fixed cost of a task, in rows of the dense operand."""
+"""Fixed cost of a task, in units of the time that one row of the dense operand takes."""
 
 
 class StripSizes(NamedTuple):
-    """The sizes of one side's strips, from `Sizes`."""
+    """Sizes of the strips of a layout, or of its transpose; fields of `Sizes`."""
 
     height: int
     slots: int
@@ -53,66 +56,69 @@ class StripSizes(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Sizes that accompany the tables; a tuple, so that operators can take it."""
+    """Sizes that accompany the tables of `Packing`; a tuple, so that torch operators can take it."""
 
     block: int
     rows: int
-    """Block rows."""
+    """Number of block rows per head."""
     cols: int
-    """Block columns."""
+    """Number of block columns."""
     nnz: int
     height: int
     """Rows of a strip, in elements."""
     slots: int
-    """Slots for partial results of split strips."""
+    """Number of slots for partial results: one for each task of the split strips."""
     longest: int
-    """Entries in the longest strip."""
+    """Number of entries in the longest strip."""
     entries: int
-    """Entries in all strips."""
+    """Number of entries in all strips."""
     long: int
-    """The number of strips longer than `LONG` times the mean: the first ones of `whole`."""
+    """Number of strips with more than `LONG` times the mean number of entries: the first rows of the table `whole`."""
     ahead: int
-    """The number of other strips that together take about as long as one of the long strips."""
+    """Number of other strips that together take about as long as one of the `long` strips."""
     turned_height: int
-    """This and the next five fields are the same six sizes, from `height` to `ahead`, for the transpose."""
+    """Rows of a strip of the transpose. The next five fields are the counterparts of `slots` to `ahead` for the transpose."""
     turned_slots: int
     turned_longest: int
     turned_entries: int
     turned_long: int
     turned_ahead: int
     tile: int
-    """Rows of a tile, in elements."""
+    """Rows of a tile of a sparse result, in elements."""
     width: int
-    """Columns of a tile, in elements."""
+    """Columns of a tile of a sparse result, in elements."""
 
     def strips_of(self, turned: bool) -> StripSizes:
-        """Return the sizes of the layout's strips, or of its transpose's."""
+        """Return the sizes of the layout's strips, or of its transpose's if `turned`."""
         first = Sizes._fields.index("turned_height" if turned else "height")
         return StripSizes(*self[first : first + len(StripSizes._fields)])
 
     def rows_of(self, turned: bool) -> int:
-        """Return the rows of the layout, or of its transpose, in elements."""
+        """Return the number of rows of the layout, or of its transpose if `turned`, in elements."""
         return (self.cols if turned else self.rows) * self.block
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The partial results of split strips."""
+    """How a dsd product splits long strips, and the shape of their partial results."""
 
     height: int
-    """Rows of a strip."""
+    """Rows of a strip, in elements."""
     slots: int
     shape: tuple[int, ...]
-    """Shape of the partial results: batch, slots, rows of a strip, padded columns."""
+    """Shape of the partial results: [batch, slots, rows of a strip, padded columns]."""
     atomic: bool
-    """Whether tasks add to one slot per strip, in any order, instead of storing to one slot per task."""
+    """True if all tasks of a strip add to one slot, in any order; False if each task stores to a slot of its own."""
     long: int
-    """The number of long tasks, which come first; 0 if long strips are split."""
+    """Number of long tasks, which are the first ones; 0 if long strips are split."""
     ahead: int
-    """The number of other tasks that together take about as long as a long one."""
+    """Number of other tasks that together take about as long as a long one."""
 
     def allocate(self, like: Tensor, caller: Caller = DIRECT) -> Tensor:
-        """Allocate the partial results on the device of `like`, zeroed for atomic adds; never empty, so that they have an address."""
+        """Allocate the partial results (fp32) on the device of `like`, zeroed for atomic adds.
+
+        Without slots, it returns four elements that nothing reads, since kernels need an address.
+        """
         if not self.slots:
             nothing = like.new_empty(4, dtype=torch.float32)
             caller.constant(nothing)
@@ -122,52 +128,54 @@ class Cuts:
 
 
 class Packing(NamedTuple):
-    """The tables of a layout on one device, all int32.
+    """The tables of a layout for matrix products on one device, all int32, and their sizes.
 
-    An *entry* is a block column that any block row of a strip has. A *task* is a run of entries of one strip.
+    A *strip* is one or several consecutive block rows. An *entry* of a strip is a block column where any of its block
+    rows has a block. A *task* is some or all consecutive entries of one strip. A *tile* is a strip and some of its
+    columns.
     """
 
     tables: tuple[Tensor, ...]
-    """`tasks`, `entries`, `blocks`, `merges`, `whole` of the layout's strips; the same for the transpose; then `tiles`,
-    `columns`, `blocks` of its tiles.
+    """`tasks`, `entries`, `blocks`, `merges`, `whole` of the strips; the same for the transpose; then the tiles'.
 
-    tasks: [T, 5] strip, first entry, end, slot of the partial result and its merge (-1: a whole strip).
-    entries: [E + 1, 2] block column, and the halves of the strip that have a block there (1: upper, 2: lower).
-    blocks: [E + 1, height / block] the block of each row of the strip at that entry, -1 if absent.
-    merges: [X, 3] strip, first slot, end.
-    whole: the tasks if no strip is split, long ones first.
-    tiles: [T, 3] strip, and the end of the columns, in elements, that its upper and its lower half need.
+    tasks: [T, 5] strip, first entry, end of the entries, slot of the partial result, row in `merges` (the last two are
+    -1 if the task is a whole strip).
+    entries: [E + 1, 2] block column, and the halves of the strip that have a block there (1: upper, 2: lower, 3: both).
+    blocks: [E + 1, height / block] the number of the block in each block row of the strip at that entry, -1 if absent.
+    merges: [X, 3] split strips: strip, first slot, end of the slots.
+    whole: [strips, 5] the tasks if no strip is split, long ones first.
+    tiles: [T, 3] strip, and how many columns, in elements, its upper and its lower half need.
     columns: [T, width / block] block columns of each tile, -1 past the end.
-    blocks: [T, height / block, width / block] the blocks of each tile, -1 if absent.
+    blocks: [T, height / block, width / block] the numbers of the blocks of each tile, -1 if absent.
     """
     sizes: Sizes
 
 
 @dataclass(frozen=True, slots=True)
 class _Strips:
-    """The entries of every strip: [E] each, ordered by strip and column."""
+    """The entries of all strips as tensors of length E, ordered by strip and column."""
 
     strip: Tensor
-    """Strip number, counted across all heads."""
+    """Strip of each entry, numbered across all heads."""
     column: Tensor
     blocks: Tensor
-    """[E, block rows of a strip]."""
+    """[E, block rows of a strip]: the number of each block, -1 if absent."""
     lengths: Tensor
-    """Entries per strip."""
+    """Number of entries of each strip."""
     strips: int
-    """Strips per head."""
+    """Number of strips per head."""
     cols: int
-    """Block columns."""
+    """Number of block columns."""
 
 
 def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Packing:
-    """Return the tables of a layout.
+    """Build the tables of a layout for matrix products.
 
     Args:
         active: [H, rows, cols] bool, on the CPU.
-        block: the block size.
-        narrow: whether operands have 16 bits.
-        device: the device of the tables.
+        block: rows and columns of a block.
+        narrow: True for 16-bit operands.
+        device: the device to copy the tables to.
     """
     index = torch.full(active.shape, -1, dtype=torch.int32, device=active.device)
     nnz = int(active.sum())
@@ -183,7 +191,7 @@ def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Pack
 
 
 def choose_height(active: Tensor, block: int, narrow: bool) -> int:
-    """Choose the rows of a strip: the height whose entries take the least time; of equals, the largest."""
+    """Choose the rows of a strip with the least modelled time of a dsd product; among equals, the largest."""
 
     def time(height: int) -> float:
         here, entries = int(active.sum()), _occupied(active, height // block)
@@ -199,9 +207,10 @@ def choose_height(active: Tensor, block: int, narrow: bool) -> int:
 
 
 def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = False) -> tuple[int, int]:
-    """Choose the rows and columns of a tile with the least time; if `over_maps`, tiles of the height that TMA kernels take.
+    """Choose the (rows, columns) of a tile with the least modelled time of an sdd product.
 
-    Those kernels win even if half a tile is wasted: scattered blocks of 32 and 64 on an H200, 1.1 to 1.8 times.
+    `over_maps` restricts the choice to the 128 rows that the sm_90 kernel takes. This kernel is faster even if half a
+    tile is wasted: with scattered blocks of 32 and 64 on an H200, 1.1 to 1.8 times.
     """
 
     def time(shape: tuple[int, int]) -> float:
@@ -216,9 +225,10 @@ def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = Fals
 
 
 def _time(products: int, loads: int, narrow: bool) -> float:
-    """Return the modelled time of multiply-adds and element loads from the cache, in units of bytes loaded.
+    """Return the modelled time of `products` multiply-adds and `loads` elements loaded from L2.
 
-    It is the longer of the two plus a fraction of the other, which no schedule hides entirely.
+    The unit is the time to load one byte. The result is the longer of the two times plus a tenth of the other, which no
+    schedule hides entirely.
     """
     work = 2 * products / BALANCE[narrow]
     moved = loads * (2 if narrow else 4)
@@ -226,17 +236,17 @@ def _time(products: int, loads: int, narrow: bool) -> float:
 
 
 def _union(active: Tensor, group: int) -> Tensor:
-    """Mark the block columns that are active in any of a strip's `group` block rows: bool [H, strips, cols]."""
+    """Return which block columns are active in any of a strip's `group` block rows: bool [H, strips, cols]."""
     return _grouped(active, group, False).any(2)
 
 
 def _occupied(active: Tensor, group: int) -> int:
-    """Count the entries of strips of `group` block rows."""
+    """Count the entries of all strips of `group` block rows each."""
     return int(_union(active, group).sum())
 
 
 def _grouped(value: Tensor, group: int, fill: int) -> Tensor:
-    """Group block rows into strips, padding the last one: [H, strips, group, cols]."""
+    """Group block rows [H, rows, cols] into strips [H, strips, group, cols]; `fill` pads the last strip."""
     heads, rows, cols = value.shape
     strips = -(-rows // group)
     missing = value.new_full((heads, strips * group - rows, cols), fill)
@@ -244,10 +254,10 @@ def _grouped(value: Tensor, group: int, fill: int) -> Tensor:
 
 
 def _strips(index: Tensor, group: int) -> _Strips:
-    """List the entries of the strips of an index [H, rows, cols] of blocks, -1 where absent.
+    """List the entries of all strips of `group` block rows; `index` [H, rows, cols] has the blocks' numbers, -1 if absent.
 
-    Entries are sorted by column modulo the mean number of entries. Neighbours in a window then read the same rows of a
-    dense operand at the same time, and the cache loads them once.
+    Entries are sorted by column modulo the mean number of entries. In window patterns, strips that are neighbours then
+    read the same rows of a dense operand at the same time, and L2 loads them once.
     """
     grouped = _grouped(index, group, -1)
     here = (grouped >= 0).any(2)
@@ -263,7 +273,8 @@ def _strips(index: Tensor, group: int) -> _Strips:
 def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, int, int, int, int]]:
     """Split long strips into tasks of nearly equal length.
 
-    Returns tasks, entries, blocks, merges and whole; and the fields of `StripSizes` except the height.
+    Returns:
+        The tables tasks, entries, blocks, merges and whole; and the fields of `StripSizes` except the height.
     """
     lengths = strips.lengths
     long_ones = is_long(lengths)
@@ -275,7 +286,7 @@ def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, 
     many = (parts > 1).nonzero()[:, 0]
     last = parts[many].cumsum(0)
     merges = torch.stack([many, last - parts[many], last], 1)
-    # kernels prefetch one entry past the end
+    # add an entry, since kernels prefetch one past the end
     entries = torch.stack([strips.column, halves], 1)
     entries, blocks = torch.cat([entries, entries.new_zeros(1, 2)]), torch.cat([strips.blocks, none])
     longest = int(lengths.max()) if len(lengths) else 0
@@ -290,12 +301,12 @@ def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, 
 
 
 def is_long(lengths: Tensor) -> Tensor:
-    """Return which rows or strips have more than `LONG` times the mean of non-empty ones."""
+    """Return which rows or strips have more than `LONG` times the mean length of non-empty ones; lengths are in blocks."""
     return lengths * (lengths > 0).sum() > LONG * lengths.sum()
 
 
 def _ahead(lengths: Tensor, long_ones: Tensor, block: int) -> int:
-    """Return the number of other strips that together take about as long as a long one; 1 without long ones."""
+    """Return the number of other strips that together take about as long as a long one; 1 if none is long."""
     if not bool(long_ones.any()):
         return 1
     long, others = (float((lengths[which] * block + BEGINNING).float().mean()) for which in (long_ones, ~long_ones))
@@ -303,7 +314,7 @@ def _ahead(lengths: Tensor, long_ones: Tensor, block: int) -> int:
 
 
 def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
-    """List the runs of entries of strips split into `parts`: strip, first entry, end, slot, merge."""
+    """List the tasks of strips that are split into `parts` each, [T, 5]: strip, first entry, end, slot, merge."""
     strip = torch.arange(len(lengths), device=lengths.device).repeat_interleave(parts)
     part = torch.arange(len(strip), device=strip.device) - (parts.cumsum(0) - parts)[strip]
     begin = (lengths.cumsum(0) - lengths)[strip]
@@ -316,17 +327,18 @@ def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
 
 
 def _limit(lengths: Tensor, block: int) -> int:
-    """Return the most entries of a task."""
+    """Return the most entries that a task may have before its strip is split."""
     present = lengths[lengths > 0]
     mean = -(-int(present.sum()) // len(present)) if len(present) else 1
     return max(LONG * mean, LONG_ROWS // block)
 
 
 def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Split the entries of each strip into tiles of `width` block columns: tiles, columns, blocks.
+    """Split the entries of each strip into tiles of `width` block columns; return the tables tiles, columns and blocks.
 
-    Columns that both halves of a strip have come first, then those of the upper half, so that few tiles are nearly unused
-    by a half. Tiles of a long strip are placed beside strips with blocks in the same columns, so that both hit the cache.
+    In a strip, columns that both halves of the rows need come first, then those that only the upper half needs, so that
+    few tiles are nearly unused by a half. Tiles of a long strip are placed beside strips with blocks in the same
+    columns, so that both find the dense operand in L2.
     """
     lengths = strips.lengths
     tiles = -(-lengths // width)
@@ -339,13 +351,13 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
     blocks = torch.full((len(strip), strips.blocks.shape[1], width), -1, device=lengths.device)
     columns[tile, place % width] = strips.column[order]
     blocks[tile, :, place % width] = strips.blocks[order].long()
-    # 1 to `width` for present blocks
+    # 1 to `width` for present blocks, 0 for absent ones
     ends = (blocks >= 0) * torch.arange(1, width + 1, device=lengths.device)
     needs = _halves(ends).amax(-1) * block if width else ends.new_zeros(len(strip), 2)
     long_ones = is_long(lengths)[strip]
     order = torch.arange(len(strip), device=lengths.device)
     if bool(long_ones.any()):
-        # absent columns sort first; take the median of the present ones
+        # absent columns (-1) sort first; take the median of the present ones
         middle = columns.sort(1).values.gather(1, width - 1 - (columns >= 0).sum(1, keepdim=True) // 2)[:, 0]
         beside = strip // strips.strips * strips.strips + middle * strips.strips // strips.cols
         order = torch.where(long_ones, beside, strip).argsort(stable=True)
@@ -353,6 +365,9 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
 
 
 def _halves(value: Tensor) -> Tensor:
-    """Return the maximum over each half of a strip's rows (dimension 1); a single row is used twice: [E, 2, ...]."""
+    """Return the maximum over the upper and the lower half of a strip's block rows (dimension 1): [E, 2, ...].
+
+    The middle one of an odd number of block rows belongs to both halves.
+    """
     rows = value.shape[1]
     return torch.stack([value[:, : -(-rows // 2)].amax(1), value[:, rows // 2 :].amax(1)], 1)

@@ -1,4 +1,4 @@
-"""Layouts for tests, tuning and benchmarks of block-sparse operators."""
+"""Layouts for tests, tuning and benchmarks of the block-sparse operators."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ PROBLEMS: Final = {
         Problem("half of all, 32", 2, 16, 128, 128, 32, "random", 0.5),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` has the layouts with promised speed.
+"""Layouts by use: `test` is small enough for Triton's interpreter, `bars` has those with promised speed.
 
-`tune` lists coarse steps first: a tuner that runs out of time has seen all classes of rows.
+`tune` lists a coarse selection first: a tuner that runs out of time has then measured rows of all lengths.
 """
 
 _TUNABLES: Final = ("ROWS", "CHUNKS", "TILES")
@@ -104,17 +104,17 @@ ROLES: Final[Mapping[str, Roles]] = {**_SOFTMAX, **matmul_problems.ROLES}
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _SCALE: Final = 0.125
-# drawn ones of `tune` follow the listed ones and fill the space between them
+# number of random layouts for each use; those of `tune` follow the listed layouts
 _DRAWN: Final = {"tune": 60, "held_out": 10, "fresh": 10}
-# drawn ones of `tune` that fill the gaps between all of these
+# number of further layouts of `tune`, which fill the gaps between all others
 _SPREAD: Final = 80
-# limit of a held-out problem's sparse tensor
+# most elements of a random problem's sparse tensor
 _MOST_ELEMENTS: Final = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxProblem:
-    """The softmax over one layout, forward or backward."""
+    """The softmax, or its gradient, over one layout."""
 
     problem: Problem
     kernel: str
@@ -128,19 +128,19 @@ class SoftmaxProblem:
 
     @property
     def shape_class(self) -> str:
-        """The length of the longest row: one tile, several, or many."""
+        """Class of the shape in reports: the longest row fits one tile, several, or many."""
         longest = self.problem.layout().longest_row * self.problem.block
         return "short rows" if longest <= 256 else "rows" if longest <= 1024 else "long rows"
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         one = self.problem
         named = {name: getattr(one, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
         return named | {"reach": str(one.reach), "is_causal": self.is_causal}
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the result in fp32."""
+        """Return random operands on `device`, and the expected result in fp32."""
         one, dtype = self.problem, _DTYPES[self.dtype]
         layout = one.layout()
         source = generator(self.name, device)
@@ -173,13 +173,13 @@ class SoftmaxProblem:
 
 
 def _row_of_each_block(layout: BlockLayout) -> Tensor:
-    """Return the block row, numbered across all heads, of each block: int64 [nnz]."""
+    """Return for each block the number of its block row, counted across all heads: int64 [nnz]."""
     head, row, _ = layout.active.nonzero().unbind(1)
     return head * layout.rows + row
 
 
 def _hidden(layout: BlockLayout) -> Tensor:
-    """Return the elements of each block that a causal mask hides: bool [nnz, block, block]."""
+    """Return which elements of each block a causal mask hides: bool [nnz, block, block]."""
     _, row, col = layout.active.nonzero().unbind(1)
     lanes = torch.arange(layout.block)
     rows, cols = (place[:, None] * layout.block + lanes for place in (row, col))
@@ -187,7 +187,13 @@ def _hidden(layout: BlockLayout) -> Tensor:
 
 
 def _softmax(x: Tensor, rows: Tensor, hidden: Tensor | None) -> Tensor:
-    """Compute the softmax in fp32 by block row, without dense matrices, which would be too large."""
+    """Compute the softmax in fp32 one block row at a time: dense matrices would be too large.
+
+    Args:
+        x: scores [Z, nnz, block, block].
+        rows: block row of each block, [nnz].
+        hidden: masked elements [nnz, block, block], or None.
+    """
     scores = x.float() * _SCALE
     if hidden is not None:
         scores = scores.masked_fill(hidden, float("-inf"))
@@ -203,7 +209,7 @@ def _softmax(x: Tensor, rows: Tensor, hidden: Tensor | None) -> Tensor:
 
 
 def _gradient(y: Tensor, dy: Tensor, rows: Tensor) -> Tensor:
-    """Compute the gradient of the scores by block row, without dense matrices."""
+    """Compute the gradient by the scores one block row at a time: dense matrices would be too large."""
     wide, grad = y.float(), dy.float()
     size = (y.shape[0], int(rows[-1]) + 1, y.shape[2])
     sums = wide.new_zeros(size).index_add(1, rows, (wide * grad).sum(-1))
@@ -211,7 +217,7 @@ def _gradient(y: Tensor, dy: Tensor, rows: Tensor) -> Tensor:
 
 
 def problems(use: str) -> tuple[TuningProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.
@@ -223,7 +229,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     forward, backward = _SOFTMAX
     return (
         *(SoftmaxProblem(problem, forward, "bf16") for problem in found),
-        # half of the held-out problems are enough for causal calls
+        # of drawn problems, half as many are causal
         *(SoftmaxProblem(problem, forward, "bf16", is_causal=True) for problem in found[:: 2 if use in DRAWN else 1]),
         *(SoftmaxProblem(problem, backward, "bf16") for problem in found),
         *matmul_problems.problems(use),
@@ -231,7 +237,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
 
 
 def _drawn(use: str) -> tuple[Problem, ...]:
-    """Draw layouts of any block size, pattern and row length."""
+    """Draw random layouts for a `use`, of any block size, pattern and row length."""
     rng = draws("block_sparse", use)
     found: dict[str, Problem] = {}
     while len(found) < _DRAWN.get(use, 0):
@@ -241,7 +247,7 @@ def _drawn(use: str) -> tuple[Problem, ...]:
 
 
 def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Draw layouts into the gaps between known tuning keys."""
+    """Draw layouts whose tuning keys lie in the gaps between those of `known`."""
     rng = draws("block_sparse between", "tune")
     places = {problem.name: _place(problem) for problem in known}
 
@@ -271,7 +277,7 @@ def _draw(rng: Random) -> Problem:
 
 
 def _head(problem: Problem) -> BlockLayout:
-    """Return the layout of one head; all heads are equal."""
+    """Return the layout of one head of a problem; all its heads are equal."""
     return _layout(replace(problem, name="", batch=1, heads=1))
 
 
@@ -281,7 +287,7 @@ def _layout(problem: Problem) -> BlockLayout:
 
 
 def _place(problem: Problem) -> tuple[float, ...]:
-    """Return a problem's position in octaves: its longest row, mean row, and number of rows."""
+    """Return log2 of the tuning key of a problem: longest row, mean row, and number of rows."""
     head = _head(problem)
     sizes = (head.longest_row, head.nnz / problem.rows, problem.batch * problem.heads * problem.rows)
     return tuple(math.log2(max(size * problem.block, 0.5)) for size in sizes)

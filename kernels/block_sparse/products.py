@@ -1,14 +1,14 @@
-"""The two forms of block-sparse products as operators of torch, one kernel each, with gradients.
+"""Torch operators for the two basic block-sparse products, with gradients.
 
-    sdd   C = A @ B where the layout has blocks   A, B dense, C sparse
-    dsd   C = S @ D, or S^T @ D ("turned")        S sparse, D and C dense
+    sdd   C = A @ B, only in the layout's blocks      A, B dense, C sparse
+    dsd   C = S @ D, or S^T @ D if "turned"           S sparse, D and C dense
 
-Gradients are products of the same forms:
+Their gradients are products of these two forms as well:
 
     sdd   dA = dC @ B^T (dsd)                            dB = (dC^T @ A)^T (dsd, turned)
-    dsd   dS = dC @ D^T, or, turned, D @ dC^T (sdd)      dD = S^T @ dC (dsd, turned the other way)
+    dsd   dS = dC @ D^T, or, turned, D @ dC^T (sdd)      dD = S^T @ dC (dsd; turned if the forward product was not)
 
-The operators of the namespace ``nojit`` take a layout as packed tables and sizes, so that they can be traced.
+The operators of the namespace ``nojit`` take a layout as packed tables and sizes, so that torch can trace them.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -43,13 +43,16 @@ __all__ = [
 ]
 
 _PADDED: Final = 256
-"""Alignment of the columns of partial results."""
+"""The columns of partial results are padded to a multiple of this."""
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
 
 def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
-    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks; `deterministic` applies to the gradients."""
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks [Z, nnz, block, block].
+
+    `deterministic` makes the gradients sum up in a fixed order.
+    """
     if is_plain(a, b):
         return _sdd(a, b, packing.tables, packing.sizes, deterministic)
     result: Tensor = _sdd_op(a, b, shown(packing.tables, a), packing.sizes, deterministic)
@@ -57,7 +60,7 @@ def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
 
 
 def sdd_into(a: Tensor, b: Tensor, packing: Packing, out: Tensor) -> None:
-    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into the blocks `out`, without a gradient."""
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into the blocks `out`; autograd does not record it."""
     if is_plain(a, b, out):
         _sdd_into(a, b, packing.tables, packing.sizes, out)
     else:
@@ -65,15 +68,15 @@ def sdd_into(a: Tensor, b: Tensor, packing: Packing, out: Tensor) -> None:
 
 
 def dsd(s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool) -> Tensor:
-    """Multiply blocks s [Z, nnz, block, block] by d [Z, H, K, N].
+    """Multiply blocks s [Z, nnz, block, block] by d [Z, H, K, N]; return [Z, H, M, N].
 
     Args:
         s: the blocks.
         d: the dense operand.
         packing: the tables of the layout.
         turned: multiply by the transpose of s.
-        flip: return a product whose transpose is contiguous.
-        deterministic: add up in a fixed order.
+        flip: return a result whose transpose is contiguous.
+        deterministic: sum up in a fixed order.
     """
     if is_plain(s, d):
         return _dsd(s, d, packing.tables, packing.sizes, turned, flip, deterministic)
@@ -82,7 +85,7 @@ def dsd(s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, determ
 
 
 def dsd_into(s: Tensor, d: Tensor, packing: Packing, turned: bool, deterministic: bool, out: Tensor) -> None:
-    """Multiply blocks s by d into `out` [Z, H, M, N], without a gradient."""
+    """Multiply blocks s, or their transpose if `turned`, by d into `out` [Z, H, M, N]; autograd does not record it."""
     if is_plain(s, d, out):
         _dsd_into(s, d, packing.tables, packing.sizes, turned, deterministic, out)
     else:
@@ -111,7 +114,7 @@ def _sdd_into(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[in
 
 
 def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor, caller: Caller) -> None:
-    """Launch the fastest kernel that can run an sdd product."""
+    """Launch an sdd product into `out`, with the sm_90 kernel where it can run, or else the general one."""
     if not out.numel():
         return
     own = Sizes(*sizes)
@@ -125,13 +128,13 @@ def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int]
 def launch_sdd(
     a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes, caller: Caller = DIRECT
 ) -> None:
-    """Launch the sdd kernel for any strides and blocks, with the tables of tiles."""
+    """Launch the sdd kernel for any strides; `tables` are the three tables of tiles, `own` the sizes of the layout."""
     facts, meaning = facts_of_sdd(a, b, out, tables, own)
     caller.launch("block_sparse_sdd", a, b, out, *facts, **meaning)
 
 
 def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
-    """Return the arguments that follow the sdd kernel's operands, and its constexprs."""
+    """Return the arguments that follow the operands of the general sdd kernel, and its constexprs."""
     tiles, columns, blocks = tables
     batch, _, rows, depth = a.shape
     sizes = (batch, len(tiles), -(-rows // own.tile), rows, depth, own.block)
@@ -163,7 +166,7 @@ def _allocate_dsd(
     flip: bool,
     deterministic: bool,  # noqa: ARG001 - as above
 ) -> Tensor:
-    """Allocate the product; with `flip`, so that its transpose is contiguous."""
+    """Allocate the result of a dsd product; with `flip`, so that its transpose is contiguous."""
     rows = Sizes(*sizes).rows_of(turned)
     if flip:
         return d.new_empty(*d.shape[:2], d.shape[3], rows).mT
@@ -186,7 +189,7 @@ def run_dsd(
     out: Tensor,
     caller: Caller,
 ) -> None:
-    """Launch the fastest kernel that can run a dsd product, and the merge of split strips."""
+    """Launch a dsd product into `out`, with the sm_90 kernel where it can run, and the sum over its split strips."""
     if not out.numel():
         return
     own = Sizes(*sizes)
@@ -204,9 +207,16 @@ def run_dsd(
 def strips_of(
     tables: Sequence[Tensor], own: Sizes, turned: bool, shape: Sequence[int], deterministic: bool
 ) -> tuple[tuple[Tensor, ...], Cuts]:
-    """Return the tables of a layout or of its transpose, and the strips to split in a product of `shape`.
+    """Return the tables of strips for a dsd product of `shape`, and the plan for split strips.
 
-    Under batch invariance all sums that may be split are split.
+    Args:
+        tables: `Packing.tables`.
+        own: sizes of the layout.
+        turned: use the tables of the transpose.
+        shape: shape of the result, [Z, H, M, N].
+        deterministic: give each task a slot, so that sums have a fixed order.
+
+    Under batch invariance the choice must not depend on the batch: every strip that may be split is split.
     """
     tasks, entries, blocks, merges, whole = tables[5:10] if turned else tables[:5]
     one = own.strips_of(turned)
@@ -234,7 +244,7 @@ def launch_dsd(
     turned: bool,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the dsd kernel for any strides and blocks."""
+    """Launch the dsd kernel for any strides; `partial` receives the partial results of split strips."""
     facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, turned)
     caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **meaning)
 
@@ -242,7 +252,7 @@ def launch_dsd(
 def facts_of_dsd(
     s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, turned: bool
 ) -> Facts:
-    """Return the arguments that follow the dsd kernel's operands and partial results, and its constexprs."""
+    """Return the arguments that follow the operands and partial results of the general dsd kernel, and its constexprs."""
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = out.shape
     sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
@@ -253,12 +263,12 @@ def facts_of_dsd(
 
 
 def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, caller: Caller = DIRECT) -> None:
-    """Launch the sums over the slots of partial results."""
+    """Launch the kernel that sums up the partial results of split strips into `out`."""
     caller.launch("block_sparse_merge", partial, out, *facts_of_merge(out, merges, cuts))
 
 
 def facts_of_merge(out: Tensor, merges: Tensor, cuts: Cuts) -> tuple[Any, ...]:
-    """Return the arguments that follow the merge kernel's operands."""
+    """Return the arguments of the merge kernel that follow its tensors."""
     batch, _, rows, width = out.shape
     sizes = (batch, len(merges), -(-rows // cuts.height), rows, width, cuts.height, cuts.slots, int(cuts.atomic))
     return (merges, *sizes, *out.stride())
@@ -294,12 +304,12 @@ def _dsd_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _has_columns(value: Tensor) -> bool:
-    """Return whether a dense operand is column-major, like a transposed tensor; its gradient is then column-major as well."""
+    """Return whether a dense operand is column-major; its gradient is then column-major as well."""
     return bool(value.stride(2) == 1 and value.stride(3) != 1)
 
 
 def _over_batches(product: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int]]:
-    """Return the ``vmap`` rule of a product: the mapped dimension of its two operands joins the batch."""
+    """Return the ``vmap`` rule of a product: the mapped dimension of its two operands becomes part of the batch."""
 
     def rule(info: Any, in_dims: Sequence[Any], left: Tensor, right: Tensor, *rest: Any) -> tuple[Tensor, int]:
         operands = [_in_front(value, dim, info.batch_size) for value, dim in zip((left, right), in_dims, strict=False)]
@@ -310,7 +320,7 @@ def _over_batches(product: Callable[..., Tensor]) -> Callable[..., tuple[Tensor,
 
 
 def _in_front(operand: Tensor, dim: int | None, count: int) -> Tensor:
-    """Return [count, Z, ...] for an operand that is mapped over `dim`, or shared if None."""
+    """Return `operand` as [count, Z, ...]: dimension `dim` moves to the front; for None the operand is repeated."""
     return operand.expand(count, *operand.shape) if dim is None else operand.movedim(dim, 0)
 
 
@@ -331,7 +341,7 @@ _LIBRARY.impl("block_sparse_dsd_out", _dsd_into, "CompositeExplicitAutograd")
 
 
 def _fake_into(*_: Any) -> None:
-    """Write nothing."""
+    """Trace an operator that writes into `out`: it returns nothing."""
 
 
 torch.library.register_fake("nojit::block_sparse_sdd", _allocate_sdd, lib=_LIBRARY)

@@ -1,4 +1,4 @@
-"""The block-sparse operators in plain torch, through dense matrices, in the dtype of their operands, fp64 included."""
+"""The block-sparse operators in plain torch, through dense matrices, computed in the operands' dtype (fp64 works as well)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["block_sparse_matmul", "block_sparse_softmax", "to_dense", "to_sparse
 
 
 def to_dense(sparse: Tensor, layout: BlockLayout, fill: float = 0.0) -> Tensor:
-    """Scatter [Z, nnz, block, block] into a dense [Z, H, M, N], with `fill` outside the blocks."""
+    """Scatter blocks [Z, nnz, block, block] into a dense tensor [Z, H, M, N], with `fill` outside the blocks."""
     active, block = layout.active, layout.block
     dense = sparse.new_full((sparse.shape[0], active.shape[0], layout.rows, block, layout.cols, block), fill)
     head, row, col = active.nonzero().unbind(1)
@@ -19,7 +19,7 @@ def to_dense(sparse: Tensor, layout: BlockLayout, fill: float = 0.0) -> Tensor:
 
 
 def to_sparse(dense: Tensor, layout: BlockLayout) -> Tensor:
-    """Gather the blocks of a dense [Z, H, M, N]: [Z, nnz, block, block]."""
+    """Gather the active blocks of a dense tensor [Z, H, M, N] into [Z, nnz, block, block]."""
     active, block = layout.active, layout.block
     blocks = dense.reshape(dense.shape[0], active.shape[0], layout.rows, block, layout.cols, block)
     head, row, col = active.nonzero().unbind(1)
@@ -44,7 +44,7 @@ def block_sparse_softmax(
     attention_mask_mode: str = "add",
     is_causal: bool = False,
 ) -> Tensor:
-    """Return the operator's result; `layout` must name its heads."""
+    """Return what `nojit.kernels.block_sparse.block_sparse_softmax` returns, computed densely; `layout` must have heads."""
     scores = to_dense(x * scale, layout)
     if relative_position is not None:
         scores = scores + relative_position
@@ -71,7 +71,10 @@ def block_sparse_matmul(
     trans_b: bool = False,
     trans_c: bool = False,
 ) -> Tensor:
-    """Return the operator's result; `layout` must name its heads, and operands have four dimensions."""
+    """Return what `nojit.kernels.block_sparse.block_sparse_matmul` returns, computed densely.
+
+    `layout` must have heads, and operands four dimensions.
+    """
     left = to_dense(a, layout) if mode == "dsd" else a
     right = to_dense(b, layout) if mode == "dds" else b
     product = (left.mT if trans_a else left) @ (right.mT if trans_b else right)
