@@ -1,4 +1,4 @@
-"""Validation of the arguments of products."""
+"""Validation of the arguments of ``mm``, ``bmm`` and ``baddbmm``, also used by other matrix products."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["Names", "check_input", "check_operands", "check_out", "check_out_dty
 
 DTYPES: Final = (*FLOATS, torch.int8)
 Names = tuple[str, str]
-"""The argument names of both operands."""
+"""Names of the left and the right operand in errors."""
 
 
 def check_operands(a: Tensor, b: Tensor, names: Names, *, batched: bool) -> None:
-    """Require two matrices, or two batches of equally many, that can be multiplied."""
+    """Require matrices a [M, K] and b [K, N], or if `batched` [B, M, K] and [B, K, N], of one dtype and device."""
     left, right = names
     check_tensor(left, a)
     check_dtype(left, a, DTYPES)
@@ -43,7 +43,7 @@ def check_operands(a: Tensor, b: Tensor, names: Names, *, batched: bool) -> None
 
 
 def check_input(value: Tensor, a: Tensor, b: Tensor, name: str) -> None:
-    """Require an addend of the product's dtype whose shape broadcasts to the product's."""
+    """Require that `value`, added to the product, has the product's dtype and broadcasts to its shape."""
     check_like("input", value, name, a)
     if a.dtype not in FLOATS:
         refuse_type(name, " or ".join(map(str, FLOATS)), a.dtype)
@@ -57,7 +57,7 @@ def check_input(value: Tensor, a: Tensor, b: Tensor, name: str) -> None:
 
 
 def check_out(out: Tensor, a: Tensor, b: Tensor, name: str = "a") -> None:
-    """Require an output of the result's shape and dtype."""
+    """Require that `out` has the shape, dtype and device of ``a @ b``."""
     check_strided("out", out)
     if out.dtype != result_dtype(a.dtype):
         refuse_type("out", str(result_dtype(a.dtype)), out.dtype)
@@ -70,11 +70,11 @@ def check_out(out: Tensor, a: Tensor, b: Tensor, name: str = "a") -> None:
 
 
 def check_out_dtype(out_dtype: torch.dtype, a: Tensor) -> None:
-    """Require the default dtype of products."""
+    """Require that `out_dtype` is the dtype of products by default, see `result_dtype`."""
     if out_dtype != result_dtype(a.dtype):
         refuse_type("out_dtype", f"None or {result_dtype(a.dtype)}, the only dtype of products of {a.dtype}", out_dtype)
 
 
 def result_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of a product: int32 for int8, else the operands' own."""
+    """Return the dtype of a product of operands of `dtype`: int32 for int8, otherwise `dtype` itself."""
     return torch.int32 if dtype == torch.int8 else dtype

@@ -1,4 +1,4 @@
-"""Triton kernels of batched matrix products, for any strides and any architecture, and the split-K merge."""
+"""Triton kernels of batched matrix products, for any strides and any architecture, and the sum over split-K parts."""
 
 import triton
 import triton.language as tl
@@ -42,9 +42,10 @@ def bmm_kernel(
 ):
     """Write ``activation(alpha * a @ b + beta * input)``: a [batch, m_len, k_len], b [batch, k_len, n_len]; any strides.
 
-    With several `splits` (split-K), each multiplies a part of the depth and writes its sums to `partial_ptr`, fp32 [splits,
-    batch, m_len, width]; `bmm_merge_kernel` does the rest. Products of integers are exact and have no epilogue.
-    Grid: batch * splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
+    With `splits` > 1 (split-K), K is cut into `splits` parts. A program multiplies one part and writes its sums to
+    `partial_ptr`, fp32 [splits, batch, m_len, width]; `bmm_merge_kernel` then adds up the parts and applies alpha, beta
+    and the activation. Products of integers are exact, and alpha, beta and the activation do not apply to them. Grid:
+    batch * splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
     steps = tl.cdiv(k_len, BLOCK_K)
     index_z, split, row, col, first, last = place_piece(
@@ -101,7 +102,7 @@ def bmm_merge_kernel(
 ):
     """Add up split-K parts, fp32 [splits, batch, m_len, width], in order, and write the result of `bmm_kernel`, rounded once.
 
-    Grid: batch * m_len * cdiv(n_len, BLOCK).
+    It applies alpha, beta and the activation. Grid: batch * m_len * cdiv(n_len, BLOCK).
     """
     wait_for_last()
     across = tl.cdiv(n_len, BLOCK)

@@ -1,4 +1,4 @@
-"""Batched matrix products for sm_90, over TMA descriptors; `nojit.kernels.gemm.kernel_sm90` describes the pipeline."""
+"""Gluon kernel of batched matrix products for sm_90, with TMA; `nojit.kernels.gemm.kernel_sm90` describes the pipeline."""
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
 from nojit.kernels.gemm.kernel_sm90 import (
@@ -25,7 +25,7 @@ def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, epilogue, TILE: gl.constexpr, TRANS: gl.constexpr,
     PANEL: gl.constexpr, EPILOGUE: gl.constexpr,
 ):  # fmt: skip
-    """Write the rows of consumer `OWN` of every tile."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = worked_out_here(sizes)
     used = 0
@@ -72,17 +72,18 @@ def bmm_sm90_kernel(
     GROUP: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """Write ``a @ b``, a [batch, m_len, k_len] and b [batch, k_len, n_len], or with `EPILOGUE` a function of it.
+    """Write ``a @ b``, a [batch, m_len, k_len], b [batch, k_len, n_len], or with `EPILOGUE` a function of it.
 
-    The epilogue is ``activation(alpha * a @ b + beta * input)``, for an input of any strides.
+    The epilogue is ``activation(alpha * a @ b + beta * input)``, where the input has any strides.
 
-    The maps describe a in boxes of [1, 1, ROWS, 64] and b in boxes of [1, 1, 64, 64], or, with `TRANS_A` and `TRANS_B`, their
-    transposes. Boxes of fewer than 64 rows serve an a with few rows; products of rows past them are not stored. The third map
-    describes the result [splits, batch, m_len, n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide; with several splits, each
-    is the product of a part of the depth. `a_step` and `b_step` are 0 for a shared matrix, else 1. `STAGES` is the number of
-    steps of depth 64 in shared memory. Any grid in x.
+    The TMA descriptors `a_map` and `b_map` describe a in boxes [1, 1, ROWS, 64] and b in boxes [1, 1, 64, 64], or their
+    transposes with `TRANS_A` and `TRANS_B`. If a has few rows, its boxes have fewer than 64; tile rows past the box are
+    computed from undefined values and not stored. `out_map` describes the result [splits, batch, m_len, n_len] in boxes
+    [1, 1, 64, PANEL], 128 bytes wide. With several splits (split-K), each part is the product over a part of K, in
+    fp32. `a_step` and `b_step` are 0 for a matrix that the batch shares, else 1. A step is 64 of K; shared memory holds
+    `STAGES` of them. Grid: any size in x.
     """
-    # the merge kernel may start early: it waits for the sums itself
+    # bmm_merge_kernel may start early: it waits for the sums itself
     if PANEL == 32:
         gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)

@@ -1,9 +1,9 @@
-"""Products of matrices as operators of torch: ``mm``, ``bmm`` and ``baddbmm``, with their gradients.
+"""Torch operators ``mm``, ``bmm`` and ``baddbmm``, with their gradients.
 
     y = activation(alpha * a @ b + beta * input)
 
-All three are one operator of the namespace ``nojit``; its gradients are products, too. If an activation must be
-differentiated, the product runs without it, followed by torch's own activation.
+All three call one operator of the namespace ``nojit``, whose gradients are products, too. If a gradient is required and
+there is an activation, the product runs without it, and torch's own activation follows.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -38,8 +38,8 @@ __all__ = ["baddbmm", "bmm", "mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
-# the output may be the addend
+"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
+# the output may be the tensor that is added
 _MEMO: Final = new_memo(operands=4, limit=1024, in_place=(0,))
 _WORDS: Final = tuple(ACTIVATIONS)
 
@@ -82,9 +82,23 @@ def bmm(
     out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply two batches of matrices: input [B, M, K] by mat2 [B, K, N]; otherwise as `mm`.
+    """Multiply two batches of matrices: ``activation(input @ mat2)`` for each pair.
 
-    To share an operand among all products, expand it: its stride is then 0.
+    To share an operand among all products, expand it: its batch stride is then 0.
+
+    Args:
+        input: [B, M, K], any strides; fp16, bf16, fp32 or int8. Autocast casts both operands, unless `out` is given.
+        mat2: [B, K, N], of the same dtype and device.
+        activation: the same choices as in `mm`.
+        out_dtype: None, or the dtype that the result has by default; other dtypes are refused.
+        out: where to write the result, any strides; it must not require a gradient or overlap an operand.
+
+    Returns:
+        [B, M, N], contiguous, of the operands' dtype (int8: int32); or `out`. Precision and gradients as for `mm`.
+
+    Raises:
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or string.
     """
     return _product("bmm", None, input, mat2, 0.0, 1.0, activation, out_dtype, out)
 
@@ -100,20 +114,26 @@ def baddbmm(
     out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply and add: ``activation(beta * input + alpha * batch1 @ batch2)``; otherwise as `bmm`.
+    """Multiply two batches of matrices and add a tensor: ``activation(beta * input + alpha * batch1 @ batch2)``.
 
     Args:
-        input: the addend, which broadcasts to [B, M, N], of the operands' dtype; not read and ignored if `beta` is 0.
-        batch1: [B, M, K], fp16, bf16 or fp32.
-        batch2: [B, K, N].
-        beta: factor of the input, in fp32.
+        input: the tensor to add; it broadcasts to [B, M, N] and has the operands' dtype. If `beta` is 0, it is not
+            read.
+        batch1: [B, M, K], any strides; fp16, bf16 or fp32. Autocast casts all operands, unless `out` is given.
+        batch2: [B, K, N], of the same dtype and device.
+        beta: factor of `input`, in fp32.
         alpha: factor of the product, in fp32.
-        activation: as in `mm`.
-        out_dtype: as in `mm`.
-        out: as in `mm`; it may be `input` itself.
+        activation: the same choices as in `mm`.
+        out_dtype: None, or the dtype that the result has by default; other dtypes are refused.
+        out: where to write the result, any strides; it must not require a gradient. It may be `input` itself, but must
+            not overlap another operand.
 
     Returns:
-        [B, M, N], rounded once.
+        [B, M, N], contiguous, of the operands' dtype, rounded once; or `out`.
+
+    Raises:
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape or string.
     """
     return _product("baddbmm", input, batch1, batch2, beta, alpha, activation, out_dtype, out)
 
@@ -129,7 +149,19 @@ def _product(
     out_dtype: torch.dtype | None,
     out: Tensor | None,
 ) -> Tensor:
-    """Launch plain calls directly; send all others through torch's dispatcher."""
+    """Run a product: directly if the call needs no autograd or tracing, otherwise through torch's dispatcher.
+
+    Args:
+        name: the public function: ``"mm"``, ``"bmm"`` or ``"baddbmm"``.
+        source: the tensor to add, or None.
+        a: left operand.
+        b: right operand.
+        beta: factor of `source`.
+        alpha: factor of the product.
+        activation: name of the activation.
+        out_dtype: None or the default dtype.
+        out: where to write the result; None for a new tensor.
+    """
     if out_dtype is None and not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(
             source, a, b, out, library.CURRENT.source, name, beta, alpha, activation, switch_of(a)
@@ -161,7 +193,7 @@ def _product(
 
 
 def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None) -> None:
-    """Require tensors of the operator's rank; other checks run once per cached call."""
+    """Require tensors of the rank that the function `name` takes; all other checks run once for each cached call."""
     if name == "baddbmm":
         check_tensors(input=source)
     names = _names_of(name)
@@ -173,7 +205,7 @@ def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Te
 
 
 def _names_of(name: str) -> Names:
-    """Return torch's names of the operands of a product."""
+    """Return the parameter names of both operands in the function `name`, for errors."""
     return ("batch1", "batch2") if name == "baddbmm" else ("input", "mat2")
 
 
@@ -188,9 +220,9 @@ def _remember(
     activation: str,
     out: Tensor | None,
 ) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays.
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
 
-    `words` are the arguments after the name as the caller passed them, before their conversion.
+    `words` are the arguments after `name` as the caller passed them, before their conversion.
     """
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
@@ -201,7 +233,7 @@ def _remember(
 
 
 def _traced(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:
-    """Run the operator through torch's dispatcher; the activation separately if a gradient is required."""
+    """Run a product through torch's dispatcher; if a gradient is required, apply the activation with a torch function."""
     apart = may_differentiate(source, a, b)
     result: Tensor = _op(source, a, b, beta, alpha, "none" if apart else activation)
     return FUNCTIONS[activation](result) if apart else result
@@ -218,7 +250,7 @@ def _run(
     caller: Caller = DIRECT,
     names: Names = ("a", "b"),
 ) -> Tensor:
-    """Run a call; validate and prepare it if no equal call was prepared."""
+    """Run a call; validate and prepare it unless an equal call was prepared before."""
     number, source, finished = _finish(source, a, b, beta, alpha, activation, names)
     facts = facts_of_call(a, b, source, out, finished)
     tensors = () if out is None else (out, a, b) if source is None else (out, a, b, source)
@@ -234,7 +266,11 @@ def _run(
 def _finish(
     source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str, names: Names
 ) -> tuple[int, Tensor | None, bool]:
-    """Return the activation's number, the addend or None, and whether the product has an epilogue."""
+    """Validate activation, alpha, beta and the tensor to add.
+
+    Returns:
+        The activation's number; the tensor to add, or None; whether the product has an epilogue.
+    """
     if beta == 0.0 and source is not None:
         check_input(source, a, b, names[0])
         source = None
@@ -253,7 +289,7 @@ def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, fini
 
 
 def _check_apart(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor, names: Names) -> None:
-    """Require an `out` that overlaps no operand, except an addend at the same elements."""
+    """Require that `out` overlaps no operand; it may have exactly the elements of `source`, the tensor that is added."""
     for name, value in zip(names, (a, b), strict=True):
         if value.dtype != out.dtype:
             refuse_value("out", "memory that overlaps no int8 operand", "an overlap")
@@ -276,7 +312,7 @@ def _run_new(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: fl
 
 
 def _allocate(source: Tensor | None, a: Tensor, b: Tensor, *_: object) -> Tensor:
-    """Return the result's metadata for tracing."""
+    """Return an empty tensor with the result's shape and dtype, for torch's tracing."""
     del source
     return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=result_dtype(a.dtype))
 
@@ -300,7 +336,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     to_source = to_a = to_b = None
     if ctx.needs_input_grad[0]:
         to_source = (grad * ctx.beta if ctx.beta != 1.0 else grad).sum_to_size(ctx.source_shape)
-    # an expanded gradient, for example of a sum, has no contiguous rows
+    # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
     dense = grad if 0 not in grad.stride() else grad.contiguous()
     if ctx.needs_input_grad[1]:
         to_a = _op(None, dense, b.mT, 0.0, ctx.alpha, "none")

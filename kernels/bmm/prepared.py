@@ -1,8 +1,8 @@
-"""Prepared calls: launch arguments of an already validated product.
+"""Launch arguments of a validated matrix product.
 
-The cache key of a call (its facts) is the kernels' source, dtypes, devices, sizes, strides, whether addresses suit TMA
-descriptors, torch's fp32 switch, and whether there is an epilogue. Only the first call with a key is validated; all later ones
-reuse its arguments.
+The cache key of a call has the kernels' source, dtypes, devices, sizes, strides, whether addresses suit TMA
+descriptors, torch's fp32 switch, and whether there is an epilogue. Only the first call with a key is validated; later
+calls reuse its arguments.
 """
 
 # ruff: noqa: PLR0917 - a call has many facts
@@ -27,7 +27,7 @@ __all__ = ["Prepared", "facts_of_call", "prepare"]
 
 
 def facts_of_call(a: Tensor, b: Tensor, source: Tensor | None, out: Tensor | None, finished: bool) -> Hashable:
-    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
+    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
     unfit = (a.data_ptr() | b.data_ptr() | (out.data_ptr() if out is not None else 0)) % MAP_BYTES != 0
     more = _facts(source), _facts(out)
     return (
@@ -53,21 +53,21 @@ def _facts(value: Tensor | None) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A product that is ready to launch."""
+    """A validated matrix product that is ready to launch."""
 
     kernel: str
     shape: tuple[int, ...]
-    """The result's shape."""
+    """Shape of the result: [M, N] or [B, M, N]."""
     dtype: torch.dtype
-    """The result's dtype."""
+    """Dtype of the result."""
     swapped: bool
-    """Whether the kernel computes the transpose: the second operand's transpose times the first's."""
+    """True if the kernel computes the transposed result, ``b^T @ a^T``."""
     maps: tuple[Mapped, Mapped, Mapped] | None
-    """The maps of both operands and the result; None for the pointer kernel."""
+    """TMA descriptions of the left operand, the right operand and the result; None for the kernel that takes pointers."""
     partial: tuple[int, ...] | None
-    """The shape of partial sums, fp32; None without split-K."""
+    """Shape of the partial sums, fp32; None without split-K."""
     unused: Tensor
-    """The pointer kernel's placeholder for absent partial sums."""
+    """Tensor that the pointer kernel receives in place of partial sums if there are none."""
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     named: dict[str, Any]
@@ -83,7 +83,16 @@ class Prepared:
         scales: tuple[int, float, float],
         caller: Caller = DIRECT,
     ) -> Tensor:
-        """Launch the product; `scales` are the activation's number, alpha and beta."""
+        """Launch the product; return the result, a new tensor unless `out` is given.
+
+        Args:
+            a: left operand.
+            b: right operand.
+            source: the tensor to add, or None.
+            out: where to write the result, or None.
+            scales: the activation's number, alpha and beta.
+            caller: launches the kernel.
+        """
         result = out
         if result is None:
             result = new_contiguous(caller, a, self.shape, self.dtype)
@@ -116,15 +125,16 @@ def prepare(
     finished: bool,
     maps_run: Callable[[Tensor], bool] | None = None,
 ) -> Prepared:
-    """Prepare a validated call.
+    """Choose the kernel for a validated call and return its launch arguments.
 
     Args:
         a: the left operand.
         b: the right operand.
-        source: the addend, or None.
-        out: where to write, if given.
-        finished: whether the product has an epilogue: a factor, an addend or an activation.
-        maps_run: returns whether the kernel over maps may run on an operand's device; `takes_maps` by default.
+        source: the tensor to add, or None.
+        out: where to write the result; None for a new tensor.
+        finished: whether the product has an epilogue: a factor, a tensor to add or an activation.
+        maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a tensor's device; by
+            default, it asks the device.
     """
     batch = a.shape[0] if a.dim() == BATCHED else 1
     left, right = layout_of(a, batch), layout_of(b, batch)
@@ -150,7 +160,7 @@ def _is_unaligned(a: Tensor, b: Tensor, out: Tensor | None) -> bool:
 def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:
     maps = mapped(left, element_bytes), mapped(right, element_bytes), mapped(result, element_bytes, turn=False)
     of_a, of_b, of_out = maps
-    # matrices of an expanded result would overwrite one another
+    # the matrices of an expanded result would overwrite one another
     if of_a is None or of_b is None or of_out is None or of_out.shape[1] != result.shape[0]:
         return None
     return of_a, of_b, of_out
@@ -158,7 +168,7 @@ def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A product before its kernel is chosen."""
+    """A validated product for which no kernel has been chosen yet."""
 
     left: Layout
     right: Layout
@@ -169,24 +179,24 @@ class _Whole:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Batch, rows, columns and depth."""
+        """(B, M, N, K)."""
         batch, rows, depth = self.left.shape
         return batch, rows, self.right.shape[2], depth
 
     @property
     def splits(self) -> int:
-        """The number of parts for split-K: 1 for integers and under batch invariance."""
+        """Number of parts for split-K: 1 for integers and under batch invariance."""
         if self.a.dtype == torch.int8 or library.is_batch_invariant():
             return 1
         return splits_of(*self.sizes, self.processors)
 
     @property
     def processors(self) -> int:
-        """The device's number of multiprocessors."""
+        """Number of SMs of the device."""
         return processors(self.a)
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
-        """Prepare the product for the kernel over TMA descriptors."""
+        """Return the launch arguments for the sm_90 kernel; `maps` are the TMA descriptions of a, b and the result."""
         of_a, of_b, of_out = maps
         rows, splits = self.sizes[1], self.splits
         of_out, panel = stored(of_out, self.a.element_size(), splits)
@@ -201,7 +211,7 @@ class _Whole:
         return self._prepared("bmm_sm90", (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
 
     def pointed(self) -> Prepared:
-        """Prepare the product for the pointer kernel."""
+        """Return the launch arguments for the kernel that takes pointers."""
         splits = self.splits
         strides = (*self.left.strides, *self.right.strides, *self.added.strides, *self.result.strides)
         named = {"PRECISION": precision(self.a.dtype)}

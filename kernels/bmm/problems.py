@@ -1,4 +1,4 @@
-"""Products to tune and measure: the shapes of `nojit.kernels.gemm.shapes`, as launches of each kernel."""
+"""Matrix products to tune and measure: launches of each kernel for the shapes of `nojit.kernels.gemm.shapes`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ROLES: Final[Mapping[str, Roles]] = {
 }
 
 _DRAWN: Final = {"tune": 110, "held_out": 12, "fresh": 12}
-"""The number of shapes drawn for each use; ``tune`` has the listed ones too."""
+"""Number of random shapes for each use; ``tune`` has the listed shapes as well."""
 _CUT: Final = {"tune": 24, "held_out": 12, "fresh": 12}
-"""The number of drawn shapes with split-K."""
-# the part of the result that is compared
+"""Number of random shapes with split-K for each use."""
+# rows of the result that the check compares with torch's
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _DEEP: Final = tuple(
@@ -38,12 +38,12 @@ _DEEP: Final = tuple(
     for m, n in ((1, 1024), (16, 512), (64, 256), (128, 128))
     for k in (4096, 6144, 8192, 16384)
 )
-"""Products with split-K."""
+"""Shapes for which the split-K kernels are tuned."""
 
 
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
-    """One product on one kernel; the first rows of the result's first matrix are compared with torch's."""
+    """One product on one kernel; the check compares the first rows of the result's first matrix with torch's."""
 
     shape: Shape
     kernel: str
@@ -51,32 +51,32 @@ class GemmProblem:
 
     @property
     def name(self) -> str:
-        """The name of the shape, and the memory order of b."""
+        """The name of the shape and the memory order of b."""
         return f"{self.shape.name}, b by columns" if self.shape.trans_b else self.shape.name
 
     @property
     def shape_class(self) -> str:
-        """The class of the shape."""
+        """The class of the shape in reports."""
         return self.shape.kind
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         one = self.shape
         return {"batch": one.batch, "m": one.m, "n": one.n, "k": one.k, "trans_b": one.trans_b}
 
     @property
     def weight(self) -> float:
-        """Its weight: shapes of models count more than drawn ones."""
+        """Weight of the problem in tuning: shapes of known models weigh more than random ones."""
         return NAMED if self.shape in TUNED else 1.0
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the compared part of the result in fp32."""
+        """Return random operands on `device`, and the expected first rows of the result in fp32."""
         one, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
         a = torch.randn(one.batch, one.m, one.k, generator=source, device=device, dtype=dtype)
         sides = (one.n, one.k) if one.trans_b else (one.k, one.n)
         b = torch.randn(one.batch, *sides, generator=source, device=device, dtype=dtype)
-        # keeps results near one
+        # scaled so that results are near one
         b.mul_(one.k**-0.5)
         b = b.mT if one.trans_b else b
         launch, out = self._launch(a, b)
@@ -87,12 +87,12 @@ class GemmProblem:
             tolerance = rounding(expected, dtype) + 1e-5 * len(parts)
             return _work(launch, (output, expected, tolerance), moved, parts.numel())
         output, expected = out[:1, :_ROWS], a[:1, :_ROWS].float() @ b[:1].float()
-        # tensor cores add up products in an order of their own
+        # tensor cores add in another order than the reference
         tolerance = rounding(expected, dtype) + 1e-5 * one.k**0.5
         return _work(launch, (output, expected, tolerance), one.elements * a.itemsize, one.flops)
 
     def _launch(self, a: Tensor, b: Tensor) -> tuple[Launch, Tensor]:
-        """Return the launch of this kernel, and its result, which is not written."""
+        """Return the arguments of this kernel's launch for ``a @ b``, and the tensor for its result; nothing is launched."""
         launches: dict[str, Launch] = {}
 
         def provide(name: str) -> Any:
@@ -105,7 +105,7 @@ class GemmProblem:
 
 
 def _work(launch: Launch, checked: tuple[Tensor, Tensor, float], moved_bytes: int, flops: int) -> Work:
-    """Return a launch with its expected results; `checked` are an output, the expected value and the allowed error."""
+    """Return a launch with its expected result; `checked` has an output, its expected values and the allowed error."""
     output, expected, tolerance = checked
     return Work(
         kernel=launch.kernel,
@@ -120,7 +120,7 @@ def _work(launch: Launch, checked: tuple[Tensor, Tensor, float], moved_bytes: in
 
 
 def problems(use: str) -> tuple[GemmProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.
@@ -138,7 +138,7 @@ def _is_whole(shape: Shape) -> bool:
 
 
 def _whole(use: str, kernel: str) -> list[Shape]:
-    """List products whose result one launch writes, without split-K."""
+    """List the shapes for which `kernel` writes the result in one launch, without split-K."""
     if use == "bars":
         return [shape for shape in BARS if _is_whole(shape)]
     listed = [shape for shape in TUNED if _is_whole(shape)]
@@ -146,7 +146,7 @@ def _whole(use: str, kernel: str) -> list[Shape]:
 
 
 def _cut(use: str) -> list[Shape]:
-    """List products with split-K."""
+    """List the shapes that use split-K."""
     if use == "bars":
         return [*_DEEP[:1]]
     return listed_and_drawn(use, "gemm/bmm_merge", _DEEP, _draw_cut, counts=_CUT, key=_name)

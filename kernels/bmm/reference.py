@@ -1,4 +1,4 @@
-"""Products in plain torch, in the dtype of their operands, fp64 included."""
+"""``mm``, ``bmm`` and ``baddbmm`` in plain torch, computed in the dtype of the operands (fp64 works as well)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["baddbmm", "bmm", "mm"]
 
 
 def mm(input: Tensor, mat2: Tensor, *, activation: str = "none") -> Tensor:  # noqa: A002 - torch's name
-    """Return ``activation(input @ mat2)``; for int8 the exact product, in int32."""
+    """Return ``activation(input @ mat2)``; for int8, the exact product as int32."""
     if input.dtype == torch.int8:
         # fp64 is exact for sums of fewer than 2^38 products of bytes
         return (input.double() @ mat2.double()).to(torch.int32)
@@ -31,5 +31,5 @@ def baddbmm(
     alpha: float = 1.0,
     activation: str = "none",
 ) -> Tensor:
-    """Return ``activation(beta * input + alpha * batch1 @ batch2)``; for a beta of 0 the input is ignored."""
+    """Return ``activation(beta * input + alpha * batch1 @ batch2)``; if beta is 0, NaN and inf in the input do not matter."""
     return FUNCTIONS[activation](torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha))

@@ -1,1 +1,1 @@
-"""Drop-in classes of other libraries on top of these operators: ``deepspeed``."""
+"""Classes with the interfaces of other libraries on top of nojit's operators: the package ``deepspeed``."""

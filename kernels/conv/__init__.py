@@ -1,4 +1,4 @@
-"""Convolutions in two and three dimensions: ``conv2d`` and ``conv3d``, with torch's arguments."""
+"""``conv2d`` and ``conv3d``: convolutions in two and three dimensions, with torch's arguments."""
 
 from __future__ import annotations
 

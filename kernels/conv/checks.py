@@ -37,7 +37,10 @@ def window_of(
     padding: Padding,
     dilation: int | Sequence[int],
 ) -> Window:
-    """Return the window for the arguments of torch's convolutions; ``"same"`` pads an odd total with one more at the end."""
+    """Return the `Window` for the arguments of torch's convolutions.
+
+    Padding ``"same"`` adds zeros until the result has the input's size; if their number is odd, the end gets one more.
+    """
     steps, apart = _ints("stride", stride, dims, 1), _ints("dilation", dilation, dims, 1)
     if not isinstance(padding, str):
         sides = _ints("padding", padding, dims, 0)
@@ -54,7 +57,7 @@ def window_of(
 
 
 def _ints(argument: str, value: object, dims: int, least: int) -> tuple[int, ...]:
-    """Return one int per dimension, from a single int or a sequence."""
+    """Return `dims` ints, each at least `least`, from a single int or a sequence; `argument` names the value in errors."""
     given: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
     for each in given:
         check_int(argument, each)
@@ -67,7 +70,7 @@ def _ints(argument: str, value: object, dims: int, least: int) -> tuple[int, ...
 
 
 def check_operands(dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
-    """Require operands whose dtypes, devices and channels match."""
+    """Require x [N, C, ...], weight and bias with matching dtypes, devices and channels; `dims` is 2 or 3."""
     check_tensor("input", x)
     check_dtype("input", x)
     check_like("weight", weight, "input", x)
@@ -90,7 +93,16 @@ def check_operands(dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, gr
 def check_grad(
     grad: Tensor, other: tuple[str, Tensor], shape: Sequence[int], taps: Sequence[int], window: Window, groups: int
 ) -> None:
-    """Require the gradient of an output; `shape` and `taps` are the shapes of the input and of the weight."""
+    """Require a gradient with the shape of the output, and the dtype and device of `other`.
+
+    Args:
+        grad: gradient by the output.
+        other: name and value of the operand that accompanies the gradient.
+        shape: shape of the input.
+        taps: shape of the weight.
+        window: stride, padding and dilation.
+        groups: number of groups.
+    """
     name, value = other
     check_tensor("grad", grad)
     check_dtype("grad", grad)
@@ -105,7 +117,7 @@ def sizes_of(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
     """Return the output's size in each spatial dimension.
 
     Raises:
-        ValueError: the weight is larger than its padded input, or has no tap.
+        ValueError: the weight is larger than the padded input, or has a size of 0.
     """
     taps = weight.shape[2:]
     if any(count < 1 for count in taps):
@@ -118,14 +130,14 @@ def sizes_of(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
 
 
 def word_of(allow_tf32: bool | None) -> str:
-    """Return the operators' string for torch's argument: ``"ieee"``, ``"tf32"``, or ``"switch"`` for None."""
+    """Return the operators' string for the argument `allow_tf32`: ``"ieee"``, ``"tf32"``, or ``"switch"`` for None."""
     if allow_tf32 is not None and not isinstance(allow_tf32, bool):
         refuse_type("allow_tf32", "a bool or None", type(allow_tf32).__name__)
     return "switch" if allow_tf32 is None else "tf32" if allow_tf32 else "ieee"
 
 
 def precision(dtype: torch.dtype, word: str) -> str:
-    """Return the precision of products: from the operators' string, or from torch's current switch for convolutions."""
+    """Return the precision of products: as `word` says, or from torch's current switch for convolutions."""
     if dtype != torch.float32:
         return "ieee"
     if word != "switch":

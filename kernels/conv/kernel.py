@@ -1,8 +1,9 @@
-"""Triton kernels of convolutions as matrix products with operands gathered on the fly (implicit GEMM).
+"""Triton kernels of convolutions as implicit GEMM: matrix products whose operands are gathered on the fly.
 
-Positions have three dimensions; images have size 1 in the first. In each dimension, position p of a result meets, at tap t of
-the weight, source position ``p * mul + t * step + start``; positions outside the source count as 0. Offsets that grow with
-a tensor are 64-bit; the positions of a result and the depth of a sum are fewer than 2^31.
+A *position* is a point in three spatial dimensions; images have size 1 in the first. A *tap* is a position in the
+weight. In each dimension, position p of a result and tap t of the weight read source position ``p * mul + t * step +
+start``; positions outside the source count as 0. Offsets that grow with a tensor are 64-bit. The positions of a result,
+and the length of each sum, must be less than 2^31.
 """
 
 import triton
@@ -12,7 +13,7 @@ from nojit.kernels.gemm.kernel_tiles import add_product, place_piece
 
 @triton.jit
 def _position_of(number, size_d, size_h, size_w):
-    """Return the batch and the position for a running number."""
+    """Return batch, depth, height and width of result position `number`, counted over the whole batch."""
     row = number // size_w
     plane = row // size_h
     return plane // size_d, plane % size_d, row % size_h, number % size_w
@@ -20,19 +21,19 @@ def _position_of(number, size_d, size_h, size_w):
 
 @triton.jit
 def _offset_of(d, h, w, stride_d, stride_h, stride_w):
-    """Return the offset of a position."""
+    """Return the memory offset of a position (d, h, w), int64."""
     return d.to(tl.int64) * stride_d + h.to(tl.int64) * stride_h + w.to(tl.int64) * stride_w
 
 
 @triton.jit
 def _tap_of(number, taps_h, taps_w):
-    """Return the position of a tap in the weight, for its number."""
+    """Return the position (d, h, w) in the weight of tap `number`."""
     return number // (taps_h * taps_w), number // taps_w % taps_h, number % taps_w
 
 
 @triton.jit
 def _is_inside(d, h, w, size_d, size_h, size_w):
-    """Return which positions lie inside."""
+    """Return whether positions (d, h, w) lie inside a tensor of the given spatial sizes."""
     return (d >= 0) & (d < size_d) & (h >= 0) & (h < size_h) & (w >= 0) & (w < size_w)
 
 
@@ -91,12 +92,14 @@ def conv_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Write ``bias + sum over taps and channels of x * w``: x [batch, groups * c_len, x_d, x_h, x_w] to `n_len` channels per group.
+    """Write ``bias + sum over taps and channels of x * w``; x is [batch, groups * c_len, x_d, x_h, x_w].
 
-    The weight of a group has `n_len` by `c_len` channels, with any strides. The depth of the product is the taps, each with its
-    channels; with `WHOLE` no step has channels of two taps. With several `splits` (split-K, one group only), each adds up a
-    part of the depth in `partial_ptr`, fp32 [splits, positions, width], without the bias; `bmm_merge_kernel` does the rest.
-    Grid: groups * splits * cdiv(positions, BLOCK_M) * cdiv(n_len, BLOCK_N).
+    The result is [batch, groups * n_len, out_d, out_h, out_w]. The weight has `n_len` by `c_len` channels for each
+    group and tap, with any strides. The K dimension of the product is the taps, and within each tap its channels;
+    `WHOLE` states that `BLOCK_K` divides c_len, so that a step of K lies in one tap. With `splits` > 1 (split-K, one
+    group only), a program sums up one part of K and writes it without the bias to `partial_ptr`, fp32 [splits,
+    positions, width]; `bmm_merge_kernel` adds up the parts and the bias. Grid: groups * splits * cdiv(positions,
+    BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
     m_len = batch * out_d * out_h * out_w
     depth = taps_d * taps_h * taps_w * c_len
@@ -120,7 +123,7 @@ def conv_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for step in range(first, last):
         if WHOLE:
-            # one tap for all lanes: only rows can be outside
+            # the whole step is one tap, so only rows can be outside
             across = c_len // BLOCK_K
             t_d, t_h, t_w = _tap_of(step // across, taps_h, taps_w)
             c = step % across * BLOCK_K + lanes
@@ -213,11 +216,13 @@ def conv_weight_grad_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Write ``sum over positions of grad * x``: grad [batch, groups * n_len, out_d, out_h, out_w], x as in `conv_kernel`.
+    """Write ``sum over positions of grad * x``, the gradient by the weight of `conv_kernel`.
 
-    The result is [groups * n_len, c_len, taps_d, taps_h, taps_w] with dense rows. With `WHOLE` no tile has channels of two
-    taps. Unless `summed`, sums over parts of the positions go to `partial_ptr` instead, fp32 [splits, groups * n_len, width],
-    rows in the result's order; `bmm_merge_kernel` does the rest. Grid: groups * splits * cdiv(n_len, BLOCK_M) *
+    grad is [batch, groups * n_len, out_d, out_h, out_w], x [batch, groups * c_len, x_d, x_h, x_w]. The result is
+    [groups * n_len, c_len, taps_d, taps_h, taps_w], where the channels and taps of a row fill contiguous memory.
+    `WHOLE` states that `BLOCK_N` divides c_len, so that a tile's columns lie in one tap. With `summed` 1 the kernel
+    writes the result. With 0 it writes sums over parts of the positions to `partial_ptr`, fp32 [splits, groups * n_len,
+    width], in the result's order; `bmm_merge_kernel` adds them up. Grid: groups * splits * cdiv(n_len, BLOCK_M) *
     cdiv(taps_d * taps_h * taps_w * c_len, BLOCK_N).
     """
     across = taps_d * taps_h * taps_w * c_len

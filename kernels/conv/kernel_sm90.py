@@ -1,7 +1,8 @@
-"""Convolutions for sm_90, over TMA descriptors: each tap of the weight is a product with a shifted box of the input.
+"""Gluon kernel of convolutions for sm_90, with TMA: each tap of the weight is a product with a shifted box of the input.
 
-The pipeline is that of `nojit.kernels.gemm.kernel_sm90`: persistent programs, one copying warp, and consumers of four warps.
-Each consumer owns a box of 64 positions and all columns of a tile. `kernel_sm90_boxes` defines boxes.
+A *tap* is a position in the weight. A *box* is 64 positions that one TMA copy takes; `kernel_sm90_boxes` describes
+boxes. The pipeline is that of `nojit.kernels.gemm.kernel_sm90`: persistent programs, one warp that copies, and
+consumers of four warps. Each consumer computes one box of the result, for all columns (channels) of a tile.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
@@ -17,14 +18,14 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 @gluon.jit
 def _pieces(sizes, TILE: gl.constexpr):
-    """Return the number of pieces of work: tiles of all groups, times the split-K parts."""
+    """Return the number of pieces of work of all programs: tiles of all groups, times the split-K parts."""
     groups, rows, n_len, _, _, splits = sizes
     return groups * splits * gl.cdiv(rows, TILE[0]) * gl.cdiv(n_len, TILE[1])
 
 
 @gluon.jit
 def _piece(number, sizes, TILE: gl.constexpr):
-    """Return the part of the depth, the group, the first box and column, and the steps of a piece of work."""
+    """Return the split-K part, the group, the first box, the first column, and the range of steps of piece `number`."""
     _, rows, n_len, c_len, taps, splits = sizes
     steps = taps * gl.cdiv(c_len, DEPTH)
     group, split, row, col, first, last = place_piece(number, rows, n_len, steps, splits, TILE[0], TILE[1], TILE[2])
@@ -33,7 +34,7 @@ def _piece(number, sizes, TILE: gl.constexpr):
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr, TURNED: gl.constexpr):
-    """Copy the boxes of x and the channels of w that each tile needs."""
+    """Copy the boxes of x and the channels of w that each tile needs; run by the warp that copies."""
     x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
@@ -51,7 +52,7 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
         tap = tap_at(number_of_tap, taps)
         for step in range(first, last):  # noqa: B007 - Gluon needs the loop variable
             here, start = tap, chunk * DEPTH
-            # all channels of a tap, then the next tap
+            # steps go through all channels of a tap, then to the next tap
             chunk += 1
             if chunk == across:
                 _, tap_d, tap_h, tap_w = behind(tap[0], tap[1], tap[2], taps)
@@ -77,7 +78,7 @@ def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, bias, boxes, shape, batch, TILE: gl.constexpr,
     TURNED: gl.constexpr, PANEL: gl.constexpr,
 ):  # fmt: skip
-    """Write the boxes of consumer `OWN` of every tile."""
+    """Compute and store the box of consumer `OWN` of every tile of this program."""
     trans: gl.constexpr = (False, not TURNED)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = worked_out_here(sizes)
@@ -91,7 +92,8 @@ def _consume(
         acc = finish(acc, barriers[1], before)
         used += last - first
         n, d, h, w = box_at(first_box + OWN, boxes, shape)
-        # batches of split-K parts follow one another; a box past a part's batch is moved past all
+        # the result's batch dimension has the batches of all split-K parts one after another; move a box outside the
+        # batch past them all, so that its store is skipped
         n = gl.where(n < batch, split * batch + n, sizes[5] * batch)
         place = (n, d, h, w, group * n_len + col, col)
         store_panels(OWN, maps[2], memory[2], acc, place, n_len, bias, 0, PANEL)
@@ -140,11 +142,12 @@ def conv_sm90_kernel(
 ):
     """Write ``bias + sum over taps and channels of x * w``, as `nojit.kernels.conv.kernel.conv_kernel` does.
 
-    The maps describe x and the result, channels-last, in boxes of [box_n, box_d, box_h, box_w, 64], and w [rows, taps,
-    columns] in boxes of [64, 1, 1, 1, 64], whose rows are the result's channels or, if `TURNED`, the summed ones. The result has
-    the given number of boxes in each dimension. Several groups need multiples of 64 channels. With several `splits`, boxes
-    hold one image, and the result is fp32 with a batch for each split. `STAGES` is the number of steps of depth 64 in shared
-    memory. `BLOCK_M` is 64, 128 or 192. Any grid in x.
+    The TMA descriptors `x_map` and `out_map` describe x and the result, channels-last, in boxes [box_n, box_d, box_h,
+    box_w, 64]; `boxes_*` are the numbers of boxes of the result in each dimension. `w_map` describes w [rows, taps,
+    columns] in boxes [64, 1, 1, 1, 64]; its rows are the result's channels or, if `TURNED`, the summed channels. With
+    several groups, c_len and n_len must be multiples of 64. With several `splits` (split-K), a box must lie in one
+    image, and the result is fp32 with a batch for each split. A step is 64 channels of one tap; shared memory holds
+    `STAGES` of them. `BLOCK_M` is 64, 128 or 192. Grid: any size in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED), OWNED, DEPTH, DEPTH)
@@ -160,7 +163,8 @@ def conv_sm90_kernel(
     sweep = ((mul_d, mul_h, mul_w), (step_d, step_h, step_w), (start_d, start_h, start_w))
     sizes = (groups, boxes_n * boxes_d * boxes_h * boxes_w * OWNED, n_len, c_len, taps_d * taps_h * taps_w, splits)
     bias = (bias_ptr, has_bias)
-    # registers per thread: the first consumer gets what the others leave, and copying three boxes takes more than two
+    # registers per thread: the first consumer gets what the others leave, and the warp that copies needs more for three
+    # boxes than for two
     if BLOCK_M == OWNED:
         gl.warp_specialize(
             [

@@ -1,9 +1,9 @@
-"""Shared parts of the convolutions for sm_90: boxes of positions, and their stores.
+"""Device functions that the convolution kernels for sm_90 share: boxes of positions, and their stores.
 
-TMA descriptors have five dimensions, [batch, depth, height, width, channels]. A copy takes a box of 64 positions by 64
-channels, whose shape the launch chooses to suit the result: for example 8 by 8 positions of an image, or 4 by 4 of each of 4
-images. Descriptors pad with zeros, as the convolution does, and skip stores outside the tensor; the input's descriptor
-takes positions at the convolution's stride.
+TMA descriptors have five dimensions, [batch, depth, height, width, channels]. One copy takes a *box*: 64 positions by
+64 channels. The launch chooses the shape of a box to suit the result, for example 8 by 8 positions of one image, or 4
+by 4 of each of 4 images. TMA reads zeros outside the input, which is the padding of the convolution, and skips stores
+outside the result. The input's descriptor has the convolution's stride as its element stride.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import halves_of, reinterpret
@@ -15,14 +15,14 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
 DEPTH = gl.constexpr(64)
-"""The depth of a step: channels, or positions of a box."""
+"""Elements of the summed dimension per step: channels, or positions of a box."""
 OWNED = gl.constexpr(64)
-"""Rows of a tile per consumer: those of a box."""
+"""Rows of a tile that each consumer computes: the positions of one box."""
 
 
 @gluon.jit
 def box5(of_map, tile, number):
-    """Return a view of one box of a tile for a copy; boxes lie one after another."""
+    """Return a view of box `number` of a tile in shared memory, as the source or target of a TMA copy with `of_map`."""
     N: gl.constexpr = of_map.block_type.shape[0]
     D: gl.constexpr = of_map.block_type.shape[1]
     H: gl.constexpr = of_map.block_type.shape[2]
@@ -34,7 +34,10 @@ def box5(of_map, tile, number):
 
 @gluon.jit
 def box_number(number, boxes):
-    """Return the box index in each dimension; past the last box, one outside the batch."""
+    """Return the index (n, d, h, w) of box `number` in each dimension; past the last box, n is outside the batch.
+
+    `boxes` has the number of boxes in each dimension.
+    """
     _, across_d, across_h, across_w = boxes
     row, w = divide(number, across_w)
     plane, h = divide(row, across_h)
@@ -44,9 +47,10 @@ def box_number(number, boxes):
 
 @gluon.jit
 def behind(d, h, w, counts):
-    """Return whether an index in three dimensions has a successor in the last two, and the successor.
+    """Return the successor of the index (d, h, w) in row-major order; `counts` are the sizes of the three dimensions.
 
-    It saves the divisions in a loop over boxes or taps.
+    It saves the divisions in a loop over boxes or taps. Returns a carry, 1 if the index wraps around to (0, 0, 0), then
+    d, h, w.
     """
     w += 1
     h += gl.where(w == counts[2], 1, 0)
@@ -57,7 +61,7 @@ def behind(d, h, w, counts):
 
 @gluon.jit
 def box_behind(own, boxes):
-    """Return the index, in each dimension, of the box after a box."""
+    """Return the index (n, d, h, w) of the box that follows the box `own`."""
     n, d, h, w = own
     carry, d, h, w = behind(d, h, w, (boxes[1], boxes[2], boxes[3]))
     return n + carry, d, h, w
@@ -65,19 +69,19 @@ def box_behind(own, boxes):
 
 @gluon.jit
 def position_of(own, box):
-    """Return the first position of a box."""
+    """Return the first position (n, d, h, w) of the box with index `own`; `box` has the sizes of a box."""
     return own[0] * box[0], own[1] * box[1], own[2] * box[2], own[3] * box[3]
 
 
 @gluon.jit
 def box_at(number, boxes, box):
-    """Return the first position of a box, given its number."""
+    """Return the first position (n, d, h, w) of box `number`."""
     return position_of(box_number(number, boxes), box)
 
 
 @gluon.jit
 def tap_at(number, taps):
-    """Return the position of a tap in the weight, for its number."""
+    """Return the position (d, h, w) in the weight of tap `number`; `taps` has the sizes of the weight."""
     _, across_h, across_w = taps
     row, w = divide(number, across_w)
     d, h = divide(row, across_h)
@@ -86,7 +90,7 @@ def tap_at(number, taps):
 
 @gluon.jit
 def met_at(position, tap, sweep):
-    """Return the input position that a position of the result reads at a tap."""
+    """Return the input position (n, d, h, w) that a result's position reads at a tap; `sweep` is (mul, step, start)."""
     mul, step, start = sweep
     n, d, h, w = position
     at_d = d * mul[0] + tap[0] * step[0] + start[0]
@@ -99,11 +103,19 @@ def met_at(position, tap, sweep):
 def store_panels(
     OWN: gl.constexpr, out_map, out_memory, acc, place, limit, bias, STORED: gl.constexpr, PANEL: gl.constexpr
 ):
-    """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done.
+    """Store the box of a consumer through two alternating buffers, `PANEL` columns at a time; `STORED` columns are done.
 
-    `place` has the position of the rows (batch, depth, height, width), the tile's first channel counted over all groups, and
-    the same channel counted within its group, which has `limit` channels. `bias` has the pointer for all groups, and 1 or 0 for
-    whether there is a bias.
+    Args:
+        OWN: the consumer.
+        out_map: TMA descriptor of the result.
+        out_memory: two buffers for each consumer.
+        acc: the box, [positions, channels].
+        place: first position of the box (n, d, h, w), the tile's first channel counted over all groups, and the same
+            channel counted within its group.
+        limit: the number of channels of a group.
+        bias: pointer to the bias of all groups, and 1 or 0 for whether there is a bias.
+        STORED: columns stored so far.
+        PANEL: columns per store.
     """
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
@@ -112,10 +124,11 @@ def store_panels(
         store_panels(OWN, out_map, out_memory, right, place, limit, bias, STORED + HALF, PANEL)
     else:
         n, d, h, w, channel, col = place
-        # columns past the group that the map does not skip belong to the next group
+        # columns past the group's last channel would overwrite the next group, since TMA skips only those outside the
+        # tensor
         if col + STORED < limit:
             acc = add_bias(acc, bias, channel + STORED, limit - col - STORED)
-            # the previous store from this buffer must have read it
+            # wait until the previous store from this buffer has read it
             if STORED == 0:
                 tma.store_wait(0)
             else:
@@ -128,7 +141,7 @@ def store_panels(
 
 @gluon.jit
 def add_bias(acc, bias, channel, left):
-    """Add the bias for a panel's channels; only `left` of them exist."""
+    """Add the bias from `channel` on to the columns of `acc`; only the first `left` of them exist."""
     bias_ptr, has_bias = bias
     if has_bias != 0:
         _, cols = lanes_of(acc)

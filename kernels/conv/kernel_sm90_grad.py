@@ -1,7 +1,8 @@
-"""Weight gradients of convolutions for sm_90, over TMA descriptors: the depth of each product is positions, box by box.
+"""Gluon kernel for sm_90 of the gradient of a convolution by its weight, with TMA; the sum runs over positions.
 
-The pipeline is that of `nojit.kernels.gemm.kernel_sm90`; `kernel_sm90_boxes` defines boxes. The columns of a tile are panels
-of 64 input channels, each at one tap. A consumer owns 64 channels of the gradient.
+A *box* is 64 positions that one TMA copy takes, a *tap* a position in the weight; see `kernel_sm90_boxes`. The pipeline
+is that of `nojit.kernels.gemm.kernel_sm90`. Each step of a product sums over one box. A tile's columns are panels of 64
+input channels at one tap each. A consumer computes 64 output channels.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
@@ -17,14 +18,14 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 @gluon.jit
 def _pieces(sizes, TILE: gl.constexpr):
-    """Return the number of pieces of work: tiles of all groups, times the parts of the positions."""
+    """Return the number of pieces of work of all programs: tiles of all groups, times the parts of the positions."""
     groups, n_len, c_len, taps, _, splits = sizes
     return groups * splits * gl.cdiv(n_len, TILE[0]) * gl.cdiv(taps * gl.cdiv(c_len, DEPTH) * DEPTH, TILE[1])
 
 
 @gluon.jit
 def _piece(number, sizes, TILE: gl.constexpr):
-    """Return the part of the positions, the group, the first row and panel, and the boxes of a piece of work."""
+    """Return the part of the positions, group, first row, first panel, and range of boxes of piece `number`."""
     _, n_len, c_len, taps, boxes, splits = sizes
     across = taps * gl.cdiv(c_len, DEPTH) * DEPTH
     group, split, row, col, first, last = place_piece(number, n_len, across, boxes, splits, TILE[0], TILE[1], TILE[2])
@@ -33,7 +34,7 @@ def _piece(number, sizes, TILE: gl.constexpr):
 
 @gluon.jit
 def _panel_at(number, sizes, taps):
-    """Return the tap of a panel and its first channel; past the last panel, a tap outside the input."""
+    """Return the tap and the first channel of panel `number`; past the last panel, a channel past the group's."""
     _, _, c_len, count, _, _ = sizes
     across = gl.cdiv(c_len, DEPTH)
     tap, chunk = divide(number, across)
@@ -43,7 +44,7 @@ def _panel_at(number, sizes, taps):
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr):
-    """Copy the boxes of gradient and input that each tile needs."""
+    """Copy the boxes of gradient and input that each tile needs; run by the warp that copies."""
     grad_map, x_map, grad_memory, x_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
@@ -57,7 +58,7 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
         channels = ()
         for part in gl.static_range(ACROSS):
             tap, start = _panel_at(panel + part, sizes, taps)
-            # an absent panel starts past the channels of all groups
+            # an absent panel starts past the channels of all groups, where TMA reads zeros
             outside = start >= gl.cdiv(c_len, DEPTH) * DEPTH
             met = met + (tap,)  # noqa: RUF005 - no Gluon
             channels = channels + (gl.where(outside, groups * c_len, group * c_len + start),)  # noqa: RUF005 - as above
@@ -83,9 +84,10 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
 def _store_panels(
     OWN: gl.constexpr, out_map, out_memory, acc, place, sizes, taps, STORED: gl.constexpr, PANEL: gl.constexpr
 ):
-    """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done.
+    """Store rows of a consumer through two alternating buffers, `PANEL` columns at a time; `STORED` columns are done.
 
-    `place` is the part of the sum, the first row counted over all groups and within its group, and the first panel.
+    `place` has the part of the positions, the first row counted over all groups, the first row in its group, and the
+    first panel.
     """
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
@@ -96,9 +98,10 @@ def _store_panels(
         split, channel, row, panel = place
         tap, start = _panel_at(panel + STORED // DEPTH, sizes, taps)
         start = start + STORED % DEPTH
-        # rows past the group that the map does not skip belong to the next group
+        # rows past the group's last channel would overwrite the next group, since TMA skips only those outside the
+        # tensor
         if row < sizes[1]:
-            # the previous store from this buffer must have read it
+            # wait until the previous store from this buffer has read it
             if STORED == 0:
                 tma.store_wait(0)
             else:
@@ -112,7 +115,7 @@ def _store_panels(
 
 @gluon.jit
 def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, taps, TILE: gl.constexpr, PANEL: gl.constexpr):
-    """Write the rows of consumer `OWN` of every tile."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
     trans: gl.constexpr = (True, False)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = worked_out_here(sizes)
@@ -168,10 +171,11 @@ def conv_weight_grad_sm90_kernel(
 ):
     """Write ``sum over positions of grad * x``, as `nojit.kernels.conv.kernel.conv_weight_grad_kernel` does.
 
-    The maps describe the gradient and x, channels-last, in boxes of [box_n, box_d, box_h, box_w, 64], with the given number
-    of boxes in each dimension, and the result [1, splits, rows, taps, c_len], in boxes of [1, 1, 64, 1, PANEL]. With several
-    splits each is fp32, the sum of a part of the boxes. Several groups need multiples of 64 channels. `STAGES` is the number of
-    boxes in shared memory. Any grid in x.
+    The TMA descriptors `grad_map` and `x_map` describe the gradient and x, channels-last, in boxes [box_n, box_d,
+    box_h, box_w, 64]; `boxes_*` are the numbers of boxes in each dimension. `out_map` describes the result [1, splits,
+    rows, taps, c_len] in boxes [1, 1, 64, 1, PANEL]. With several splits, each is the fp32 sum over a part of the
+    boxes. With several groups, c_len and n_len must be multiples of 64. A step is one box; shared memory holds `STAGES`
+    of them. Grid: any size in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     grad_memory = allocate(grad_map, STAGES * (BLOCK_M // OWNED), DEPTH, OWNED, OWNED)

@@ -1,9 +1,10 @@
-"""Convolutions for sm_90 that copy rows shared by several taps once: for few channels, where copies outlast products.
+"""Gluon kernel of convolutions for sm_90 that copies input rows once for several taps: faster with few channels.
 
-The pipeline is that of `nojit.kernels.conv.kernel_sm90`, but all positions of a box have one height, and the boxes of a tile
-are stacked vertically. The input that a box meets at one tap is then the input that the next box meets at the tap above. A
-step is a column of taps: a tile meets as many boxes as its own and two more, and multiplies each by up to three weights. If
-all weights of a column of tiles fit shared memory, each program copies them once.
+With few channels, copies take longer than products. The pipeline is that of `nojit.kernels.conv.kernel_sm90`, but each
+box of positions is one position high, and the boxes of a tile are stacked vertically. The input of a box at one tap is
+then the input of the next box at the tap above, so one copy serves both. A step is a column of taps (all heights at one
+depth and width): a tile with n boxes copies n + `TAPS` - 1 input boxes, and multiplies each by up to `TAPS` weights. If
+the weights of all steps fit into shared memory, each program copies them once.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import accumulate, finish, halves_of
@@ -24,7 +25,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 @gluon.jit
 def _tiles(sizes, TILE: gl.constexpr):
-    """Return the number of tiles, and the number side by side."""
+    """Return the number of tiles of all programs, and how many of them lie side by side along the channels."""
     boxes, height, n_len = sizes[0], sizes[1], sizes[2]
     columns = gl.cdiv(n_len, TILE[1])
     return boxes[0] * boxes[1] * gl.cdiv(height * OWNED, TILE[0]) * boxes[2] * columns, columns
@@ -32,7 +33,7 @@ def _tiles(sizes, TILE: gl.constexpr):
 
 @gluon.jit
 def _tile_at(number, sizes, box, TILE: gl.constexpr):
-    """Return the first position of a tile."""
+    """Return the first position (n, d, h, w) of tile `number`."""
     boxes, height = sizes[0], sizes[1]
     strip, w = divide(number, boxes[2])
     plane, h = divide(strip, gl.cdiv(height * OWNED, TILE[0]))
@@ -42,13 +43,16 @@ def _tile_at(number, sizes, box, TILE: gl.constexpr):
 
 @gluon.jit
 def _steps(sizes, taps):
-    """Return the number of steps of a tile: columns of taps, times channels."""
+    """Return the number of steps of a tile: columns of taps, times chunks of 64 channels."""
     return taps[0] * taps[1] * gl.cdiv(sizes[3], DEPTH)
 
 
 @gluon.jit
 def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: gl.constexpr, TURNED: gl.constexpr):
-    """Copy the weights of a step, starting with the tap that meets the highest row: the last one, unless taps go `down`."""
+    """Copy the weights of a step to `slot`, first the tap that reads the highest input row: the last tap unless `down`.
+
+    `down` states that later taps read lower rows, `tap` is the (depth, width) of the column of taps.
+    """
     for number in gl.static_range(TILE[3]):
         tap_h = gl.where(down, number, TILE[3] - 1 - number)
         tile = w_memory.index(slot * TILE[3] + number)
@@ -60,7 +64,7 @@ def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: g
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr, TURNED: gl.constexpr):
-    """Copy the boxes that each tile meets, and the weights; weights that stay, for the first tile only."""
+    """Copy the input boxes and weights that each tile needs; weights that stay in shared memory, only once."""
     x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty, kept = barriers
     TAPS: gl.constexpr = TILE[3]
@@ -103,7 +107,7 @@ def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr
 def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, box, taps, bias, TILE: gl.constexpr, TURNED: gl.constexpr
 ):
-    """Write the box of consumer `OWN` of every tile."""
+    """Compute and store the box of consumer `OWN` of every tile of this program."""
     x_memory, w_memory = memory[0], memory[1]
     full, empty, kept = barriers
     TAPS: gl.constexpr = TILE[3]
@@ -140,7 +144,7 @@ def _consume(
 
 @gluon.jit
 def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, col, n_len, bias):
-    """Store a box of the result, 64 channels at a time."""
+    """Store a box of the result, 64 channels at a time, from channel `col` on."""
     if acc.shape[1] > DEPTH:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -149,7 +153,7 @@ def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, col, n_len, bias)
     else:
         n, d, h, w = place
         acc = add_bias(acc, bias, col, n_len - col)
-        # the previous store from this buffer must have read it
+        # wait until the previous store from this buffer has read it
         tma.store_wait(0)
         piece = out_memory.index(OWN)
         piece.store(acc.to(out_memory.dtype))
@@ -191,10 +195,10 @@ def conv_halo_sm90_kernel(
 ):
     """Write ``bias + sum over taps and channels of x * w``, as `nojit.kernels.conv.kernel.conv_kernel` does.
 
-    It needs one group, a stride of 1, and `step_h` of 1 or -1. The maps are those of
-    `nojit.kernels.conv.kernel_sm90.conv_sm90_kernel`, in boxes of [box_n, box_d, 1, box_w, 64]. `height` is the height of the
-    result, and `TAPS` that of the weight. Shared memory holds `STAGES` steps of 64 channels each. If `KEPT` is not 0, a tile has
-    at most that many steps, and all columns. Any grid in x.
+    It requires one group, a stride of 1, and a `step_h` of 1 or -1. The TMA descriptors are those of
+    `nojit.kernels.conv.kernel_sm90.conv_sm90_kernel`, with boxes [box_n, box_d, 1, box_w, 64]. `height` is the height
+    of the result, `TAPS` that of the weight. Shared memory holds `STAGES` steps of 64 channels each. If `KEPT` is not
+    0, all weights stay in shared memory: a tile then has at most `KEPT` steps, and all columns. Grid: any size in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, STAGES, TAPS, KEPT)
     SLOTS: gl.constexpr = TAPS * (KEPT if KEPT > 0 else STAGES)
@@ -202,7 +206,7 @@ def conv_halo_sm90_kernel(
     w_memory = allocate(w_map, SLOTS, DEPTH if TURNED else BLOCK_N, BLOCK_N if TURNED else DEPTH, DEPTH)
     out_memory = allocate(out_map, BLOCK_M // OWNED, OWNED, DEPTH, DEPTH)
     full, empty = barriers_for(STAGES, BLOCK_M // OWNED)
-    # weights that stay are never released
+    # the buffers of weights that stay are never freed
     kept = barriers_for(KEPT if KEPT > 0 else 1, 1)[0]
     fence_async_shared()
     maps = (x_map, w_map, out_map)

@@ -1,4 +1,4 @@
-"""Launches of convolutions on pointer kernels, for any strides, and of convolutions that are matrix products."""
+"""Launches of convolutions with the kernels that take pointers (any strides), and as plain matrix products."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 
@@ -22,23 +22,23 @@ from torch import Tensor
 __all__ = ["Sum", "launch", "launch_merge", "launch_product", "launch_weight_grad", "parts_of"]
 
 TILE: Final = 128
-"""The tile side assumed when work is counted."""
+"""Rows and columns of a tile, assumed to estimate the number of programs."""
 LEAST_DEPTH: Final = 512
-"""The least depth of a part (split-K): a shallower one costs more to write and add than it saves."""
+"""The least K of a split-K part: a shorter part costs more to write and add up than it saves."""
 MOST: Final = 32
 COST: Final = 600
-"""The cost of writing and reading a part's sums, in depth steps that a device multiplies in that time."""
+"""Cost of writing and reading the sums of one split-K part, in the time that one element of K takes."""
 ENOUGH: Final = 0.9
-"""Fewer parts are preferred if they reach this share of the best gain."""
+"""Fewer split-K parts are preferred if they reach this fraction of the best gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A sum over taps and channels: ``out[n, g, o, p] = bias[g, o] + sum of x[n, g, c, ...] * w[g, o, c, tap]``.
+    """A convolution or its input gradient: ``out[n, g, o, p] = bias[g, o] + sum of x[n, g, c, ...] * w[g, o, c, tap]``.
 
-    `sweep` maps output positions to input positions. The tensors are x [batch, groups * c_len, ...],
-    out [batch, groups * n_len, ...] and w, whose first two dimensions are [groups * n_len, c_len], or, if `turned`,
-    [groups * c_len, n_len].
+    `sweep` maps each output position p and tap (position in the weight) to an input position. The tensors are x [batch,
+    groups * c_len, ...], out [batch, groups * n_len, ...] and w, whose first two dimensions are [groups * n_len,
+    c_len], or [groups * c_len, n_len] if `turned`.
     """
 
     sweep: Sweep
@@ -51,29 +51,37 @@ class Sum:
 
     @property
     def positions(self) -> int:
-        """The number of output positions, over the whole batch."""
+        """Number of output positions, over the whole batch."""
         return self.batch * math.prod(self.sweep.out)
 
     @property
     def depth(self) -> int:
-        """The number of products in each output element."""
+        """Number of products that each output element sums up."""
         return self.c_len * math.prod(self.sweep.taps)
 
     def weight_strides(self, w: Tensor) -> tuple[int, ...]:
-        """Return the strides by group, output channel, input channel and tap."""
+        """Return the strides of `w` by group, output channel, input channel, and the three dimensions of taps."""
         outer, inner, *taps = strides_of(w)
         if self.turned:
             return (outer * self.c_len, inner, outer, *taps)
         return (outer * self.n_len, outer, inner, *taps)
 
     def part(self, first: tuple[int, ...], sizes: tuple[int, ...]) -> Sum:
-        """Return the sum restricted to a part of the batch and of the positions."""
+        """Return this sum for a part of the output: `first` and `sizes` are (batch, depth, height, width)."""
         own = self.sweep.part((first[1], first[2], first[3]), (sizes[1], sizes[2], sizes[3]))
         return replace(self, batch=sizes[0], sweep=own)
 
 
 def parts_of(tiles: int, depth: int, device_processors: int) -> int:
-    """Choose the number of parts for split-K: the fewest that keep a device nearly as busy as possible, net of their cost."""
+    """Choose the number of parts for split-K.
+
+    It is the fewest parts that keep the device nearly as busy as possible, after the cost of adding the parts up.
+
+    Args:
+        tiles: number of tiles of the result.
+        depth: K, the number of products per output element.
+        device_processors: number of SMs.
+    """
     if not tiles:
         return 1
 
@@ -92,14 +100,14 @@ def _tiles(groups: int, rows: int, cols: int) -> int:
 
 
 def _unused(recording: Recording, value: Tensor) -> Tensor:
-    """Return a placeholder for absent partial sums; all calls with one key share it."""
+    """Return the tensor that a kernel receives in place of partial sums if there are none; one for all calls on a device."""
     unused = nothing(torch.float32, value.device)
     recording.constant(unused)
     return unused
 
 
 def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Launch a sum; `out` is the tensor that it writes, or a strided view of one."""
+    """Launch a sum with the pointer kernel, with split-K where it pays; `out` may be a strided view."""
     splits = 1
     pixel = merged(positions_of(out), strides_of(out)[2:])
     cuttable = one.groups == 1 and one.positions <= sweeps.LIMIT and pixel is not None
@@ -124,7 +132,10 @@ def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
 
 
 def _piece_of(value: Tensor, first: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
-    """Return a view of a part of the batch and of the positions, with all channels."""
+    """Return a view of a part of the batch and of the positions, with all channels.
+
+    `first` and `sizes` are (batch, depth, height, width).
+    """
     skip = 1 if value.dim() == PADDED_DIM + 2 else 0
     starts = (first[0], 0, *first[1 + skip :])
     lengths = (sizes[0], value.shape[1], *sizes[1 + skip :])
@@ -168,7 +179,16 @@ def launch_merge(
     sizes: tuple[int, int, int, int, int],
     strides: tuple[int, int, int],
 ) -> None:
-    """Add up the parts in order, and the bias; `sizes` are batch, rows, columns, parts and the columns of a part."""
+    """Add up split-K parts in order, add the bias, and write the result.
+
+    Args:
+        recording: records the launch.
+        partial: fp32 [parts, batch * rows, columns of a part].
+        out: the result.
+        bias: one value for each column, or None.
+        sizes: batch, rows, columns, number of parts, and padded columns of a part.
+        strides: strides of `out` by batch, row and column.
+    """
     added = out if bias is None else bias
     recording.launch(
         "bmm_merge", partial, out, added, *sizes, 0, 1.0, float(bias is not None), 0, 0, added.stride(0), *strides
@@ -176,7 +196,7 @@ def launch_merge(
 
 
 def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
-    """Launch a sum as a matrix product, if the product kernels can run it; return whether they do."""
+    """Launch a sum as one matrix product if each output position reads one input position; return whether it did."""
     if not (one.sweep.is_pointwise and one.groups == 1 and x.element_size() == 2 and one.positions <= sweeps.LIMIT):
         return False
     sizes = (one.batch, *one.sweep.out)
@@ -196,28 +216,31 @@ def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: T
 
 
 class _Rows(NamedTuple):
-    """The positions of a tensor as rows of matrices whose columns are channels."""
+    """A tensor's positions as rows of a matrix, or of a batch of matrices, whose columns are channels."""
 
     apart: int | None
-    """Stride between rows; None if it is not constant."""
+    """Stride between rows, in elements; None if it is not constant."""
     whole: bool
-    """Whether the stride also holds across the whole batch."""
+    """True if the same stride leads from the last row of an image to the first row of the next."""
 
     @staticmethod
     def of(value: Tensor, sizes: tuple[int, ...]) -> _Rows:
-        """Return the rows of a tensor with the given sizes, batch first."""
+        """Return the rows of `value`; `sizes` are (batch, depth, height, width)."""
         outer, _, *inner = strides_of(value)
         apart = merged(sizes, (outer, *inner))
         return _Rows(merged(sizes[1:], inner), False) if apart is None else _Rows(apart, True)
 
     def matrices(self, value: Tensor, shape: tuple[int, int, int]) -> Tensor:
-        """Return a view of a tensor as matrices."""
+        """Return a view of `value` as matrices of `shape`: (batch, rows, channels)."""
         outer, channel, *_ = value.stride()
         return value.as_strided(shape, (outer, self.apart or 0, channel))
 
 
 def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> None:
-    """Launch the gradient of the weight of `one`, from the gradient of its result, over dense rows."""
+    """Launch the gradient of `one` by its weight with the pointer kernel, from `grad`, the gradient by its result.
+
+    In `out`, the channels and taps of a row must fill contiguous memory.
+    """
     across = one.depth
     pieces = list(pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT)) if one.positions else [((0,) * 4, (0,) * 4)]
     splits = 1

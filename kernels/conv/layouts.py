@@ -1,4 +1,4 @@
-"""Memory layouts of convolution operands: five-dimensional strides, matrices, and channels-last or contiguous results."""
+"""Memory layouts of convolution operands: five-dimensional strides, views, channels-last or contiguous results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def is_by_channels(value: Tensor) -> bool:
-    """Return whether strides are channels-last, gaps allowed: the channels of a position are adjacent.
+    """Return whether `value` is channels-last: the channels of a position are adjacent; gaps between positions are allowed.
 
-    False if strides fit both layouts, as in torch's own rule.
+    False if the strides fit contiguous layout as well, as in torch's own rule.
     """
     strides, least = value.stride(), 0
     if strides[1] == 0:
@@ -32,7 +32,7 @@ def is_by_channels(value: Tensor) -> bool:
 
 
 def by_channels(*operands: Tensor) -> bool:
-    """Return whether the result is channels-last: True if any operand is."""
+    """Return whether the result is channels-last, which it is if any operand is."""
     return any(map(is_by_channels, operands))
 
 
@@ -42,23 +42,23 @@ def formatted(channels: bool, dims: int) -> torch.memory_format:
 
 
 def new_like(value: Tensor, shape: Sequence[int], channels: bool) -> Tensor:
-    """Return an uninitialized tensor of a given dtype and device, channels-last or contiguous."""
+    """Return an uninitialized tensor with the dtype and device of `value`, channels-last if `channels`, else contiguous."""
     return torch.empty(shape, dtype=value.dtype, device=value.device, memory_format=formatted(channels, len(shape)))
 
 
 def positions_of(value: Tensor) -> tuple[int, int, int]:
-    """Return a tensor's size in each of three spatial dimensions."""
+    """Return the size of `value` in depth, height and width; images have depth 1."""
     return three(value.shape[2:], 1)
 
 
 def strides_of(value: Tensor) -> tuple[int, int, int, int, int]:
-    """Return the strides of five dimensions; 0 for spatial dimensions that images lack."""
+    """Return the strides of [N, C, D, H, W]; that of D is 0 for images."""
     outer, channel, *rest = value.stride()
     return (outer, channel, *three(rest, 0))
 
 
 def merged(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
-    """Return the stride of one dimension that merges several, outermost first; None if they do not merge."""
+    """Return the stride of a single dimension that covers several, outermost first; None if no single stride does."""
     known = [(size, stride) for size, stride in zip(sizes, strides, strict=True) if size != 1]
     for (_, outer), (size, inner) in pairwise(known):
         if outer != size * inner:
@@ -67,6 +67,6 @@ def merged(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
 
 
 def part_of(value: Tensor, first: Sequence[int], sizes: Sequence[int], apart: Sequence[int]) -> Tensor:
-    """Return a view of a tensor: in each dimension a first index, a count and a step."""
+    """Return a view of `value` with a first index, a number of elements and a step (`apart`) for each leading dimension."""
     spans: list[Any] = [slice(f, f + (n - 1) * a + 1, a) for f, n, a in zip(first, sizes, apart, strict=True)]
     return value[tuple(spans)]

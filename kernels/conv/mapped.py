@@ -1,4 +1,7 @@
-"""Launches of convolutions over TMA descriptors: the calls they serve, the descriptors, and the boxes to copy."""
+"""Launches of the convolution kernels for sm_90: which calls they can run, TMA descriptors, shapes of boxes.
+
+One TMA copy takes a *box* of 64 positions by 64 channels; `kernel_sm90_boxes` describes boxes.
+"""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 
@@ -22,51 +25,54 @@ from torch import Tensor
 __all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "strips_of"]
 
 PANEL_BYTES: Final = 128
-"""Width of a single store, in bytes."""
+"""Width of a TMA store, in bytes."""
 ROWS: Final = 64
-"""Positions per box, and channels copied per position."""
+"""Positions in a box, and channels that a copy takes of each position."""
 TILE: Final = 128
 REACH: Final = 256
-"""The most elements of a dimension that a copy can span."""
+"""The most elements of a dimension that one TMA copy can span."""
 STEP: Final = 8
-"""The largest step between copied elements."""
+"""The largest element stride of a TMA descriptor."""
 USED: Final = 0.6
-"""The least share of the copied channels that must exist; below it pointer kernels waste less."""
+"""The least fraction of copied channels that must exist for the sm_90 kernels; below it, the pointer kernel wastes less."""
 SHARED_TAPS: Final = 3
-"""The height of weights whose taps share copied rows."""
+"""The height of weights for which the halo kernel, which copies input rows once for several taps, is built."""
 STRIP: Final = 2
-"""Boxes stacked vertically in a tile whose taps share copied rows."""
+"""Number of boxes that a tile of the halo kernel stacks vertically."""
 NARROW: Final = 128
-"""Tiles that share copied rows are faster up to this many result channels."""
+"""The halo kernel is faster only up to this many output channels; see also the next limit."""
 WASTE: Final = 1.15
-"""Tiles that share copied rows are faster if their boxes have at most this many times the positions of the best boxes."""
+"""The halo kernel is faster only if its boxes cover at most this many times the positions of the best boxes."""
 
 Four = tuple[int, int, int, int]
 MapsRun = Callable[[Tensor], bool]
-"""Function that returns whether kernels over maps run on a tensor's device."""
+"""Function that returns whether the sm_90 kernels, which take TMA descriptors, run on a tensor's device."""
 
 
 class Boxes(NamedTuple):
-    """Boxes of positions: counts and sizes in batch, depth, height and width."""
+    """Number and size of the boxes in each dimension: batch, depth, height, width."""
 
     counts: Four
     sizes: Four
 
     @property
     def rows(self) -> int:
-        """The number of product rows, including those past the edges."""
+        """Number of positions in all boxes, including those past the edges of the result."""
         return math.prod(self.counts) * ROWS
 
 
 @lru_cache(maxsize=1024)
 def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: int = ROWS) -> Boxes:
-    """Choose the boxes of 64 positions with the least waste past the edges; of equals, wide and high ones.
+    """Choose the shape of the boxes of 64 positions that cover a result with the least waste past its edges.
+
+    Among equals, it prefers few images, then little depth, then boxes as wide as high.
 
     Args:
-        positions: of the result.
-        apart: steps between input positions of neighbours; a copy spans this multiple of the box.
+        positions: sizes of the result in batch, depth, height and width.
+        apart: distance of the input positions that neighbouring output positions read, in each dimension; a copy spans
+            the size of the box times this.
         most_images: the most images in a box.
-        most_rows: the most rows in a box.
+        most_rows: the most positions in the height of a box.
     """
     sides = [1 << bit for bit in range(ROWS.bit_length())]
     found = []
@@ -85,7 +91,7 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
 
 
 def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
-    """Return whether kernels over maps can run a sum on these tensors, and are fast for it."""
+    """Return whether the sm_90 kernels can run a sum on these tensors and are faster for it than the pointer kernel."""
     if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
         return False
     if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):
@@ -109,17 +115,17 @@ def _is_described(value: Tensor) -> bool:
 
 
 def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:
-    """Describe a tensor as channels-last: [batch, depth, height, width, channels]."""
+    """Return the TMA description of a tensor as [batch, depth, height, width, channels], which must be channels-last."""
     unit = MAP_BYTES // value.element_size()
     outer, _, *inner = strides_of(value)
     shape = (value.shape[0], *positions_of(value), value.shape[1])
-    # a dimension of size 1 may have any stride: replace one that a map cannot hold
+    # a dimension of size 1 may have any stride: replace one that a descriptor cannot hold
     strides = [unit if size == 1 else stride for size, stride in zip(shape, (outer, *inner), strict=False)]
     return Described(value, (*strides, 1), shape, box, steps)
 
 
 def _weight_of(recording: Recording, w: Tensor) -> Tensor:
-    """Return a channels-last weight, copied if it is not."""
+    """Return `w`, or a channels-last copy if TMA descriptors cannot hold `w`."""
     if _is_described(w):
         return w
     copy: Tensor = recording.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
@@ -131,18 +137,18 @@ def _steps_of(one: Sum) -> tuple[int, ...] | None:
 
 
 def _numbers_of(one: Sum, boxes: Boxes) -> tuple[int, ...]:
-    """List the kernel arguments for boxes, taps and steps."""
+    """Return the kernel arguments for boxes, taps, and the map from output to input positions."""
     own = one.sweep
     return (*boxes.counts, *boxes.sizes, *own.taps, *own.mul, *own.step, *own.start)
 
 
 def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
-    """Return boxes one position high if a sum should use tiles of stacked boxes that share copied rows; else None.
+    """Return boxes one position high if the halo kernel should run a sum; None if it should not.
 
     Args:
         one: the sum.
-        rows: the number of product rows of its best boxes.
-        count: the device's multiprocessors.
+        rows: number of positions in all of the boxes that `boxes_of` chose.
+        count: number of SMs.
     """
     own, height = one.sweep, one.sweep.out[1]
     if one.groups > 1 or own.mul != (1, 1, 1) or own.taps[1] != SHARED_TAPS or abs(own.step[1]) != 1:
@@ -150,7 +156,7 @@ def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
     if one.n_len > NARROW:
         return None
     invariant = library.is_batch_invariant()
-    # the order of the sums must not depend on the batch under batch invariance
+    # under batch invariance the order of sums must not depend on the batch
     positions = (ROWS if invariant else one.batch, *own.out)
     best = boxes_of(positions, (1, 1, 1, 1)).rows if invariant else rows
     boxes = boxes_of(positions, (1, 1, 1, 1), most_rows=1)
@@ -163,7 +169,7 @@ def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
 def _launch_strips(
     recording: Recording, one: Sum, boxes: Boxes, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
 ) -> None:
-    """Launch a sum with tiles of vertically stacked boxes."""
+    """Launch a sum with the halo kernel, whose tiles stack boxes vertically."""
     own, unit = one.sweep, (*boxes.sizes, ROWS)
     recording.launch(
         "conv_halo_sm90",
@@ -193,7 +199,7 @@ def launch_mapped(
     *,
     sharing: bool = True,
 ) -> bool:
-    """Launch a sum over maps, if an sm_90 kernel can run it; return whether it does. `sharing` allows the halo kernel."""
+    """Launch a sum with an sm_90 kernel if one can run it; return whether it did. `sharing` allows the halo kernel."""
     unit = MAP_BYTES // x.element_size()
     if not _is_served(one, maps_run, x, out) or w.shape[1] % unit:
         return False
@@ -211,7 +217,7 @@ def launch_mapped(
         splits = parts_of(-(-boxes.rows // TILE) * -(-one.n_len // TILE), one.depth, count)
     width = padded_width(one.n_len)
     if splits > 1:
-        # split-K parts follow one another along the batch: a box must not span two
+        # split-K parts follow one another along the batch dimension, and a box must not span two of them
         boxes = boxes_of(positions, apart, 1)
         partial = new_contiguous(recording, x, (splits, one.positions, width), torch.float32)
         element_bytes = partial.element_size()
@@ -251,10 +257,10 @@ def launch_mapped_weight_grad(
     out: Tensor,
     maps_run: MapsRun | None = None,
 ) -> bool:
-    """Launch the gradient of a weight over maps, if the sm_90 kernel can run it; return whether it does."""
+    """Launch the gradient of `one` by its weight with the sm_90 kernel if it can run; return whether it did."""
     taps = math.prod(one.sweep.taps)
     row_stride, channel, *inner = strides_of(out)
-    # a row of the result is its taps in order, each with its channels
+    # a row of the result has the taps in order, each with all its channels
     dense = channel == 1 and (taps == 1 or merged(one.sweep.taps, inner) == one.c_len)
     if not _is_served(one, maps_run, grad, x) or not dense or row_stride != one.depth or out.data_ptr() % MAP_BYTES:
         return False

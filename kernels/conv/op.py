@@ -1,4 +1,4 @@
-"""The operators ``conv2d`` and ``conv3d``: validation of arguments, and replay of cached calls."""
+"""Public operators ``conv2d`` and ``conv3d``: validation of arguments, and replay of cached calls."""
 
 # ruff: noqa: PLR0917 - a call has many arguments, as torch's has
 
@@ -72,7 +72,28 @@ def conv3d(
     *,
     allow_tf32: bool | None = None,
 ) -> Tensor:
-    """Convolve volumes, [N, C, D, H, W] or [C, D, H, W], by a weight [O, C / groups, kD, kH, kW]; otherwise as `conv2d`."""
+    """Convolve volumes, as ``torch.nn.functional.conv3d`` does.
+
+    Args:
+        input: [N, C, D, H, W] or [C, D, H, W], any strides; fp16, bf16 or fp32. Autocast casts all operands. Fastest
+            channels-last (``torch.channels_last_3d``), with a channels-last weight.
+        weight: [O, C / groups, kD, kH, kW], of the same dtype and device.
+        bias: [O].
+        stride: an int, or one per dimension.
+        padding: zeros on both sides: an int, or one per dimension; or ``"same"`` (with a stride of 1) or ``"valid"``.
+        dilation: an int, or one per dimension.
+        groups: a divisor of C and of O.
+        allow_tf32: whether fp32 may be multiplied in TF32; None follows torch's switch for convolutions, which allows
+            it by default.
+
+    Returns:
+        [N, O, ...], or without N if the input has none; channels-last if the input or the weight is, else contiguous.
+        Sums are fp32 and rounded once. Differentiable to any order.
+
+    Raises:
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape, number or string.
+    """
     return _convolve(3, input, weight, bias, stride, padding, dilation, groups, allow_tf32)
 
 
@@ -87,7 +108,7 @@ def _convolve(
     groups: int,
     allow_tf32: bool | None,
 ) -> Tensor:
-    """Launch plain calls directly; send all others through torch's dispatcher."""
+    """Run a convolution: directly if the call needs no autograd or tracing, otherwise through torch's dispatcher."""
     if not torch.compiler.is_dynamo_compiling():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
         known: Tensor | None = _MEMO(x, weight, bias, None, library.CURRENT.source, *words)
@@ -98,14 +119,14 @@ def _convolve(
         check_tensors(bias=bias)
     if autocasts():
         x, weight, bias = lowered(x), lowered(weight), lowered(bias)
-    # as in torch, a single image is a batch of one
+    # as in torch, an input without N is a batch of one
     single = x.dim() == dims + 1
     batched = x.unsqueeze(0) if single else x
     check_operands(dims, batched, weight, bias, groups)
     window = window_of(dims, weight, stride, padding, dilation)
     sizes_of(batched, weight, window)
     word = word_of(allow_tf32)
-    # always called: it refuses tangents
+    # call it in any case: it refuses tensors with tangents
     plain = is_plain(x, weight, bias)
     if plain and not autocasts():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
@@ -125,7 +146,7 @@ def _remember(
     how: str,
     single: bool,
 ) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
 
     def make(own: list[Any], _: Tensor | None, recording: Recording) -> Tensor:
         own_x, own_weight, own_bias = own
@@ -134,7 +155,8 @@ def _remember(
         return run_conv(recording, own_x, own_weight, own_bias, window, groups, how, single=single)
 
     def lasts(result: Tensor) -> bool:
-        # a result with too many positions takes several launches, into which a single image cannot be cut
+        # a result with too many positions takes one launch for each part of the batch, and a single image has no batch
+        # to cut
         return not single or math.prod(result.shape[1:]) <= sweeps.LIMIT
 
     return made_and_remembered(_MEMO, (x, weight, bias), None, words, make, lasts=lasts)
@@ -143,8 +165,8 @@ def _remember(
 def _words(
     dims: int, x: Tensor, stride: _Ints, padding: Padding, dilation: _Ints, groups: int, allow_tf32: bool | None
 ) -> tuple[object, ...]:
-    """Return the non-tensor parameters of a call, including the fp32 precision, which torch's switch decides."""
-    # an operand that is not a tensor has no dtype: the checks report it
+    """Return the part of a call's cache key that is not tensors, including the fp32 precision of torch's switch."""
+    # an operand that is not a tensor has no dtype; validation reports it later
     how = precision(x.dtype, word_of(allow_tf32)) if getattr(x, "dtype", None) is torch.float32 else allow_tf32
     if type(stride) is type(padding) is type(dilation) is int:
         return (dims, stride, padding, dilation, groups, how)
@@ -152,5 +174,5 @@ def _words(
 
 
 def _flat(value: object) -> tuple[object, ...]:
-    """Return a value as unambiguous flat key parts: a sequence starts with its length."""
+    """Return a value as flat parts of a cache key; a sequence starts with its length, so that keys are unambiguous."""
     return ("", len(value), *value) if isinstance(value, (tuple, list)) else (value,)

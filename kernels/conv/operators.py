@@ -1,7 +1,7 @@
-"""Convolutions and their gradients as operators of torch, and replay of their cached calls.
+"""Torch operators of convolutions and their gradients, and replay of their cached calls.
 
-The namespace ``nojit`` has three operators: the convolution, its input gradient and its weight gradient. Each is linear in
-both operands, and the gradients of each are the other two.
+The namespace ``nojit`` has three operators: the convolution, its gradient by the input, and its gradient by the weight.
+Each is linear in both operands, and its gradients are calls of the other two operators.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -25,7 +25,7 @@ __all__ = ["conv", "conv_input_grad", "conv_weight_grad", "convolve"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
-"""Memo of all three operators, for calls from torch's dispatcher and calls whose operands autocast has cast."""
+"""Cache of replays of all three operators, for calls from torch's dispatcher and calls whose operands autocast has cast."""
 
 
 def convolve(
@@ -39,7 +39,11 @@ def convolve(
     groups: int,
     word: str,
 ) -> Tensor:
-    """Validate and convolve x [N, C, ...] as torch's operator does, without its dispatcher."""
+    """Validate and convolve x [N, C, ...] by `weight` [O, C / groups, ...], without torch's dispatcher.
+
+    `before` and `after` are the padding at the start and the end of each dimension; `word` is the string from
+    `checks.word_of`.
+    """
 
     def make(own: list[Any], recording: Recording) -> Tensor:
         window = _window(stride, before, after, dilation)
@@ -58,7 +62,7 @@ def _made(
     words: tuple[object, ...],
     make: Callable[[list[Any], Recording], Tensor],
 ) -> Tensor:
-    """Replay a cached call of an operator; else validate it, make it and cache it."""
+    """Replay a cached call of the operator `name`; if there is none, validate the call, run it with `make` and cache it."""
     known: Tensor | None = _CALLS(*operands, None, library.CURRENT.source, name, *words)
     if known is not None:
         return known
@@ -123,7 +127,7 @@ def _allocate(
     dilation: Sequence[int],
     *_: object,
 ) -> Tensor:
-    """Return the result's metadata for tracing."""
+    """Return an empty tensor with the result's shape, dtype and memory format, for torch's tracing."""
     del bias
     sizes = _window(stride, before, after, dilation).sizes(x.shape[2:], weight.shape[2:])
     return new_like(x, (x.shape[0], weight.shape[0], *sizes), by_channels(x, weight))
@@ -156,7 +160,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _like(grad: Tensor, *operands: Tensor) -> Tensor:
-    """Return a gradient with all its elements, in the layout of the result; the gradient of a sum is expanded from one."""
+    """Return a gradient in the memory layout of a result; an expanded gradient, such as that of a sum, is copied."""
     return grad.contiguous(memory_format=formatted(by_channels(*operands), grad.dim()))
 
 

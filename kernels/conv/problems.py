@@ -1,4 +1,4 @@
-"""Convolutions to tune and measure: layers of image and video models, and similar drawn shapes, as launches of each kernel."""
+"""Convolutions to tune and measure: layers of image and video models, and random similar shapes, for each kernel."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
 }
 _DRAWN: Final = {"tune": 140, "held_out": 12, "fresh": 12}
-"""The number of shapes drawn for each use; ``tune`` has the listed ones too."""
-# the part of the result that is compared
+"""Number of random shapes for each use; ``tune`` has the listed shapes as well."""
+# images of the result that the check compares with torch's
 _IMAGES: Final = 1
 _ROWS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One convolution with equal sizes in all dimensions, padded so that a stride of 1 keeps the number of positions."""
+    """One convolution with equal sizes in all spatial dimensions; padding keeps the size if the stride is 1."""
 
     name: str
     batch: int
@@ -52,45 +52,45 @@ class Shape:
 
     @property
     def window(self) -> Window:
-        """The window that the operator would receive."""
+        """Stride, padding and dilation in each dimension, as the operator receives them."""
         dims = len(self.positions)
         side = (self.taps // 2,) * dims
         return Window((self.stride,) * dims, side, side, (1,) * dims)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The spatial sizes of the result."""
+        """Spatial sizes of the result."""
         return self.window.sizes(self.positions, self.kernel)
 
     @property
     def kernel(self) -> tuple[int, ...]:
-        """The number of taps in each dimension."""
+        """Size of the weight in each spatial dimension."""
         return (self.taps,) * len(self.positions)
 
     @property
     def rows(self) -> int:
-        """The number of result positions, over the whole batch."""
+        """Number of output positions, over the whole batch."""
         return self.batch * math.prod(self.sizes)
 
     @property
     def depth(self) -> int:
-        """The number of products in each result element."""
+        """Number of products that each output element sums up."""
         return self.channels * math.prod(self.kernel)
 
     @property
     def kind(self) -> str:
-        """Return the class of similar shapes."""
+        """Return the class of the shape in reports."""
         what = "volume" if len(self.positions) > 2 else "image"
         return f"{what}, {'steps' if self.stride > 1 else 'every position'}"
 
     @property
     def flops(self) -> int:
-        """The number of multiplications and additions."""
+        """Number of floating-point operations: multiplications and additions."""
         return 2 * self.rows * self.depth * self.results
 
     @property
     def elements(self) -> int:
-        """The number of elements of both operands and the result."""
+        """Number of elements of the input, the weight and the result."""
         return (
             self.batch * self.channels * math.prod(self.positions)
             + self.depth * self.results
@@ -99,12 +99,12 @@ class Shape:
 
     @property
     def sum(self) -> Sum:
-        """The convolution as a sum."""
+        """The convolution as a `Sum`, the form that launches take."""
         sweep = forward_sweep(self.window, self.positions, self.kernel)
         return Sum(sweep, self.batch, 1, self.channels, self.results, turned=False, precision="ieee")
 
     def is_whole(self, kernel: str) -> bool:
-        """Return whether one launch writes the result, without split-K."""
+        """Return whether one launch of `kernel` writes the result, without split-K."""
         grad = "weight_grad" in kernel
         positions = self.rows
         if kernel == "conv_halo_sm90":
@@ -146,7 +146,7 @@ BARS: Final = (
     _volume(1, 128, 16, 128),
     _volume(1, 512, 8, 32),
 )
-"""The shapes with promised speed."""
+"""The shapes for which the documentation promises a speed."""
 
 _DEEP: Final = tuple(
     _image(batch, channels, size, results=results)
@@ -173,7 +173,7 @@ _DEEP: Final = tuple(
         (8, 768, 56, 1536),
     )
 )
-"""Convolutions whose weights have many tiles."""
+"""Convolutions whose weights have many tiles, for the kernels of weight gradients."""
 
 _FEW: Final = tuple(
     _image(batch, channels, size, results=results)
@@ -189,7 +189,7 @@ _FEW: Final = tuple(
         (1, 128, 32, 640),
     )
 )
-"""Convolutions whose results have fewer tiles than a large device has multiprocessors, and that use no split-K."""
+"""Convolutions whose results have fewer tiles than a large GPU has SMs, but that use no split-K."""
 
 TUNED: Final = (
     *(shape for shape in BARS if shape.taps > 1),
@@ -208,14 +208,14 @@ TUNED: Final = (
     *_FEW,
     *_DEEP[:8],
 )
-"""The shapes that tables are made from."""
+"""The shapes that the tuner measures to make tuning tables."""
 
 _MOST_ELEMENTS: Final = 1 << 28
 _MOST_FLOPS: Final = 1 << 42
 
 
 def _draw(rng: Random) -> Shape:
-    """Draw a convolution of any class that is not too large; channels are multiples of 16."""
+    """Draw a convolution of any class; too large ones are drawn again. Channels are multiples of 16."""
     while True:
         batch = rng.choice((1, 2, 8, 16, 32, 64))
         channels, results = (16 * round(2 ** rng.uniform(2, 7)) for _ in range(2))
@@ -230,7 +230,7 @@ def _draw(rng: Random) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class ConvProblem:
-    """One convolution, or the gradient of its weight, on one kernel; a part of its result is compared with torch's."""
+    """One convolution, or its gradient by the weight, on one kernel; the check compares a part of the result with torch's."""
 
     shape: Shape
     kernel: str
@@ -243,19 +243,19 @@ class ConvProblem:
 
     @property
     def shape_class(self) -> str:
-        """The class of the shape."""
+        """The class of the shape in reports."""
         return self.shape.kind
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         one = self.shape
         sides = dict(zip(("d", "h", "w")[-len(one.positions) :], one.positions, strict=True))
         words = {"batch": one.batch, "channels": one.channels, "results": one.results}
         return {**words, **sides, "taps": one.taps, "stride": one.stride}
 
     def prepare(self, device: str) -> Work:
-        """Return random channels-last operands, and the compared part of the result in fp32."""
+        """Return random channels-last operands on `device`, and the expected part of the result in fp32."""
         one, dtype, source = self.shape, torch.bfloat16, generator(self.name, device)
 
         def random(*sizes: int) -> Tensor:
@@ -267,7 +267,7 @@ class ConvProblem:
         if grad:
             other = random(one.batch, one.results, *one.sizes)
             out = new_like(x, (one.results, one.channels, *one.kernel), channels=True)
-            # keeps results near one
+            # scaled so that results are near one
             other.mul_(one.rows**-0.5)
         else:
             other = random(one.results, one.channels, *one.kernel).mul_(one.depth**-0.5)
@@ -282,7 +282,7 @@ class ConvProblem:
         else:
             output, depth = out[:_IMAGES], one.depth
             expected = convolve(x[:_IMAGES].float(), other.float(), **words)
-        # tensor cores add up products in an order of their own
+        # tensor cores add in another order than the reference
         tolerance = rounding(expected, dtype) + 1e-5 * depth**0.5
         return Work(
             kernel=self.kernel,
@@ -296,7 +296,7 @@ class ConvProblem:
         )
 
     def _launch(self, x: Tensor, other: Tensor, out: Tensor) -> Launch:
-        """Return the launch of this kernel, for a weight or for a gradient."""
+        """Return the arguments of this kernel's launch; `other` is the weight, or the gradient by the output."""
         one, launches = self.shape, dict[str, Launch]()
 
         def provide(name: str) -> Any:
@@ -319,7 +319,7 @@ class ConvProblem:
 
 
 def problems(use: str) -> tuple[ConvProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.
@@ -329,7 +329,7 @@ def problems(use: str) -> tuple[ConvProblem, ...]:
 
 
 def _shapes(use: str, kernel: str) -> list[Shape]:
-    """List convolutions whose result one launch writes; convolutions with one tap are matrix products."""
+    """List convolutions whose result one launch of `kernel` writes; those with one tap are matrix products."""
     if use == "bars":
         return [shape for shape in BARS if shape.taps > 1 and shape.is_whole(kernel)]
     listed = dict.fromkeys((*TUNED, *(_DEEP if "weight_grad" in kernel else ())))

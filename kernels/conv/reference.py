@@ -1,4 +1,4 @@
-"""Convolutions in plain torch, by definition: a matrix product for each tap, in any dtype, fp64 included."""
+"""Convolutions in plain torch by their definition, a matrix product for each tap, in any dtype (fp64 works as well)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def convolve(
 
     Args:
         x: the input.
-        weight: with as many dimensions as x.
+        weight: the weight, with as many dimensions as x.
         bias: [O], added to each position.
-        stride: for each dimension.
-        before: padding before the first position of each dimension.
-        after: padding after the last position.
-        dilation: for each dimension.
+        stride: one int per spatial dimension.
+        before: zeros before the first position of each dimension.
+        after: zeros after the last position of each dimension.
+        dilation: one int per spatial dimension.
         groups: the number of groups of C and of O.
     """
     sides = [side for pair in reversed(list(zip(before, after, strict=True))) for side in pair]

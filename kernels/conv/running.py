@@ -1,4 +1,4 @@
-"""Allocations and launches of a convolution and its gradients, for validated arguments."""
+"""Run validated convolutions and their gradients: allocate results, choose kernels, launch."""
 
 # ruff: noqa: PLR0917 - a convolution has many facts
 
@@ -26,7 +26,18 @@ def run_conv(
     *,
     single: bool = False,
 ) -> Tensor:
-    """Convolve x [N, C, ...] by weight [O, C / groups, ...]; with `single` the result is that of the only image, [O, ...]."""
+    """Convolve x [N, C, ...] by weight [O, C / groups, ...] into a new tensor [N, O, ...].
+
+    Args:
+        recording: records the launches for replays.
+        x: input.
+        weight: weight.
+        bias: [O], or None.
+        window: stride, padding and dilation.
+        groups: number of groups.
+        precision: precision of fp32 products.
+        single: return [O, ...]; N must be 1.
+    """
     sweep = forward_sweep(window, x.shape[2:], weight.shape[2:])
     sizes = window.sizes(x.shape[2:], weight.shape[2:])
     shape = x.shape[0], weight.shape[0], *sizes
@@ -45,9 +56,9 @@ def run_conv(
 def _allocate(
     recording: Recording, like: Tensor, shape: tuple[int, ...], channels: bool, single: bool = False
 ) -> Tensor:
-    """Allocate a tensor, channels-last or contiguous; `single` drops the first dimension, of size 1."""
+    """Allocate a tensor, channels-last if `channels`, else contiguous; `single` drops the first dimension, of size 1."""
     strides = torch.empty(shape, device="meta", memory_format=formatted(channels, len(shape))).stride()
-    # with torch's own function: a replayed call runs no Python code of ours
+    # use torch's own function, since a replayed call runs no Python code of nojit
     return recording.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
 
 
@@ -60,9 +71,9 @@ def run_input_grad(
     groups: int,
     precision: str,
 ) -> Tensor:
-    """Compute the gradient of an input [N, C, ...] from that of the output [N, O, ...]."""
+    """Compute the gradient by the input, [N, C, ...], from `grad`, the gradient by the output [N, O, ...]."""
     classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
-    # a position without taps stays 0
+    # an input position that no tap reads has gradient 0
     zeros = not all(map(_has_taps, classes))
     out = _allocate(recording, grad, shape, by_channels(grad, weight))
     if zeros:
@@ -85,13 +96,13 @@ def _has_taps(each: Class) -> bool:
 
 
 def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...], ...]:
-    """Return the first index, the count and the step of every dimension of a tensor, given those of its spatial dimensions."""
+    """Return first index, size and step of all dimensions of `value`, given the three tuples for spatial dimensions."""
     first, sizes, apart = (fact[1:] if value.dim() == PADDED_DIM + 2 else fact for fact in facts)
     return (0, 0, *first), (*value.shape[:2], *sizes), (1, 1, *apart)
 
 
 def _sum(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Launch a sum on the fastest kernel for it."""
+    """Launch a sum with the fastest kernel that can run it."""
     if launch_product(recording, one, x, w, bias, out) or launch_mapped(recording, one, x, w, bias, out):
         return
     launch(recording, one, x, w, bias, out)
@@ -106,7 +117,7 @@ def run_weight_grad(
     groups: int,
     precision: str,
 ) -> Tensor:
-    """Compute the gradient of a weight [O, C / groups, ...] from that of the output [N, O, ...]."""
+    """Compute the gradient by the weight, [O, C / groups, ...], from `grad`, the gradient by the output [N, O, ...]."""
     out = _allocate(recording, grad, shape, by_channels(grad, x))
     if not out.numel():
         return out

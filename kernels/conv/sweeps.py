@@ -1,9 +1,10 @@
-"""Sweeps of a convolution and its gradients over positions: sizes and steps, computed without tensors.
+"""Maps from output positions to input positions for a convolution and its gradients: sizes and steps, without tensors.
 
-All sweeps have three dimensions; the first is 1 for images. A *sweep* maps each position of a result and each tap of the
-weight to a position of the source: ``p * mul + t * step + start``. A convolution is one sweep, and so is its input gradient
-for a stride of 1. For any other stride, the input positions with equal remainders form a *class*, which meets a subset of the
-taps. Each class is a sweep of its own over those taps, so that no product is wasted.
+There are always three spatial dimensions; the first has size 1 for images. A *tap* is a position in the weight. A
+*sweep* maps each position p of a result and each tap t to the source position ``p * mul + t * step + start`` in each
+dimension. A convolution is one sweep, and so is its input gradient if the stride is 1. For other strides, the input
+gradient is cut into *classes*: input positions with equal remainders modulo the stride, which the same taps read. Each
+class is a sweep over only these taps, so that no product is wasted.
 """
 
 # ruff: noqa: PLR0917 - a line has as many facts
@@ -22,28 +23,31 @@ T = TypeVar("T")
 Triple = tuple[int, int, int]
 
 LIMIT: Final = 2**31 - 2**16
-"""The most result positions per launch: kernels count them in 32 bits, up to the end of the last tile."""
+"""The most output positions per launch: kernels number them with 32 bits, up to the end of the last tile."""
 PADDED_DIM: Final = 2
-"""The dimension of ``[N, C, D, H, W]`` that images lack."""
+"""The dimension of ``[N, C, D, H, W]`` that images lack: D."""
 
 
 def three(values: Sequence[T], missing: T) -> tuple[T, T, T]:
-    """Return three dimensions; for images, `missing` comes first."""
+    """Return a value for each of three dimensions; for images, which have two, `missing` is put first."""
     first, *rest = (missing, *values) if len(values) == PADDED_DIM else values
     return first, rest[0], rest[1]
 
 
 class Window(NamedTuple):
-    """A convolution's arguments for positions, in each of two or three dimensions."""
+    """Stride, padding and dilation of a convolution in each of its two or three dimensions."""
 
     stride: tuple[int, ...]
     before: tuple[int, ...]
-    """Padding before the first position."""
+    """Zeros before the first position."""
     after: tuple[int, ...]
     dilation: tuple[int, ...]
 
     def sizes(self, source: Sequence[int], taps: Sequence[int]) -> tuple[int, ...]:
-        """Return the size of the result in each dimension; less than one if the weight is larger than its padded source."""
+        """Return the size of the result in each dimension for an input of size `source` and a weight of size `taps`.
+
+        It is less than one if the weight is larger than the padded input.
+        """
         return tuple(
             (size + before + after - dilation * (count - 1) - 1) // stride + 1
             for size, count, stride, before, after, dilation in zip(source, taps, *self, strict=True)
@@ -52,12 +56,12 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The map from positions of a result to positions of a source."""
+    """A map from a result's positions and the weight's taps to source positions: ``p * mul + t * step + start``."""
 
     out: Triple
-    """The size of the result in each dimension."""
+    """Size of the result in each dimension."""
     source: Triple
-    """The size of the source in each dimension; positions outside count as 0."""
+    """Size of the source in each dimension; positions outside count as 0."""
     taps: Triple
     mul: Triple
     step: Triple
@@ -65,12 +69,12 @@ class Sweep:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """All numbers, in the kernels' order."""
+        """All numbers of the sweep, in the order of the kernels' arguments."""
         return (*self.out, *self.source, *self.taps, *self.mul, *self.step, *self.start)
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether each position of the result meets the same position of the source, and no other."""
+        """True if each position of the result reads only the same position of the source."""
         return (
             self.taps == self.mul == (1, 1, 1)
             and self.start == (0, 0, 0)
@@ -78,26 +82,26 @@ class Sweep:
         )
 
     def part(self, first: Triple, sizes: Triple) -> Sweep:
-        """Return the sweep over a part of the result's positions."""
+        """Return the sweep for the part of the result that starts at `first` and has the given sizes."""
         d, h, w = (s + f * m for s, f, m in zip(self.start, first, self.mul, strict=True))
         return replace(self, out=sizes, start=(d, h, w))
 
 
 class Class(NamedTuple):
-    """Input positions that meet the same taps, and the sweep that computes their gradient."""
+    """Input positions that the same taps read, and the sweep that computes their gradient."""
 
     first: Triple
-    """The first position, in each dimension."""
+    """The first of these positions, in each dimension."""
     apart: Triple
-    """The step between positions."""
+    """Distance between neighbouring positions, in each dimension."""
     first_tap: Triple
     taps_apart: Triple
     sweep: Sweep
-    """The sweep over the gradient of the output; without taps the gradient is 0."""
+    """The sweep from these positions to positions of the output's gradient; without taps the gradient is 0."""
 
 
 def forward_sweep(window: Window, source: Sequence[int], taps: Sequence[int]) -> Sweep:
-    """Return the sweep that computes a convolution: from positions of its result to positions of its input."""
+    """Return the sweep of a convolution: from its output positions to its input positions."""
     return Sweep(
         out=three(window.sizes(source, taps), 1),
         source=three(source, 1),
@@ -109,7 +113,7 @@ def forward_sweep(window: Window, source: Sequence[int], taps: Sequence[int]) ->
 
 
 class _Line(NamedTuple):
-    """A class in one dimension."""
+    """A `Class` in one dimension."""
 
     out: int
     source: int
@@ -123,7 +127,10 @@ class _Line(NamedTuple):
 
 
 def classes_of(forward: Sweep) -> Iterator[Class]:
-    """List the classes of a convolution's input; together they cover all positions."""
+    """Yield the classes of a convolution's input positions; together they cover all positions.
+
+    `forward` is the sweep of the convolution.
+    """
     lines = [
         list(_lines_of(*facts))
         for facts in zip(
@@ -137,7 +144,7 @@ def classes_of(forward: Sweep) -> Iterator[Class]:
 
 
 def _lines_of(out: int, source: int, taps: int, stride: int, dilation: int, start: int) -> Iterator[_Line]:
-    # position p of the output meets p * stride + t * dilation + start
+    # position p of the output reads p * stride + t * dilation + start at tap t
     taps_apart = stride // math.gcd(stride, dilation)
     for first in range(min(stride, source)):
         meeting = [tap for tap in range(min(taps, taps_apart)) if (first - start - tap * dilation) % stride == 0]
@@ -157,10 +164,10 @@ def _lines_of(out: int, source: int, taps: int, stride: int, dilation: int, star
 
 
 def pieces_of(sizes: Sequence[int], limit: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Split a box of positions into boxes of at most `limit` positions; yield the first position and the sizes of each.
+    """Split a range of positions into ranges of at most `limit` positions; yield the first position and sizes of each range.
 
     Args:
-        sizes: positions in each dimension, the outermost first; it is split first.
+        sizes: number of positions in each dimension, outermost first; the outermost is split first.
         limit: at least 1.
     """
     inner = math.prod(sizes[1:])

@@ -1,7 +1,7 @@
-"""The classes of ``deepspeed.ops.sparse_attention``, and ``triton_flash_attn``, over operators compiled ahead of time.
+"""Drop-in replacements for ``deepspeed.ops.sparse_attention`` and ``triton_flash_attn``, on nojit's operators.
 
-Names, signatures, layouts and messages are DeepSpeed's: a program only changes its imports. Modules have the same names as
-there. docs/deepspeed.md lists the differences.
+Names, signatures, layouts, messages and modules are DeepSpeed's, so a program only changes its imports.
+docs/deepspeed.md lists the differences.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ _MODULES: Final = {
     "SparseSelfAttention": "sparse_self_attention",
     "triton_flash_attn": "triton_ops",
 }
-"""The modules of classes; all other names are patterns of sparsity."""
+"""The module that defines each name; names not listed are sparsity patterns."""
 
 __getattr__ = lazily(__name__, __all__, _MODULES, home="sparsity_config")

@@ -1,4 +1,4 @@
-"""DeepSpeed's sparse self-attention layer for BERT: projections around `SparseSelfAttention`."""
+"""DeepSpeed's sparse self-attention layer for BERT: projections of the hidden states, then `SparseSelfAttention`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["BertConfig", "BertSparseSelfAttention"]
 
 
 class BertConfig(Protocol):
-    """The fields of a model's config that the layer reads."""
+    """The fields of a BERT model's config that `BertSparseSelfAttention` reads."""
 
     hidden_size: int
     num_attention_heads: int
 
 
 class BertSparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """Layer that projects hidden states to queries, keys and values, and computes attention."""
+    """Layer that projects hidden states to queries, keys and values, and computes block-sparse attention."""
 
     def __init__(self, config: BertConfig, sparsity_config: SparsityConfig | None = None) -> None:
-        """Create the projections.
+        """Create the projections and the sparse attention.
 
         Args:
             config: the model's config.
-            sparsity_config: the pattern; `FixedSparsityConfig` of 4 heads if None.
+            sparsity_config: the sparsity pattern; `FixedSparsityConfig` with 4 heads if None.
 
         Raises:
             ArgumentError: the config lacks a field, or the pattern makes no layout.
@@ -52,18 +52,19 @@ class BertSparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is unty
         self.sparse_self_attention = SparseSelfAttention(pattern)
 
     def transpose_for_scores(self, x: Tensor) -> Tensor:
-        """Split [B, S, hidden] into heads: [B, H, S, D]."""
+        """Split hidden states [B, S, hidden] into heads: [B, H, S, D]."""
         return x.unflatten(-1, (self.num_attention_heads, self.attention_head_size)).transpose(1, 2)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Compute attention; the mask is added to the scores.
+        """Compute attention; `attention_mask` is added to the scores.
 
         Args:
             hidden_states: [B, S, hidden].
-            attention_mask: of keys, [B, S] or [B, 1, 1, S]: 0 for visible keys, large and negative for others.
+            attention_mask: one value for each key, [B, S] or [B, 1, 1, S]: 0 for visible keys, large and negative for
+                masked ones; or None.
 
         Returns:
-            The context [B, S, hidden].
+            The attention output [B, S, hidden].
 
         Raises:
             ArgumentError: the states or the mask are not tensors.

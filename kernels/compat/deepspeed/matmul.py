@@ -1,4 +1,4 @@
-"""DeepSpeed's block-sparse matrix product: a layout and a mode at construction, operands at each call."""
+"""DeepSpeed's block-sparse matrix product: the constructor takes a layout and a mode, each call the operands."""
 
 # ruff: noqa: PLR0917 - DeepSpeed's signatures
 
@@ -15,7 +15,7 @@ __all__ = ["MatMul"]
 
 
 class MatMul:
-    """Product of two dense operands at the active blocks, or of a sparse and a dense operand."""
+    """Block-sparse product: dense by dense at the active blocks, or between a sparse and a dense operand."""
 
     def __init__(
         self,
@@ -29,12 +29,13 @@ class MatMul:
         """Set the layout and the mode.
 
         Args:
-            layout: of the sparse matrix as it is stored: [H, rows / block, columns / block] of zeros and ones, or without H if
-                all heads share it; or a `BlockLayout`.
+            layout: active blocks of the sparse matrix as it is stored: [H, rows / block, columns / block] of zeros and
+                ones, or without H if all heads share it; or a `BlockLayout`.
             block: rows and columns of a block.
-            mode: ``"sdd"`` (sparse = dense x dense), ``"dsd"`` (dense = sparse x dense) or ``"dds"``.
-            trans_a: transpose the last two dimensions of a; of a sparse one, its blocks too.
-            trans_b: transpose the last two dimensions of b; of a sparse one, its blocks too.
+            mode: ``"sdd"`` (sparse = dense x dense), ``"dsd"`` (dense = sparse x dense) or ``"dds"`` (dense = dense x
+                sparse).
+            trans_a: multiply by the transpose of a, whether a is dense or sparse.
+            trans_b: multiply by the transpose of b, whether b is dense or sparse.
             bench: accepted and ignored: nothing is measured, and the times are None.
 
         Raises:
@@ -61,10 +62,11 @@ class MatMul:
         self.time_db: float | None = None
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """Multiply; operands of fewer than 4 dimensions get leading ones, which the result drops again.
+        """Multiply a by b.
 
         Args:
-            a: dense [Z, H, M, K], or sparse [Z, nnz, block, block]; fp16, bf16 or fp32.
+            a: dense [Z, H, M, K], or sparse [Z, nnz, block, block]; fp16, bf16 or fp32. Missing leading dimensions are
+                added, and dropped from the result.
             b: dense [Z, H, K, N], or sparse; of the same device, and the same dtype unless autocast casts both.
 
         Returns:
@@ -83,7 +85,7 @@ class MatMul:
         return c
 
     def _prepare(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Check the operands with DeepSpeed's messages, apply autocast, and return them with 4 dimensions."""
+        """Validate the operands with DeepSpeed's messages, apply autocast, and return them with 4 dimensions."""
         if a.device != b.device:
             raise ValueError(
                 f"Inputs must be on the same device; got {a.device} for tensor A and {b.device} for tensor B"
@@ -109,7 +111,7 @@ class MatMul:
         return _with_four_dims(a), _with_four_dims(b)
 
     def _check_depth(self, a: Tensor, b: Tensor) -> None:
-        """Require dense operands of equal inner size."""
+        """Require two dense operands with the same K."""
         a_dim, b_dim = (-2 if self.trans_a else -1), (-1 if self.trans_b else -2)
         if a.shape[a_dim] != b.shape[b_dim]:
             raise ValueError(
@@ -120,8 +122,8 @@ class MatMul:
     def _check_mixed(
         self, dense_name: str, dense: Tensor, dense_trans: bool, sparse_name: str, sparse: Tensor, sparse_trans: bool
     ) -> None:
-        """Require a dense operand and a sparse one that match the layout."""
-        # the second operand of a product is reduced over its rows, the first over its columns
+        """Require that a dense and a sparse operand match the layout; `*_trans` tell which ones are transposed first."""
+        # K is the rows of the second operand, and the columns of the first
         dense_dim = -2 if (dense_name == "B") != dense_trans else -1
         sparse_dim = -2 if (sparse_name == "B") != sparse_trans else -1
         inner = self.block_layout.shape[sparse_dim]

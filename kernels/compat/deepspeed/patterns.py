@@ -1,4 +1,7 @@
-"""Building blocks of DeepSpeed's patterns: bool matrices [blocks, blocks], with queries as rows and keys as columns."""
+"""Parts of DeepSpeed's sparsity patterns: bool matrices [blocks, blocks], rows for blocks of queries, columns for keys.
+
+A block of queries sees a block of keys if the element is True.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ __all__ = [
 
 
 def layout_of(layout: Tensor | BlockLayout, block: int) -> BlockLayout:
-    """Return the layout of an operator: `layout` itself, or one made from a tensor.
+    """Return `layout` as a `BlockLayout`, made from a tensor of zeros and ones if necessary.
 
     Raises:
-        ArgumentError: neither a layout nor a tensor, or `block` is not an int.
-        ValueError: another block size.
+        ArgumentError: neither a `BlockLayout` nor a tensor, or `block` is not an int.
+        ValueError: a `BlockLayout` of another block size.
     """
     check_int("block", block)
     made = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
@@ -39,7 +42,7 @@ def layout_of(layout: Tensor | BlockLayout, block: int) -> BlockLayout:
 
 
 def local_windows(num_blocks: int, sizes: Sequence[int], *, is_causal: bool) -> Tensor:
-    """Return windows whose blocks see each other; windows have `sizes` in turn, and the last size repeats."""
+    """Return adjacent windows in which all blocks see each other; `sizes` are their lengths, and the last one repeats."""
     missing = max(0, num_blocks - sum(sizes))
     lengths = torch.tensor([*sizes, *[sizes[-1]] * -(-missing // sizes[-1])])
     window = torch.repeat_interleave(lengths)[:num_blocks]
@@ -54,7 +57,7 @@ def sliding_window(num_blocks: int, width: int) -> Tensor:
 
 
 def random_columns(num_blocks: int, count: int, *, is_causal: bool) -> Tensor:
-    """Return a pattern in which each block sees `count` random ones, one draw per row from `random` for reproducible seeds.
+    """Return a pattern in which each block sees `count` random ones, drawn row by row from Python's `random`.
 
     Raises:
         ValueError: a row has too few blocks to draw from, as the first rows of a causal pattern may.
@@ -66,22 +69,22 @@ def random_columns(num_blocks: int, count: int, *, is_causal: bool) -> Tensor:
 
 
 def global_places(starts: Sequence[int], ends: Sequence[int] | None, num_blocks: int) -> list[slice]:
-    """Return the ranges of global blocks that begin within the sequence; single blocks without `ends`."""
+    """Return the ranges [start, end) of global blocks that begin within `num_blocks`; single blocks if `ends` is None."""
     if ends is None:
-        # -1 is the last block, and no block comes after it
+        # -1 is the last block: its end must be None, since 0 would be the start
         return [slice(start, start + 1 or None) for start in starts if start < num_blocks]
     pairs = zip(starts, ends, strict=True)
     return [slice(start, min(end, num_blocks)) for start, end in pairs if start < num_blocks]
 
 
 def mark(active: Tensor, places: Iterable[slice], *, rows: bool, is_causal: bool = False) -> None:
-    """Make the blocks at `places` visible to all blocks.
+    """Make the blocks at `places` visible to all blocks, in place.
 
     Args:
-        active: the pattern to modify.
+        active: the pattern to modify, bool [blocks, blocks].
         places: ranges of blocks.
         rows: also let the blocks at `places` see all blocks.
-        is_causal: make a place visible only to blocks from its first one on.
+        is_causal: make each range visible only to blocks from the start of this range on.
     """
     for place in places:
         active[slice(place.start, None) if is_causal else slice(None), place] = True
@@ -90,7 +93,7 @@ def mark(active: Tensor, places: Iterable[slice], *, rows: bool, is_causal: bool
 
 
 def check_attention(attention: str, horizontal: bool = False) -> None:
-    """Check the direction of attention, and that it allows global rows if `horizontal`."""
+    """Require a known direction of attention; if `horizontal`, require ``"bidirectional"``."""
     if attention not in {"unidirectional", "bidirectional"}:
         raise NotImplementedError('only "uni/bi-directional" attentions are supported for now!')
     if attention != "bidirectional" and horizontal:
@@ -98,7 +101,7 @@ def check_attention(attention: str, horizontal: bool = False) -> None:
 
 
 def check_ranges(starts: Sequence[int], ends: Sequence[int] | None) -> None:
-    """Require one end for each start, after it."""
+    """Require one end for each start, greater than the start."""
     if ends is None:
         return
     if len(starts) != len(ends):
@@ -112,7 +115,7 @@ def check_ranges(starts: Sequence[int], ends: Sequence[int] | None) -> None:
 
 
 def check_count(what: str, count: int, num_blocks: int) -> None:
-    """Require a row of at least `count` blocks."""
+    """Require at least `count` blocks in a row of `num_blocks`; `what` names them in the error."""
     if num_blocks < count:
         raise ValueError(
             f"Number of {what}, {count}, must be smaller than overall number of blocks in a row, {num_blocks}!"
@@ -120,7 +123,7 @@ def check_count(what: str, count: int, num_blocks: int) -> None:
 
 
 def check_field(name: str, kind: str, value: object) -> None:
-    """Check a pattern's field against its annotation, if this module knows the type."""
+    """Require that a pattern's field `name` has its annotated type `kind`, if that is one of the types known here."""
     if kind == "int":
         check_int(name, value)
     elif kind == "bool":

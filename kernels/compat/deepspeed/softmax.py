@@ -1,4 +1,4 @@
-"""DeepSpeed's block-sparse softmax: a layout at construction, tensors at each call."""
+"""DeepSpeed's block-sparse softmax: the constructor takes a layout, each call the tensors."""
 
 # ruff: noqa: PLR0917 - DeepSpeed's signatures
 
@@ -16,13 +16,14 @@ __all__ = ["Softmax"]
 
 
 class Softmax:
-    """Softmax over the active columns of each row, with a bias and masks."""
+    """Block-sparse softmax over the active columns of each row, with an optional bias and masks."""
 
     def __init__(self, layout: Tensor | BlockLayout, block: int, bench: bool = False) -> None:
         """Set the layout.
 
         Args:
-            layout: [H, M / block, N / block] of zeros and ones, or without H if all heads share it; or a `BlockLayout`.
+            layout: active blocks: [H, M / block, N / block] of zeros and ones, or without H if all heads share it; or a
+                `BlockLayout`.
             block: rows and columns of a block.
             bench: accepted and ignored: nothing is measured.
 
@@ -51,18 +52,18 @@ class Softmax:
         Args:
             x: scores [Z, nnz, block, block]; if it requires a gradient, not a leaf of the graph.
             scale: factor of x.
-            rpe: a dense bias that broadcasts to [Z, H, M, N], in x's dtype; it has a gradient too.
+            rpe: a dense bias that broadcasts to [Z, H, M, N], in x's dtype; differentiable.
             key_padding_mask: [Z, N], in x's dtype.
             attn_mask: [M, N], in x's dtype.
             key_padding_mask_mode: ``"add"`` adds the mask; ``"mul"`` masks the positions where it is 0.
-            attn_mask_mode: ``"add"`` or ``"mul"``, for `attn_mask`.
+            attn_mask_mode: ``"add"`` or ``"mul"`` in the same way, for `attn_mask`.
 
         Returns:
             x, or under torch.compile a new tensor. A fully masked row gives 0.
 
         Raises:
-            ArgumentError: x or a term is not a tensor, or the scale not a number.
-            ValueError: a term's dtype is not x's, or a wrong shape or mode.
+            ArgumentError: x, the bias or a mask is not a tensor, or the scale not a number.
+            ValueError: the bias or a mask has another dtype than x, or a wrong shape or mode.
         """
         check_tensors(x=x)
         for argument, name, term in (
@@ -85,16 +86,16 @@ class Softmax:
                 attention_mask=attn_mask,
                 key_padding_mask_mode=key_padding_mask_mode,
                 attention_mask_mode=attn_mask_mode,
-                # compilers plan memory themselves, and warn about differentiable in-place operators
+                # torch.compile plans memory itself, and warns about differentiable in-place operators
                 inplace=not torch.compiler.is_compiling(),
             )
         except (ArgumentError, ValueError):
-            # the operator's error would use its own argument names
+            # check again here, since the operator's error would use its own argument names
             self._check_terms(x, rpe, attn_mask, attn_mask_mode)
             raise
 
     def _check_terms(self, x: Tensor, rpe: Tensor | None, attn_mask: Tensor | None, attn_mask_mode: str) -> None:
-        """Check the bias and the attention mask under this class's argument names."""
+        """Validate the bias and the attention mask, with this class's argument names in the errors."""
         layout = self.block_layout
         size = (x.shape[0], check_sparse(x, layout, bias=rpe), *layout.shape)
         check_bias(rpe, x, size, "rpe")

@@ -1,4 +1,4 @@
-"""Helpers that put DeepSpeed's sparse attention into BERT-like models."""
+"""DeepSpeed's helpers to put sparse attention into BERT-like models."""
 
 # ruff: noqa: PLR0917 - DeepSpeed's signatures
 
@@ -17,21 +17,21 @@ __all__ = ["SparseAttentionUtils"]
 
 
 class SparseAttentionUtils:
-    """Functions for models; DeepSpeed's functions that print or change tokenizers are missing."""
+    """Static functions that replace attention layers, and pad batches; those for tokenizers and printing are missing."""
 
     @staticmethod
     def replace_self_attention_layer_with_sparse_self_attention_layer(
         config: BertConfig, layers: Iterable[Any], sparsity_config: SparsityConfig | None = None
     ) -> Iterable[Any]:
-        """Replace each layer's ``attention.self`` with sparse attention that keeps its projections.
+        """Replace ``attention.self`` of each layer with sparse attention that keeps the layer's projections.
 
         Args:
             config: the model's config.
-            layers: its encoder layers.
-            sparsity_config: the pattern.
+            layers: the model's encoder layers, modified in place.
+            sparsity_config: the sparsity pattern; `FixedSparsityConfig` with 4 heads if None.
 
         Returns:
-            The layers.
+            `layers`.
         """
         pattern = SparsityConfig(num_heads=4) if sparsity_config is None else sparsity_config
         for layer in layers:
@@ -51,10 +51,10 @@ class SparseAttentionUtils:
         pad_token_id: int,
         model_embeddings: Callable[[Tensor], Tensor] | None,
     ) -> tuple[int, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-        """Pad a batch to a multiple of the block size; None stays None.
+        """Pad the sequences of a batch to a multiple of the block size; arguments that are None stay None.
 
         Args:
-            block_size: the pattern's block size.
+            block_size: the pattern's block size, in positions.
             input_ids: [B, S], padded with `pad_token_id`.
             attention_mask: [B, S], padded with 0.
             token_type_ids: [B, S], padded with 0.
@@ -64,10 +64,11 @@ class SparseAttentionUtils:
             model_embeddings: maps ids to embeddings; required with `inputs_embeds`.
 
         Returns:
-            The number of added positions, and the five tensors in this order.
+            The number of added positions, then the five tensors in the order of the parameters.
 
         Raises:
-            ValueError: `input_ids` and `inputs_embeds` are both missing, or `inputs_embeds` comes without `model_embeddings`.
+            ValueError: `input_ids` and `inputs_embeds` are both missing, or `inputs_embeds` comes without
+                `model_embeddings`.
         """
         batch = input_ids if input_ids is not None else inputs_embeds
         if batch is None:
@@ -90,7 +91,7 @@ class SparseAttentionUtils:
 
     @staticmethod
     def unpad_sequence_output(pad_len: int, sequence_output: Tensor) -> Tensor:
-        """Remove the positions that `pad_to_block_size` added from [B, S, hidden]."""
+        """Remove the last `pad_len` positions, which `pad_to_block_size` added, from an output [B, S, hidden]."""
         return sequence_output[:, :-pad_len] if pad_len else sequence_output
 
 

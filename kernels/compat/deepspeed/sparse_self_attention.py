@@ -1,4 +1,4 @@
-"""DeepSpeed's sparse self-attention: a pattern at construction, queries, keys and values at each call."""
+"""DeepSpeed's sparse self-attention: the constructor takes a sparsity pattern, each call queries, keys and values."""
 
 # ruff: noqa: PLR0917 - DeepSpeed's signatures
 
@@ -21,7 +21,7 @@ __all__ = ["SparseSelfAttention"]
 
 @dataclass(frozen=True, slots=True)
 class _Operators:
-    """The three operators of attention, over one layout."""
+    """The three operators of attention over the layout for one sequence length."""
 
     scores: MatMul
     softmax: Softmax
@@ -29,11 +29,12 @@ class _Operators:
 
 
 class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """``softmax(q @ k^T / sqrt(D) + masks) @ v`` over a pattern's blocks.
+    """Module that computes ``softmax(q @ k^T / sqrt(D) + masks) @ v`` over the blocks of a sparsity pattern.
 
-    The layout of the longest sequence is the buffer ``master_layout``; shorter sequences use its upper left part. The layout may be
-    random, so at the first use after torch.distributed was initialized all ranks take that of rank 0. This is a collective
-    call: every rank of the default group must take part. Operators made before it are made again.
+    The buffer ``master_layout`` has the layout of the longest sequence; shorter sequences use its upper left part. A
+    layout may be random, so at the first use after torch.distributed was initialized, all ranks take the layout of rank
+    0. This is a collective call: every rank of the default group must take part. The module then makes its operators
+    again.
     """
 
     def __init__(
@@ -43,13 +44,13 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         attn_mask_mode: str = "mul",
         max_seq_length: int = 2048,
     ) -> None:
-        """Create the layout.
+        """Make the layout of the longest sequence.
 
         Args:
-            sparsity_config: the pattern.
+            sparsity_config: the sparsity pattern.
             key_padding_mask_mode: ``"add"`` adds the mask to the scores; ``"mul"`` masks the positions where it is 0.
-            attn_mask_mode: ``"add"`` or ``"mul"``, for the attention mask.
-            max_seq_length: the longest sequence length.
+            attn_mask_mode: ``"add"`` or ``"mul"`` in the same way, for the attention mask.
+            max_seq_length: the longest sequence length, in positions.
 
         Raises:
             NotImplementedError: no pattern was given.
@@ -71,11 +72,11 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         self.register_load_state_dict_post_hook(_forget_operators)
 
     def get_layout(self, length: int) -> Tensor:
-        """Return the layout for sequences of `length`, on the CPU.
+        """Return the layout for sequences of `length` positions: [H, blocks, blocks] of zeros and ones, on the CPU.
 
         Raises:
             ArgumentError: `length` is not an int.
-            ValueError: the block size does not divide it, or it is above `max_seq_length`.
+            ValueError: the block size does not divide `length`, or `length` is above `max_seq_length`.
         """
         check_int("length", length)
         self._synchronize()
@@ -89,14 +90,14 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         return self.master_layout[..., :num_blocks, :num_blocks].cpu()
 
     def _synchronize(self) -> None:
-        """Take the layout of rank 0 once torch.distributed is initialized, and drop operators of the old layout."""
+        """Take the layout of rank 0 once torch.distributed is initialized, and drop the operators of the previous layout."""
         if self._need_layout_synchronization and distributed.is_available() and distributed.is_initialized():
             distributed.broadcast(self.master_layout, src=0)
             self._need_layout_synchronization = False
             self._operators.clear()
 
     def _operators_for(self, length: int) -> _Operators:
-        """Return the operators for a length, created at the first call."""
+        """Return the operators for sequences of `length` positions; the first call creates them."""
         self._synchronize()
         found = self._operators.get(length)
         if found is None:
@@ -118,24 +119,24 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         key_padding_mask: Tensor | None = None,
         attn_mask: Tensor | None = None,
     ) -> Tensor:
-        """Compute attention.
+        """Compute attention over the pattern's blocks.
 
         Args:
             query: [B, H, S, D], fp16, bf16 or fp32.
-            key: [B, H, S, D], or [B, H, D, S] unless S equals D.
+            key: [B, H, S, D]; or transposed, [B, H, D, S], if S differs from D.
             value: [B, H, S, D].
             rpe: a bias that broadcasts to [B, H, S, S], in the dtype of the scores.
-            key_padding_mask: [B, S], or with dimensions of 1 between.
-            attn_mask: [S, S], or with dimensions of 1 around.
+            key_padding_mask: [B, S]; dimensions of size 1 in between are allowed.
+            attn_mask: [S, S]; further dimensions of size 1 are allowed.
 
         Returns:
-            The output [B, H, S, D]. A query that sees no key gives 0.
+            The output [B, H, S, D]. The output row of a query that sees no key is 0.
 
         Raises:
             NotImplementedError: the shapes are not those of self-attention.
             ArgumentError: an operand, bias or mask is not a tensor.
-            ValueError: a sequence length that the block size does not divide or above `max_seq_length`, empty rows, or an
-                invalid mask, for example a bool mask in the mode ``"add"``.
+            ValueError: a sequence length that the block size does not divide or above `max_seq_length`, empty rows, or
+                an invalid mask, for example a bool mask in the mode ``"add"``.
         """
         check_tensors(query=query, key=key, value=value)
         check_rank("query", query, "B, H, S, D")
@@ -172,7 +173,7 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
 
 
 def _check_mask(name: str, mask: Tensor | None, mode: str) -> None:
-    """Require a mask that suits its mode; a bool mask, True for visible positions, cannot be added."""
+    """Require a mask that suits its mode: a bool mask, True for visible positions, needs ``"mul"``."""
     if mask is None:
         return
     check_tensors(**{name: mask})
@@ -181,5 +182,5 @@ def _check_mask(name: str, mask: Tensor | None, mode: str) -> None:
 
 
 def _forget_operators(module: SparseSelfAttention, _: Any) -> None:
-    """Drop a module's operators after another layout was loaded."""
+    """Drop a module's operators after a state dict with another layout was loaded."""
     module._operators.clear()  # noqa: SLF001 - a hook of the class

@@ -1,7 +1,8 @@
-"""DeepSpeed's patterns of sparsity: the active blocks of the attention matrix for a sequence length.
+"""DeepSpeed's sparsity patterns: the active blocks of the attention matrix for a sequence length.
 
-Every layout is int64 [num_heads, blocks, blocks] of zeros and ones on the CPU, where ``blocks`` is the length divided by the
-block size. It equals DeepSpeed's for the same arguments and the same state of Python's `random`.
+Every layout is int64 [num_heads, blocks, blocks] of zeros and ones on the CPU, rows for blocks of queries, columns for
+blocks of keys; ``blocks`` is the sequence length divided by the block size. Layouts equal DeepSpeed's for the same
+arguments and the same state of Python's `random`.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ __all__ = [
 
 @dataclass(eq=False)
 class SparsityConfig:
-    """Base class of all patterns. Define `head_layout`, or all of `make_layout`, for a pattern of your own."""
+    """Base class of all sparsity patterns. A pattern of your own defines `head_layout`, or all of `make_layout`."""
 
     num_heads: int
     block: int = 16
     """Rows and columns of a block: 16, 32, 64 or 128."""
     different_layout_per_head: bool = False
-    """Make a layout for each head instead of one for all."""
+    """Make a separate layout for each head, instead of one that all heads share."""
 
     def __post_init__(self) -> None:
-        """Check the types, and compute the number of layouts to make."""
+        """Validate the fields' types, and compute the number of layouts to make."""
         for one in fields(self):
             patterns.check_field(one.name, str(one.type), getattr(self, one.name))
         self.num_layout_heads = self.num_heads if self.different_layout_per_head else 1
 
     def make_layout(self, seq_len: int) -> Tensor:
-        """Return the layout for sequences of `seq_len`.
+        """Return the layout for sequences of `seq_len` positions: int64 [num_heads, blocks, blocks].
 
         Raises:
             ArgumentError: `seq_len` is not an int.
-            ValueError: the block size does not divide `seq_len`, or the pattern needs a longer one.
+            ValueError: the block size does not divide `seq_len`, or the pattern needs a longer sequence.
         """
         layout = self.setup_layout(seq_len)
         for head in range(self.num_layout_heads):
@@ -58,7 +59,7 @@ class SparsityConfig:
         raise NotImplementedError(f"{type(self).__name__} has no pattern of its own: use one that has")
 
     def setup_layout(self, seq_len: int) -> Tensor:
-        """Return an empty layout."""
+        """Return a layout without active blocks for sequences of `seq_len` positions."""
         check_int("seq_len", seq_len)
         if seq_len % self.block != 0:
             raise ValueError(f"Sequence Length, {seq_len}, needs to be dividable by Block size {self.block}!")
@@ -66,7 +67,7 @@ class SparsityConfig:
         return torch.zeros((self.num_heads, num_blocks, num_blocks), dtype=torch.int64)
 
     def check_and_propagate_first_head_layout(self, layout: Tensor) -> Tensor:
-        """Copy the first head's layout to all heads, in place, unless each has its own."""
+        """Copy the first head's layout to all heads, in place, unless each head has its own layout."""
         if not self.different_layout_per_head:
             layout[1:] = layout[:1]
         return layout
@@ -74,7 +75,7 @@ class SparsityConfig:
 
 @dataclass(eq=False)
 class DenseSparsityConfig(SparsityConfig):
-    """All blocks, for comparison."""
+    """Pattern with all blocks active, for comparison."""
 
     def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads are alike
         """Return the active blocks of a head: bool [num_blocks, num_blocks]."""
@@ -83,7 +84,7 @@ class DenseSparsityConfig(SparsityConfig):
 
 @dataclass(eq=False)
 class FixedSparsityConfig(SparsityConfig):
-    """Adjacent windows, each with a few global blocks that all others see (Child et al. 2019, section 4.3).
+    """Pattern of adjacent windows; all blocks see a few global blocks of each window (Child et al. 2019, section 4.3).
 
     Raises:
         ValueError: the counts are inconsistent.
@@ -91,18 +92,18 @@ class FixedSparsityConfig(SparsityConfig):
     """
 
     num_local_blocks: int = 4
-    """Blocks of a window."""
+    """Length of a window, in blocks."""
     num_global_blocks: int = 1
-    """Global blocks per window: its last ones, or see `num_different_global_patterns`."""
+    """Number of global blocks in each window: its last blocks, unless `num_different_global_patterns` is above 1."""
     attention: str = "bidirectional"
-    """``"bidirectional"``, or ``"unidirectional"`` for a lower triangle."""
+    """``"bidirectional"``, or ``"unidirectional"`` for only the lower triangle."""
     horizontal_global_attention: bool = False
-    """Whether global blocks also see all others; bidirectional only."""
+    """Whether global blocks also see all other blocks; bidirectional attention only."""
     num_different_global_patterns: int = 1
-    """The number of choices of a window's global blocks, from its end backwards, that heads rotate through."""
+    """Number of different positions of the global blocks in a window, from its end backwards; heads take them in turn."""
 
     def __post_init__(self) -> None:
-        """Check the counts."""
+        """Validate the counts."""
         super().__post_init__()
         if self.num_local_blocks % self.num_global_blocks != 0:
             raise ValueError(
@@ -132,7 +133,10 @@ class FixedSparsityConfig(SparsityConfig):
         return active
 
     def _global_starts(self, head: int, num_blocks: int) -> list[int]:
-        """Return the first global block of each window; those of a window cut short move back into it."""
+        """Return the first global block of each window for a head.
+
+        In a last window that is cut short, the global blocks move back into the window.
+        """
         turn = head % self.num_different_global_patterns
         first = self.num_local_blocks - (1 + turn) * self.num_global_blocks
         whole = num_blocks - num_blocks % self.num_local_blocks
@@ -144,7 +148,7 @@ class FixedSparsityConfig(SparsityConfig):
 
 @dataclass(eq=False)
 class VariableSparsityConfig(SparsityConfig):
-    """Random blocks, adjacent windows of given sizes, and given global blocks that all others see.
+    """Pattern of random blocks, adjacent windows of given lengths, and given global blocks that all others see.
 
     Raises:
         ValueError: the lists are inconsistent, or there is no window.
@@ -152,20 +156,20 @@ class VariableSparsityConfig(SparsityConfig):
     """
 
     num_random_blocks: int = 0
-    """Random blocks per row, from the whole row in either direction of attention."""
+    """Number of random blocks per row, drawn from the whole row, also if attention is unidirectional."""
     local_window_blocks: Sequence[int] = (4,)
-    """Blocks of each window; the last size repeats."""
+    """Length of each window, in blocks; the last length repeats."""
     global_block_indices: Sequence[int] = (0,)
-    """Global blocks; those past the end are ignored."""
+    """Indices of global blocks; indices past the end are ignored."""
     global_block_end_indices: Sequence[int] | None = None
-    """If given, global ranges start at `global_block_indices` and end before these."""
+    """If given, global blocks are the ranges from each of `global_block_indices` up to, not including, these ends."""
     attention: str = "bidirectional"
-    """``"bidirectional"``, or ``"unidirectional"`` for a lower triangle, except for random blocks."""
+    """``"bidirectional"``, or ``"unidirectional"`` for only the lower triangle (random blocks excepted)."""
     horizontal_global_attention: bool = False
-    """Whether global blocks also see all others; bidirectional only."""
+    """Whether global blocks also see all other blocks; bidirectional attention only."""
 
     def __post_init__(self) -> None:
-        """Check the lists."""
+        """Validate the lists."""
         super().__post_init__()
         patterns.check_ranges(self.global_block_indices, self.global_block_end_indices)
         patterns.check_attention(self.attention, self.horizontal_global_attention)
@@ -185,23 +189,25 @@ class VariableSparsityConfig(SparsityConfig):
 
 @dataclass(eq=False)
 class BigBirdSparsityConfig(SparsityConfig):
-    """Random blocks, a sliding window, and first blocks that see and are seen by all (Zaheer et al. 2020, section 2).
+    """Pattern of random blocks, a sliding window, and first blocks that are global (Zaheer et al. 2020, section 2).
+
+    Global blocks see all blocks, and all blocks see them.
 
     Raises:
         NotImplementedError: an unknown `attention`.
     """
 
     num_random_blocks: int = 1
-    """Random blocks per row."""
+    """Number of random blocks per row."""
     num_sliding_window_blocks: int = 3
-    """Blocks of the window, half of them on each side."""
+    """Length of the window, in blocks, centred on the diagonal."""
     num_global_blocks: int = 1
-    """First blocks, which see and are seen by all."""
+    """Number of global blocks, which are the first ones."""
     attention: str = "bidirectional"
-    """``"bidirectional"``, or ``"unidirectional"`` for a lower triangle."""
+    """``"bidirectional"``, or ``"unidirectional"`` for only the lower triangle."""
 
     def __post_init__(self) -> None:
-        """Check `attention`."""
+        """Validate `attention`."""
         super().__post_init__()
         patterns.check_attention(self.attention)
 
@@ -219,7 +225,9 @@ class BigBirdSparsityConfig(SparsityConfig):
 
 @dataclass(eq=False)
 class BSLongformerSparsityConfig(SparsityConfig):
-    """A sliding window, and given blocks that see and are seen by all (Beltagy et al. 2020, section 3.1, in blocks).
+    """Pattern of a sliding window and given global blocks (Beltagy et al. 2020, section 3.1, in units of blocks).
+
+    Global blocks see all blocks, and all blocks see them.
 
     Raises:
         ValueError: the lists are inconsistent.
@@ -227,16 +235,16 @@ class BSLongformerSparsityConfig(SparsityConfig):
     """
 
     num_sliding_window_blocks: int = 3
-    """Blocks of the window, half of them on each side."""
+    """Length of the window, in blocks, centred on the diagonal."""
     global_block_indices: Sequence[int] = (0,)
-    """Blocks that see and are seen by all; those past the end are ignored."""
+    """Indices of global blocks; indices past the end are ignored."""
     global_block_end_indices: Sequence[int] | None = None
-    """If given, ranges of such blocks start at `global_block_indices` and end before these."""
+    """If given, global blocks are the ranges from each of `global_block_indices` up to, not including, these ends."""
     attention: str = "bidirectional"
-    """``"bidirectional"``, or ``"unidirectional"`` for a lower triangle."""
+    """``"bidirectional"``, or ``"unidirectional"`` for only the lower triangle."""
 
     def __post_init__(self) -> None:
-        """Check the lists."""
+        """Validate the lists."""
         super().__post_init__()
         patterns.check_ranges(self.global_block_indices, self.global_block_end_indices)
         patterns.check_attention(self.attention)
@@ -252,7 +260,7 @@ class BSLongformerSparsityConfig(SparsityConfig):
 
 @dataclass(eq=False)
 class LocalSlidingWindowSparsityConfig(SparsityConfig):
-    """Only a sliding window, the same for all heads.
+    """Pattern of a sliding window only, the same for all heads.
 
     Raises:
         NotImplementedError: an unknown `attention`.
@@ -260,12 +268,12 @@ class LocalSlidingWindowSparsityConfig(SparsityConfig):
 
     different_layout_per_head: bool = field(default=False, init=False)
     num_sliding_window_blocks: int = 3
-    """Blocks of the window, half of them on each side."""
+    """Length of the window, in blocks, centred on the diagonal."""
     attention: str = "unidirectional"
-    """``"unidirectional"`` for a lower triangle, or ``"bidirectional"``."""
+    """``"unidirectional"`` for only the lower triangle, or ``"bidirectional"``."""
 
     def __post_init__(self) -> None:
-        """Check `attention`."""
+        """Validate `attention`."""
         super().__post_init__()
         patterns.check_attention(self.attention)
 

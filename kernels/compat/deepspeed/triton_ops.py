@@ -10,7 +10,7 @@ __all__ = ["triton_flash_attn"]
 
 
 class triton_flash_attn(nn.Module):  # type: ignore[misc]  # noqa: N801 - torch is untyped here; DeepSpeed's name
-    """Attention without a mask, in one kernel."""
+    """Module of attention without a mask, for inference, in one kernel."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, sm_scale: float, block_128: bool = True) -> Tensor:  # noqa: ARG002
         """Compute ``softmax(q @ k^T * sm_scale) @ v``.
@@ -20,7 +20,7 @@ class triton_flash_attn(nn.Module):  # type: ignore[misc]  # noqa: N801 - torch 
             k: keys [B, H, N, D].
             v: values [B, H, N, D].
             sm_scale: factor of the scores.
-            block_128: accepted and ignored: the tuned tables choose the tile.
+            block_128: accepted and ignored: tuning tables choose the tile.
 
         Returns:
             The output [B, H, M, D], in the memory order of q. Differentiable.
