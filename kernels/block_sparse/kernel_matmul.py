@@ -51,7 +51,7 @@ def _store_blocks(
 ):  # fmt: skip
     """Write the parts of a tile [STRIP, SPAN], from `first_col` on, that lie in present blocks.
 
-    They are written in pieces of 16 x 16, each of which lies in one block.
+    A store writes 16 x 16 elements, which never span two blocks.
     """
     down = tl.arange(0, STRIP // 16) * 16
     across = first_col + tl.arange(0, SPAN // 16) * 16

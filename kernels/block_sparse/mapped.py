@@ -1,6 +1,6 @@
 """Launches of the sm_90 kernels of block-sparse products: which calls they can run, TMA descriptors, arguments.
 
-sdd is a dense product of which only the layout's blocks are computed; dsd is a sparse matrix times a dense one.
+sdd is a product of dense matrices, computed in the active blocks only; dsd is a sparse matrix times a dense one.
 """
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position
