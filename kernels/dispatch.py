@@ -1,4 +1,4 @@
-"""Torch's state during a call: whether the call may skip the dispatcher, what autocast requires, and the fp32 precision.
+"""Torch's state during a call: whether the call may skip torch's dispatcher, autocast's dtype, and the fp32 precision.
 
 For a differentiable operator the dispatcher costs several microseconds.
 """
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 PLAIN: Final = _core.Plain(
-    # Parameter is torch's own class, and operators return plain tensors for it; other subclasses may do anything
+    # operators return plain tensors for torch's own class Parameter; other subclasses may do anything
     tensors=(Tensor, torch.nn.Parameter),
     requires_grad=Tensor.requires_grad,
     is_negated=Tensor.is_neg,
@@ -51,25 +51,28 @@ PLAIN: Final = _core.Plain(
         (vars(forward_ad), "_current_level", -1),
     ),
 )
-"""Check whether tensors are plain; cases that only torch's compiler sees are not covered."""
+"""Callable that returns whether tensors are plain, as `is_plain` defines it, except under torch.compile."""
 autocasts = torch._C._is_any_autocast_enabled
-"""Return whether autocast is on for any device type; `lowered` applies it."""
+"""Return whether autocast is on for any device type; `lowered` then casts operands."""
 
 
 def has_modes() -> bool:
-    """Return whether a torch mode intercepts every call; a fake-tensor mode refuses real tensors."""
+    """Return whether a torch mode intercepts every call; the mode of fake tensors refuses real ones."""
     return bool(torch._C._len_torch_dispatch_stack())
 
 
 def is_transformed() -> bool:
-    """Return whether a torch transform such as ``vmap`` intercepts every call; transforms cannot handle our autograd functions."""
+    """Return whether a torch transform such as ``vmap`` intercepts every call.
+
+    Transforms cannot handle nojit's autograd functions.
+    """
     return bool(torch._C._are_functorch_transforms_active())
 
 
 def shown(tables: Sequence[Tensor | None], operand: Tensor) -> list[Any]:
-    """Return the tables to pass along with `operand`: fake versions if `operand` is fake.
+    """Return the tables to pass along with `operand`: fake versions if `operand` is a fake tensor.
 
-    A mode that also accepts real tensors gets the real ones; so does torch's tracing, whose graph must contain them.
+    A mode that also accepts real tensors gets the real ones. So does torch's tracing, whose graph must contain them.
     """
     mode = None if torch.compiler.is_dynamo_compiling() else getattr(operand, "fake_mode", None)
     if mode is None or mode.allow_non_fake_inputs or _is_tracing():
@@ -82,15 +85,15 @@ def _is_tracing() -> bool:
 
 
 def is_real(tensor: Tensor) -> bool:
-    """Return whether a tensor can outlive the call that made it: it is neither a mode's fake tensor nor a transform's wrapper."""
+    """Return whether a tensor may be stored beyond the call: it is neither a mode's fake tensor nor a transform's wrapper."""
     return type(tensor) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Make tensors that outlive a call: real ones, under any mode or transform."""
+    """Context in which new tensors may be stored beyond the call: they are real, under any mode or transform."""
     if torch.compiler.is_dynamo_compiling():
-        # inference mode marks stored tensors; the switches below do not
+        # inference mode would mark stored tensors as its own; the other contexts do not switch it off
         with torch.inference_mode(False):
             yield
         return
@@ -99,14 +102,14 @@ def lasting() -> Iterator[None]:
 
 
 def written(out: Tensor) -> Tensor:
-    """Tell autograd that `out` was modified, so that it refuses a gradient that needs the old contents; return `out`."""
+    """Tell autograd that `out` was modified, so that it refuses gradients that need the old values; return `out`."""
     if not torch.compiler.is_compiling():
         torch.autograd.graph.increment_version(out)
     return out
 
 
 def lowered(operand: Any, dtype: torch.dtype | None = None) -> Any:
-    """Cast an operand as autocast requires, with torch's rules for matrix products.
+    """Cast an operand to the dtype of autocast, with torch's rules for matrix products.
 
     Autocast casts floats of 16 and 32 bits on devices for which it is on.
 
@@ -124,10 +127,11 @@ def lowered(operand: Any, dtype: torch.dtype | None = None) -> Any:
 
 
 def is_plain(*tensors: Any) -> bool:
-    """Return whether a call may go straight to the kernel: it is not traced, transformed or differentiated.
+    """Return whether a call may go straight to the kernel: torch does not trace, transform or differentiate it.
 
-    True only for tensors and parameters of torch's own classes (None for absent ones) on a device that kernels run on. Then the
-    operator registered with torch adds nothing to the launch, and the caller may run its implementation directly.
+    True only if all tensors have torch's own classes (or are None, for absent ones) and are on a device that kernels
+    run on. Torch's dispatcher then adds nothing to the launch, and the caller may run the operator's implementation
+    directly.
 
     Raises:
         NotImplementedError: a tensor has a tangent, which torch would silently drop because the operators define no
@@ -154,16 +158,20 @@ def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
 
 
 def differentiates(*tensors: Any) -> bool:
-    """Return whether torch.autograd records what a call does to tensors, or to tensors that torch's transforms wrap.
+    """Return whether autograd records operations on these tensors, or on tensors that torch's transforms wrap in them.
 
-    Values other than tensors are ignored, since a call may not be validated yet. Within ``vmap`` a tensor that requires grad
-    reports that it does not.
+    Values other than tensors are ignored, since a call may not be validated yet. Within ``vmap`` a tensor that requires
+    grad reports that it does not.
     """
     return torch.is_grad_enabled() and any(isinstance(value, Tensor) and _requires_grad(value) for value in tensors)
 
 
 def may_differentiate(*tensors: Any) -> bool:
-    """Return whether `differentiates` holds, or may hold: torch's compiler cannot see what a transform wraps."""
+    """Return whether autograd may record operations on these tensors.
+
+    Unlike `differentiates` it may be True without need while torch.compile traces: the compiler cannot see what a
+    transform wraps.
+    """
     hidden = torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled() and is_transformed()
     return hidden or differentiates(*tensors)
 
@@ -182,13 +190,13 @@ def _refuse_transformed_gradients(tensors: tuple[Any, ...]) -> None:
 
 
 def _is_differentiated(tensor: Tensor) -> bool:
-    """Return whether an enclosing ``torch.func.grad`` differentiates by a tensor or by one that it was computed from."""
+    """Return whether an enclosing ``torch.func.grad`` differentiates by `tensor`, or by one from which it was computed."""
     tracks = torch._C._functorch.is_gradtrackingtensor
     return any(each.requires_grad and tracks(each) for each in _layers(tensor))
 
 
 def _layers(tensor: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor, then the tensors that the enclosing transforms wrap in it."""
+    """Yield `tensor`, then the tensor that it wraps for a torch transform, and so on to the innermost."""
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         yield tensor
@@ -197,7 +205,7 @@ def _layers(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def precision(dtype: torch.dtype) -> str:
-    """Return the precision of fp32 products, from torch's current switch for matmuls."""
+    """Return ``"tf32"`` if torch's switch for matmuls allows it and `dtype` is fp32, otherwise ``"ieee"``."""
     if dtype != torch.float32:
         return "ieee"
     return "tf32" if allows_tf32("matmul") else "ieee"
@@ -205,7 +213,7 @@ def precision(dtype: torch.dtype) -> str:
 
 def allows_tf32(kind: str) -> bool:
     """Return whether torch's switch for ``"matmul"`` or ``"conv"`` currently allows TF32."""
-    # torch refuses to read the older switches once a newer one was set
+    # torch refuses to read its older switches once a newer one was set
     read = getattr(torch._C, "_get_fp32_precision_getter", None)
     if read is not None:
         return bool(read("cuda", kind) == "tf32")
@@ -213,5 +221,5 @@ def allows_tf32(kind: str) -> bool:
 
 
 def switch_of(operand: object) -> str | None:
-    """Return `precision` if it affects how an operand is multiplied; None for other dtypes and for values other than tensors."""
+    """Return the `precision` of an fp32 tensor; None for other values, to which torch's switch does not apply."""
     return precision(torch.float32) if getattr(operand, "dtype", None) is torch.float32 else None

@@ -1,4 +1,4 @@
-"""Flash attention: ``flash_attention`` and its gradients, for fp16, bf16, fp32 or (forward) e4m3, head dimensions up to 256."""
+"""``flash_attention`` and its gradients, for fp16, bf16, fp32 or e4m3 (forward only), and head dimensions up to 256."""
 
 from __future__ import annotations
 

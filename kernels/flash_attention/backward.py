@@ -1,4 +1,4 @@
-"""The backward pass: allocation of the gradients, and one launch for each sum."""
+"""Backward pass of flash attention: allocation of the gradients, choice and launch of the kernels."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -24,14 +24,17 @@ __all__ = [
 ]
 
 MIN_WIDTH: Final = 32
-"""The smallest tile width that is built for gradients."""
+"""The smallest tile width (padded head dimension) for which gradient kernels are built."""
 
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""Gradients of q, k and v; empty if not requested."""
+"""Gradients of q, k and v; those not requested are empty tensors."""
 
 
 def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
-    """Allocate the requested gradients, each in the memory order of its operand; the others are empty tensors."""
+    """Allocate the requested gradients of q, k and v, each in the memory order of its operand; the others are empty.
+
+    `wanted` tells for q, k and v whether the gradient is requested.
+    """
     dq, dk, dv = (
         allocate_like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True)
     )
@@ -39,7 +42,7 @@ def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) 
 
 
 def allocate_like(value: Tensor) -> Tensor:
-    """Allocate a tensor of the same shape with a last stride of 1."""
+    """Allocate a tensor with the shape and memory order of `value`, and a last stride of 1."""
     made = torch.empty_like(value)
     return made if made.stride(3) == 1 else value.new_empty(value.shape)
 
@@ -56,11 +59,12 @@ def launch_backward(
     """Write the gradients that are not empty, with the fastest kernels that can run the call.
 
     Args:
-        grads: dout [B, H, M, Dv], of any strides, and dlse [B, H, M] or None.
+        grads: dout [B, H, M, Dv], gradient by the output, any strides; and dlse [B, H, M], gradient by the log-sums, or
+            None.
         operands: q, k and v.
-        results: out and lse from the forward pass.
-        gradients: from `allocate_gradients`.
-        scale: the scale of the forward pass.
+        results: the output and the log-sums of the forward pass.
+        gradients: tensors from `allocate_gradients`, to write.
+        scale: factor of the scores.
         mask: the mask of the forward pass.
         deterministic: return the same bits every time.
     """
@@ -71,12 +75,12 @@ def launch_backward(
             gradient.zero_()
         return
     (out, lse), (dout, dlse) = results, grads
-    # the kernels read contiguous rows; an expanded gradient, as from sum().backward(), has a last stride of 0
+    # the kernels read contiguous rows; an expanded gradient, for example that of a sum, has a last stride of 0
     dout = dout if dout.stride(3) == 1 else dout.contiguous()
     lse = lse.contiguous()
     dlse = None if dlse is None else dlse.contiguous()
     if dk.numel() or dv.numel():
-        # one kernel writes both
+        # one kernel writes both: allocate the gradient that was not requested
         dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
     maps = None if mask.mode == "window" else gradient_maps_of(q, k, v, dout, dk, dv)
     if maps is not None:
@@ -91,7 +95,7 @@ def launch_backward(
 
 
 def launch_delta(out: Tensor, dout: Tensor, lse: Tensor, dlse: Tensor | None, delta: Tensor) -> None:
-    """Launch the kernel that computes the sum of ``out * dout`` of each row, minus dlse."""
+    """Launch the kernel that writes ``rowsum(out * dout) - dlse`` to `delta`, fp32 [B, H, M]."""
     batch, heads, q_len, v_dim = out.shape
     library.get("flash_attention_bwd_delta")(
         out,
@@ -121,7 +125,7 @@ def launch_dkdv_over_pointers(
     scale: float,
     mask: Mask,
 ) -> None:
-    """Launch the kernel for the gradients of k and v that takes any strides, alignment, head dimension and mask."""
+    """Launch the pointer kernel for the gradients of k and v: any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     block_d, block_dv = _widths(head_dim, v_dim)
@@ -167,7 +171,7 @@ def launch_dq_over_pointers(
     scale: float,
     mask: Mask,
 ) -> None:
-    """Launch the kernel for the gradient of q that takes any strides, alignment, head dimension and mask."""
+    """Launch the pointer kernel for the gradient of q: any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     block_d, block_dv = _widths(head_dim, v_dim)
@@ -201,6 +205,6 @@ def launch_dq_over_pointers(
 
 
 def _widths(dim: int, v_dim: int) -> tuple[int, int]:
-    """Choose BLOCK_D and BLOCK_DV as the forward pass does, among the built ones."""
+    """Return BLOCK_D and BLOCK_DV, the padded head dimensions, as in the forward pass but at least `MIN_WIDTH`."""
     block_d, block_dv = tile_widths(dim, v_dim)
     return max(block_d, MIN_WIDTH), max(block_dv, MIN_WIDTH)

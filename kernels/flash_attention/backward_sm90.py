@@ -1,4 +1,4 @@
-"""The backward pass over TMA descriptors: one kernel for all gradients, one before it and one after."""
+"""Backward pass of flash attention on sm_90, with TMA: a kernel for all gradients, one before it and one after it."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -26,13 +26,13 @@ __all__ = [
 
 MAX_WIDTH: Final = 128
 STEP: Final = 8
-"""Head dimensions must be multiples of this: TMA descriptors need strides of 16 bytes."""
+"""Head dimensions must be multiples of this: TMA descriptors need strides that are multiples of 16 bytes."""
 QUERIES: Final = {64: 128, 128: 64}
-"""BLOCK_M by BLOCK_D: the number of queries in a tile of the kernel."""
+"""BLOCK_M, the queries in a tile of the kernel, for each BLOCK_D (padded head dimension)."""
 
 
 class GradientMaps(NamedTuple):
-    """The caller's tensors that the kernel reads and writes."""
+    """TMA descriptions of the caller's tensors that the kernel reads and writes."""
 
     q: Described
     k: Described
@@ -43,26 +43,26 @@ class GradientMaps(NamedTuple):
 
     @property
     def width(self) -> int:
-        """BLOCK_D: both head dimensions rounded up to a built width."""
+        """BLOCK_D: the larger head dimension, rounded up to 64 or 128."""
         return 64 if max(self.q.shape[3], self.v.shape[3]) <= 64 else MAX_WIDTH
 
 
 class Workspace(NamedTuple):
-    """Tensors that one kernel passes to the next."""
+    """Tensors that one of the three kernels writes and a later one reads."""
 
     statistics: Tensor
-    """Log-sums in base two, and each row's sum of out * dout minus dlse, fp32 [2, B, H, M padded to tiles]."""
+    """Fp32 [2, B, H, M padded to tiles]: each query's log-sum in base 2, and its rowsum(out * dout) - dlse."""
     sums: Tensor
-    """The unscaled gradient of queries, fp32 [B, H, M, D]."""
+    """Fp32 [B, H, M, D]: the gradient of queries before the scale."""
     turns: Tensor | None
-    """The number of key tiles added so far to each tile of queries, int32; None if the order is free."""
+    """Int32: the number of key tiles added so far to each tile of queries; None if they may be added in any order."""
 
 
 def gradient_maps_of(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor, dv: Tensor) -> GradientMaps | None:
-    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
+    """Return the TMA descriptions for the sm_90 kernel; None if it cannot run this call.
 
-    The kernel needs 16-bit operands that TMA descriptors can hold, head dimensions up to 128, and requested gradients of keys
-    and values.
+    It can if operands have 16 bits and suit TMA descriptors, head dimensions are at most 128, and gradients of keys and
+    values are requested.
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_WIDTH or q.shape[3] % STEP or not dk.numel():
         return None
@@ -70,7 +70,10 @@ def gradient_maps_of(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor, 
 
 
 def describe_gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor, dv: Tensor) -> GradientMaps | None:
-    """Describe the operands on any device; None if TMA descriptors cannot hold them. An unsuitable `dout` is copied."""
+    """Return the TMA descriptions for any device; None if descriptors cannot hold the operands.
+
+    An unsuitable `dout` is copied.
+    """
     found = [described(value) for value in (q, k, v, dout, dk, dv)]
     found[3] = found[3] or described(dout.contiguous())
     maps = [each for each in found if each is not None]
@@ -87,7 +90,7 @@ def launch_backward_over_maps(
     mask: Mask,
     deterministic: bool,
 ) -> None:
-    """Write the gradients of keys and values, and of queries unless `dq` is empty; `mask` has no left bound."""
+    """Write the gradients of keys and values, and that of queries unless `dq` is empty; `mask` must have no left bound."""
     room = allocate_workspace(maps, deterministic)
     launch_prepare(maps, out, lse, dlse, room)
     launch_gradients_over_maps(maps, room, scale, mask)
@@ -96,7 +99,7 @@ def launch_backward_over_maps(
 
 
 def allocate_workspace(maps: GradientMaps, deterministic: bool) -> Workspace:
-    """Allocate the workspace. Sums in free order start at 0; the first kernel initializes everything else."""
+    """Allocate the workspace; `sums` are zeroed unless `deterministic`. The first kernel initializes everything else."""
     q = maps.q.base
     batch, heads, length, _ = q.shape
     tiles = -(-length // QUERIES[maps.width])
@@ -109,7 +112,7 @@ def allocate_workspace(maps: GradientMaps, deterministic: bool) -> Workspace:
 
 
 def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | None, room: Workspace) -> None:
-    """Launch the kernel that writes the statistics of queries and zeros their turns."""
+    """Launch the first kernel: it writes the statistics of queries, and zeros `turns`."""
     dout = maps.dout.base
     batch, heads, q_len, v_dim = dout.shape
     library.get("flash_attention_bwd_sm90_prepare")(
@@ -131,7 +134,7 @@ def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | 
 
 
 def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float, mask: Mask) -> None:
-    """Launch the kernel that writes the gradients of keys and values and adds up those of queries."""
+    """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries in `sums`."""
     batch, heads, q_len, _ = maps.q.shape
     kv_heads, kv_len = maps.k.shape[1:3]
     library.get("flash_attention_bwd_sm90")(
@@ -158,7 +161,7 @@ def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float
 
 
 def launch_finish(maps: GradientMaps, room: Workspace, lse: Tensor, dq: Tensor, scale: float) -> None:
-    """Launch the kernel that scales and rounds the gradient of queries."""
+    """Launch the last kernel: it writes the gradient of queries, the scaled and rounded `sums`."""
     batch, heads, q_len, head_dim = dq.shape
     library.get("flash_attention_bwd_sm90_finish")(
         room.sums,

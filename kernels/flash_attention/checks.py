@@ -25,21 +25,21 @@ __all__ = ["ALIGNMENTS", "FP8", "Window", "check_differentiable", "check_gradien
 
 ALIGNMENTS: Final = ("top_left", "bottom_right")
 FP8: Final = torch.float8_e4m3fn
-"""The 8-bit type of the forward pass; its output is bf16."""
+"""The 8-bit dtype of the forward pass; the output is then bf16."""
 DTYPES: Final = (*FLOATS, FP8)
 MAX_HEAD_DIM: Final = 256
 MAX_HEAD_DIM_FP32: Final = 128
-"""The largest head dimension in fp32: wider tiles do not fit the registers."""
+"""The largest head dimension for fp32: wider tiles do not fit into registers."""
 _WIDEST: Final = dict.fromkeys(DTYPES, MAX_HEAD_DIM) | {torch.float32: MAX_HEAD_DIM_FP32}
 MAX_LEN: Final = 2**30 - 512
-"""The largest sequence length: positions of queries, keys and tiles are added in 32 bits."""
+"""The largest sequence length: sums of positions of queries, keys and tiles must fit 32 bits."""
 
 Window = int | tuple[int | None, int | None] | None
-"""How far a query sees to the left and to the right; None means no bound, one int is both."""
+"""Number of keys that a query sees to the left and to the right of its position; None is unlimited, one int is both."""
 
 
 def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Return whether operands are valid; a fast check without error messages."""
+    """Return whether operands are valid: a fast check, before `check_operands` looks for the error to raise."""
     try:
         strided = q.layout is k.layout is v.layout is torch.strided
         batch, heads, q_len, dim = q.shape
@@ -69,7 +69,7 @@ def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> None:
-    """Require operands whose shapes, dtypes and devices agree and that kernels take.
+    """Require q [B, H, M, D], k [B, Hkv, N, D] and v [B, Hkv, N, Dv] of matching shapes, dtypes and devices.
 
     Raises:
         ArgumentError: a wrong dtype or device.
@@ -95,7 +95,7 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
 
 
 def check_rows(**operands: Tensor) -> None:
-    """Require contiguous rows that a tile can hold.
+    """Require operands whose rows are contiguous, not too long for a tile, and not too many.
 
     Raises:
         ValueError: an operand's rows are too long, too many or not contiguous.
@@ -112,17 +112,17 @@ def check_rows(**operands: Tensor) -> None:
 
 
 def check_differentiable(q: Tensor) -> None:
-    """Require operands of a dtype that has gradients.
+    """Require a dtype of `q` that has gradients, so not e4m3.
 
     Raises:
-        ArgumentError: their dtype has none.
+        ArgumentError: the dtype has no gradients.
     """
     if q.dtype not in FLOATS:
         refuse_type("q", f"{' or '.join(map(str, FLOATS))} where gradients are required", q.dtype)
 
 
 def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out: Tensor, lse: Tensor) -> None:
-    """Require the results of the forward pass, and gradients of the same shapes.
+    """Require the output and log-sums of the forward pass, and gradients of the same shapes.
 
     Raises:
         ArgumentError: a wrong dtype or device.
@@ -140,7 +140,7 @@ def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out
 
 
 def window_sides(window: Window) -> tuple[int | None, int | None]:
-    """Return how far a query sees to the left and to the right; None means no bound.
+    """Return (left, right): how many keys a query sees to the left and to the right; None is unlimited.
 
     Raises:
         ArgumentError: not an int, and not a tuple of two ints or None.

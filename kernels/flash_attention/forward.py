@@ -1,4 +1,4 @@
-"""The forward pass: allocation of the results, choice of the kernel, and one launch."""
+"""Forward pass of flash attention: allocation of the results, choice and launch of the kernel."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -17,20 +17,23 @@ from torch import Tensor
 __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of", "tile_widths"]
 
 MIN_FP8_MAJOR: Final = 9
-"""The first major compute capability that multiplies e4m3."""
+"""The lowest major compute capability with e4m3 products in tensor cores."""
 MAX_MAPPED_DIM: Final = 128
-"""The largest head dimension of the kernel over TMA descriptors."""
+"""The largest head dimension of the sm_90 kernel, which takes TMA descriptors."""
 MIN_FP8_WIDTH: Final = 64
-"""The smallest tile width that is built for e4m3."""
+"""The smallest tile width (padded head dimension) for which e4m3 kernels are built."""
 
 
 def _tile_width(dim: int) -> int:
-    """Round a head dimension up to a tile width."""
+    """Return the tile width for a head dimension: the next power of two, at least 16."""
     return max(16, 1 << (dim - 1).bit_length())
 
 
 def tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
-    """Choose BLOCK_D and BLOCK_DV among the built pairs: equal widths, and 256 with 128."""
+    """Return BLOCK_D and BLOCK_DV, the padded head dimensions: a pair for which kernels are built.
+
+    Built pairs are equal widths, and 256 with 128.
+    """
     widths = _tile_width(dim), _tile_width(v_dim)
     if widths == (256, 128):
         return widths
@@ -38,7 +41,10 @@ def tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
 
 
 def allocate_output(q: Tensor, v: Tensor, return_lse: bool, caller: Caller = DIRECT) -> tuple[Tensor, Tensor | None]:
-    """Allocate the output, in q's memory order if it has q's shape, and the log-sums if requested."""
+    """Allocate the output and, if requested, the log-sums (fp32 [B, H, M]).
+
+    If the output has the shape of `q`, it has the memory order of `q` as well.
+    """
     *outer, dim = q.shape
     v_dim = v.shape[3]
     named = {"dtype": torch.bfloat16} if q.dtype is FP8 else {}
@@ -52,7 +58,7 @@ def allocate_output(q: Tensor, v: Tensor, return_lse: bool, caller: Caller = DIR
 def launch_forward(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT
 ) -> None:
-    """Launch the fastest kernel that can run the call."""
+    """Launch the fastest forward kernel that can run the call."""
     maps = None if mask.mode == "window" else maps_of(q, k, v, out, scale)
     if maps is None:
         launch_over_pointers(q, k, v, out, lse, scale, mask, caller)
@@ -64,10 +70,10 @@ Maps = tuple[Described, Described, Described, Described]
 
 
 def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps | None:
-    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
+    """Return the TMA descriptions for the sm_90 kernel; None if it cannot run this call.
 
-    The kernel needs 16-bit operands that TMA descriptors can hold, head dimensions up to `MAX_MAPPED_DIM`, at least one key,
-    and a scale that is not negative.
+    It can if operands have 16 bits and suit TMA descriptors, head dimensions are at most `MAX_MAPPED_DIM`, there is a
+    key, and the scale is not negative.
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < 0.0:
         return None
@@ -76,7 +82,7 @@ def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps 
 
 
 def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT) -> None:
-    """Launch the sm_90 kernel, which supports no windows."""
+    """Launch the sm_90 kernel, which takes TMA descriptors and supports no windows."""
     q, _, v, _ = maps
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
@@ -102,7 +108,7 @@ def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, c
 def launch_over_pointers(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT
 ) -> None:
-    """Launch the kernel for any strides, alignment, head dimension and mask."""
+    """Launch the kernel that takes pointers: any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     kernel, block_d, block_dv = _kernel_over_pointers(q, v_dim)
@@ -134,7 +140,7 @@ def launch_over_pointers(
 
 
 def _kernel_over_pointers(q: Tensor, v_dim: int) -> tuple[str, int, int]:
-    """Return the kernel for a dtype, with BLOCK_D and BLOCK_DV.
+    """Return the name of the pointer kernel for the dtype of `q`, with BLOCK_D and BLOCK_DV (padded head dimensions).
 
     Raises:
         ArgumentError: the device cannot multiply this dtype.

@@ -1,8 +1,9 @@
-"""Flash attention, forward (Dao 2023, https://arxiv.org/abs/2307.08691): one program owns `BLOCK_M` queries of a head.
+"""Triton kernel of flash attention, forward (Dao 2023, https://arxiv.org/abs/2307.08691).
 
-A program walks the keys in tiles of `BLOCK_N` and keeps, per query, the running maximum and sum of the softmax and the
-running output, all in fp32. Tiles that all its queries see in full come first and need no mask. Tiles that an edge of the
-mask or the end of the keys cuts come after, masked. Exponentials use base two, with log2(e) folded into the scale.
+One program owns `BLOCK_M` queries of a head. It processes the keys in tiles of `BLOCK_N` and keeps for each query the
+maximum and the sum of the softmax so far, and the output so far, all in fp32. Tiles that all its queries see in full
+come first; they need no mask. Tiles that an edge of the mask or the end of the keys cuts come afterwards, masked.
+Exponentials use base 2, with log2(e) folded into the scale.
 """
 
 import triton
@@ -46,10 +47,10 @@ def _attend(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Fold the keys [first, last) of one head into the running state.
+    """Process the keys [first, last) of one head; return the updated output, sum and maximum of each query.
 
-    Unless `MASKED`, every key of every tile must exist and be visible to every row. With `MASKED`, the fully visible tiles
-    from `full_first` to `full_last` are skipped.
+    Unless `MASKED`, every key of every tile must exist and every row must see it. With `MASKED`, the tiles from
+    `full_first` to `full_last`, which all rows see in full, are skipped.
     """
     lanes = tl.arange(0, BLOCK_N)
     k_cols = tl.arange(0, BLOCK_D)
@@ -59,7 +60,7 @@ def _attend(
             start = hidden_tile(start, full_first, full_last, MASK == "window")  # noqa: PLW2901 - its actual position
         start = tl.multiple_of(start, BLOCK_N)  # noqa: PLW2901 - a hint, not another value
         keys = start + lanes
-        # computed here, not carried: hoisted pointers of unaligned calls (one per element) would fill the registers
+        # recompute these offsets: hoisted pointers of unaligned calls, one for each element, would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
         k_tile = k_head_ptr + key_rows * stride_kn + k_cols[None, :]
         k = load_tile(k_tile, keys, kv_len, k_cols, head_dim, MASKED, not EVEN_D)
@@ -125,15 +126,17 @@ def flash_attention_fwd_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write ``softmax(q @ k^T * scale) @ v`` and, if requested, the natural-log sum of exponentials of each row.
+    """Write ``softmax(q @ k^T * scale) @ v`` and, if requested, the log-sum-exp (natural logarithm) of each row of scores.
 
     q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], out
-    [batch, heads, q_len, v_dim]: any strides, the last 1. lse is None or contiguous fp32 [batch, heads, q_len].
-    `MASK` lets query m see all keys, the keys up to m + `right`, or the keys from m + `left` to m + `right`. A fully masked row
-    gives 0 and lse -inf. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x alone, since y and z are limited to 65,535.
+    [batch, heads, q_len, v_dim]: any strides, the last 1. lse is None or contiguous fp32 [batch, heads, q_len]. Query m
+    sees all keys if `MASK` is ``"none"``, the keys up to m + `right` if ``"causal"``, and those from m + `left` to m +
+    `right` if ``"window"``. A fully masked row gives 0 and lse -inf. `EVEN_D` states that the head dimensions equal
+    BLOCK_D and BLOCK_DV. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x, since y and z are limited to 65,535.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles are the longest: they start first, so that short ones fill the end of the wave
+    # under a causal mask the last tiles take longest: start them first, so that short ones fill the end of the last
+    # wave
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
@@ -151,7 +154,7 @@ def flash_attention_fwd_kernel(
     v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
 
     q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
-    # the maximum is taken before scaling, which needs a scale of at least 0; negating q is exact
+    # the maximum is taken before the scale, which is right only for scales >= 0; negating q is exact
     q = (q.to(tl.float32) * tl.where(scale < 0, -1.0, 1.0)).to(q.dtype)
     qk_scale = tl.abs(scale) * LOG2_E
 

@@ -1,17 +1,17 @@
-"""Flash attention, backward (Dao 2023, https://arxiv.org/abs/2307.08691, algorithm 2), in three kernels.
+"""Triton kernels of flash attention, backward (Dao 2023, https://arxiv.org/abs/2307.08691, algorithm 2).
 
-The kernel for the gradient of queries is in `kernel_bwd_dq`.
-
-With the recomputed weights p = exp(q k^T scale - lse), and delta = rowsum(out * dout) - dlse:
+There are three kernels; `kernel_bwd_dq` has that for the gradient of queries. With the recomputed weights p = exp(q k^T
+scale - lse), and delta = rowsum(out * dout) - dlse:
 
     dv = p^T dout        ds = p * (dout v^T - delta)        dk = ds^T q scale        dq = ds k scale
 
-One program owns one sum: keys and values of a head, over all queries of all heads that read them, or queries, over all
-keys. Nothing is added to memory, so results do not depend on the order of programs. Sums are fp32; p and ds are rounded to
-the dtype of the operands before they are multiplied. Exponentials use base two.
+One program owns one sum: the gradients of a tile of keys and values, over all queries of all heads that read them, or
+that of a tile of queries, over all keys. No program adds to memory that another one writes, so results do not depend on
+the order of programs. Sums are fp32; p and ds are rounded to the dtype of the operands before products. Exponentials
+use base 2.
 
-One loop handles all tiles, with a branch for those that an edge of the mask cuts. With two loops, as in the forward pass,
-addresses of both would be kept, and the sums of keys and values would spill at a head dimension of 128.
+One loop handles all tiles, with a branch for those that an edge of the mask cuts. With two loops, as in the forward
+kernel, the compiler keeps addresses of both, and the sums spill registers at a head dimension of 128.
 """
 
 import triton
@@ -45,11 +45,11 @@ def flash_attention_bwd_delta_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write ``rowsum(out * dout) - dlse``, where dlse may be None.
+    """Write delta, ``rowsum(out * dout) - dlse``, where dlse may be None.
 
-    out and dout are [batch, heads, q_len, v_dim]: any strides, the last 1. The others are contiguous fp32 [batch, heads,
-    q_len]. dlse is ignored for fully masked rows, whose lse is -inf. The grid is
-    ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    out and dout are [batch, heads, q_len, v_dim]: any strides, the last 1. lse, dlse and delta are contiguous fp32
+    [batch, heads, q_len]. dlse is ignored for fully masked rows, whose lse is -inf. Grid: cdiv(q_len, BLOCK_M) * batch
+    * heads in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
     batch_head = tl.program_id(0) // tiles
@@ -98,7 +98,7 @@ def _gather_for_keys(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Add the contribution of one head's queries to the gradients of a tile of keys and values.
+    """Add the contribution of one head's queries to the gradients dk and dv of a tile of keys; return both.
 
     Scores have keys as rows. Queries past the end read as 0, with log-sum and delta 0, and contribute 0.
     """
@@ -109,7 +109,7 @@ def _gather_for_keys(
     for start in range(first, last, BLOCK_M):
         start = tl.multiple_of(start, BLOCK_M)  # noqa: PLW2901 - a hint, not another value
         rows = start + lanes
-        # computed here, not carried: see the forward pass
+        # recompute these offsets: hoisted pointers of unaligned calls would fill the registers
         query_rows = rows.to(tl.int64)[:, None]
         q_tile = q_head_ptr + query_rows * stride_qm + k_cols[None, :]
         q = load_tile(q_tile, rows, q_len, k_cols, head_dim, True, not EVEN_D)
@@ -118,7 +118,7 @@ def _gather_for_keys(
         weights = tl.exp2(scores * qk_scale - (lse * LOG2_E)[None, :])
         if MASK != "none":  # noqa: SIM102 - Triton drops a branch only if its condition is just a constexpr
             if (start < full_first) | (start >= full_last):
-                # a fully masked query has log-sum -inf, and infinite weights until they are masked
+                # a fully masked query has log-sum -inf: its weights are infinite until they are masked
                 weights = tl.where(in_band(rows[None, :], keys[:, None], left, right, MASK), weights, 0.0)
         dout_tile = dout_head_ptr + query_rows * stride_gm + v_cols[None, :]
         dout = load_tile(dout_tile, rows, q_len, v_cols, v_dim, True, not EVEN_D)
@@ -175,15 +175,15 @@ def flash_attention_bwd_dkdv_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write the gradients of k and v.
+    """Write dk and dv, the gradients of k and v.
 
     q is [batch, kv_heads * group, q_len, head_dim], dout [..., q_len, v_dim], k and dk [batch, kv_heads, kv_len,
     head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch,
-    kv_heads * group, q_len]. `MASK`, `left` and `right` are the forward pass's. A key that no query sees gets 0.
-    The grid is ``cdiv(kv_len, BLOCK_N) * batch * kv_heads`` in x.
+    kv_heads * group, q_len]. `scale`, `MASK`, `left` and `right` are the arguments of the forward kernel. A key that no
+    query sees has gradient 0. Grid: cdiv(kv_len, BLOCK_N) * batch * kv_heads in x.
     """
     tiles = tl.cdiv(kv_len, BLOCK_N)
-    # under a causal mask the first tiles are the longest, and start first
+    # under a causal mask the first tiles take longest, and start first
     tile = tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // kv_heads).to(tl.int64)

@@ -1,4 +1,4 @@
-"""Flash attention, backward, for the gradient of queries; `kernel_bwd` describes the algorithm."""
+"""Triton kernel of flash attention, backward, for the gradient of queries; `kernel_bwd` describes the algorithm."""
 
 import triton
 import triton.language as tl
@@ -36,7 +36,7 @@ def _gather_for_queries(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Add the contribution of one head's keys to the gradient of a tile of queries."""
+    """Add the contribution of one head's keys to dq, the gradient of a tile of queries; return it."""
     first, full_first, full_last, last = span
     lanes = tl.arange(0, BLOCK_N)
     k_cols = tl.arange(0, BLOCK_D)
@@ -44,7 +44,7 @@ def _gather_for_queries(
     for start in range(first, last, BLOCK_N):
         start = tl.multiple_of(start, BLOCK_N)  # noqa: PLW2901 - a hint, not another value
         keys = start + lanes
-        # computed here, not carried: see the forward pass
+        # recompute these offsets: hoisted pointers of unaligned calls would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
         k_tile = k_head_ptr + key_rows * stride_kn + k_cols[None, :]
         k = load_tile(k_tile, keys, kv_len, k_cols, head_dim, True, not EVEN_D)
@@ -104,15 +104,15 @@ def flash_attention_bwd_dq_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write the gradient of q.
+    """Write dq, the gradient of q.
 
     q and dq are [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim],
     dout [batch, heads, q_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch, heads, q_len].
-    `MASK`, `left` and `right` are the forward pass's. A query that sees no key gets 0.
-    The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    `scale`, `MASK`, `left` and `right` are the arguments of the forward kernel. A query that sees no key has gradient
+    0. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # the longest tiles start first, as in the forward pass
+    # under a causal mask the last tiles take longest, and start first
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)

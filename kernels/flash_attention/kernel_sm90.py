@@ -1,14 +1,14 @@
-"""Flash attention, forward, for sm_90: TMA descriptors, warp specialization, and products in flight under the exponentials.
+"""Gluon kernel of flash attention, forward, for sm_90, with TMA and warp specialization (FlashAttention-3).
 
 After Shah et al. 2024, https://arxiv.org/abs/2407.08608.
 
-A program is persistent and takes tiles of `BLOCK_M` queries at a fixed stride. One warp, the producer, copies queries, keys
-and values into shared memory. Each consumer warp group owns 64 of the queries. A consumer keeps two products in flight, that
-with the keys of one tile and that with the values of the previous tile, so that tensor cores work while it computes
-exponentials. Keys are walked backwards: tiles cut by the causal diagonal or the end of the keys come first, masked, and all
-others after them.
+Programs are persistent: program p takes tiles p, p + programs, and so on, of `BLOCK_M` queries. One warp, the producer,
+copies queries, keys and values into shared memory. Each consumer warp group owns 64 of the queries. A consumer keeps
+two products in flight, of queries by one tile of keys and of weights by the previous tile of values, so that tensor
+cores work while it computes exponentials. Keys are processed from the last tile to the first: tiles that the causal
+diagonal or the end of the keys cuts come first, masked, then all others.
 
-TMA descriptors pad with zeros: rows and columns past the end read as 0, and are not written.
+TMA reads zeros outside the tensor and does not write there.
 """
 
 # ruff: noqa: SIM113 - Gluon has no enumerate()
@@ -36,11 +36,11 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def _section_of(heads, kv_len, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
-    """Return how many of `heads` (of all batches) are processed at a time.
+    """Return the number of heads, of all `heads` of all batches, that are processed at a time.
 
-    Under a causal mask tiles differ in length. Heads are processed in sections that have `SPAN` keys in total, which fit the
-    cache, and in each section the longest tiles start first. With few tiles per head a section must be wide, or the same
-    programs would get the longest tile of each.
+    Under a causal mask tiles differ in duration. Heads are processed in sections with `SPAN` keys in total, which fit
+    L2, and in each section the longest tiles start first. Sections are wider if heads have few tiles: otherwise the
+    same programs would get the longest tile of every head.
     """
     if CAUSAL:
         return gl.minimum(gl.maximum(SPAN // kv_len, 1), heads)
@@ -50,7 +50,10 @@ def _section_of(heads, kv_len, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def _tile_of(number, tiles, section, inverse, heads, CAUSAL: gl.constexpr):
-    """Return the tile and the batch and head (as one number) of a piece of work; `inverse` is that of a section's tiles."""
+    """Return the tile of queries, and the batch and head as one number, of piece of work `number`.
+
+    `inverse` is the reciprocal of the number of tiles in a section.
+    """
     first, place = divide_by(number, tiles * section, inverse)
     if CAUSAL:
         first = first * section
@@ -62,7 +65,7 @@ def _tile_of(number, tiles, section, inverse, heads, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
-    """Return the number of key tiles that the queries from `row_start` see, at least one, and how many are fully visible."""
+    """Return how many key tiles the queries from `row_start` see (at least 1), and how many of these they see in full."""
     last = kv_len
     seen_by_all = kv_len
     if CAUSAL:
@@ -73,7 +76,7 @@ def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: g
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
-    """Copy the queries, keys and values of every tile into shared memory, as far ahead as stages allow."""
+    """Copy the queries, keys and values of every tile into shared memory; run by the producer warp."""
     q_map, k_map, v_map = maps[0], maps[1], maps[2]
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
@@ -87,7 +90,8 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
     works = tiles * batch * heads
     section = _section_of(batch * heads, kv_len, SPAN, CAUSAL)
     inverse = reciprocal(tiles * section)
-    # with equally many key tiles each, queries are copied during the previous tile; else right after its last keys
+    # if all query tiles have equally many key tiles, copy queries during the previous tile; otherwise right after its
+    # last keys
     EARLY: gl.constexpr = Q_STAGES > 1 and not CAUSAL
     turn = 0
     copied = 0
@@ -112,7 +116,7 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
             mbarrier.expect(k_full.index(stage), k_map.block_type.nbytes)
             copy_in(k_map, [index_b, index_kv, start, 0], k_full.index(stage), k_memory.index(stage))
             if Q_STAGES == 1:  # noqa: SIM102 - Triton evaluates one of the two at compile time
-                # the previous tile's queries are in use longer than its keys
+                # the consumers need the previous tile's queries longer than its keys: copy keys first
                 if place == 0:
                     copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
             mbarrier.wait(v_empty.index(stage), phase)
@@ -130,9 +134,9 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
 
 @gluon.jit
 def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
-    """Return scores [ROWS, BLOCK_N] with -inf for keys past the end or, under a causal mask, past the query."""
+    """Return the scores [ROWS, BLOCK_N] with -inf for keys past the end or, with `CAUSAL`, keys that a query does not see."""
     lanes = gl.arange(0, scores.shape[1], layout=gl.SliceLayout(0, scores.type.layout))
-    # the number of visible keys from `start` on: one comparison per score
+    # the number of visible keys from `start` on, so that a single comparison masks a score
     seen = rows * 0 + (kv_len - start)
     if CAUSAL:
         seen = gl.minimum(seen, rows + (causal_offset + 1 - start))
@@ -144,7 +148,10 @@ def _attend(
     OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len, causal_offset,
     qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr,
 ):  # fmt: skip
-    """Score one tile of keys while the values of the previous tile are added up; return the running state."""
+    """Compute the scores of one tile of keys while the values of the previous tile are added up.
+
+    Returns the updated output, weights, maximum and sum of each query.
+    """
     scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used)
     if MASKED:
         scores = _hide(scores, start, rows, kv_len, causal_offset, CAUSAL)
@@ -159,7 +166,7 @@ def _consume(
     OWN: gl.constexpr, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN: gl.constexpr,
     CAUSAL: gl.constexpr,
 ):  # fmt: skip
-    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile, and write their output and log-sums."""
+    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile; write their output and log-sums."""
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty = barriers[0], barriers[1]
     batch, heads, _, q_len, kv_len = worked_out_here(sizes)
@@ -239,15 +246,17 @@ def flash_attention_fwd_sm90_kernel(
     SPAN: gl.constexpr,
     TURNS: gl.constexpr,
 ):
-    """Write ``softmax(q @ k^T * scale) @ v`` and, if requested, the natural-log sum of exponentials of each row.
+    """Write ``softmax(q @ k^T * scale) @ v`` and, if requested, the log-sum-exp (natural logarithm) of each row of scores.
 
-    The maps describe q [batch, heads, q_len, head_dim], k and v with `heads // group` heads and `kv_len` rows, and out
-    [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; head dimensions below
-    BLOCK_D and BLOCK_DV are padded. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and there is
-    at least one key. With `CAUSAL`, query m sees the keys up to m + `causal_offset`; a fully masked row gives 0 and lse -inf.
-    `BLOCK_M` is 128 or 192. `STAGES` is the number of key and value tiles in shared memory, `Q_STAGES` that of query tiles: 2
-    to copy the next tile's early. `SPAN` is the number of keys of the heads in a section. With `TURNS`, consumers take turns
-    to start their products. Any grid in x.
+    The TMA descriptors describe q [batch, heads, q_len, head_dim] in boxes [1, 1, 64, BLOCK_D], k [batch, heads //
+    group, kv_len, head_dim] in boxes [1, 1, BLOCK_N, BLOCK_D], v [..., kv_len, v_dim] in boxes [1, 1, BLOCK_N,
+    BLOCK_DV], and out [batch, heads, q_len, v_dim] in boxes [1, 1, 64, BLOCK_DV]; smaller head dimensions are padded.
+    lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and there is at least one key. With
+    `CAUSAL`, query m sees the keys up to m + `causal_offset`; a fully masked row gives 0 and lse -inf.
+
+    `BLOCK_M` is 128 or 192. Shared memory holds `STAGES` tiles of keys and of values, and `Q_STAGES` tiles of queries
+    (2 to copy the next tile early). `SPAN` is the number of keys of all heads that are processed at a time. With
+    `TURNS`, consumers take turns to start their products. Grid: any size in x.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     dtype: gl.constexpr = q_map.dtype
@@ -278,7 +287,7 @@ def flash_attention_fwd_sm90_kernel(
     memory = (q_memory, k_memory, v_memory, out_memory)
     barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty, order)
     sizes = (batch, heads, group, q_len, kv_len)
-    # registers per thread: the producer's surplus goes to the consumers
+    # registers per thread: the consumers get those that the producer does not need
     if CONSUMERS == 2:
         gl.warp_specialize(
             [

@@ -1,37 +1,40 @@
-"""Flash attention, backward, for sm_90: all five products of a tile in one program.
+"""Gluon kernel of flash attention, backward, for sm_90: all five products of a tile in one program.
 
 After Shah et al. 2024, https://arxiv.org/abs/2407.08608.
 
-A program owns `BLOCK_N` keys of a key head. It walks the tiles of `BLOCK_M` queries that see any of them, last tile first,
-each for every query head that shares the keys, and keeps the gradients of its keys and values in registers. Its contribution
-to the gradient of a tile of queries goes through shared memory to a workspace, to which the copy engine adds it in fp32.
+A program owns `BLOCK_N` keys of a key head. It processes the tiles of `BLOCK_M` queries that see any of these keys,
+last tile first, and each tile once for every query head that shares the keys. It keeps the gradients of its keys and
+values in registers. Its contribution to the gradient of a tile of queries goes through shared memory to a workspace in
+global memory, to which TMA adds it in fp32.
 
-Scores are computed transposed, keys by queries, so that weights and their gradients are register operands of the following
-products. Two warp groups, the multipliers, own 64 keys each. Two more warps, the producer and the adder, move memory. All
-synchronize by barriers. `used` counts tiles; a ring's stage is ``used % STAGES``, and its n-th round has phase ``n & 1``:
+Scores are computed transposed, keys by queries, so that weights and their gradients are register operands of the
+products that follow. Two warp groups, the multipliers, own 64 keys each. Two more warps move memory: the producer
+copies operands to shared memory, the adder adds contributions to the workspace. Barriers synchronize them all. `used`
+counts the tiles so far; the stage of a buffer with several stages is ``used % STAGES``, and round n through all stages
+has phase ``n & 1``:
 
 | barrier    | arrives                              | waits                          | then                            |
 |------------|--------------------------------------|--------------------------------|---------------------------------|
-| k_full     | copy engine, keys, once              | multipliers, before their loop | scores; gradient of queries     |
-| v_full     | copy engine, values, once            | multipliers, before their loop | gradient of weights             |
-| q_full     | copy engine, queries and log-sums    | multipliers, at their tile     | scores; weights                 |
-| q_empty    | multipliers, keys' product done      | producer, one round behind     | the next queries are copied     |
-| dout_full  | copy engine, gradient and delta      | multipliers, at their tile     | gradients of weights and values |
-| dout_empty | multipliers, values' product done    | producer, one round behind     | the next gradient is copied     |
-| ds_full    | multipliers, scores' gradient stored | multipliers, at their tile     | gradient of queries             |
-| sum_full   | multipliers, queries' product stored | adder, at its tile             | the product is added            |
-| sum_empty  | adder, product read                  | multipliers, one round behind  | the next product is stored      |
-| done       | multipliers, after their loop        | multipliers, to reuse the keys | the gradient of keys is stored  |
+| k_full     | TMA: keys copied, once               | multipliers, before their loop | scores; gradient of queries     |
+| v_full     | TMA: values copied, once             | multipliers, before their loop | gradient of weights             |
+| q_full     | TMA: queries and log-sums copied     | multipliers, at their tile     | scores; weights                 |
+| q_empty    | multipliers: keys' product done      | producer, one round behind     | the next queries are copied     |
+| dout_full  | TMA: dout and delta copied           | multipliers, at their tile     | gradients of weights and values |
+| dout_empty | multipliers: values' product done    | producer, one round behind     | the next dout is copied         |
+| ds_full    | multipliers: scores' gradient stored | multipliers, at their tile     | gradient of queries             |
+| sum_full   | multipliers: contribution stored     | adder, at its tile             | the contribution is added       |
+| sum_empty  | adder: contribution read             | multipliers, one round behind  | the next contribution is stored |
+| done       | multipliers: loop ended              | multipliers, to reuse the keys | the gradient of keys is stored  |
 
-A wait "one round behind" passes at once in the first round. Gradients of scores alternate between two buffers. A multiplier
-that stores one has waited for `ds_full` of the previous tile, where no multiplier arrives before it has read the buffer of
-two tiles before.
+A wait "one round behind" passes at once in the first round. Gradients of scores alternate between two buffers. Before a
+multiplier stores one, it has waited for `ds_full` of the previous tile; no multiplier arrives there before it has read
+the buffer of two tiles ago.
 
-For deterministic sums, a counter per tile of queries holds the number of key tiles added so far. The adder of key tile n
-waits until the counter is n, and so sees all earlier additions. Programs of a head start in the order of their keys. A
-program therefore waits only for programs that started before it; they walk the same tiles in the same order, plus some more
-under a causal mask. All begin at the last query, so that a program that starts together with another runs just behind
-it. If they began at the first visible query, it would lag by the tiles between their diagonals.
+For deterministic sums, each tile of queries has a counter of the key tiles added so far. The adder of key tile n waits
+until the counter is n, and so sees all earlier additions. Programs of a head start in the order of their keys, so a
+program waits only for programs that started earlier. These process the same tiles in the same order and, under a causal
+mask, some more tiles. All of them begin at the last query, so that a program that starts together with another one
+follows closely behind it. If they began at the first visible query, it would lag by the tiles between their diagonals.
 """
 
 from nojit.kernels.kernel_sm90_copies import (
@@ -57,10 +60,10 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def tile_of(number, tiles, heads, q_len, SPAN: gl.constexpr):
-    """Return the tile of keys and the batch and head (as one number) of a program.
+    """Return the tile of keys, and the batch and key head as one number, of program `number`.
 
-    Heads are processed in sections that have `SPAN` queries in total, which fit the cache. In each section tiles come in
-    order, which under a causal mask is longest first.
+    Heads are processed in sections with `SPAN` queries in total, which fit L2. In each section tiles come in order,
+    which under a causal mask is longest first.
     """
     section = gl.minimum(gl.maximum(SPAN // q_len, 1), heads)
     first = number // (tiles * section) * section
@@ -80,13 +83,13 @@ def _span_of(
     if CAUSAL:
         first = gl.minimum(gl.maximum(key_start - causal_offset, 0) // BLOCK_M, last)
         whole = gl.minimum(gl.cdiv(gl.maximum(key_start + BLOCK_N - 1 - causal_offset, 0), BLOCK_M), last)
-    # keys past the end must be masked in every tile
+    # in the last key tile, keys past the end must be masked for every query tile
     return first, gl.where(key_start + BLOCK_N > kv_len, last, whole), last
 
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, where):
-    """Copy keys and values once, then queries, gradients and statistics, as far ahead as stages allow."""
+    """Copy the keys and values once, then queries, dout and statistics of every tile; run by the producer warp."""
     q_map, k_map, v_map, dout_map, stat_map = maps
     k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory = memory
     k_full, v_full, q_full, q_empty, dout_full, dout_empty = barriers
@@ -120,14 +123,18 @@ def _produce(maps, memory, barriers, sizes, where):
 
 @gluon.jit
 def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, number, tiles, WIDE: gl.constexpr):
-    """Add each tile's contribution to the gradient of its queries, in the order of key tiles or in any order."""
+    """Add the contributions to the gradient of queries to the workspace; run by the adder warp.
+
+    With `turn_ptr`, key tiles are added in order; without, in any order. `number` is the key tile, `WIDE` that BLOCK_D
+    is 128.
+    """
     heads, group = sizes
     index_b, index_kv, _, first, last = where
     used = 0
     for place in range(last - first):
         tile = last - 1 - place
         for index_h in range(index_kv * group, index_kv * group + group):
-            # the two parts of a product are halves of its columns, or of its rows
+            # the contribution has two parts: halves of its columns, or of its rows
             row = tile * ROWS if WIDE else tile * 2 * ROWS
             beside: gl.constexpr = [0, 0, 0, ROWS] if WIDE else [0, 0, ROWS, 0]
             if turn_ptr is None:
@@ -156,7 +163,10 @@ def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, numbe
 
 @gluon.jit
 def _multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
-    """Start a multiplier's part of the product of all keys' score gradients with the keys."""
+    """Start multiplier `OWN`'s part of the contribution to the gradient of queries: score gradients times keys.
+
+    It sums over the keys of both multipliers, and returns the product in flight.
+    """
     BLOCK_D: gl.constexpr = k_memory.shape[4]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
     acc = gl.zeros([ROWS, ROWS], gl.float32, layout)
@@ -173,9 +183,18 @@ def _multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
 
 @gluon.jit
 def propagate(OWN: gl.constexpr, dk, dv, operand, weights, dp, memory, barriers, used):
-    """Propagate the weights of a tile, also given as an operand, and their gradients; return the sums for keys and values.
+    """Add one tile of queries to dk and dv, and store its contribution to the gradient of queries; return dk and dv.
 
-    For modified scores, pass weights times the derivative.
+    Args:
+        OWN: the multiplier.
+        dk: gradient of keys before the scale, fp32.
+        dv: gradient of values, fp32.
+        operand: weights p [keys, queries] as a register operand.
+        weights: the same weights; for scores that a function modified, times its derivative.
+        dp: gradient of the weights, dout v^T, transposed.
+        memory: buffers from `memory_for`.
+        barriers: the barriers in the module's table.
+        used: number of tiles before.
     """
     k_memory, _, q_memory, dout_memory, _, delta_memory, ds_memory, sum_memory = memory
     _, q_empty, _, dout_empty, ds_full, sum_full, sum_empty = barriers
@@ -199,7 +218,7 @@ def propagate(OWN: gl.constexpr, dk, dv, operand, weights, dp, memory, barriers,
     mbarrier.wait(ds_full, used & 1)
     dq_token = _multiply_keys(OWN, ds_memory, slot, k_memory)
     dk_token = warpgroup_mma(gl.convert_layout(ds, operand_layout), q, dk, is_async=True)
-    # the two products of `_multiply_keys` and that of the keys were issued after it
+    # the two products of `_multiply_keys` and that for dk were issued after it
     dv = warpgroup_mma_wait(3, deps=(dv_token,))
     mbarrier.arrive(dout_empty.index(stage))
     dq = warpgroup_mma_wait(1, deps=(dq_token,))
@@ -214,12 +233,12 @@ def propagate(OWN: gl.constexpr, dk, dv, operand, weights, dp, memory, barriers,
 
 @gluon.jit
 def store_gradients(OWN: gl.constexpr, dk, dv, maps, memory, done, place, scale):
-    """Write the gradients of a multiplier's keys and values, reusing the shared memory of these keys and values."""
+    """Store the gradients of multiplier `OWN`'s keys and values, through the shared memory of these keys and values."""
     dk_map, dv_map = maps
     k_memory, v_memory, q_memory = memory[0], memory[1], memory[2]
     BLOCK_D: gl.constexpr = q_memory.shape[4]
     index_b, index_kv, own_start = place
-    # the other multiplier may still read these keys
+    # the other multiplier may still read these keys: wait before reusing their memory
     mbarrier.arrive(done)
     v_memory.index(OWN).reshape([ROWS, BLOCK_D]).store(dv.to(q_memory.dtype))
     fence_async_shared()
@@ -233,7 +252,7 @@ def store_gradients(OWN: gl.constexpr, dk, dv, maps, memory, done, place, scale)
 
 @gluon.jit
 def memory_for(maps, STAGES: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_D: gl.constexpr):
-    """Allocate shared memory for keys, values, queries and their companions, score gradients, and sums for queries."""
+    """Allocate shared memory for keys, values, queries, dout, statistics, score gradients, and contributions to queries."""
     q_map, k_map, v_map, dout_map, stat_map, sum_map = maps
     dtype: gl.constexpr = q_map.dtype
     ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
@@ -250,7 +269,7 @@ def memory_for(maps, STAGES: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_D: gl.co
 
 @gluon.jit
 def barriers_for(STAGES: gl.constexpr):
-    """Return the barriers of a producer, an adder and two multipliers."""
+    """Return the barriers of the producer, the adder and two multipliers."""
     k_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     v_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -280,7 +299,7 @@ def _multiply(
     OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, causal_offset, kv_len, qk_scale,
     MASKED: gl.constexpr, CAUSAL: gl.constexpr,
 ):  # fmt: skip
-    """Process one tile of queries; return the updated gradients of keys and values."""
+    """Process one tile of queries for the keys of multiplier `OWN`; return the updated dk and dv."""
     k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
     q_full, dout_full = barriers[0], barriers[2]
     STAGES: gl.constexpr = q_memory.shape[0]
@@ -308,7 +327,7 @@ def _multiply(
             rows = row_start + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, s_layout))
             visible = visible & (keys[:, None] <= rows[None, :] + causal_offset)
         weights = gl.where(visible, weights, 0.0)
-    # waiting for the weights too keeps their computation before the wait
+    # waiting for the weights as well keeps the compiler from moving their computation past the wait
     dp, weights = warpgroup_mma_wait(0, deps=(dp_token, weights))
     operand = gl.convert_layout(weights.to(q_memory.dtype), operand_layout)
     return propagate(OWN, dk, dv, operand, weights, dp, memory, barriers, used)
@@ -318,7 +337,7 @@ def _multiply(
 def _differentiate(
     OWN: gl.constexpr, maps, memory, barriers, sizes, where, whole, kv_len, causal_offset, scale, CAUSAL: gl.constexpr
 ):  # fmt: skip
-    """Walk the tiles of queries, and write the gradients of the keys and values of multiplier `OWN`."""
+    """Process all tiles of queries, and store the gradients of the keys and values of multiplier `OWN`."""
     q_memory = memory[2]
     k_full, v_full, done = barriers[0], barriers[1], barriers[9]
     walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])
@@ -379,13 +398,14 @@ def flash_attention_bwd_sm90_kernel(
 ):
     """Write the gradients of keys and values, and add up the unscaled gradient of queries, in fp32.
 
-    The maps describe q and dout [batch, heads, q_len, dim], k, v and their gradients with `heads // group` heads and
-    `kv_len` rows, the statistics from the first kernel, fp32 [2, batch, heads, q_len rounded up to `BLOCK_M`], and the sums
-    for queries, fp32 [batch, heads, q_len, head_dim]. `BLOCK_D` is 64 or 128; smaller head dimensions are padded. `turn_ptr` is
-    int32 [batch, heads, cdiv(q_len, BLOCK_M)], zeroed, to add in the order of keys; or None for any order, with sums zeroed
-    beforehand. Sums of fully masked queries are not written. With `CAUSAL`, query m sees the keys up to
-    m + `causal_offset`. `STAGES` is the number of query tiles in shared memory, `SPAN` the number of queries of the heads in a
-    section. The grid is ``cdiv(kv_len, 128) * batch * heads // group`` in x.
+    The TMA descriptors describe q and dout [batch, heads, q_len, dim]; k, v and their gradients [batch, heads // group,
+    kv_len, dim]; `stat_map` the statistics that `flash_attention_bwd_sm90_prepare_kernel` wrote, fp32 [2, batch, heads,
+    q_len rounded up to `BLOCK_M`]; and `sum_map` the sums for queries, fp32 [batch, heads, q_len, head_dim]. `BLOCK_D`
+    is 64 or 128; smaller head dimensions are padded. `turn_ptr` is int32 [batch, heads, cdiv(q_len, BLOCK_M)], zeroed,
+    to add in the order of keys; or None to add in any order, to sums zeroed beforehand. Sums of fully masked queries
+    are not written. With `CAUSAL`, query m sees the keys up to m + `causal_offset`. Shared memory holds `STAGES` tiles
+    of queries. `SPAN` is the number of queries of all heads that are processed at a time. Grid: cdiv(kv_len, 128) *
+    batch * heads // group in x.
     """
     gl.static_assert(BLOCK_M + BLOCK_D == 192, "BLOCK_M is 64 at width 128, and 128 at width 64")
     BLOCK_N: gl.constexpr = 2 * ROWS
@@ -405,7 +425,7 @@ def flash_attention_bwd_sm90_kernel(
     in_maps = (q_map, k_map, v_map, dout_map, stat_map)
     in_memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory)
     in_barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty)
-    # registers per thread: the surplus of the producer and the adder goes to the multipliers
+    # registers per thread: the multipliers get those that the producer and the adder do not need
     gl.warp_specialize(
         [
             (_differentiate, (0, out_maps, memory, barriers, sizes, where, whole, kv_len, causal_offset, scale, CAUSAL)),

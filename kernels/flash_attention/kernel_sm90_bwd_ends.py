@@ -1,4 +1,4 @@
-"""The kernels before and after the sm_90 backward kernel: statistics of queries, and the final gradient of queries."""
+"""Triton kernels before and after `flash_attention_bwd_sm90_kernel`: statistics of queries, final gradient of queries."""
 
 import triton
 import triton.language as tl
@@ -28,11 +28,11 @@ def flash_attention_bwd_sm90_prepare_kernel(
 ):
     """Write two statistics of each query, and a zero for each tile of queries.
 
-    The statistics are fp32 [2, batch, heads, q_len rounded up to `BLOCK_M`]. The first is lse in base two; for fully masked
-    queries and past the end it is infinite, so that weights become 0. The second is ``rowsum(out * dout) - dlse``. out and dout
-    are [batch, heads, q_len, v_dim]: any strides, the last 1. lse and dlse are contiguous fp32 [batch, heads, q_len]; dlse may be
-    None, and is ignored for fully masked rows. `turn_ptr` is int32 [batch, heads, cdiv(q_len, BLOCK_M)] or None. The grid is
-    ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    The statistics are fp32 [2, batch, heads, q_len rounded up to `BLOCK_M`]. The first is lse in base 2; for fully
+    masked queries and past the end it is +inf, so that weights become 0. The second is ``rowsum(out * dout) - dlse``.
+    out and dout are [batch, heads, q_len, v_dim]: any strides, the last 1. lse and dlse are contiguous fp32 [batch,
+    heads, q_len]; dlse may be None, and is ignored for fully masked rows. `turn_ptr`, which receives the zeros, is
+    int32 [batch, heads, cdiv(q_len, BLOCK_M)] or None. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
     batch_head = tl.program_id(0) // tiles
@@ -76,10 +76,10 @@ def flash_attention_bwd_sm90_finish_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
-    """Write the gradient of queries: their sums times `scale`; 0 where lse is -inf, since those sums were never written.
+    """Write dq, the gradient of queries: their sums times `scale`; 0 where lse is -inf, since those sums were never written.
 
-    The sums are contiguous fp32 [batch, heads, q_len, head_dim], lse is contiguous fp32 [batch, heads, q_len], and the
-    gradient may have any strides, the last 1. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    The sums are contiguous fp32 [batch, heads, q_len, head_dim], lse is contiguous fp32 [batch, heads, q_len], and dq
+    may have any strides, the last 1. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
     batch_head = tl.program_id(0) // tiles

@@ -1,8 +1,8 @@
-"""Shared parts of the attention kernels over pointers: tiles of rows, and visible keys.
+"""Device functions that the Triton attention kernels share: loads and stores of tiles, and which keys a query sees.
 
 A mask is a band: query m sees the keys from m + `left` to m + `right`. `MASK` tells which bounds exist: ``"none"``,
-``"causal"`` (only `right`) or ``"window"`` (both). Tiles outside the band are skipped, and only tiles cut by its edges or
-by the end of the keys are masked.
+``"causal"`` (only `right`) or ``"window"`` (both). Kernels skip tiles outside the band, and mask only tiles that its
+edges or the end of the keys cut.
 """
 
 import triton
@@ -14,7 +14,7 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def load_tile(ptrs, rows, row_count, cols, col_count, MASK_ROWS: tl.constexpr, MASK_COLS: tl.constexpr):
-    """Load a [rows, cols] tile; elements outside the tensor read as 0, so that NaNs in padding never enter."""
+    """Load a tile [rows, cols]; elements outside the tensor read as 0, so that NaN in padding has no effect."""
     if MASK_ROWS and MASK_COLS:
         return tl.load(ptrs, mask=(rows[:, None] < row_count) & (cols[None, :] < col_count), other=0.0)
     elif MASK_ROWS:  # noqa: RET505 - Triton needs both branches: it compiles the one taken
@@ -27,7 +27,7 @@ def load_tile(ptrs, rows, row_count, cols, col_count, MASK_ROWS: tl.constexpr, M
 
 @triton.jit
 def store_tile(ptrs, values, rows, row_count, cols, col_count, MASK_COLS: tl.constexpr):
-    """Store the elements of a [rows, cols] tile that lie in the tensor."""
+    """Store a tile [rows, cols]; elements outside the tensor are skipped."""
     inside = rows[:, None] < row_count
     if MASK_COLS:
         inside = inside & (cols[None, :] < col_count)
@@ -38,14 +38,14 @@ def store_tile(ptrs, values, rows, row_count, cols, col_count, MASK_COLS: tl.con
 def span_of(
     start, left, right, count, OWN: tl.constexpr, STEP: tl.constexpr, HAS_LEFT: tl.constexpr, HAS_RIGHT: tl.constexpr
 ):
-    """Return the tiles that positions [start, start + `OWN`) see, where position p sees from p + `left` to p + `right`.
+    """Return the tiles that positions [start, start + `OWN`) see, where position p sees positions p + `left` to p + `right`.
 
     There are `count` positions to see, in tiles of `STEP`. `HAS_LEFT` and `HAS_RIGHT` tell which bounds exist.
 
     Returns:
-        The start of the first visible tile, start and end of the tiles visible to all positions, and the end of visible
-        positions. All but the last are multiples of `STEP`, in ascending order; the last may be smaller if no position sees
-        anything.
+        The start of the first visible tile; start and end of the tiles that all positions see in full; the end of
+        visible positions. All but the last are multiples of `STEP`, in ascending order; the last may be smaller if no
+        position sees anything.
     """
     first = 0
     full_first = 0
@@ -65,7 +65,7 @@ def span_of(
 
 @triton.jit
 def hidden_tile(place, full_first, full_last, HAS_LEFT: tl.constexpr):
-    """Return the start of the tile at `place` when the fully visible tiles are skipped."""
+    """Return the start of the tile at `place` where the tiles that all queries see in full are skipped."""
     if HAS_LEFT:
         return place + tl.where(place >= full_first, full_last - full_first, 0)
     else:  # noqa: RET505 - as above
@@ -74,7 +74,7 @@ def hidden_tile(place, full_first, full_last, HAS_LEFT: tl.constexpr):
 
 @triton.jit
 def in_band(rows, keys, left, right, MASK: tl.constexpr):
-    """Return which keys each row sees; both are positions with shapes that broadcast."""
+    """Return which keys each row sees; `rows` and `keys` are positions with shapes that broadcast."""
     seen = keys <= rows + right
     if MASK == "window":
         seen = seen & (keys >= rows + left)

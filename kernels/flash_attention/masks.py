@@ -10,10 +10,10 @@ __all__ = ["NO_MASK", "Mask", "mask_of"]
 
 
 class Mask(NamedTuple):
-    """A band: query m sees the keys from m + `left` to m + `right`."""
+    """A mask that is a band: query m sees the keys from m + `left` to m + `right`."""
 
     mode: str
-    """The bounds that mask anything: ``"none"``, ``"causal"`` (only the right one) or ``"window"`` (also the left one)."""
+    """The bounds that mask any key: ``"none"``, ``"causal"`` (only the right one) or ``"window"`` (the left one, or both)."""
     left: int
     right: int
 
@@ -24,23 +24,23 @@ NO_MASK: Final = Mask("none", 0, 0)
 def mask_of(
     q_len: int, kv_len: int, is_causal: bool, causal_alignment: str, left: int | None, right: int | None
 ) -> Mask:
-    """Return the band of a call, without bounds that mask no key.
+    """Return the band for a call's arguments, without bounds that mask no key.
 
     Args:
         q_len: the number of queries.
         kv_len: the number of keys.
-        is_causal: whether a query sees no key to its right.
-        causal_alignment: ``"top_left"`` aligns query 0 with key 0; ``"bottom_right"`` aligns the last query with the last
-            key.
+        is_causal: whether a query sees no key to the right of its position.
+        causal_alignment: ``"top_left"`` aligns query 0 with key 0; ``"bottom_right"`` aligns the last query with the
+            last key.
         left: the number of visible keys to the left of a query's position; None means all.
-        right: the number of visible keys to the right; None means all.
+        right: the number of visible keys to the right of a query's position; None means all.
     """
     if not is_causal and left is None and right is None:
         return NO_MASK
     shift = kv_len - q_len if causal_alignment == "bottom_right" else 0
     if is_causal:
         right = 0
-    # clamped bounds mask nothing, and sums with them stay within 32 bits
+    # clamp the bounds: that masks nothing, and sums with them stay within 32 bits
     low = -q_len if left is None else max(shift - left, -q_len)
     high = kv_len if right is None else min(shift + right, kv_len)
     if q_len - 1 + low > 0:

@@ -1,4 +1,4 @@
-"""Flash attention as a torch module."""
+"""``FlashAttention``, a torch module around `flash_attention`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FlashAttention"]
 
 
 class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """`flash_attention` with fixed options; it has no parameters."""
+    """Module that calls `flash_attention` with options set once; it has no parameters."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
         window: Window = None,
         deterministic: bool = True,
     ) -> None:
-        """Fix the options of `flash_attention`.
+        """Set the options, which are those of `flash_attention`.
 
         Raises:
             ArgumentError: a scale, flag or window of a wrong type.
@@ -41,7 +41,7 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
         self.deterministic = deterministic
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Return the output [B, H, M, Dv] for q [B, H, M, D], k [B, Hkv, N, D] and v [B, Hkv, N, Dv]."""
+        """Return attention's output [B, H, M, Dv] for q [B, H, M, D], k [B, Hkv, N, D] and v [B, Hkv, N, Dv]."""
         out: Tensor = flash_attention(
             q,
             k,
@@ -55,5 +55,5 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
         return out
 
     def extra_repr(self) -> str:
-        """Return the fixed options."""
+        """Return the options as torch prints them in the module's representation."""
         return f"scale={self.scale}, is_causal={self.is_causal}, {self.causal_alignment}, window={self.window}"

@@ -1,4 +1,4 @@
-"""The operator `flash_attention`, for Python and for torch's dispatcher."""
+"""Public operator `flash_attention`, and its registration with torch's dispatcher."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
@@ -29,7 +29,7 @@ __all__ = ["flash_attention"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 MOST_REMEMBERED: Final = 4096
-"""The number of cached calls: a server that batches sequences of any length meets thousands."""
+"""The most calls that are cached for replays: a server that batches sequences of any length makes thousands."""
 _MEMO: Final = new_memo(operands=3, limit=MOST_REMEMBERED)
 
 
@@ -50,23 +50,23 @@ def flash_attention(
     Args:
         q: queries [B, H, M, D], fp16, bf16, fp32 or e4m3 (forward only, `sm_90` or newer), D up to 256 (fp32: 128); any
             strides, the last 1. Autocast casts operands other than e4m3; the output then has autocast's dtype.
-        k: keys [B, Hkv, N, D]; H is a multiple of Hkv, and query head h reads head ``h // (H // Hkv)``.
+        k: keys [B, Hkv, N, D]; H is a multiple of Hkv, and query head h reads key head ``h // (H // Hkv)``.
         v: values [B, Hkv, N, Dv], Dv up to 256 (fp32: 128).
         scale: factor of the scores; ``1 / sqrt(D)`` if None. For e4m3, include the scales of queries and keys here, and
             multiply the output by the scale of the values.
         is_causal: mask all keys to the right of a query's position.
-        causal_alignment: ``"top_left"`` puts query m at the position of key m; ``"bottom_right"`` puts the last query at the
-            position of the last key, query m at ``m + N - M``.
-        window: ``(left, right)``: the query at position p sees the keys from ``p - left`` to ``p + right``; None means no
-            bound, and one int is both.
+        causal_alignment: ``"top_left"`` puts query m at the position of key m; ``"bottom_right"`` puts the last query
+            at the position of the last key, query m at ``m + N - M``.
+        window: ``(left, right)``: the query at position p sees the keys from ``p - left`` to ``p + right``; None means
+            no bound, and one int sets both.
         return_lse: also return the log-sum-exp of each row of scores.
-        deterministic: return bit-identical gradients every time. With False the sm_90 kernel adds up the gradient of q in any
-            order, which is faster; all other kernels are always deterministic.
+        deterministic: return bit-identical gradients every time. With False the sm_90 kernel adds up the gradient of q
+            in any order, which is faster; all other kernels are always deterministic.
 
     Returns:
-        The output [B, H, M, Dv] in the dtype of `q` (e4m3: bf16), and, if requested, the natural-log sums, fp32 [B, H, M]. A
-        query that sees no key gives 0 and -inf. If Dv equals D, the output has the memory order of q. Both are differentiable
-        once, in q, k and v, except for e4m3.
+        The output [B, H, M, Dv] in the dtype of `q` (e4m3: bf16), and, if requested, the log-sum-exp (natural
+        logarithm), fp32 [B, H, M]. A query that sees no key gives output 0 and log-sum-exp -inf. If Dv equals D, the
+        output has the memory order of q. Both are differentiable once, in q, k and v, except for e4m3.
 
     Raises:
         ArgumentError: a wrong type, dtype or device, or required gradients of e4m3.
@@ -86,13 +86,13 @@ def flash_attention(
     if scale is not None:
         scale = check_number("scale", scale)
     if not bool is type(is_causal) is type(return_lse) is type(deterministic):
-        # untyped callers
+        # callers without a type checker may pass other types
         check_flags(is_causal=is_causal, return_lse=return_lse, deterministic=deterministic)  # type: ignore[unreachable]
     if autocasts():
         q, k, v = lowered(q), lowered(k), lowered(v)
     if is_plain(q, k, v):
         return _attend(q, k, v, scale, is_causal, causal_alignment, left, right, return_lse, deterministic)
-    # with tensors on several devices the dispatcher would pick one
+    # validate first: with tensors on several devices, the dispatcher would pick one of the devices
     check_operands(q, k, v, causal_alignment)
     # gradients need the log-sums
     with_lse = return_lse or may_differentiate(q, k, v)
@@ -113,7 +113,7 @@ def _attend(
     return_lse: bool,
     deterministic: bool,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Run a call without torch's dispatcher: replay its cached recipe, or validate, run and cache it."""
+    """Run a call without torch's dispatcher: replay a cached call, or validate and run a new one and cache it."""
     words = (scale, is_causal, causal_alignment, left, right, return_lse, deterministic)
     known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(q, k, v, library.CURRENT.source, *words)
     if known is not None:
@@ -148,7 +148,7 @@ def _flash_attention(
 
 
 def _no_sums(out: Tensor) -> Tensor:
-    """Return the placeholder for absent log-sums: torch's operators have no optional results."""
+    """Return an empty tensor that stands for absent log-sums: torch's operators have no optional results."""
     return out.new_empty(0, dtype=torch.float32)
 
 

@@ -1,4 +1,4 @@
-"""Calls of flash attention kernels to tune and measure."""
+"""Calls of the flash attention kernels to tune and measure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8e4nv": torc
 
 @dataclass(frozen=True, slots=True)
 class _AttentionCall:
-    """One call of one kernel, in one dtype."""
+    """One call of one kernel, in one dtype; base class of the problems."""
 
     problem: Problem
     dtype: str
@@ -66,21 +66,21 @@ class _AttentionCall:
 
     @property
     def shape_class(self) -> str:
-        """The ratio of queries to keys, as a class."""
+        """The class of the shape in reports: the ratio of queries to keys."""
         return self.problem.kind
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         return self.problem.sizes
 
     def _operands(self, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return random queries, keys, values and gradients of the output."""
+        """Return random q, k, v and dout on `device`."""
         one, dtype = self.problem, _DTYPES[self.dtype]
         source = generator(one.name, device)
 
         def random(heads: int, length: int, dim: int) -> Tensor:
-            # torch generates no random e4m3
+            # torch generates no random e4m3: generate bf16 and cast
             drawn_in = dtype if dtype.itemsize > 1 else torch.bfloat16
             shape = (one.batch, heads, length, dim)
             return torch.randn(shape, generator=source, device=device, dtype=drawn_in).to(dtype)
@@ -95,12 +95,12 @@ class _AttentionCall:
 
 @dataclass(frozen=True, slots=True)
 class AttentionProblem(_AttentionCall):
-    """One call of the forward pass."""
+    """One call of a forward kernel."""
 
     kernel: str = "flash_attention_fwd"
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the results of the first and the last head."""
+        """Return random operands on `device`, and the expected results of the first and the last head."""
         one = self.problem
         q, k, v, _ = self._operands(device)
         out, _ = allocate_output(q, v, return_lse=False)
@@ -116,7 +116,7 @@ class AttentionProblem(_AttentionCall):
         return yardstick.work(launch, parts, (q, k, v, out), one.flops)
 
     def _launch(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
-        """Launch this problem's kernel, which may not be the operator's choice."""
+        """Launch this problem's kernel, even where the operator would choose another one."""
         scale, mask = self.problem.head_dim**-0.5, self.problem.mask
         maps = maps_of(q, k, v, out, scale) if self.kernel == "flash_attention_fwd_sm90" else None
         if maps is None:
@@ -127,10 +127,10 @@ class AttentionProblem(_AttentionCall):
 
 @dataclass(frozen=True, slots=True)
 class GradientProblem(_AttentionCall):
-    """One call of a kernel of the backward pass."""
+    """One call of a backward kernel that takes pointers."""
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the gradients of the first and the last key head and of their queries."""
+        """Return random operands on `device`, and expected gradients for the first and the last key head."""
         if self.kernel == "flash_attention_bwd_delta":
             return self._prepare_delta(device)
         one = self.problem
@@ -163,10 +163,10 @@ class GradientProblem(_AttentionCall):
 
 @dataclass(frozen=True, slots=True)
 class MappedGradientProblem(_AttentionCall):
-    """One call of a backward kernel over TMA descriptors."""
+    """One call of an sm_90 backward kernel, which takes TMA descriptors."""
 
     def prepare(self, device: str) -> Work:
-        """Return random operands and workspaces; the order of sums is free, so that a launch can be repeated."""
+        """Return random operands and workspaces on `device`; sums are in any order, so that a launch can be repeated."""
         q, k, v, dout = self._operands(device)
         dq, dk, dv = map(torch.empty_like, (q, k, v))
         maps = over_maps.describe_gradients(q, k, v, dout, dk, dv)
@@ -214,14 +214,14 @@ class MappedGradientProblem(_AttentionCall):
 
 
 def problems(use: str) -> tuple[TuningProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.
     """
     check_use(use)
     found = (*PROBLEMS.get(use, ()), *drawn(use))
-    # gradients belong to training, which does not decode
+    # gradients are for training, which does not decode: leave out shapes with few queries
     trained = [problem for problem in found if problem.kind in {"short", "long"}]
     return (
         *(AttentionProblem(problem, dtype, kernel) for kernel, dtype in _FORWARD.items() for problem in found),

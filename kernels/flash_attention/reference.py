@@ -1,4 +1,4 @@
-"""Attention in plain torch with dense scores, in the dtype of its operands: pass fp64 for a precise reference."""
+"""Attention in plain torch with dense scores, computed in the dtype of its operands: pass fp64 for a precise reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def visible(
     causal_alignment: str = "top_left",
     window: Window = None,
 ) -> Tensor:
-    """Return the mask of visible keys, bool [q_len, kv_len]."""
+    """Return which keys each query sees, bool [q_len, kv_len]; the arguments are those of `flash_attention`."""
     shift = kv_len - q_len if causal_alignment == "bottom_right" else 0
     places = torch.arange(q_len, device=device)[:, None] + shift
     keys = torch.arange(kv_len, device=device)[None, :]
@@ -43,7 +43,7 @@ def flash_attention(
     causal_alignment: str = "top_left",
     window: Window = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M] for the operator's arguments; differentiable."""
+    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M]; the arguments are the operator's. Differentiable."""
     group = q.shape[1] // k.shape[1]
     k, v = (value.repeat_interleave(group, dim=1) for value in (k, v))
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)

@@ -16,7 +16,7 @@ __all__ = ["PROBLEMS", "Problem", "drawn"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The sizes of one call."""
+    """Sizes and mask of one attention call."""
 
     name: str
     batch: int
@@ -31,7 +31,7 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """The ratio of queries to keys, as a class."""
+        """Class of the shape by its ratio of queries to keys."""
         if self.q_len <= 16:
             return "decode"
         if self.q_len < self.kv_len:
@@ -40,22 +40,22 @@ class Problem:
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """All fields except the name."""
+        """All fields except the name, for the tuner."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "name"}
 
     @property
     def offset(self) -> int:
-        """The offset from a query's index to its last visible key under a causal mask."""
+        """Distance from a query's index to the last key that it sees under a causal mask."""
         return self.kv_len - self.q_len if self.causal_alignment == "bottom_right" else 0
 
     @property
     def mask(self) -> Mask:
-        """The mask as the kernels take it."""
+        """The mask in the form that the kernels take."""
         return mask_of(self.q_len, self.kv_len, self.is_causal, self.causal_alignment, None, None)
 
     @property
     def pairs(self) -> int:
-        """The number of (query, key) pairs; half of a square under a causal mask."""
+        """Number of (query, key) pairs that count as work; half of all in a square under a causal mask."""
         seen = self.q_len * self.kv_len
         if self.is_causal:
             diagonal = min(self.q_len, self.kv_len)
@@ -69,7 +69,7 @@ class Problem:
 
 
 def _small_calls() -> Iterator[Problem]:
-    """List calls with little parallel work, where the best tile depends on the number of programs."""
+    """Yield calls with little parallel work, where the best tile depends on the number of programs."""
     for dim in (64, 128):
         for heads in (8, 32, 128):
             for q_len, kv_len in ((16, 128), (32, 512), (64, 128), (64, 1024), (128, 512), (256, 2048)):
@@ -158,22 +158,22 @@ PROBLEMS: Final = {
         Problem("4k causal, D 64", 4, 32, 32, 4096, 4096, 64, 64, is_causal=True),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` has the shapes with promised speed.
+"""Shapes by use: `test` is small enough for Triton's interpreter, `bars` has those with promised speed.
 
-`tune` lists coarse steps first: a tuner that runs out of time has seen all classes of shapes.
+`tune` lists a coarse selection first: a tuner that runs out of time has then measured all classes of shapes.
 """
 
-# drawn ones of `tune` follow the listed ones and fill the space between them
+# number of random shapes for each use; those of `tune` follow the listed shapes
 _DRAWN: Final = {"tune": 96, "held_out": 18, "fresh": 18}
-# drawn ones of `tune` that fill the gaps between all of these
+# number of further shapes of `tune`, which fill the gaps between all others
 _SPREAD: Final = 72
 _KINDS: Final = ("square", "square", "causal", "causal", "chunk", "decode")
-# limit of a held-out problem: about 2 ms on an H200
+# most work of a random problem: about 2 ms on an H200
 _MOST_FLOPS: Final = 8 * 10**11
 
 
 def drawn(use: str) -> tuple[Problem, ...]:
-    """Draw calls: decoding, chunks and prompts of any length."""
+    """Draw random calls for a `use`: decoding, chunked prefill and prompts of any length."""
     rng = draws("flash_attention", use)
     known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
     found: dict[str, Problem] = {}
@@ -186,7 +186,7 @@ def drawn(use: str) -> tuple[Problem, ...]:
 
 
 def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Draw calls of these classes into the gaps between known tuning keys."""
+    """Draw calls whose tuning keys lie in the gaps between those of `known`."""
     rng = draws("flash_attention between", "tune")
 
     def draw() -> Problem:
@@ -199,7 +199,7 @@ def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
 
 
 def _far(one: Problem, other: Problem) -> float:
-    """Return the distance between two calls in octaves; infinite for different cases."""
+    """Return the distance between the tuning keys of two calls in octaves (log2); infinite for different cases."""
     if (one.head_dim, one.v_dim, one.is_causal) != (other.head_dim, other.v_dim, other.is_causal):
         return math.inf
     return math.dist(_place(one), _place(other))

@@ -1,7 +1,8 @@
 """Expected results of attention kernels: one head at a time in plain torch, with the allowed error.
 
-Rows are compared in groups, because under a causal mask later rows average more values and are smaller. The allowed error is
-a multiple of the error of torch's own operators in the same precision, plus one unit in the last place.
+Rows are compared with the expected ones in groups, because under a causal mask later rows average more values and are
+smaller. The allowed error is a multiple of the error of torch's own operators in the same precision, plus one unit in
+the last place.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from torch import Tensor
 
 __all__ = ["Part", "RowSums", "gradient_parts", "output_parts", "work"]
 
-# ends of the groups of rows
+# row numbers at which the groups of rows end
 _GROUP_ENDS: Final = (16, 64, 256, 1024, 4096)
-# queries computed at a time
+# queries that the reference computes at a time
 _CHUNK: Final = 2048
 _OUTPUT_FACTOR: Final = 2
 _GRADIENT_FACTOR: Final = 3
@@ -28,32 +29,32 @@ _GRADIENT_FACTOR: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows that a launch writes."""
+    """Rows that a launch writes, with their expected values and the allowed error."""
 
     written: Tensor
     expected: Tensor
     tolerance: float
     gradient: int = 0
-    """The index of the operand whose gradient it is."""
+    """Number of the operand that these rows are the gradient of: 0 for q, 1 for k, 2 for v."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """Inputs of the gradient kernels for each query: fp32 [B, H, M]."""
+    """Log-sum and delta of each query, inputs of the gradient kernels: fp32 [B, H, M] each."""
 
     lse: Tensor
     delta: Tensor
 
     @classmethod
     def guessed(cls, one: Problem, device: str) -> RowSums:
-        """Return plausible values, for heads that are not compared."""
+        """Return plausible values for all heads; the caller overwrites those of the heads to be checked."""
         shape = (one.batch, one.heads, one.q_len)
         return cls(torch.full(shape, math.log(one.kv_len) + 0.5, device=device), torch.zeros(shape, device=device))
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The gradients of one head of queries."""
+    """The gradients of one query head, and its log-sums and delta."""
 
     lse: Tensor
     delta: Tensor
@@ -63,7 +64,7 @@ class _Head:
 
 
 def work(launch: Launch, parts: Sequence[Part], tensors: Sequence[Tensor], flops: int) -> Work:
-    """Combine a launch with its expected results."""
+    """Combine a launch with its expected results; `tensors` are all that it reads or writes, to count bytes."""
     return Work(
         kernel=launch.kernel,
         args=launch.args,
@@ -77,7 +78,7 @@ def work(launch: Launch, parts: Sequence[Part], tensors: Sequence[Tensor], flops
 
 
 def output_parts(head: tuple[Tensor, Tensor, Tensor], out: Tensor, one: Problem) -> Iterator[Part]:
-    """Yield the rows of one head's output [M, Dv], for its q, k and v."""
+    """Yield the groups of rows of one head's output `out` [M, Dv]; `head` is its q, k and v."""
     q, k, v = head
     # torch cannot multiply e4m3: use the same values in the output's dtype
     exact, torchs = (_output(q.to(dtype), k.to(dtype), v.to(dtype), one) for dtype in (torch.float32, out.dtype))
@@ -91,7 +92,15 @@ def gradient_parts(
     place: tuple[int, int],
     one: Problem,
 ) -> Iterator[Part]:
-    """Yield the gradient rows that depend on one key head of one batch; write its `sums`."""
+    """Yield the groups of gradient rows that depend on one key head of one batch; write their `sums`.
+
+    Args:
+        tensors: q, k, v and dout.
+        written: the gradients that the kernel writes.
+        sums: log-sums and delta, which this function writes for these heads.
+        place: (batch, key head).
+        one: the problem.
+    """
     q, k, v, dout = tensors
     (batch, kv_head), group = place, one.heads // one.kv_heads
     exact, torchs = [], []
@@ -115,7 +124,7 @@ def _groups(written: Tensor, exact: Tensor, torchs: Tensor, factor: int, gradien
 
 
 def _scores(q: Tensor, k: Tensor, first: int, one: Problem) -> Tensor:
-    """Return the scores of a chunk of queries that starts at index `first`."""
+    """Return the masked scores of the queries `q`, which start at index `first`."""
     scores = (q @ k.T).float() * one.head_dim**-0.5
     if one.is_causal:
         rows = torch.arange(first, first + len(q), device=q.device)[:, None] + one.offset
@@ -124,13 +133,13 @@ def _scores(q: Tensor, k: Tensor, first: int, one: Problem) -> Tensor:
 
 
 def _output(q: Tensor, k: Tensor, v: Tensor, one: Problem) -> Tensor:
-    """Compute attention for one head, a chunk of queries at a time, in the dtype of the operands."""
+    """Compute attention for one head, `_CHUNK` queries at a time, in the dtype of the operands."""
     starts = range(0, len(q), _CHUNK)
     return torch.cat([torch.softmax(_scores(q[at : at + _CHUNK], k, at, one), -1).to(q.dtype) @ v for at in starts])
 
 
 def _gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, *, one: Problem) -> _Head:
-    """Differentiate one head, a chunk of queries at a time; sums over chunks are fp32."""
+    """Compute the gradients of one head, `_CHUNK` queries at a time; sums over chunks are fp32."""
     dk, dv = (torch.zeros(value.shape, device=q.device) for value in (k, v))
     lse, delta, dq = [], [], []
     for at in range(0, len(q), _CHUNK):
