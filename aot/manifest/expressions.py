@@ -121,9 +121,9 @@ class _Entry:
                 self.derived[name] = self._rule(written.expr, f"{key}.expr", INT, every, at_call=True)
         for number, text in enumerate(self.spec.grid):
             self._rule(text, f"{self.place}.grid[{number}]", INT, every, at_call=True, derived=True)
-        self._check_ways(self.spec.configs, self.configs, f"{self.place}.configs")
+        self._check_configs(self.spec.configs, self.configs, f"{self.place}.configs")
         if self.spec.tuning is not None:
-            self._check_ways(self.spec.tuning.space, self.spaces, f"{self.place}.tuning.space")
+            self._check_configs(self.spec.tuning.space, self.spaces, f"{self.place}.tuning.space")
             self._rule(
                 self.spec.tuning.when, f"{self.place}.tuning.when", BOOL, [*self.configs, *self.spaces], derived=True
             )
@@ -138,10 +138,10 @@ class _Entry:
         """Check the `requires` of the tuned config."""
         self._rule(text, where, BOOL, self.tuned, at_call=True)
 
-    def _check_ways(self, written: Sequence[Mapping[str, Any]], settings: Sequence[_Settings], place: str) -> None:
-        for number, (way, own) in enumerate(zip(written, settings, strict=True)):
+    def _check_configs(self, written: Sequence[Mapping[str, Any]], settings: Sequence[_Settings], place: str) -> None:
+        for number, (config, own) in enumerate(zip(written, settings, strict=True)):
             for rule, at_call in (("when", False), ("requires", True)):
-                text = way.get(rule)
+                text = config.get(rule)
                 if isinstance(text, str) and text:
                     self._rule(text, f"{place}[{number}].{rule}", BOOL, [own], at_call=at_call)
 

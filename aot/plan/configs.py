@@ -18,16 +18,17 @@ from nojit.runtime.values import Value, identity
 if TYPE_CHECKING:
     from nojit.aot.manifest.spec import KernelSpec
 
-__all__ = ["Way", "check_ways", "implied_hints", "make_way", "parse_rule", "way_of"]
+__all__ = ["BuildConfig", "check_distinct", "config_of", "implied_hints", "make_config", "parse_rule"]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BuildConfig:
     """One parsed config of a kernel."""
 
     number: int
     """Its position in the order of preference."""
-    config: Config
+    stored: Config
+    """The part that a bundle stores: constexprs, the options that distinguish configs, and `requires`."""
     options: tuple[tuple[str, Value], ...]
     """Every compiler option, including defaults."""
     archs: tuple[str, ...]
@@ -36,7 +37,7 @@ class Way:
     """Hints that `requires` already guarantees: compiled into every variant of the config."""
 
 
-def way_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, where: str) -> Way:
+def config_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, where: str) -> BuildConfig:
     """Return a parsed config of a manifest.
 
     Args:
@@ -53,7 +54,7 @@ def way_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, whe
         check_arch(named, f"{where}.archs")
     constexprs = {key: read_value(raw[key], f"{where}.{key}") for key in constexprs_in(raw)}
     options = {key: option_value(value) for key, value in raw.items() if key in OPTIONS}
-    return make_way(
+    return make_config(
         spec,
         number,
         constexprs | options,
@@ -64,7 +65,7 @@ def way_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, whe
     )
 
 
-def make_way(
+def make_config(
     spec: KernelSpec,
     number: int,
     settings: Mapping[str, Value],
@@ -73,7 +74,7 @@ def make_way(
     archs: tuple[str, ...],
     when: expr.Expression,
     where: str,
-) -> Way:
+) -> BuildConfig:
     """Return a config with some settings: constexprs, and the options that differ from the kernel's and the defaults.
 
     Raises:
@@ -83,7 +84,7 @@ def make_way(
     given = {key: value for key, value in settings.items() if key in OPTIONS}
     options = {name: option_value(value) for name, value in (defaults | spec.options | given).items()}
     constexprs = tuple(sorted((key, value) for key, value in settings.items() if key not in OPTIONS))
-    return Way(
+    return BuildConfig(
         number,
         Config(constexprs, tuple((name, options[name]) for name in told_options(spec)), requires),
         tuple(sorted(options.items())),
@@ -110,21 +111,21 @@ def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:
     return tuple(hint for hint in hints if hint)
 
 
-def check_ways(ways: Iterable[Way], where: str) -> None:
+def check_distinct(configs: Iterable[BuildConfig], where: str) -> None:
     """Check that no config occurs twice.
 
     Raises:
         ManifestError: a config occurs twice.
     """
     seen: dict[tuple[Any, ...], int] = {}
-    for way in ways:
-        settings = tuple((name, identity(value)) for name, value in way.config.constexprs + way.options)
-        key = (settings, way.config.requires, way.archs, way.when.text)
+    for config in configs:
+        settings = tuple((name, identity(value)) for name, value in config.stored.constexprs + config.options)
+        key = (settings, config.stored.requires, config.archs, config.when.text)
         if key in seen:
             raise ManifestError(
-                f"expected configs to differ, got configs[{seen[key]}] again", where=f"{where}.configs[{way.number}]"
+                f"expected configs to differ, got configs[{seen[key]}] again", where=f"{where}.configs[{config.number}]"
             )
-        seen[key] = way.number
+        seen[key] = config.number
 
 
 def parse_rule(text: str, where: str) -> expr.Expression:

@@ -12,7 +12,7 @@ from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_pa
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
-from nojit.aot.plan.configs import Way, check_ways, parse_rule, way_of
+from nojit.aot.plan.configs import BuildConfig, check_distinct, config_of, parse_rule
 from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.plan.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.plan.points import Axes, Point, Settings, points_of
@@ -81,12 +81,12 @@ class Expander:
         mistakes = Mistakes()
         with mistakes.caught():
             self.axes = axes_of(spec, where)
-        self.ways = []
+        self.configs = []
         for number, raw in enumerate(spec.configs):
             with mistakes.caught():
-                self.ways.append(way_of(spec, number, raw, arch, f"{where}.configs[{number}]"))
+                self.configs.append(config_of(spec, number, raw, arch, f"{where}.configs[{number}]"))
         with mistakes.caught():
-            check_ways(self.ways, where)
+            check_distinct(self.configs, where)
         self.exclude = [self._parsed(rule.when, f"exclude[{i}].when", mistakes) for i, rule in enumerate(spec.exclude)]
         self.core = self._parsed(spec.core, "core", mistakes)
         self.derived = {
@@ -114,7 +114,7 @@ class Expander:
 
     @property
     def _configs(self) -> int:
-        return sum(self.arch in way.archs for way in self.ways)
+        return sum(self.arch in config.archs for config in self.configs)
 
     def run(self, profile: str) -> Expansion:
         """Return the variants of a profile."""
@@ -163,33 +163,33 @@ class Expander:
         matrix = tuple(pair for pair, axis in zip(point.axes, self.axes, strict=True) if not axis.is_type)
         base = self.names_of(point)
         opened = any(is_open(kind) for _, kind in point.signature)
-        for way in self.ways_for(point):
-            if self.arch not in way.archs:
+        for config in self.configs_for(point):
+            if self.arch not in config.archs:
                 continue
-            names = base | self._settings_of(way)
-            if not self.fits(way, names):
+            names = base | self._settings_of(config)
+            if not self.fits(config, names):
                 continue
-            if self._known(way.config.requires, names) is False:
+            if self._known(config.stored.requires, names) is False:
                 # no call of these types can run the config; that matters unless `exclude` removes it anyway
                 self._dropped_config |= not any(
                     self.truth(rule, names) for rule in self.exclude if rule.names <= names.keys()
                 )
                 continue
-            closed = self._closed(point.signature, way) if opened else point.signature
-            for derived in self._derived_values(way, names, dict(point.derived)):
+            closed = self._closed(point.signature, config) if opened else point.signature
+            for derived in self._derived_values(config, names, dict(point.derived)):
                 known = names | dict(derived)
-                for hints in self.hint_sets_of(way, point.hints, dict(closed)):
+                for hints in self.hint_sets_of(config, point.hints, dict(closed)):
                     yield (
                         Variant(
                             kernel=self.spec.name,
                             arch=self.arch,
                             axes=point.axes,
                             signature=closed,
-                            constexprs=matrix + way.config.constexprs + derived,
+                            constexprs=matrix + config.stored.constexprs + derived,
                             hints=hints,
-                            options=way.options,
-                            config=way.config,
-                            config_number=way.number,
+                            options=config.options,
+                            config=config.stored,
+                            config_number=config.number,
                             derived=derived,
                         ),
                         known,
@@ -199,9 +199,9 @@ class Expander:
         """Return whether a variant belongs to the profile `core`."""
         return self.truth(self.core, names)
 
-    def _closed(self, signature: tuple[tuple[str, str], ...], way: Way) -> tuple[tuple[str, str], ...]:
+    def _closed(self, signature: tuple[tuple[str, str], ...], config: BuildConfig) -> tuple[tuple[str, str], ...]:
         """Return a signature whose descriptors have the blocks that the config chooses."""
-        sizes = {name: str(value) for name, value in way.config.constexprs}
+        sizes = {name: str(value) for name, value in config.stored.constexprs}
         types = [(name, types_of(fill(kind, sizes), f"{self.where}.params.{name}")[0]) for name, kind in signature]
         for name, kind in types:
             if is_open(kind):
@@ -209,16 +209,16 @@ class Expander:
                 raise ManifestError(what, got="a config that does not", where=f"{self.where}.params.{name}")
         return tuple(types)
 
-    def ways_for(self, point: Point) -> Sequence[Way]:
+    def configs_for(self, point: Point) -> Sequence[BuildConfig]:
         """Return the configs to build for a point, in order of preference."""
-        return [way for way in self.ways if _has(way, point.settings)] if point.settings else self.ways
+        return [config for config in self.configs if _has(config, point.settings)] if point.settings else self.configs
 
-    def fits(self, way: Way, names: Names) -> bool:
+    def fits(self, config: BuildConfig, names: Names) -> bool:
         """Return whether a config's `when` holds."""
-        return self.truth(way.when, names)
+        return self.truth(config.when, names)
 
-    def _derived_values(self, way: Way, names: Names, wanted: Mapping[str, Value]) -> Iterator[Settings]:
-        required = parse_rule(way.config.requires or "true", self.where).conjuncts()
+    def _derived_values(self, config: BuildConfig, names: Names, wanted: Mapping[str, Value]) -> Iterator[Settings]:
+        required = parse_rule(config.stored.requires or "true", self.where).conjuncts()
         choices = [
             (True,) if expression in required else self._values_of(name, expression, names)
             for name, expression in self.derived.items()
@@ -258,26 +258,30 @@ class Expander:
     def _always_runs(self, variant: Variant, names: Names) -> bool:
         return self._known(variant.config.requires, names) is True
 
-    def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
+    def hint_sets_of(
+        self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]
+    ) -> list[HintSet]:
         """Return the hint sets of a config, the fullest first, each including the hints that `requires` guarantees."""
         # cached: many configs have the same
-        key = way.implied, written, *types.items()
+        key = config.implied, written, *types.items()
         known = self._known_hints.get(key)
         if known is None:
-            implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
+            implied = {param: hint for param, hint in config.implied if is_hintable(types[param], hint)}
             known = hint_sets(written, implied, types)
             self._known_hints[key] = known
         return known
 
-    def _settings_of(self, way: Way) -> dict[str, Any]:
-        known = self._known_settings.get(way.number)
+    def _settings_of(self, config: BuildConfig) -> dict[str, Any]:
+        known = self._known_settings.get(config.number)
         if known is None:
-            known = self._known_settings[way.number] = settings_of(way)
+            known = self._known_settings[config.number] = settings_of(config)
         return known
 
     def _check_overlap(self) -> None:
         places = {"params": self.params, "matrix": tuple(self.spec.matrix), "derived": tuple(self.spec.derived)}
-        places |= {f"configs[{way.number}]": tuple(name for name, _ in way.config.constexprs) for way in self.ways}
+        places |= {
+            f"configs[{config.number}]": tuple(name for name, _ in config.stored.constexprs) for config in self.configs
+        }
         owners: dict[str, str] = {}
         for place, names in places.items():
             for name in names:
@@ -322,16 +326,16 @@ class Expander:
         return bool(differing) and all(kind == NONE for axis, kind in typed if axis in differing)
 
     def _refuse_incomplete(self, point: Point) -> None:
-        meaning = ", ".join(f"{name} = {value!r}" for name, value in point.axes) or "the kernel"
+        case = ", ".join(f"{name} = {value!r}" for name, value in point.axes) or "the kernel"
         raise ManifestError(
-            f"expected a config without `requires`, built for all its derived values, for {meaning} on {self.arch}, "
+            f"expected a config without `requires`, built for all its derived values, for {case} on {self.arch}, "
             "so that every call is served; add one, or give the reason against it in `aligned_only`",
             where=point.where,
         )
 
     def _check_built(self, point: Point) -> None:
         """Refuse a listed point without variants, although configs for the arch exist."""
-        if any(self.arch in way.archs for way in self.ways):
+        if any(self.arch in config.archs for config in self.configs):
             what = (
                 f"expected a config for the point on {self.arch}: one with the point's settings, whose `when` and `requires` "
                 "can hold, and which allows the point's values of derived constexprs"
@@ -352,14 +356,14 @@ class Expander:
         return value
 
 
-def settings_of(way: Way) -> dict[str, Any]:
+def settings_of(config: BuildConfig) -> dict[str, Any]:
     """Return the constexprs and options of a config, as rules see them."""
-    return {name: plain_value(value) for name, value in way.config.constexprs + way.options}
+    return {name: plain_value(value) for name, value in config.stored.constexprs + config.options}
 
 
-def _has(way: Way, settings: Settings) -> bool:
+def _has(config: BuildConfig, settings: Settings) -> bool:
     """Return whether a config has all these settings."""
-    given = dict(way.config.constexprs + way.options)
+    given = dict(config.stored.constexprs + config.options)
     return all(name in given and identity(given[name]) == identity(value) for name, value in settings)
 
 

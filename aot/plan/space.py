@@ -12,7 +12,7 @@ from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.spec import KernelSpec, TuningSpec
 from nojit.aot.manifest.tuning_rules import choices
-from nojit.aot.plan.configs import Way, parse_rule, way_of
+from nojit.aot.plan.configs import BuildConfig, config_of, parse_rule
 from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.plan.expand import Expander, Names
 from nojit.aot.plan.hints import HintSet, WrittenHints
@@ -72,10 +72,10 @@ class _SpaceExpander(Expander):
         self._own_configs = self._configs
         check_count(spec, arch, where, most, self._own_configs, tuning=True)
         self.rule = parse_rule(tuning.when, f"{where}.tuning.when")
-        self.own = len(self.ways)
+        self.own = len(self.configs)
         for number, table in enumerate(tuning.space):
             for raw in configs_of(table):
-                self.ways.append(way_of(spec, len(self.ways), raw, arch, f"{where}.tuning.space[{number}]"))
+                self.configs.append(config_of(spec, len(self.configs), raw, arch, f"{where}.tuning.space[{number}]"))
 
     def expand(self) -> SpaceExpansion:
         """Return the variants to measure."""
@@ -100,14 +100,16 @@ class _SpaceExpander(Expander):
                         pruned.append(Pruned(variant.kernel, variant.label(), reason, ""))
         return SpaceExpansion(tuple(variants), excluded, tuple(pruned))
 
-    def fits(self, way: Way, names: Names) -> bool:
+    def fits(self, config: BuildConfig, names: Names) -> bool:
         """Return whether to expand a config: the space's always, so that those its `when` removes are listed."""
-        return way.number >= self.own or super().fits(way, names)
+        return config.number >= self.own or super().fits(config, names)
 
-    def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
+    def hint_sets_of(
+        self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]
+    ) -> list[HintSet]:
         """Return only the fullest hint set."""
-        return [max(super().hint_sets_of(way, written, types), key=len)]
+        return [max(super().hint_sets_of(config, written, types), key=len)]
 
     def _left_out(self, variant: Variant, names: Names) -> str | None:
-        rule = self.ways[variant.config_number].when
+        rule = self.configs[variant.config_number].when
         return None if self.truth(rule, names) else f"left out by {rule.text!r}"

@@ -16,7 +16,7 @@ from nojit.aot.manifest.matrix import plain_value, read_value
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.type_checker import kind_of
-from nojit.aot.plan.configs import Way, make_way, parse_rule
+from nojit.aot.plan.configs import BuildConfig, make_config, parse_rule
 from nojit.aot.plan.counting import MAX_VARIANTS
 from nojit.aot.plan.expand import Expander, Expansion, Names, settings_of
 from nojit.aot.plan.hints import HintSet, WrittenHints
@@ -112,7 +112,7 @@ def _spelled_out(config: TunedConfig, spec: KernelSpec, where: str) -> TunedConf
         for name, value in given.items():
             if name in OPTIONS and value is not None:
                 OPTIONS[name].check(value, f"{where}.{name}")
-        built = _way(spec, 0, config, "", where).config
+        built = _build_config(spec, 0, config, "", where).stored
     except ManifestError as error:
         raise TuningError(error.what, got=error.got, where=error.where) from None
     return TunedConfig(built.constexprs + built.options, config.requires)
@@ -129,8 +129,8 @@ def _check_kind(name: str, value: Value, spec: KernelSpec, where: str) -> None:
         raise TuningError(f"expected {' or '.join(kinds)}, as the manifest gives {name!r}", got=kind, where=where)
 
 
-def _way(spec: KernelSpec, number: int, config: TunedConfig, arch: str, where: str) -> Way:
-    return make_way(
+def _build_config(spec: KernelSpec, number: int, config: TunedConfig, arch: str, where: str) -> BuildConfig:
+    return make_config(
         spec,
         number,
         dict(config.settings),
@@ -175,15 +175,15 @@ class _TunedExpander(Expander):
         super().__init__(spec, arch, where)
         self._tables = tables
         self._profile = profile
-        self._tuned: dict[str, Way] = {}
+        self._tuned: dict[str, BuildConfig] = {}
         self._serving: frozenset[int] | None = None
         """Numbers of the configs that serve every call of the current case; None if the case is not tuned."""
         self._by_hand = spec.tuning is not None and spec.tuning.unaligned == "by_hand"
         for config in (config for table in tables for config in table.configs):
-            number = len(self.ways) + len(self._tuned)
-            self._tuned.setdefault(repr(config), _way(spec, number, config, arch, f"{where} {FOLDER}"))
+            number = len(self.configs) + len(self._tuned)
+            self._tuned.setdefault(repr(config), _build_config(spec, number, config, arch, f"{where} {FOLDER}"))
 
-    def ways_for(self, point: Point) -> Sequence[Way]:
+    def configs_for(self, point: Point) -> Sequence[BuildConfig]:
         """Return the tuned configs of a covered case, the one that is most often best first, else the manifest's.
 
         A point that names its config gets that config.
@@ -191,33 +191,37 @@ class _TunedExpander(Expander):
         tuned = [] if point.settings else [self._tuned[facts] for facts in _by_merit(self._tables, dict(point.axes))]
         if not tuned:
             self._serving = None
-            return super().ways_for(point)
-        free = [way for way in tuned if not way.config.requires and not self._by_hand]
-        serving = free[:1] or [way for way in self.ways if not way.config.requires]
-        self._serving = frozenset(way.number for way in serving)
+            return super().configs_for(point)
+        free = [config for config in tuned if not config.stored.requires and not self._by_hand]
+        serving = free[:1] or [config for config in self.configs if not config.stored.requires]
+        self._serving = frozenset(config.number for config in serving)
         kept = tuned[:1] if self._profile == "core" else tuned
-        return kept + [way for way in serving if way not in kept]
+        return kept + [config for config in serving if config not in kept]
 
-    def fits(self, way: Way, names: Names) -> bool:
+    def fits(self, config: BuildConfig, names: Names) -> bool:
         """Return whether to build a config for a point: a tuned config always, since a table uses it there."""
-        return way.number >= len(self.ways) or super().fits(way, names)
+        return config.number >= len(self.configs) or super().fits(config, names)
 
     def in_core(self, variant: Variant, names: Names) -> bool:
         """Return whether a variant is in `core`. A tuned config is if one of the manifest's configs would be in its place."""
-        if variant.config_number < len(self.ways):
+        if variant.config_number < len(self.configs):
             return super().in_core(variant, names)
-        return any(super(_TunedExpander, self).in_core(variant, {**names, **settings_of(way)}) for way in self.ways)
+        return any(
+            super(_TunedExpander, self).in_core(variant, {**names, **settings_of(config)}) for config in self.configs
+        )
 
-    def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
+    def hint_sets_of(
+        self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]
+    ) -> list[HintSet]:
         """Return the hint sets of a config.
 
         Of a tuned case, only configs that serve every call are built without hints; `by_hand` ones only without hints.
         """
-        sets = super().hint_sets_of(way, written, types)
+        sets = super().hint_sets_of(config, written, types)
         least = min(sets, key=len)
         if self._serving is None:
             return sets
-        if way.number in self._serving:
+        if config.number in self._serving:
             return [least] if self._by_hand else sets
         return [hints for hints in sets if hints != least] or sets
 

@@ -303,11 +303,11 @@ def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Ca
         for name, known in rows.items()
     }
 
-    def way(point: Point) -> Sequence[int]:
+    def order(point: Point) -> Sequence[int]:
         block = blocks.get(spell_class(point.meanings))
         return () if block is None else ranked(block, point.rounded, 0)
 
-    return way
+    return order
 
 
 def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int]) -> Iterable[list[float]]:
