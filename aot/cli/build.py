@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nojit.aot.build import build as build_bundles
-from nojit.aot.cli.build_command import Request, command
 from nojit.aot.cli.build_report import (
     Failures,
     plan_document,
@@ -17,6 +16,7 @@ from nojit.aot.cli.build_report import (
     tell_of_kept,
     warn_of_absent,
 )
+from nojit.aot.cli.build_request import Request
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
@@ -36,7 +36,7 @@ from nojit.aot.trust.provenance import Invocation, attest, is_attested
 from nojit.aot.twins import compare_twins, twin_plans
 from nojit.runtime.errors import ManifestError, PackageError
 
-__all__ = ["command", "load_compiler", "run"]
+__all__ = ["load_compiler", "run"]
 
 
 class _RecordingView:

@@ -5,53 +5,23 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 from nojit.aot.cli.build_report import Failures, show_result
+from nojit.aot.cli.build_request import Request
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
 from nojit.aot.compile.cache import default_cache_folder
 from nojit.aot.defaults import LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.stamp import Stamp, asked_of, changes, find_stamp
 from nojit.runtime.errors import few
 
-__all__ = ["Request", "command"]
+__all__ = ["command"]
 
 # limit of changed files to name in a line
 _FEW = 8
 _MANIFESTS = Path("manifests")
 _ARTIFACTS = Path("artifacts")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The build that the command line requests."""
-
-    places: tuple[Path, ...]
-    archs: tuple[str, ...]
-    profile: str | None
-    kernels: tuple[str, ...]
-    folder: Path
-    cache_folder: Path
-    jobs: int
-    timeout_s: float
-    keep_going: bool
-    most: int
-    tuning: bool
-    tuned: bool
-    min_driver: int | None
-    build_number: int | None
-    builder: str | None
-    twins: bool
-    ptxas: Path | None
-    dry_run: bool
-
-    def document(self) -> dict[str, Any]:
-        """Return the request as JSON values."""
-        places = {"places": list(map(str, self.places)), "ptxas": self.ptxas and str(self.ptxas)}
-        return {**asdict(self), **places, "folder": str(self.folder), "cache_folder": str(self.cache_folder)}
 
 
 def _uri(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:

@@ -23,7 +23,7 @@ from nojit.runtime.errors import (
     told,
 )
 
-__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code"]
+__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "MODULES", "cli", "exit_code"]
 
 EXIT_FAILED = 1
 EXIT_UNVERIFIED = 3
@@ -49,7 +49,7 @@ COMMANDS = {
     "help": "Show the help of a command.",
 }
 # modules whose name differs from the command's
-_MODULES = {"build": "build_command"}
+MODULES = {"build": "build_command"}
 # modules that a plain installation lacks, with the extra that installs them
 _EXTRAS = {
     "cryptography": "sign",
@@ -162,7 +162,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> 
 
 @click.group(
     cls=_Commands,
-    modules={name: _MODULES.get(name, name) for name in COMMANDS},
+    modules={name: MODULES.get(name, name) for name in COMMANDS},
     about=COMMANDS,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -12,7 +12,7 @@ from dataclasses import fields
 import click
 from nojit.aot import report
 from nojit.aot.bench import cold_start, launch
-from nojit.aot.cli.group import COMMANDS
+from nojit.aot.cli.group import COMMANDS, MODULES
 from nojit.aot.compile import cache
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
 from nojit.aot.plan import left_out
@@ -73,7 +73,7 @@ _COMMON = {"as_json", "quiet", "verbose", "help"}
 
 def command_of(name: str, inner: str = "") -> click.Command:
     """Load a command, or one that it groups."""
-    command: click.Command = importlib.import_module(f"nojit.aot.cli.{name}").command
+    command: click.Command = importlib.import_module(f"nojit.aot.cli.{MODULES.get(name, name)}").command
     if inner:
         assert isinstance(command, click.Group)
         found = command.get_command(click.Context(command), inner)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
-from nojit.aot.cli.group import COMMANDS, cli
+from nojit.aot.cli.group import COMMANDS, MODULES, cli
 
 from tests.aot.cli.conftest import Run
 from tests.support.bundles import kernel, make_bundle
@@ -19,7 +19,7 @@ from tests.support.bundles import kernel, make_bundle
 
 def leaves(name: str) -> list[tuple[str, ...]]:
     """List a command, or the commands that it groups."""
-    command: click.Command = importlib.import_module(f"nojit.aot.cli.{name}").command
+    command: click.Command = importlib.import_module(f"nojit.aot.cli.{MODULES.get(name, name)}").command
     if not isinstance(command, click.Group):
         return [(name,)]
     return [(name, inner) for inner in command.list_commands(click.Context(command))]
