@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,22 @@ ASKED_FOR = {
     ("nojit.runtime.trust", "cryptography"),
     ("nojit.runtime.trusted_keys", "cryptography"),
 }
+# for each package of aot, the others that its modules import at once: a package imports only packages that stand above it.
+# Of the modules beside the packages, ANYWHERE holds those that import nothing of aot; all others are "build"
+AOT = {
+    "manifest": set(),
+    "plan": {"manifest"},
+    "compile": {"manifest", "plan"},
+    "pack": {"manifest", "plan"},
+    "inspect": {"plan"},
+    "trust": {"inspect"},
+    "build": {"manifest", "plan", "compile", "pack", "inspect"},
+    "wheel": {"manifest", "compile", "inspect", "trust"},
+    "tune": {"manifest", "inspect"},
+    "bench": {"manifest", "inspect"},
+    "cli": {"manifest", "plan", "compile", "inspect", "trust", "build", "wheel", "tune", "bench"},
+}
+ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
 # kernels in Triton outside of kernels/: what the benchmarks launch
 KERNEL_SOURCES = {"nojit.aot.bench.kernels"}
 
@@ -170,6 +187,44 @@ def test_the_build_finds_kernels_through_manifests_alone():
     assert [
         found for found in imports() if room(found.importer) == "aot" and within(found.target, "nojit.kernels")
     ] == []
+
+
+def aot_package(name: str) -> str:
+    parts = name.split(".")
+    return parts[2] if parts[2] in AOT and (ROOT / "aot" / parts[2]).is_dir() else "build"
+
+
+def aot_edges() -> list[Import]:
+    """List the imports between modules of aot, without those of modules that everything may import."""
+    return [
+        found
+        for found in imports()
+        if room(found.importer) == "aot" and found.target in modules() and within(found.target, "nojit.aot")
+    ]
+
+
+def test_packages_of_the_build_import_what_stands_above_them():
+    found: dict[str, set[str]] = {package: set() for package in AOT}
+    for each in aot_edges():
+        if not each.lazy and not {each.importer, each.target} & ANYWHERE:
+            found[aot_package(each.importer)].add(aot_package(each.target))
+    assert {package: targets - {package} for package, targets in found.items()} == AOT
+    order = list(AOT)
+    for each in aot_edges():
+        if not {each.importer, each.target} & ANYWHERE:
+            assert order.index(aot_package(each.target)) <= order.index(aot_package(each.importer)), each
+
+
+def test_what_everything_imports_imports_nothing():
+    assert [found for found in aot_edges() if found.importer in ANYWHERE] == []
+
+
+def test_imports_within_the_build_form_no_circle():
+    """Imports in functions count, too: they hide a circle, and do not break it."""
+    graph: dict[str, set[str]] = {}
+    for found in aot_edges():
+        graph.setdefault(found.importer, set()).add(found.target)
+    TopologicalSorter(graph).prepare()
 
 
 def test_kernels_never_import_the_build():
