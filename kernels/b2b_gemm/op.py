@@ -24,7 +24,7 @@ from nojit.kernels.arguments import (
     refuse_value,
 )
 from nojit.kernels.b2b_gemm.functions import CustomActivation, apply, differentiate, name_of
-from nojit.kernels.b2b_gemm.prepared import Operands, Prepared, Words, chosen, facts_of_call, prepare
+from nojit.kernels.b2b_gemm.launch import Operands, Prepared, Words, chosen, facts_of_call, prepare
 from nojit.kernels.block_sparse.products import precision
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm

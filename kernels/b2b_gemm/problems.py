@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.b2b_gemm import reference
-from nojit.kernels.b2b_gemm.prepared import prepare
+from nojit.kernels.b2b_gemm.launch import prepare
 from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "PairProblem", "Shape", "problems"]

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final, Literal, cast
 
 import torch
-from nojit.kernels.block_sparse import mapped, products, reference
+from nojit.kernels.block_sparse import launch_tma, products, reference
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Cuts
 from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
@@ -142,8 +142,8 @@ class MatmulProblem:
         (*_, strips, columns, blocks), sizes = layout.packing(a.device, a.dtype)
         tables = strips, columns, blocks
         if self._mapped:
-            maps = cast("mapped.SddMaps", mapped.describe_sdd(a, b.mT, out))
-            launch, _ = recorded(lambda: mapped.launch_sdd(maps, a.shape, tables, sizes))
+            maps = cast("launch_tma.SddMaps", launch_tma.describe_sdd(a, b.mT, out))
+            launch, _ = recorded(lambda: launch_tma.launch_sdd(maps, a.shape, tables, sizes))
         else:
             launch, _ = recorded(lambda: products.launch_sdd(a, b.mT, out, tables, sizes))
         first = _first_head(layout)
@@ -160,8 +160,8 @@ class MatmulProblem:
         strips, cuts = self._strips(layout, out)
         partial = cuts.allocate(d)
         if self._mapped:
-            maps = cast("mapped.DsdMaps", mapped.describe_dsd(s, d, out, turned=False))
-            launch, _ = recorded(lambda: mapped.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
+            maps = cast("launch_tma.DsdMaps", launch_tma.describe_dsd(s, d, out, turned=False))
+            launch, _ = recorded(lambda: launch_tma.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
         else:
             launch, _ = recorded(lambda: products.launch_dsd(s, d, out, partial, strips, cuts, one.block, turned=False))
         first = _first_head(layout)
@@ -249,7 +249,7 @@ def _packed(use: str) -> list[tuple[Problem, int]]:
 
 def _fills_tiles(problem: Problem) -> bool:
     sizes = problem.layout().packing("cpu", torch.bfloat16).sizes
-    return problem.block >= mapped.LEAST_BLOCK and sizes.tile == sizes.height == mapped.ROWS
+    return problem.block >= launch_tma.LEAST_BLOCK and sizes.tile == sizes.height == launch_tma.ROWS
 
 
 def _drawn(use: str) -> list[tuple[Problem, int]]:

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.block_sparse import mapped
-from nojit.kernels.block_sparse.mapped import Facts
+from nojit.kernels.block_sparse import launch_tma
+from nojit.kernels.block_sparse.launch_tma import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Packing, Sizes
 from nojit.kernels.dispatch import is_plain, precision, shown
 from nojit.kernels.memos import DIRECT, Caller
@@ -118,11 +118,11 @@ def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int]
     if not out.numel():
         return
     own = Sizes(*sizes)
-    maps = mapped.maps_of_sdd(a, b, out, own)
+    maps = launch_tma.maps_of_sdd(a, b, out, own)
     if maps is None:
         launch_sdd(a, b, out, tables[10:], own, caller)
     else:
-        mapped.launch_sdd(maps, a.shape, tables[10:], own, caller)
+        launch_tma.launch_sdd(maps, a.shape, tables[10:], own, caller)
 
 
 def launch_sdd(
@@ -195,11 +195,11 @@ def run_dsd(
     own = Sizes(*sizes)
     strips, cuts = strips_of(tables, own, turned, out.shape, deterministic)
     partial = cuts.allocate(d, caller)
-    maps = mapped.maps_of_dsd(s, d, out, own.block, cuts.height, turned)
+    maps = launch_tma.maps_of_dsd(s, d, out, own.block, cuts.height, turned)
     if maps is None:
         launch_dsd(s, d, out, partial, strips, cuts, own.block, turned, caller)
     else:
-        mapped.launch_dsd(maps, out.shape, partial, strips, cuts, own.block, caller)
+        launch_tma.launch_dsd(maps, out.shape, partial, strips, cuts, own.block, caller)
     if cuts.slots:
         launch_merge(partial, out, strips[3], cuts, caller)
 

@@ -25,7 +25,7 @@ from nojit.kernels.arguments import (
     refuse_value,
 )
 from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, check_out_dtype, result_dtype
-from nojit.kernels.bmm.prepared import Prepared, facts_of_call, prepare
+from nojit.kernels.bmm.launch import Prepared, facts_of_call, prepare
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, switch_of, written
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.kernels.gemm.calls import Kept, keep

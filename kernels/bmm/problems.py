@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.prepared import prepare
+from nojit.kernels.bmm.launch import prepare
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.maps import OTHERS

@@ -13,7 +13,7 @@ from nojit.kernels import library
 from nojit.kernels.arguments import check_tensors
 from nojit.kernels.conv import operators, sweeps
 from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_of, window_of, word_of
-from nojit.kernels.conv.running import run_conv
+from nojit.kernels.conv.launch import run_conv
 from nojit.kernels.conv.sweeps import Window
 from nojit.kernels.dispatch import autocasts, is_plain, lowered
 from nojit.kernels.memos import Recording, made_and_remembered, new_memo

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv.launches import TILE, Sum, launch, launch_weight_grad, parts_of
+from nojit.kernels.conv.launch_pointers import TILE, Sum, launch, launch_weight_grad, parts_of
+from nojit.kernels.conv.launch_tma import boxes_of, launch_mapped, launch_mapped_weight_grad, strips_of
 from nojit.kernels.conv.layouts import new_like
-from nojit.kernels.conv.mapped import boxes_of, launch_mapped, launch_mapped_weight_grad, strips_of
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
 from nojit.kernels.maps import OTHERS
 from nojit.kernels.memos import Recording

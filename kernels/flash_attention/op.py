@@ -11,7 +11,6 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, may_differentiate
-from nojit.kernels.flash_attention.backward import Gradients, allocate_gradients, launch_backward
 from nojit.kernels.flash_attention.checks import (
     Window,
     check_differentiable,
@@ -19,7 +18,8 @@ from nojit.kernels.flash_attention.checks import (
     check_operands,
     window_sides,
 )
-from nojit.kernels.flash_attention.forward import allocate_output, launch_forward
+from nojit.kernels.flash_attention.launch_backward import Gradients, allocate_gradients, launch_backward
+from nojit.kernels.flash_attention.launch_forward import allocate_output, launch_forward
 from nojit.kernels.flash_attention.masks import mask_of
 from nojit.kernels.memos import Recording, new_memo
 from torch import Tensor

@@ -8,11 +8,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.flash_attention import backward_sm90 as over_maps
+from nojit.kernels.flash_attention import launch_backward_sm90 as over_maps
 from nojit.kernels.flash_attention import yardstick
-from nojit.kernels.flash_attention.backward import launch_delta, launch_dkdv_over_pointers, launch_dq_over_pointers
-from nojit.kernels.flash_attention.backward_sm90 import GradientMaps, Workspace
-from nojit.kernels.flash_attention.forward import allocate_output, launch_over_maps, launch_over_pointers, maps_of
+from nojit.kernels.flash_attention.launch_backward import (
+    launch_delta,
+    launch_dkdv_over_pointers,
+    launch_dq_over_pointers,
+)
+from nojit.kernels.flash_attention.launch_backward_sm90 import GradientMaps, Workspace
+from nojit.kernels.flash_attention.launch_forward import (
+    allocate_output,
+    launch_over_maps,
+    launch_over_pointers,
+    maps_of,
+)
 from nojit.kernels.flash_attention.shapes import PROBLEMS, Problem, drawn
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, recorded, rounding
 from torch import Tensor

@@ -15,7 +15,7 @@ from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered,
 from nojit.kernels.flex import operators
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_torchs_options
-from nojit.kernels.flex.forward import allocate_output, launch_forward
+from nojit.kernels.flex.launch_forward import allocate_output, launch_forward
 from nojit.kernels.flex.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.flex.mods import CustomMod, ScoreMod
 from nojit.kernels.flex.tables import MaskTables

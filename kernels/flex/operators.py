@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
-from nojit.kernels.flash_attention.backward import allocate_gradients
 from nojit.kernels.flash_attention.checks import check_gradients
-from nojit.kernels.flex.backward import allocate_captured, launch_backward
+from nojit.kernels.flash_attention.launch_backward import allocate_gradients
 from nojit.kernels.flex.call import rebuilt
 from nojit.kernels.flex.checks import OPTIONS
-from nojit.kernels.flex.forward import allocate_output, launch_forward
+from nojit.kernels.flex.launch_backward import allocate_captured, launch_backward
+from nojit.kernels.flex.launch_forward import allocate_output, launch_forward
 from nojit.kernels.flex.tables import rebuilt_tables
 from torch import Tensor
 

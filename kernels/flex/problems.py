@@ -12,10 +12,10 @@ from typing import Final
 
 import torch
 from nojit.kernels.flash_attention.yardstick import Part, work
-from nojit.kernels.flex.backward import launch_dkdv, launch_dq
 from nojit.kernels.flex.call import Modification, modification_of
 from nojit.kernels.flex.evaluation import MaskMod
-from nojit.kernels.flex.forward import allocate_output, launch_over_maps, launch_over_pointers, maps_of
+from nojit.kernels.flex.launch_backward import launch_dkdv, launch_dq
+from nojit.kernels.flex.launch_forward import allocate_output, launch_over_maps, launch_over_pointers, maps_of
 from nojit.kernels.flex.masks import create_block_mask, tables_of
 from nojit.kernels.flex.mods import Alibi, SoftCap, alibi_slopes
 from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window

@@ -13,7 +13,7 @@ from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, shown
 from nojit.kernels.flash_attention.checks import Window, window_sides
-from nojit.kernels.flash_attention.forward import allocate_output
+from nojit.kernels.flash_attention.launch_forward import allocate_output
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
 from nojit.kernels.flex.checks import check_captured, check_mod, check_options
 from nojit.kernels.flex.masks import BlockMask, tables_of

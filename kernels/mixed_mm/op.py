@@ -16,7 +16,7 @@ from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered,
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.mixed_mm.checks import Operands, check_operands
-from nojit.kernels.mixed_mm.prepared import Prepared, facts_of_call, prepare
+from nojit.kernels.mixed_mm.launch import Prepared, facts_of_call, prepare
 from nojit.kernels.mixed_mm.reference import unpack
 from torch import Tensor
 

@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from nojit.kernels.maps import OTHERS
 from nojit.kernels.mixed_mm import reference
-from nojit.kernels.mixed_mm.prepared import mapped_parts, prepare
+from nojit.kernels.mixed_mm.launch import mapped_parts, prepare
 from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]

@@ -24,7 +24,7 @@ from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
-from nojit.kernels.mm_plus_mm.prepared import Operands, Prepared, facts_of_call, prepare
+from nojit.kernels.mm_plus_mm.launch import Operands, Prepared, facts_of_call, prepare
 from torch import Tensor
 
 __all__ = ["mm_plus_mm"]

@@ -8,7 +8,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.gemm.shapes import Shape, draw_shape
-from nojit.kernels.mm_plus_mm.prepared import prepare
+from nojit.kernels.mm_plus_mm.launch import prepare
 from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "PairProblem", "problems"]

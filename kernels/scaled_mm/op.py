@@ -24,7 +24,7 @@ from nojit.kernels.scaled_mm.checks import (
     check_out,
     check_out_dtype,
 )
-from nojit.kernels.scaled_mm.prepared import Operands, Prepared, facts_of_call, prepare
+from nojit.kernels.scaled_mm.launch import Operands, Prepared, facts_of_call, prepare
 from nojit.kernels.scaled_mm.scales import scales_of
 from torch import Tensor
 

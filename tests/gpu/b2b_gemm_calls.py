@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from nojit.kernels.b2b_gemm import b2b_gemm, op, prepared, reference
+from nojit.kernels.b2b_gemm import b2b_gemm, launch, op, reference
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, view
@@ -72,7 +72,7 @@ class Case:
             values = [as_tf32(value) if cut else value for value in self.inputs()]
             values = [value if wide is None else value.to(wide) for value in values]
             words = {"activation": self.activation, "assoc": self.assoc, "alpha": 0.75}
-            with switched(self.tf32 and wide is None), prepared_anew(op, prepared, self.maps):
+            with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps):
                 if not gradients:
                     return (function(*values, **words),)
                 out = function(*(value.requires_grad_() for value in values), **words)

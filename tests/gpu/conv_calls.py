@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.conv import conv2d, conv3d, launches, mapped, op, operators
+from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_tma, op, operators
 from torch import Tensor
 from torch.nn import functional
 
@@ -116,8 +116,8 @@ class Case:
                 memo.forget()
                 stack.callback(memo.forget)
             if not self.maps:
-                stack.enter_context(mock.patch.object(mapped, "takes_maps", return_value=False))
-            for module in (mapped, launches) if self.parts else ():
+                stack.enter_context(mock.patch.object(launch_tma, "takes_maps", return_value=False))
+            for module in (launch_tma, launch_pointers) if self.parts else ():
                 stack.enter_context(mock.patch.object(module, "parts_of", return_value=self.parts))
             yield
 

@@ -22,10 +22,10 @@ from nojit.kernels.flex import (
     SoftCap,
     Window,
     alibi_slopes,
-    backward_sm90,
     create_block_mask,
     flex_attention,
-    forward,
+    launch_backward_sm90,
+    launch_forward,
     op,
     reference,
 )
@@ -124,7 +124,7 @@ class Case:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(op, "_UNMASKED", new_memo(operands=6, limit=8)))
             if not self.maps:
-                for module in (forward, backward_sm90):
+                for module in (launch_forward, launch_backward_sm90):
                     stack.enter_context(mock.patch.object(module, "maps_of", return_value=None))
             yield
 
@@ -203,7 +203,9 @@ def cases() -> Iterator[Case]:
         one = Case(dtype, widths, mask, mod)
         yield one
         yield Case(dtype, widths, mask, mod, offset=1)
-        mapped = dtype.itemsize == 2 and max(widths) <= forward.MAX_MAPPED_DIM and widths[0] % 8 == 0 == widths[1] % 8
+        mapped = (
+            dtype.itemsize == 2 and max(widths) <= launch_forward.MAX_MAPPED_DIM and widths[0] % 8 == 0 == widths[1] % 8
+        )
         if (mask, mod) == ("causal", "none"):
             # with keys of each batch's own, flash attention's kernels differentiate it
             yield Case(dtype, widths, mask, mod, kv_batch=1)

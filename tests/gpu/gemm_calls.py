@@ -10,10 +10,10 @@ from types import ModuleType
 from unittest import mock
 
 import torch
-from nojit.kernels.bmm import baddbmm, bmm, op, prepared, reference
+from nojit.kernels.bmm import baddbmm, bmm, launch, op, reference
+from nojit.kernels.mm_plus_mm import launch as pair_prepared
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.mm_plus_mm import op as pair_op
-from nojit.kernels.mm_plus_mm import prepared as pair_prepared
 from nojit.kernels.mm_plus_mm import reference as pair_reference
 from torch import Tensor
 
@@ -86,7 +86,7 @@ class Case:
             words = {"activation": self.activation}
             if self.added:
                 words |= {"beta": 0.5, "alpha": 0.25}
-            with switched(self.tf32 and wide is None), prepared_anew(op, prepared, self.maps):
+            with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps):
                 if not gradients:
                     return (functions[self.added](*operands, **words),)  # type: ignore[operator]
                 for value in operands:

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.mixed_mm import op, prepared, reference, uint4x2_mixed_mm
+from nojit.kernels.mixed_mm import launch, op, reference, uint4x2_mixed_mm
 from torch import Tensor
 
 from tests.gpu.call import Call, Outputs, view
@@ -103,12 +103,12 @@ class Case:
 @contextmanager
 def prepared_anew(only: str | None) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
-    plain = prepared.runs
+    plain = launch.runs
 
     def runs(kernel: str, a: Tensor) -> bool:
         return plain(kernel, a) and only in {None, kernel}
 
-    with mock.patch.object(op, "_CALLS", {}), mock.patch.object(prepared, "runs", runs):
+    with mock.patch.object(op, "_CALLS", {}), mock.patch.object(launch, "runs", runs):
         op._MEMO.forget()
         yield
         op._MEMO.forget()

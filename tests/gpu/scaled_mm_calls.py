@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from unittest import mock
 
 import torch
-from nojit.kernels.scaled_mm import op, prepared, reference, scaled_mm
+from nojit.kernels.scaled_mm import launch, op, reference, scaled_mm
 from torch import Tensor
 
 from tests.gpu.call import Call, Outputs, view
@@ -127,7 +127,7 @@ def prepared_anew(maps: bool) -> Iterator[None]:
         stack.callback(op._MEMO.forget)
         op._MEMO.forget()
         if not maps:
-            stack.enter_context(mock.patch.object(prepared, "has_maps", return_value=False))
+            stack.enter_context(mock.patch.object(launch, "has_maps", return_value=False))
         yield
 
 

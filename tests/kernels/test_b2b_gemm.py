@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.b2b_gemm import CustomActivation, b2b_gemm, functions, prepared, reference
+from nojit.kernels.b2b_gemm import CustomActivation, b2b_gemm, functions, launch, reference
 from nojit.kernels.gemm.activations import ACTIVATIONS
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.values import FunctionRef
@@ -81,9 +81,9 @@ def test_nothing_to_multiply(sizes, activation):
 
 def test_auto_takes_the_order_that_loads_less():
     tall, narrow = torch.ones(4096, 64), torch.ones(64, 64)
-    assert prepared.chosen((tall, narrow, narrow), "auto") == "left"
-    assert prepared.chosen((narrow, narrow, tall.T), "auto") == "right"
-    assert prepared.chosen((tall, narrow, tall.T), "auto") == "left"
+    assert launch.chosen((tall, narrow, narrow), "auto") == "left"
+    assert launch.chosen((narrow, narrow, tall.T), "auto") == "right"
+    assert launch.chosen((tall, narrow, tall.T), "auto") == "left"
     for given in (operands(70, 9, 8, 7), operands(7, 8, 9, 70)):
         check(given, alpha=0.5, assoc="auto")
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.b2b_gemm import b2b_gemm, functions, op, prepared, reference
+from nojit.kernels.b2b_gemm import b2b_gemm, functions, op, reference
+from nojit.kernels.b2b_gemm import launch as launch_module
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
@@ -59,7 +60,7 @@ def provide(name: str) -> Callable[..., None]:
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have such a device, and forget what was prepared for others."""
-    sm90.pretend(monkeypatch, prepared)
+    sm90.pretend(monkeypatch, launch_module)
     monkeypatch.setattr(op, "_CALLS", {})
     asked.clear()
     with library.override(provide):
@@ -121,12 +122,12 @@ def test_what_does_not_lie_in_whole_lines_goes_over_pointers():
             sizes[place] = 60
             b2b_gemm(*operands(*sizes))
         # rows whose distances within a tile take 64 bits
-        b2b_gemm(a.new_empty(2, 8 * prepared.FARTHEST + 8)[:, :64], b, c)
+        b2b_gemm(a.new_empty(2, 8 * launch_module.FARTHEST + 8)[:, :64], b, c)
     assert names == ["b2b_gemm"] * 16
 
 
 @pytest.mark.parametrize(("more", "kernel"), [(0, "b2b_gemm_sm90"), (1, "b2b_gemm")])
 def test_rows_that_32_bits_do_not_count_go_over_pointers(more, kernel):
-    a = torch.empty(prepared.MOST_ROWS + more, 8, dtype=torch.bfloat16, device="meta")
+    a = torch.empty(launch_module.MOST_ROWS + more, 8, dtype=torch.bfloat16, device="meta")
     b, c = (torch.empty(8, 8, dtype=torch.bfloat16, device="meta") for _ in range(2))
-    assert prepared.prepare((a, b, c), None, ("none", 1.0, "left")).kernel == kernel
+    assert launch_module.prepare((a, b, c), None, ("none", 1.0, "left")).kernel == kernel

@@ -6,13 +6,13 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm import op as b2b_gemm
-from nojit.kernels.b2b_gemm.prepared import chosen
-from nojit.kernels.b2b_gemm.prepared import prepare as prepare_b2b
+from nojit.kernels.b2b_gemm.launch import chosen
+from nojit.kernels.b2b_gemm.launch import prepare as prepare_b2b
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax
 from nojit.kernels.block_sparse import op as block_sparse
 from nojit.kernels.block_sparse.products import strips_of
 from nojit.kernels.bmm import op as bmm
-from nojit.kernels.bmm.prepared import prepare as prepare_bmm
+from nojit.kernels.bmm.launch import prepare as prepare_bmm
 from nojit.kernels.flex import flex_attention
 from nojit.kernels.flex.call import NO_MOD
 from nojit.kernels.flex.op import _is_decoding
@@ -20,11 +20,11 @@ from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, splits_for
 from nojit.kernels.flex_decoding.masks import band_of_words
 from nojit.kernels.mixed_mm import op as mixed_mm
-from nojit.kernels.mixed_mm.prepared import prepare as prepare_mixed
+from nojit.kernels.mixed_mm.launch import prepare as prepare_mixed
 from nojit.kernels.mm_plus_mm import op as mm_plus_mm
 from nojit.kernels.scaled_mm import op as scaled_mm
-from nojit.kernels.scaled_mm.prepared import Operands
-from nojit.kernels.scaled_mm.prepared import prepare as prepare_scaled
+from nojit.kernels.scaled_mm.launch import Operands
+from nojit.kernels.scaled_mm.launch import prepare as prepare_scaled
 
 FP8 = torch.zeros(48, 48).to(torch.float8_e4m3fn)
 ROWS = (1, 2, 8, 16, 17, 64, 65, 200, 1000)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launches, op, operators, reference, sweeps
+from nojit.kernels.conv import conv2d, conv3d, launch_pointers, op, operators, reference, sweeps
 from nojit.kernels.conv.checks import window_of
-from nojit.kernels.conv.launches import parts_of
+from nojit.kernels.conv.launch_pointers import parts_of
 from nojit.kernels.conv.layouts import by_channels, is_by_channels
 from nojit.kernels.conv.sweeps import Window, classes_of, forward_sweep, pieces_of
 from nojit.runtime.errors import ArgumentError
@@ -156,7 +156,7 @@ def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
     operators._CALLS.forget()
     for limit in (25, 9):
         monkeypatch.setattr(sweeps, "LIMIT", limit)
-        monkeypatch.setattr(launches, "parts_of", lambda *_: 1)
+        monkeypatch.setattr(launch_pointers, "parts_of", lambda *_: 1)
         for words, whole in zip(({"padding": 1}, {"stride": 2}), before, strict=True):
             torch.testing.assert_close(check(conv2d, values, **words), whole)
         # what was remembered does the same

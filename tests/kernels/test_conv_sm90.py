@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launches, mapped, op
-from nojit.kernels.conv.mapped import ROWS, boxes_of
+from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_tma, op
+from nojit.kernels.conv.launch_tma import ROWS, boxes_of
 from nojit.kernels.maps import Described
 from torch import Tensor
 from torch.nn import functional
@@ -83,7 +83,7 @@ def merge(partial: Tensor, out: Tensor, bias: Tensor, *numbers: Any) -> None:
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a device of a few processors that takes maps, and forget what was remembered for others."""
-    monkeypatch.setattr(mapped, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(launch_tma, "takes_maps", lambda value: value.element_size() == 2)
     op._MEMO.forget()
     chosen.clear()
     chosen.update(TILES["64 x 64"])
@@ -95,7 +95,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def whole(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
     """Cut every depth into so many parts."""
-    for module in (mapped, launches):
+    for module in (launch_tma, launch_pointers):
         monkeypatch.setattr(module, "parts_of", lambda *_: parts)
 
 
@@ -148,7 +148,7 @@ def test_convolutions(case, tile, parts, monkeypatch):
     convolve, shape, channels, taps, words = case
     chosen.update(TILES[tile])
     whole(monkeypatch, parts)
-    monkeypatch.setattr(mapped, "USED", 0.0)
+    monkeypatch.setattr(launch_tma, "USED", 0.0)
     check(convolve, operands(shape, channels, taps, words.get("groups", 1)), **words)
     assert set(asked) <= {"conv_sm90", "conv_weight_grad_sm90", "bmm_merge"}
     assert {"conv_sm90", "conv_weight_grad_sm90"} <= set(asked)
@@ -162,7 +162,7 @@ def test_tiles_of_three_boxes_may_end_behind_the_last(images, parts, stride, mon
     """A box is an image: the last tile has one, two or three."""
     chosen.update(TILES["192 x 64"])
     whole(monkeypatch, parts)
-    monkeypatch.setattr(mapped, "strips_of", lambda *_: None)
+    monkeypatch.setattr(launch_tma, "strips_of", lambda *_: None)
     x, w, bias = operands((images, 64, 8 * stride, 8 * stride), 80, (3, 3))
     result = conv2d(x, w, bias, padding=1, stride=stride)
     exact = functional.conv2d(x.double(), w.double(), bias.double(), padding=1, stride=stride)
@@ -186,7 +186,7 @@ def test_what_taps_share_is_copied_once(case, config, monkeypatch):
     convolve, shape, channels, taps, words = case
     of_strips.update(config)
     for name, value in {"WASTE": 9.0, "USED": 0.0, "processors": lambda _: 1}.items():
-        monkeypatch.setattr(mapped, name, value)
+        monkeypatch.setattr(launch_tma, name, value)
     check(convolve, operands(shape, channels, taps), **words)
     assert asked[:2] == ["conv_halo_sm90"] * 2, "the convolution, and the gradient of its input"
 
@@ -218,7 +218,7 @@ def test_narrow_convolutions_share_what_taps_meet(shape, channels, taps, words, 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_window(seed, monkeypatch):
-    monkeypatch.setattr(mapped, "USED", 0.0)
+    monkeypatch.setattr(launch_tma, "USED", 0.0)
     rng = random.Random(seed)
     taps = rng.randint(1, 4), rng.randint(1, 4)
     words = {

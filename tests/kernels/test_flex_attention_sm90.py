@@ -15,7 +15,7 @@ from nojit.kernels.flex import (
     and_masks,
     create_block_mask,
     flex_attention,
-    forward,
+    launch_forward,
     reference,
 )
 from nojit.kernels.maps import Described
@@ -43,8 +43,8 @@ MASKS = {
 @pytest.fixture(params=[False, True], ids=["together", "in turn"])
 def over_maps(request, monkeypatch):
     """Have a device whose kernels take maps, and the kernel as Python."""
-    monkeypatch.setattr(forward, "takes_maps", lambda value: value.element_size() == 2)
-    monkeypatch.setattr(forward, "processors", lambda value: PROGRAMS)
+    monkeypatch.setattr(launch_forward, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(launch_forward, "processors", lambda value: PROGRAMS)
     kernel = load(
         "flex_attention_fwd_sm90_kernel",
         *(KERNELS / "flex" / name for name in ("kernel_sm90_walks.py", "kernel_sm90.py")),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.flash_attention import backward_sm90 as flash_sm90
+from nojit.kernels.flash_attention import launch_backward_sm90 as flash_sm90
 from nojit.kernels.flex import (
     Alibi,
     Causal,
@@ -18,10 +18,10 @@ from nojit.kernels.flex import (
     Window,
     alibi_slopes,
     and_masks,
-    backward,
     create_block_mask,
-    forward,
     hulls,
+    launch_backward,
+    launch_forward,
     reference,
 )
 from nojit.kernels.flex.call import modification_of
@@ -136,7 +136,7 @@ class Panels(Tiles):
 @pytest.fixture
 def over_maps(monkeypatch):
     """Have a device whose kernels take maps, this kernel as Python, and what is before and after it in plain torch."""
-    for module in (forward, flash_sm90):
+    for module in (launch_forward, flash_sm90):
         monkeypatch.setattr(module, "takes_maps", lambda value: value.element_size() == 2)
     kernel = load(
         "flex_attention_bwd_sm90_kernel",
@@ -202,7 +202,7 @@ def gradients_of(operands, grads, mask, exact, mod=None):
     made = tuple(torch.full_like(each, float("nan")) for each in (q, k, v))
     empty = tuple(q.new_empty(0) for _ in range(3))
     given = (dout, dlse), (q, k, v), (out.detach().to(q.dtype), lse.detach().float())
-    backward.launch_backward(*given, made, empty, q.shape[3] ** -0.5, tables, modification_of(mod), True)
+    launch_backward.launch_backward(*given, made, empty, q.shape[3] ** -0.5, tables, modification_of(mod), True)
     return made
 
 

@@ -15,15 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nojit.kernels import library, maps
 from nojit.kernels.b2b_gemm import b2b_gemm
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, mapped, op, products
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, launch_tma, op, products
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.conv import conv2d, conv3d, operators
-from nojit.kernels.conv import mapped as conv_mapped
+from nojit.kernels.conv import launch_tma as conv_mapped
 from nojit.kernels.dispatch import is_real
-from nojit.kernels.flash_attention import flash_attention, forward
+from nojit.kernels.flash_attention import flash_attention, launch_forward
 from nojit.kernels.flash_attention import op as attention
 from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_mask, flex_attention
-from nojit.kernels.flex import forward as flex_forward
+from nojit.kernels.flex import launch_forward as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.memos import Memo, Recording, new_memo
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
@@ -73,7 +73,7 @@ def launches() -> Iterator[Launches]:
 @pytest.fixture(params=[False, True], ids=["pointers", "maps"])
 def device(request, monkeypatch):
     """Say of the CPU that it has kernels over tensor maps, or not."""
-    for module in (forward, mapped, flex_forward, conv_mapped):
+    for module in (launch_forward, launch_tma, flex_forward, conv_mapped):
         monkeypatch.setattr(module, "takes_maps", lambda value: request.param and value.element_size() == 2)
     monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
 

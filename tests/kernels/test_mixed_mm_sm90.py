@@ -17,7 +17,8 @@ from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.space import expand_space
 from nojit.kernels import library
 from nojit.kernels.maps import Described
-from nojit.kernels.mixed_mm import op, prepared, reference, uint4x2_mixed_mm
+from nojit.kernels.mixed_mm import launch as launch_module
+from nojit.kernels.mixed_mm import op, reference, uint4x2_mixed_mm
 from torch import Tensor
 
 from tests.kernels.accuracy import assert_accurate
@@ -137,7 +138,7 @@ def provide(name: str) -> Callable[..., None]:
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a device that runs them, and forget what was prepared for others."""
-    monkeypatch.setattr(prepared, "runs", lambda *_: True)
+    monkeypatch.setattr(launch_module, "runs", lambda *_: True)
     monkeypatch.setattr(op, "_CALLS", {})
     asked.clear()
     chosen.clear()
@@ -262,7 +263,7 @@ def test_no_part_of_many_rows_knows_anything_of_the_next_ones_scales():
 def test_who_takes_how_many_rows(rows, cols, kernel):
     a = torch.empty(rows, 128, dtype=torch.float16, device="meta")
     b = torch.empty(64, cols, dtype=torch.uint8, device="meta")
-    assert prepared.prepare((a, b, None, None), None, None).kernel == kernel
+    assert launch_module.prepare((a, b, None, None), None, None).kernel == kernel
 
 
 def test_no_depth_is_cut_where_the_batch_must_not_decide(monkeypatch):
@@ -329,14 +330,14 @@ def test_rows_too_far_apart_for_offsets_of_32_bits_go_elsewhere(stride_a, stride
     # without memory: they are many GiB apart
     a = torch.empty_strided((3, 128), (stride_a, 1), dtype=torch.float16, device="meta")
     b = torch.empty_strided((64, 64), (stride_b, 1), dtype=torch.uint8, device="meta")
-    assert prepared.prepare((a, b, None, None), None, None).kernel == kernel
+    assert launch_module.prepare((a, b, None, None), None, None).kernel == kernel
 
 
 def test_no_config_takes_more_rows_in_a_step_than_offsets_are_held_to():
     manifest = load_manifest(KERNELS.parent / "manifests/mixed_mm.toml")
     (few,) = (kernel for kernel in manifest.kernel if kernel.name == "mixed_mm_few")
     for variant in (*expand_kernel(few, "sm_90", few.name).variants, *expand_space(few, "sm_90", few.name).variants):
-        assert 16 * dict(variant.constexprs)["UNROLL"] * dict(variant.options)["num_warps"] <= prepared.STEP_ROWS
+        assert 16 * dict(variant.constexprs)["UNROLL"] * dict(variant.options)["num_warps"] <= launch_module.STEP_ROWS
 
 
 def test_groups_of_32_go_to_few_rows_only():

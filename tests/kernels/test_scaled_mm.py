@@ -11,7 +11,8 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.problem import recorded
-from nojit.kernels.scaled_mm import prepared, reference, scaled_mm
+from nojit.kernels.scaled_mm import launch as launch_module
+from nojit.kernels.scaled_mm import reference, scaled_mm
 from nojit.kernels.scaled_mm.scales import scales_of
 from nojit.runtime.errors import ArgumentError, KernelNotFoundError
 from torch import Tensor
@@ -137,7 +138,7 @@ def test_nothing_to_multiply(m, n, k, kind):
 
 @pytest.mark.parametrize("formats", PAIRS, ids=["e4m3 e4m3", "e4m3 e5m2", "e5m2 e4m3"])
 def test_devices_without_fp8_multiply_bytes(formats, monkeypatch):
-    monkeypatch.setattr(prepared, "_takes_bytes", lambda _: True)
+    monkeypatch.setattr(launch_module, "_takes_bytes", lambda _: True)
     asked = []
     source = library.CURRENT.source
     with library.override(lambda name: asked.append(name) or source.kernel(name)):
@@ -152,7 +153,7 @@ def test_devices_without_fp8_multiply_bytes(formats, monkeypatch):
 @pytest.mark.parametrize("as_bytes", [False, True])
 @pytest.mark.parametrize("format_", [E4, E5], ids=str)
 def test_every_value_of_a_format(format_, as_bytes, monkeypatch):
-    monkeypatch.setattr(prepared, "_takes_bytes", lambda _: as_bytes)
+    monkeypatch.setattr(launch_module, "_takes_bytes", lambda _: as_bytes)
     values = torch.arange(256, dtype=torch.uint8).view(format_)
     # one value in each row, and what it is multiplied by is 1
     a = torch.zeros(256, 16).to(format_)
@@ -186,22 +187,22 @@ def test_which_devices_multiply_fp8(found, built, kernel, monkeypatch):
             raise KernelNotFoundError("expected a bundle that holds the kernel", got=name)
         return SimpleNamespace(fits=lambda _: built)
 
-    monkeypatch.setattr(prepared, "capability", lambda _: found)
-    monkeypatch.setattr(prepared, "processors", lambda _: 132)
+    monkeypatch.setattr(launch_module, "capability", lambda _: found)
+    monkeypatch.setattr(launch_module, "processors", lambda _: 132)
     a, b = operands(3, 16, 16)
     one = torch.ones(())
     with library.override(provide):
-        given = prepared.Operands(a.as_subclass(Cuda), b, one, one, None)
-        assert prepared.prepare(given, None, torch.bfloat16, fast=False).kernel == kernel
+        given = launch_module.Operands(a.as_subclass(Cuda), b, one, one, None)
+        assert launch_module.prepare(given, None, torch.bfloat16, fast=False).kernel == kernel
 
 
 def test_fast_sums_are_asked_for_over_maps_alone():
     a, b = operands(32, 64, 256)
     for kind, fast in product(("whole", "ends", "1x128 128x128"), (False, True)):
-        given = prepared.Operands(a, b, *scales(32, 64, 256, kind), None)
-        call = prepared.prepare(given, None, torch.bfloat16, fast, maps_run=lambda _: True)
+        given = launch_module.Operands(a, b, *scales(32, 64, 256, kind), None)
+        call = launch_module.prepare(given, None, torch.bfloat16, fast, maps_run=lambda _: True)
         assert call.named["FAST"] == (fast and kind in {"whole", "ends"})
-        assert "FAST" not in prepared.prepare(given, None, torch.bfloat16, fast).named
+        assert "FAST" not in launch_module.prepare(given, None, torch.bfloat16, fast).named
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.flash_attention import backward as flash
-from nojit.kernels.flash_attention.backward import allocate_like, launch_delta
+from nojit.kernels.flash_attention import launch_backward as flash
+from nojit.kernels.flash_attention.launch_backward import allocate_like, launch_delta
 from nojit.kernels.flash_attention.masks import NO_MASK, Mask
-from nojit.kernels.flex import backward_sm90
+from nojit.kernels.flex import launch_backward_sm90
 from nojit.kernels.flex.call import (
     Captured,
     Modification,
@@ -87,9 +87,9 @@ def launch_backward(
     if dk.numel() or dv.numel():
         # one kernel writes both
         dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
-    maps = backward_sm90.maps_of(operands, dout, dk, dv, tables, mod)
+    maps = launch_backward_sm90.maps_of(operands, dout, dk, dv, tables, mod)
     if maps is not None:
-        backward_sm90.launch_backward_over_maps(maps, out, lse, dlse, dq, scale, tables, mod)
+        launch_backward_sm90.launch_backward_over_maps(maps, out, lse, dlse, dq, scale, tables, mod)
     elif mask is not None:
         flash.launch_backward((dout, dlse), operands, (out, lse), (dq, dk, dv), scale, mask, deterministic)
     if any(each.numel() for each in of_captured) or (maps is None and mask is None):

@@ -9,8 +9,8 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.flash_attention.backward_sm90 import gradient_maps_of, launch_backward_over_maps
-from nojit.kernels.flash_attention.forward import tile_widths
+from nojit.kernels.flash_attention.launch_backward_sm90 import gradient_maps_of, launch_backward_over_maps
+from nojit.kernels.flash_attention.launch_forward import tile_widths
 from nojit.kernels.flash_attention.masks import Mask
 from torch import Tensor
 

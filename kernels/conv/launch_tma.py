@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.conv import sweeps
-from nojit.kernels.conv.launches import Sum, launch_merge, parts_of
+from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of
 from nojit.kernels.conv.layouts import FORMATS, merged, positions_of, strides_of
 from nojit.kernels.gemm.splits import padded_width
 from nojit.kernels.maps import MAP_BYTES, Described, processors, takes_maps

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.prepared import prepare
+from nojit.kernels.bmm.launch import prepare
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
