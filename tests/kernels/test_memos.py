@@ -635,8 +635,8 @@ def test_a_recording_refuses_tensors_that_it_does_not_know(launches):
         (0, ((list, (), (), (), True),) * 129, ()),
     ],
 )
-def test_a_recipe_holds_places_that_there_are(facts):
-    with pytest.raises(ValueError, match="expected"):
+def test_a_recipe_refers_to_existing_places(facts):
+    with pytest.raises(ValueError, match=r"expected|does not exist|at most"):
         Recipe(*facts)
 
 
@@ -649,7 +649,7 @@ def test_a_recording_says_whether_a_recipe_holds_it():
     assert recording.recipe(last)(torch.ones(4)).tolist() == [0.0] * 4
     last = recording.make(torch.zeros, 4)
     assert not recording.fits
-    with pytest.raises(ValueError, match="fewer arguments or results"):
+    with pytest.raises(ValueError, match="at most 64 arguments"):
         recording.recipe(last)
 
 
