@@ -34,7 +34,6 @@ from nojit.runtime.expr_ops import (
     ExpressionError,
     Missing,
     Op,
-    Opaque,
     Pointer,
     Tag,
     Unseen,
@@ -43,7 +42,6 @@ from nojit.runtime.expr_ops import (
     same,
 )
 from nojit.runtime.expr_parser import MAX_LENGTH, parse_tree
-from nojit.runtime.expr_program import compile, run  # noqa: A004 - the verb that fits, always used as expr.compile
 from nojit.runtime.expr_tree import (
     FUNCTIONS,
     Literal,
@@ -71,16 +69,13 @@ __all__ = [
     "Missing",
     "NotConstant",
     "Op",
-    "Opaque",
     "Pointer",
     "Tag",
     "Unseen",
     "Value",
-    "compile",
     "identity",
     "implied_hint",
     "parse",
-    "run",
     "same",
     "settled",
     "substitute",
@@ -140,14 +135,9 @@ class Expression(Record):
                 is a pointer.
         """
         try:
-            value = evaluate(self.root, values)
+            return evaluate(self.root, values)
         except ExpressionError as error:
             raise ExpressionError(error.message, self.text) from None
-        if isinstance(value, Pointer):
-            raise ExpressionError("the value is a pointer; use has(...) or aligned(..., bytes)", self.text)
-        if value is UNSEEN:
-            raise ExpressionError("the value is a tuple or a descriptor; use has(...)", self.text)
-        return value
 
     def conjuncts(self) -> tuple[Expression, ...]:
         """Split at the outermost ``and``; an expression without one is its only conjunct."""

@@ -1,8 +1,4 @@
-"""What the expression language computes: its values, its operations and their numbers.
-
-The tree (`nojit.runtime.expr_tree`) and the program (`nojit.runtime.expr_program`) share these operations, and the C
-core computes the same: 64-bit signed integers with Python's floor meaning, and an error instead of a wrong number.
-"""
+"""The values of the expression language, and the numbers of its operations, which the C core computes."""
 
 from __future__ import annotations
 
@@ -24,12 +20,10 @@ __all__ = [
     "ExpressionError",
     "Missing",
     "Op",
-    "Opaque",
     "Pointer",
     "Tag",
     "Unseen",
     "Value",
-    "apply",
     "constant",
     "describe",
     "identity",
@@ -71,12 +65,6 @@ class Pointer(Record):
     """Unsigned, in bytes."""
 
 
-class Opaque(Record):
-    """A value as programs see it that is neither int, bool, None nor pointer: strings and floats, by interned id."""
-
-    id: int
-
-
 class Missing(Enum):
     """The type of `MISSING`."""
 
@@ -101,10 +89,7 @@ Value: TypeAlias = int | bool | str | float | Pointer | Hashable | None
 
 
 class Op(IntEnum):
-    """The instructions of a program; `nojit.runtime.expr_program` says what each does to the stack.
-
-    The numbers are a contract with C: ``runtime/engine/expr/machine.h`` must agree.
-    """
+    """The instructions of a program; ``runtime/engine/expr/machine.h`` says what each does, and must agree on the numbers."""
 
     CONST_INT = 1
     CONST_BOOL = 2
@@ -176,125 +161,3 @@ def describe(value: Value) -> str:
 def same(left: Value, right: Value) -> bool:
     """Tell whether two values have the same type and value: ``True``, ``1`` and ``1.0`` all differ."""
     return identity(left) == identity(right)
-
-
-def apply(op: Op, *operands: Value) -> Value:
-    """Compute one operation (NEG to HAS).
-
-    Raises:
-        ExpressionError: an operand of a type that the operation does not take, an overflow, a division by zero.
-    """
-    return _FUNCTIONS[op](*operands)
-
-
-def _ints(symbol: str, *operands: Value) -> tuple[int, ...]:
-    for operand in operands:
-        if type(operand) is not int:
-            raise ExpressionError(f"{symbol} takes ints, got {describe(operand)}")
-    return operands  # type: ignore[return-value] # the loop has proved it
-
-
-def _fit(symbol: str, result: int, *operands: int) -> int:
-    if not INT64_MIN <= result <= INT64_MAX:
-        shown = ", ".join(map(str, operands))
-        raise ExpressionError(f"{symbol} of {shown} does not fit in 64 bits")
-    return result
-
-
-def _arithmetic(symbol: str, compute: Callable[[int, int], int]) -> Callable[..., Value]:
-    def operation(left: Value, right: Value) -> Value:
-        a, b = _ints(symbol, left, right)
-        return _fit(symbol, compute(a, b), a, b)
-
-    return operation
-
-
-def _division(symbol: str, compute: Callable[[int, int], int]) -> Callable[..., Value]:
-    def operation(left: Value, right: Value) -> Value:
-        a, b = _ints(symbol, left, right)
-        if b == 0:
-            raise ExpressionError(f"division by zero: {a} {symbol} 0")
-        return _fit(symbol, compute(a, b), a, b)
-
-    return operation
-
-
-def _ordering(symbol: str, compute: Callable[[int, int], bool]) -> Callable[..., Value]:
-    def operation(left: Value, right: Value) -> Value:
-        return compute(*_ints(symbol, left, right))
-
-    return operation
-
-
-def _equal(left: Value, right: Value) -> bool:
-    if isinstance(left, Pointer) or isinstance(right, Pointer):
-        raise ExpressionError("a pointer does not compare; use has(...) or aligned(..., bytes)")
-    if left is UNSEEN or right is UNSEEN:
-        raise ExpressionError("a tuple, a descriptor or an int of more than 63 bits does not compare; use has(...)")
-    return same(left, right)
-
-
-def _not_equal(left: Value, right: Value) -> bool:
-    return not _equal(left, right)
-
-
-def _negate(operand: Value) -> int:
-    (a,) = _ints("-", operand)
-    return _fit("-", -a, a)
-
-
-def _not(operand: Value) -> bool:
-    if not isinstance(operand, bool):
-        raise ExpressionError(f"not takes a bool, got {describe(operand)}")
-    return not operand
-
-
-def _cdiv(left: Value, right: Value) -> int:
-    a, b = _ints("cdiv", left, right)
-    if b <= 0:
-        raise ExpressionError(f"cdiv needs a positive divisor, got {b}")
-    return -(-a // b)
-
-
-def _next_pow2(operand: Value) -> int:
-    (a,) = _ints("next_pow2", operand)
-    return _fit("next_pow2", 1 << (max(a, 1) - 1).bit_length(), a)
-
-
-def _aligned(operand: Value, alignment: Value) -> bool:
-    if type(alignment) is not int or alignment <= 0:
-        raise ExpressionError(f"aligned needs a positive number of bytes, got {describe(alignment)}")
-    if operand is None:
-        return False
-    if isinstance(operand, Pointer):
-        return operand.address % alignment == 0
-    if type(operand) is int:
-        return operand % alignment == 0
-    raise ExpressionError(f"aligned takes a pointer or an int, got {describe(operand)}")
-
-
-def _has(operand: Value) -> bool:
-    return operand is not None
-
-
-_FUNCTIONS: Final[dict[Op, Callable[..., Value]]] = {
-    Op.NEG: _negate,
-    Op.NOT: _not,
-    Op.ADD: _arithmetic("+", lambda a, b: a + b),
-    Op.SUB: _arithmetic("-", lambda a, b: a - b),
-    Op.MUL: _arithmetic("*", lambda a, b: a * b),
-    Op.FLOORDIV: _division("//", lambda a, b: a // b),
-    Op.MOD: _division("%", lambda a, b: a % b),
-    Op.EQ: _equal,
-    Op.NE: _not_equal,
-    Op.LT: _ordering("<", lambda a, b: a < b),
-    Op.LE: _ordering("<=", lambda a, b: a <= b),
-    Op.GT: _ordering(">", lambda a, b: a > b),
-    Op.GE: _ordering(">=", lambda a, b: a >= b),
-    Op.CDIV: _cdiv,
-    Op.MIN: _arithmetic("min", min),
-    Op.MAX: _arithmetic("max", max),
-    Op.NEXT_POW2: _next_pow2,
-    Op.ALIGNED: _aligned,
-    Op.HAS: _has,
-}

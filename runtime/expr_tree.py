@@ -9,20 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from nojit.runtime.errors import did_you_mean, shown
-from nojit.runtime.expr_ops import (
-    INT64_MAX,
-    INT64_MIN,
-    MISSING,
-    UNSEEN,
-    ExpressionError,
-    Op,
-    Pointer,
-    Value,
-    apply,
-    describe,
-    identity,
-)
+from nojit.runtime import postfix
+from nojit.runtime.expr_ops import MISSING, ExpressionError, Op, Value, identity
 from nojit.runtime.record import Record
 
 __all__ = [
@@ -35,6 +23,7 @@ __all__ = [
     "Name",
     "Node",
     "Operation",
+    "apply",
     "evaluate",
     "fold",
     "is_boolean",
@@ -169,48 +158,40 @@ def evaluate(node: Node, values: Mapping[str, Value]) -> Value:
     Raises:
         ExpressionError: a name without a value, or an operation that fails.
     """
-    if isinstance(node, Literal):
-        return node.value
+    literals: dict[str, Value] = {}
+    words = _words(node, literals)
+    return postfix.evaluate(words, {**values, **literals} if literals else values)
+
+
+def _words(node: Node, literals: dict[str, Value]) -> str:
+    """Write a node in postfix; `literals` gets a name for each constant that has no word."""
     if isinstance(node, Name):
-        return _look_up(node.name, values)
-    if isinstance(node, Logic):
-        return _evaluate_logic(node, values)
-    if _is_there(node, values):
-        return True
-    first, *rest = [evaluate(operand, values) for operand in node.operands]
-    if not rest:
-        return apply(node.op, first)
-    result = first
-    for value in rest:
-        result = apply(node.op, result, value)
-    return result
+        return node.name
+    if isinstance(node, Literal):
+        if node.value is None or isinstance(node.value, bool) or type(node.value) is int:
+            return _render_value(node.value)
+        # no name of the language begins so
+        name = f"#{len(literals)}"
+        literals[name] = node.value
+        return name
+    word = node.word if isinstance(node, Logic) else postfix.WORDS[node.op]
+    first, *others = [_words(operand, literals) for operand in node.operands]
+    return " ".join([first, *[part for other in others for part in (other, word)]] if others else [first, word])
+
+
+def apply(op: Op, *operands: Value) -> Value:
+    """Compute one operation (NEG to HAS).
+
+    Raises:
+        ExpressionError: an operand of a type that the operation does not take, an overflow, a division by zero.
+    """
+    return evaluate(Operation(op, tuple(map(Literal, operands))), {})
 
 
 def _is_there(node: Operation, values: Mapping[str, Value]) -> bool:
-    """Say whether a node is ``has`` of a value whose number, if it is one, may be too large for all else."""
+    """Say whether a node is ``has`` of a value that may be none that can be put for the name."""
     (operand, *_) = node.operands
     return node.op is Op.HAS and isinstance(operand, Name) and values.get(operand.name, MISSING) not in (None, MISSING)
-
-
-def _look_up(name: str, values: Mapping[str, Value]) -> Value:
-    if name not in values:
-        raise ExpressionError(f"unknown name {name!r}{did_you_mean(name, list(values))}")
-    value = values[name]
-    if value is MISSING:
-        raise ExpressionError(f"{name} has no value")
-    if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
-        raise ExpressionError(f"{name} = {shown(value)} does not fit in 64 bits signed")
-    return value
-
-
-def _evaluate_logic(node: Logic, values: Mapping[str, Value]) -> bool:
-    for operand in node.operands:
-        value = evaluate(operand, values)
-        if not isinstance(value, bool):
-            raise ExpressionError(f"{node.word} takes bools, got {describe(value)}")
-        if value is node.stop:
-            return node.stop
-    return not node.stop
 
 
 def fold(node: Node, values: Mapping[str, Value]) -> Node:
@@ -229,8 +210,7 @@ def fold(node: Node, values: Mapping[str, Value]) -> Node:
         node = Operation(node.op, tuple(fold(operand, values) for operand in node.operands))
         constant = all(isinstance(operand, Literal) for operand in node.operands)
     else:
-        value = values.get(node.name, UNSEEN)
-        constant = value is not UNSEEN and not isinstance(value, Pointer)
+        constant = node.name in values
     if not constant:
         return node
     try:

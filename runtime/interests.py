@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice, product
 from typing import Any, Final
 
+from nojit.runtime.postfix import names_of, postfix
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable, Missing
@@ -56,7 +57,7 @@ def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, 
         values: dict[str, Value] | None = None
         for text in (config.requires, *derived) if config.requires else derived:
             if text not in names:
-                names[text] = _names_of(text, programs.get(text))
+                names[text] = names_of(programs.get(text) or postfix(text))
             if names[text].isdisjoint(runtime):
                 continue
             values = values or {**defaults, **dict(config.constexprs + config.options), **given}
@@ -67,15 +68,6 @@ def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, 
                 for point in _type_points(table, names[text]):
                     # a config's own value comes before that of an axis of the same name
                     yield Grounded(text, point | asked)
-
-
-def _names_of(text: str, program: str | None) -> frozenset[str]:
-    """Return the names of an expression, by its program if there is one; operations and numbers are among those, too."""
-    if program:
-        return frozenset(program.split(" "))
-    from nojit.runtime.expr import parse  # noqa: PLC0415 - most expressions have a program
-
-    return parse(text).names
 
 
 def _defaults(table: KernelTable) -> dict[str, Value]:

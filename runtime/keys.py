@@ -17,6 +17,7 @@ from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.expr_ops import INSTRUCTION, INT64_MAX, INT64_MIN, ExpressionError, Op, Tag, constant
 from nojit.runtime.expr_ops import Value as Operand
 from nojit.runtime.interests import interests
+from nojit.runtime.postfix import TOO_LONG, names_of, postfix
 from nojit.runtime.table import KernelTable, Missing, Tuning
 from nojit.runtime.tuning_table import BUCKETS
 from nojit.runtime.type_names import dtype_name, dtype_spellings
@@ -264,7 +265,7 @@ def _loads(program: bytes, slots: Collection[int]) -> bool:
 
 
 class _Programs:
-    """Makes programs of a table's expressions, of their postfix where that is one."""
+    """Makes programs of a table's expressions."""
 
     def __init__(self, table: KernelTable, slots: dict[str, int], interner: Interner, where: str) -> None:
         self._postfix = table.programs_by_expression()
@@ -279,18 +280,18 @@ class _Programs:
         Raises:
             BundleError: it is too long, or asks for a name that is neither among `values` nor a param.
         """
-        words = self._postfix.get(text)
-        program = _core.assemble(words, values, self._slots, self._constant) if words else b""
+        try:
+            words = self._postfix.get(text) or postfix(text)
+        except ExpressionError as error:
+            raise self._fault(str(error)) from None
+        program = _core.assemble(words, values, self._slots, self._constant)
         if program:
             return program
-        from nojit.runtime import expr  # noqa: PLC0415 - most expressions have a program
+        strangers = sorted(names_of(words).difference(values, self._slots))
+        raise self._fault(f"{f'unknown name {strangers[0]!r}' if strangers else TOO_LONG} in {text!r}")
 
-        try:
-            known = {name: expression_value(value) for name, value in values.items()}
-            return expr.compile(expr.substitute(expr.parse(text), known), self._slots, self._interner.add)
-        except ExpressionError as error:
-            what = "expected an expression over the kernel's params"
-            raise BundleError(what, got=str(error), where=self._where) from None
+    def _fault(self, got: str) -> BundleError:
+        return BundleError("expected an expression over the kernel's params", got=got, where=self._where)
 
 
 def push_constant(interner: Interner, value: Value) -> tuple[int, int]:

@@ -107,21 +107,23 @@ def is_cost(words: str, keys: int) -> bool:
     listed = words.split()
     return (
         words == " ".join(listed)
+        and "'" not in words
+        and '"' not in words
         and not _NO_NUMBERS.intersection(listed[-1:])
         and bool(_core.assemble(words, {}, _names(keys), _no_constant))
     )
 
 
 def cost_words(ps: str, names: Sequence[str]) -> str:
-    """Write a cost in postfix, with the places of names in a key instead; empty if it has strings.
+    """Write a cost in postfix, with the places of names in a key instead.
 
     Raises:
         ExpressionError: it is no expression.
     """
-    from nojit.runtime.postfix import postfix  # noqa: PLC0415 - bundles have it done
+    from nojit.runtime.postfix import postfix, words_of  # noqa: PLC0415 - bundles have it done
 
     places = {name: f"key{place}" for place, name in enumerate(names)}
-    return " ".join([places.get(word, word) for word in postfix(ps).split(" ")])
+    return " ".join([places.get(word, word) for word in words_of(postfix(ps))])
 
 
 def _names(keys: int) -> dict[str, int]:
@@ -130,10 +132,10 @@ def _names(keys: int) -> dict[str, int]:
 
 
 def _estimate(words: str, facts: dict[str, int]) -> int | None:
-    from nojit.runtime.expr_program import run  # noqa: PLC0415 - the core estimates for calls
+    from nojit.runtime.postfix import evaluate  # noqa: PLC0415 - the core estimates for calls
 
     try:
-        cost = run(_core.assemble(words, facts, {}, _no_constant), ())
+        cost = evaluate(words, facts)
     except ExpressionError:
         return None
     return cost if type(cost) is int else None

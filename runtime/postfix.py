@@ -1,21 +1,68 @@
-"""Expressions in postfix, as tables carry them beside the text: the core makes programs of them without parsing.
+"""Expressions in postfix, as tables carry them beside the text; the core computes them without parsing.
 
 Words with one space between them, operands before their operation: ``cdiv(n, BLOCK * 2)`` is ``n BLOCK 2 * cdiv()``. A
-word is a decimal int, ``true``, ``false``, ``none``, a name, an operator, ``and`` and ``or`` included, or a function with
-``()`` behind it, as are ``neg()`` and ``not()``; each takes two operands, or one as the language has it. Strings have no
-such form.
+word is a decimal int, ``true``, ``false``, ``none``, a string in its quotes, a name, an operator, ``and`` and ``or`` included,
+or a function with ``()`` behind it, as are ``neg()`` and ``not()``; each takes two operands, or one as the language has it.
 """
 
 from __future__ import annotations
 
-from nojit.runtime import _core
-from nojit.runtime.expr_ops import ExpressionError
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
 
-__all__ = ["postfix"]
+from nojit.runtime import _core
+from nojit.runtime.errors import did_you_mean, shown
+from nojit.runtime.expr_ops import (
+    INT64_MAX,
+    INT64_MIN,
+    MISSING,
+    UNSEEN,
+    ExpressionError,
+    Op,
+    Pointer,
+    Tag,
+    Value,
+    describe,
+    identity,
+)
+
+__all__ = ["TOO_LONG", "WORDS", "evaluate", "names_of", "postfix", "words_of"]
+
+WORDS: Final[dict[Op, str]] = {
+    Op.NEG: "neg()",
+    Op.NOT: "not()",
+    Op.ADD: "+",
+    Op.SUB: "-",
+    Op.MUL: "*",
+    Op.FLOORDIV: "//",
+    Op.MOD: "%",
+    Op.EQ: "==",
+    Op.NE: "!=",
+    Op.LT: "<",
+    Op.LE: "<=",
+    Op.GT: ">",
+    Op.GE: ">=",
+    Op.CDIV: "cdiv()",
+    Op.MIN: "min()",
+    Op.MAX: "max()",
+    Op.NEXT_POW2: "next_pow2()",
+    Op.ALIGNED: "aligned()",
+    Op.HAS: "has()",
+}
+"""The word of each operation but ``and`` and ``or``."""
+TOO_LONG: Final = "more than 32 levels of nested operations, or than 256 operations and operands"
+"""Why an expression whose names are all known has no program."""
+_NO_NAMES: Final = frozenset([*WORDS.values(), "and", "or", "true", "false", "none"])
+
+_Pair: TypeAlias = tuple[int, int]
+# beyond `Tag`, as engine/expr/value.h numbers them: an int that does not fit in 64 bits, and what expressions cannot see
+_TOO_LARGE: Final = 6
+_TUPLE: Final = 8
 
 
 def postfix(text: str) -> str:
-    """Write an expression in postfix; empty if it has no such form.
+    """Write an expression in postfix.
 
     Raises:
         ExpressionError: `text` is no expression.
@@ -27,3 +74,142 @@ def postfix(text: str) -> str:
         parse_tree(text)
         raise ExpressionError("no expression", text)
     return words
+
+
+def words_of(words: str) -> list[str]:
+    """Take an expression in postfix apart."""
+    if "'" not in words and '"' not in words:
+        return words.split(" ")
+    found, at = [], 0
+    while at < len(words):
+        # a string may hold spaces
+        quoted = words.find(words[at], at + 1) if words[at] in "'\"" else at
+        end = words.find(" ", quoted)
+        found.append(words[at : len(words) if end < 0 else end])
+        at = len(words) if end < 0 else end + 1
+    return found
+
+
+@lru_cache(maxsize=4096)
+def names_of(words: str) -> frozenset[str]:
+    """Return the names in an expression in postfix."""
+    return frozenset([word for word in words_of(words) if word not in _NO_NAMES and word[0] not in "-0123456789'\""])
+
+
+def evaluate(words: str, values: Mapping[str, Value]) -> Value:
+    """Compute an expression in postfix for `values`, from name to value.
+
+    Raises:
+        ExpressionError: a name without a value, a type or a number that an operation cannot take, a result that is a
+            pointer, or more operations than a program holds.
+    """
+    call = _Call(words, values)
+    program = _core.assemble(words, call.constants, call.slots, call.constant)
+    if not program:
+        raise ExpressionError(TOO_LONG)
+    found = _core.run_program(program, tuple(call.pairs))
+    if len(found) == 2:
+        return call.value(*found)
+    raise ExpressionError(call.reason(*found))
+
+
+class _Call:
+    """What the names of an expression stand for: constants of its program, or slots for what the machine has to see itself."""
+
+    def __init__(self, words: str, values: Mapping[str, Value]) -> None:
+        self.constants: dict[str, Value] = {}
+        self.slots: dict[str, int] = {}
+        self.pairs: list[_Pair] = []
+        self._values = values
+        self._opaques: dict[object, int] = {}
+        self._interned: list[Value] = []
+        for name in names_of(words):
+            value = values.get(name, MISSING)
+            pair = self._slot_of(value)
+            if pair is None:
+                self.constants[name] = value
+            else:
+                self.slots[name] = len(self.pairs)
+                self.pairs.append(pair)
+
+    def _slot_of(self, value: Value) -> _Pair | None:
+        """Return what a slot holds for a value; None if it is a constant."""
+        if isinstance(value, Pointer):
+            address = value.address
+            return Tag.POINTER, address - (1 << 64) if address > INT64_MAX else address
+        if value is MISSING:
+            return Tag.MISSING, 0
+        if value is UNSEEN:
+            return _TUPLE, 0
+        # the bits say which slot it is, for messages
+        return (_TOO_LARGE, len(self.pairs)) if type(value) is int and not INT64_MIN <= value <= INT64_MAX else None
+
+    def constant(self, value: Value) -> _Pair:
+        """Return the instruction that pushes a string or float."""
+        number = self._opaques.setdefault(identity(value), len(self._interned))
+        if number == len(self._interned):
+            self._interned.append(value)
+        return Op.CONST_OPAQUE, number
+
+    def value(self, tag: int, bits: int) -> Value:
+        """Return the value that the machine has as a tag and 64 bits."""
+        if tag == Tag.INT:
+            return bits
+        if tag == Tag.BOOL:
+            return bool(bits)
+        if tag == Tag.OPAQUE:
+            return self._interned[bits]
+        if tag == Tag.POINTER:
+            return Pointer(bits)
+        return UNSEEN if tag == _TUPLE else None
+
+    def reason(self, op: int, left: _Pair, right: _Pair) -> str:
+        """Say why an operation failed."""
+        if op == Op.LOAD:
+            return self._absence(self._name_of(right[1]))
+        for tag, bits in (left, right):
+            if tag == _TOO_LARGE:
+                name = self._name_of(bits)
+                return f"{name} = {shown(self._values[name])} does not fit in 64 bits signed"
+        if op in (Op.JUMP_IF_FALSE_KEEP, Op.JUMP_IF_TRUE_KEEP, Op.CHECK_BOOL):
+            word = "or" if op == Op.JUMP_IF_TRUE_KEEP or (op == Op.CHECK_BOOL and right[1]) else "and"
+            return f"{word} takes bools, got {describe(self.value(*left))}"
+        if op == 0:
+            seen = left[0] == Tag.POINTER
+            what = "a pointer; use has(...) or aligned(..., bytes)" if seen else "a tuple or a descriptor; use has(...)"
+            return f"the value is {what}"
+        return _fault(Op(op), self.value(*left), self.value(*right))
+
+    def _name_of(self, slot: int) -> str:
+        return next(name for name, place in self.slots.items() if place == slot)
+
+    def _absence(self, name: str) -> str:
+        known = name in self._values
+        return f"{name} has no value" if known else f"unknown name {name!r}{did_you_mean(name, list(self._values))}"
+
+
+def _fault(op: Op, left: Value, right: Value) -> str:
+    """Say why an operation fails for its operands; `right` is None where it takes one."""
+    if op in (Op.EQ, Op.NE):
+        if isinstance(left, Pointer) or isinstance(right, Pointer):
+            return "a pointer does not compare; use has(...) or aligned(..., bytes)"
+        return "a tuple, a descriptor or an int of more than 63 bits does not compare; use has(...)"
+    if op is Op.NOT:
+        return f"not takes a bool, got {describe(left)}"
+    if op is Op.ALIGNED:
+        if type(right) is int and right > 0:
+            return f"aligned takes a pointer or an int, got {describe(left)}"
+        return f"aligned needs a positive number of bytes, got {describe(right)}"
+    return _number_fault(op, (left,) if op in (Op.NEG, Op.NEXT_POW2) else (left, right))
+
+
+def _number_fault(op: Op, operands: Sequence[Value]) -> str:
+    symbol = "-" if op is Op.NEG else WORDS[op].removesuffix("()")
+    for operand in operands:
+        if type(operand) is not int:
+            return f"{symbol} takes ints, got {describe(operand)}"
+    if op is Op.CDIV:
+        return f"cdiv needs a positive divisor, got {operands[1]}"
+    if op in (Op.FLOORDIV, Op.MOD) and operands[1] == 0:
+        return f"division by zero: {operands[0]} {symbol} 0"
+    return f"{symbol} of {', '.join(map(str, operands))} does not fit in 64 bits"

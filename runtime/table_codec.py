@@ -13,6 +13,7 @@ from array import array
 from nojit.runtime import _core, tuning_codec
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.payload import u32_array
+from nojit.runtime.postfix import names_of
 from nojit.runtime.strict import Json, canonical_json, load_json, parse_json, refuse
 from nojit.runtime.table import (
     COLUMNS,
@@ -27,8 +28,6 @@ from nojit.runtime.values import Value, decode_value, encode_value
 __all__ = ["check_table", "decode_table", "encode_table"]
 
 SMALL_MAX = 1024
-# what stands in programs beside names, numbers and functions
-_WORDS = ("and", "or", "true", "false", "none")
 # what is so small is within each limit of `nojit.runtime.table_work`
 SMALL_WORK = 65_536
 
@@ -116,8 +115,8 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
 def _check_key(table: KernelTable, where: str) -> None:
     """Check that the tuning key names runtime params alone."""
     programs = table.programs_by_expression()
-    words = {word for text in table.tuning.key for word in programs[text].split(" ")} if table.tuning else set[str]()
-    strangers = {word for word in words if word.isidentifier()} - {*table.runtime_params(), *_WORDS}
+    names = {name for text in table.tuning.key for name in names_of(programs[text])} if table.tuning else set[str]()
+    strangers = names.difference(table.runtime_params())
     if strangers:
         raise refuse("param", "expected a tuning key of runtime params alone", got=sorted(strangers), where=where)
 

@@ -1,6 +1,6 @@
 """Type checker of the expression language. Pure.
 
-`nojit.runtime.expr_ops` evaluates operations on values; this module checks them on types, before values exist. An
+The core computes operations on values; this module checks them on types, before values exist. An
 expression is checked for every *case* of its names. Constants of a case fold: in ``m != none and m > 3``, the second
 comparison is checked only where `m` is an int.
 """
@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from nojit.runtime.expr import Expression, ExpressionError
-from nojit.runtime.expr_ops import Op, Value, apply, describe
-from nojit.runtime.expr_tree import BINARY, FUNCTIONS, Literal, Logic, Name, Node, Operation, render
+from nojit.runtime.expr_ops import Op, Value, describe
+from nojit.runtime.expr_tree import BINARY, FUNCTIONS, Literal, Logic, Name, Node, Operation, apply, render
 
 __all__ = ["ANY", "BOOL", "INT", "Case", "Kind", "Known", "Term", "TypeMistake", "check", "kind_of", "kinds", "term_of"]
 

@@ -36,9 +36,22 @@ static bool push_constant(const nj_names *names, PyObject *value, nj_instruction
     return overflow == 0;
 }
 
+/* Takes a string out of its quotes and asks for its instruction. */
+static bool push_string(const nj_names *names, nj_span word, nj_instruction *push)
+{
+    bool whole = word.size > 1 && word.at[word.size - 1] == *word.at;
+    PyObject *string = !whole ? NULL : PyUnicode_FromStringAndSize((const char *)word.at + 1, (Py_ssize_t)word.size - 2);
+    bool done = string != NULL && ask_constant(names, string, push);
+    Py_XDECREF(string);
+    return done;
+}
+
 static bool find_name(void *context, nj_span word, nj_instruction *push)
 {
     const nj_names *names = context;
+    if (*word.at == '\'' || *word.at == '"') {
+        return push_string(names, word, push);
+    }
     PyObject *name = PyUnicode_FromStringAndSize((const char *)word.at, (Py_ssize_t)word.size);
     PyObject *value = name == NULL ? NULL : PyDict_GetItemWithError(names->values, name);
     PyObject *slot = name == NULL || value != NULL || PyErr_Occurred() ? NULL : PyDict_GetItemWithError(names->slots, name);

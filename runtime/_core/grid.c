@@ -70,7 +70,7 @@ int nj_compute_grid(const nj_plan *plan, const nj_call *call, int64_t grid[3])
     grid[0] = grid[1] = grid[2] = 1;
     for (int i = 0; i < plan->grid_count; i++) {
         nj_value result;
-        if (!nj_run(&plan->grid[i], call->values, &result) || result.tag != NJ_TAG_INT) {
+        if (!nj_run(&plan->grid[i], call->values, &result, NULL) || result.tag != NJ_TAG_INT) {
             return i;
         }
         grid[i] = result.bits;

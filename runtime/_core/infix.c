@@ -40,7 +40,6 @@ typedef struct {
     kind kind;
     nj_span token;
     int depth;
-    bool has_string;
     char *words;
     size_t length;
 } parser;
@@ -191,6 +190,14 @@ static void put_span(parser *it, nj_span word)
     put(it, (const char *)word.at, word.size);
 }
 
+/* In single quotes, unless it holds one. */
+static void put_string(parser *it, nj_span quoted)
+{
+    const char quote = memchr(quoted.at + 1, '\'', quoted.size - 2) == NULL ? '\'' : '"';
+    put_span(it, quoted);
+    it->words[it->length - quoted.size] = it->words[it->length - 1] = quote;
+}
+
 static void put_function(parser *it, const char *name)
 {
     put(it, name, strlen(name));
@@ -275,7 +282,7 @@ static bool read_atom(parser *it, part *made)
         return advance(it) && read_expression(it, OR, made) && is_symbol(it, ")") && advance(it);
     }
     if (it->kind == STRING) {
-        it->has_string = true;
+        put_string(it, token);
         return advance(it);
     }
     bool is_constant = is_symbol(it, "true") || is_symbol(it, "false") || is_symbol(it, "none");
@@ -390,7 +397,7 @@ PyObject *nj_postfix(PyObject *text)
     }
     part made;
     bool whole = advance(&it) && read_expression(&it, OR, &made) && it.kind == END;
-    PyObject *words = !whole ? Py_NewRef(Py_None) : PyUnicode_FromStringAndSize(it.words, it.has_string ? 0 : (Py_ssize_t)it.length);
+    PyObject *words = !whole ? Py_NewRef(Py_None) : PyUnicode_FromStringAndSize(it.words, (Py_ssize_t)it.length);
     PyMem_Free(it.words);
     return words;
 }

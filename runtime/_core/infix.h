@@ -5,8 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* The postfix of an expression: a str, empty if it has none because it holds a string; None if the text is no expression. NULL with an
- * exception raised. */
+/* The postfix of an expression: a str, or None if the text is no expression. NULL with an exception raised. */
 PyObject *nj_postfix(PyObject *text);
 
 /* `postfix(text)`. */

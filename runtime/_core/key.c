@@ -153,7 +153,7 @@ static void add_programs(const nj_spec *spec, const nj_call *call, nj_key *key)
     for (Py_ssize_t i = 0; i < spec->program_count; i++) {
         const nj_field *field = &spec->fields[spec->argument_count + i];
         nj_value result;
-        if (nj_run(&spec->programs[i], call->values, &result)) {
+        if (nj_run(&spec->programs[i], call->values, &result, NULL)) {
             key->words[field->word] |= mark(&result, key) << field->shift;
         }
     }
@@ -203,7 +203,7 @@ int64_t nj_tuning_key_value(const nj_tuning_key *key, nj_bucket bucket, const nj
 {
     nj_value result;
     if (key->factor_count == 0) {
-        bool done = nj_run(&key->program, slots, &result);
+        bool done = nj_run(&key->program, slots, &result, NULL);
         return done && result.tag == NJ_TAG_INT ? bucket_of(bucket, result.bits) : 0;
     }
     result = slots[key->factors[0]];

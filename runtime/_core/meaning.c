@@ -291,5 +291,5 @@ int nj_evaluate(nj_scene *scene, Py_ssize_t number, nj_value *result)
                                            (size_t)it->signature->count, &made)) {
         return -1;
     }
-    return nj_run(&(nj_program){(uint32_t)made.length, made.code}, it->call->values, result);
+    return nj_run(&(nj_program){(uint32_t)made.length, made.code}, it->call->values, result, NULL);
 }

@@ -156,9 +156,13 @@ static PyObject *run_program(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     nj_value result;
-    bool done = nj_run(&program, values, &result);
+    nj_failure why;
+    bool done = nj_run(&program, values, &result, &why);
     PyMem_Free(program.code);
-    return done ? Py_BuildValue("(iL)", result.tag, (long long)result.bits) : Py_NewRef(Py_None);
+    if (done) {
+        return Py_BuildValue("(iL)", result.tag, (long long)result.bits);
+    }
+    return Py_BuildValue("(i(iL)(iL))", why.op, why.left.tag, (long long)why.left.bits, why.right.tag, (long long)why.right.bits);
 }
 
 static PyObject *tuning_key(PyObject *Py_UNUSED(module), PyObject *args)
@@ -225,13 +229,13 @@ static PyMethodDef functions[] = {
     {"assemble", nj_assemble_text, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
     {"postfix", nj_postfix_of, METH_O,
-     PyDoc_STR("An expression in postfix, empty if it holds a string; None if it is none.")},
+     PyDoc_STR("An expression in postfix; None if it is none.")},
     {"map_fault", nj_map_fault_of, METH_VARARGS,
      PyDoc_STR("What a tensor map must be to be that of a descriptor, and is not; None if nothing.")},
     {"tuning_key", tuning_key, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots, and round the int that it gives to its bucket; else 0.")},
     {"run_program", run_program, METH_VARARGS,
-     PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or None where it fails.")},
+     PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or what failed as (op, left, right).")},
     {NULL},
 };
 

@@ -136,6 +136,7 @@ PLAIN = (
         "shadowed", {"x_ptr": "*{dtype}", "n": "i32", "dtype": "constexpr"}, matrix={"dtype": ["fp16", "bf16"]},
         configs=[{"dtype": 3}], grid=["n // dtype"],
     ),
+    kernel("strings", SCALE, configs=[{"A": "a"}], grid=["n + 1", "A == 'a'"]),
     *(
         kernel(f"launch_of_{name}", SCALE, configs=[{"A": 1, "num_warps": 2, "num_ctas": 2}], launch=facts, grid=["n"])
         for name, facts in {
@@ -147,7 +148,6 @@ PLAIN = (
     ),
 )  # fmt: skip
 OTHER = (
-    kernel("strings", SCALE, configs=[{"A": "a"}], grid=["n + 1", "A == 'a'"]),
     kernel("tuples", {"pair": "(*fp16,i32)", "n": "i32"}, grid=["n"]),
     kernel("wide", SCALE, configs=[{"A": WIDE}], grid=["A"]),
 )

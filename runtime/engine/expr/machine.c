@@ -146,7 +146,15 @@ static bool compute_equal(const nj_value *a, const nj_value *b, bool negate, nj_
     return true;
 }
 
-static bool compute_binary(nj_op op, const nj_value *a, const nj_value *b, nj_value *out)
+static bool fail(nj_failure *why, uint8_t op, nj_value left, nj_value right)
+{
+    if (why != NULL) {
+        *why = (nj_failure){op, left, right};
+    }
+    return false;
+}
+
+static bool compute_binary(nj_op op, nj_value *a, const nj_value *b, nj_failure *why)
 {
     nj_value result = {0};
     bool done;
@@ -157,21 +165,31 @@ static bool compute_binary(nj_op op, const nj_value *a, const nj_value *b, nj_va
     } else {
         done = a->tag == NJ_TAG_INT && b->tag == NJ_TAG_INT && compute_ints(op, a->bits, b->bits, &result);
     }
-    *out = result;
-    return done;
-}
-
-static bool compute_unary(nj_op op, nj_value *top)
-{
-    switch (op) {
-    case NJ_OP_NEG: return top->tag == NJ_TAG_INT && !__builtin_sub_overflow((int64_t)0, top->bits, &top->bits);
-    case NJ_OP_NEXT_POW2: return top->tag == NJ_TAG_INT && next_pow2(top->bits, &top->bits);
-    case NJ_OP_NOT: top->bits = !top->bits; return top->tag == NJ_TAG_BOOL;
-    default: *top = (nj_value){.tag = NJ_TAG_BOOL, .bits = top->tag != NJ_TAG_NONE}; return true; /* NJ_OP_HAS */
+    if (!done) {
+        return fail(why, op, *a, *b);
     }
+    *a = result;
+    return true;
 }
 
-static bool push(const nj_instruction *instruction, const nj_value *slots, nj_value *top)
+static bool compute_unary(nj_op op, nj_value *top, nj_failure *why)
+{
+    nj_value result = *top;
+    bool done;
+    switch (op) {
+    case NJ_OP_NEG: done = top->tag == NJ_TAG_INT && !__builtin_sub_overflow((int64_t)0, top->bits, &result.bits); break;
+    case NJ_OP_NEXT_POW2: done = top->tag == NJ_TAG_INT && next_pow2(top->bits, &result.bits); break;
+    case NJ_OP_NOT: result.bits = !top->bits; done = top->tag == NJ_TAG_BOOL; break;
+    default: result = (nj_value){.tag = NJ_TAG_BOOL, .bits = top->tag != NJ_TAG_NONE}; done = true; break; /* NJ_OP_HAS */
+    }
+    if (!done) {
+        return fail(why, op, *top, (nj_value){0});
+    }
+    *top = result;
+    return true;
+}
+
+static bool push(const nj_instruction *instruction, const nj_value *slots, nj_value *top, nj_failure *why)
 {
     int64_t operand = instruction->operand;
     switch (instruction->op) {
@@ -181,7 +199,8 @@ static bool push(const nj_instruction *instruction, const nj_value *slots, nj_va
     case NJ_OP_CONST_OPAQUE: *top = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = operand}; return true;
     default: /* NJ_OP_LOAD: of what is no plain value NJ_OP_HAS says that it is there, and every other fails */
         *top = slots[operand];
-        return top->tag != NJ_TAG_MISSING && top->tag != NJ_TAG_UNKNOWN;
+        return (top->tag != NJ_TAG_MISSING && top->tag != NJ_TAG_UNKNOWN) ||
+               fail(why, NJ_OP_LOAD, *top, (nj_value){.tag = NJ_TAG_INT, .bits = operand});
     }
 }
 
@@ -201,33 +220,33 @@ static int64_t test_bool(const nj_instruction *instruction, const nj_value *top,
     return 0;
 }
 
-bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result)
+bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result, nj_failure *why)
 {
     nj_value stack[NJ_PROGRAM_STACK_MAX];
     size_t depth = 0;
     for (size_t at = 0; at < program->length; at++) {
         const nj_instruction *instruction = &program->code[at];
         if (instruction->op <= NJ_OP_LOAD) {
-            if (!push(instruction, slots, &stack[depth++])) {
+            if (!push(instruction, slots, &stack[depth++], why)) {
                 return false;
             }
         } else if (is_binary(instruction->op)) {
             depth--;
-            if (!compute_binary(instruction->op, &stack[depth - 1], &stack[depth], &stack[depth - 1])) {
+            if (!compute_binary(instruction->op, &stack[depth - 1], &stack[depth], why)) {
                 return false;
             }
         } else if (is_unary(instruction->op)) {
-            if (!compute_unary(instruction->op, &stack[depth - 1])) {
+            if (!compute_unary(instruction->op, &stack[depth - 1], why)) {
                 return false;
             }
         } else {
             int64_t skip = test_bool(instruction, &stack[depth - 1], &depth);
             if (skip < 0) {
-                return false;
+                return fail(why, instruction->op, stack[depth - 1], (nj_value){.tag = NJ_TAG_INT, .bits = instruction->operand});
             }
             at += (size_t)skip;
         }
     }
     *result = stack[0];
-    return result->tag < NJ_TAG_POINTER;
+    return result->tag < NJ_TAG_POINTER || fail(why, 0, *result, (nj_value){0});
 }

@@ -1,4 +1,20 @@
-/* Programs of the expression language: runtime/expr_program.py says what each instruction does. */
+/* The machine that computes expressions: ints are 64-bit and signed, `//` and `%` floor as in Python, and what would be a
+ * wrong number is a failure.
+ *
+ * A program is a run of instructions over a stack of at most NJ_PROGRAM_STACK_MAX values and an array of slots, one for each
+ * name that it may load. Each instruction does to the stack:
+ *
+ * - CONST_INT, CONST_BOOL, CONST_NONE, CONST_OPAQUE push a constant: the operand, the operand as 0 or 1, none, and the string
+ *   or float whose bits or interned id is the operand.
+ * - LOAD pushes the slot of that number; one without a value is a failure. Of a tuple, a descriptor or an int of more than 63
+ *   bits HAS alone can be asked.
+ * - NEG, NOT, NEXT_POW2, HAS replace the top by their result; ADD to GE, CDIV, MIN, MAX and ALIGNED replace the top two, the
+ *   left operand below. Two OPAQUEs are equal if their operands are; addresses are unsigned.
+ * - JUMP_IF_FALSE_KEEP and JUMP_IF_TRUE_KEEP check that the top is a bool. If it is false (or true), they skip as many
+ *   instructions as the operand says and keep it; else they pop it. Jumps only go forward, at most to the end.
+ * - CHECK_BOOL checks that the top is a bool.
+ *
+ * The one value left at the end is the result; a pointer is a failure. */
 #ifndef NOJIT_EXPR_MACHINE_H
 #define NOJIT_EXPR_MACHINE_H
 
@@ -33,7 +49,7 @@ typedef enum {
     NJ_OP_HAS = 24,
     NJ_OP_JUMP_IF_FALSE_KEEP = 25,
     NJ_OP_JUMP_IF_TRUE_KEEP = 26,
-    NJ_OP_CHECK_BOOL = 27,
+    NJ_OP_CHECK_BOOL = 27, /* its operand is 1 for `or`, else 0; it matters to messages alone */
 } nj_op;
 
 #define NJ_PROGRAM_STACK_MAX 32
@@ -55,7 +71,14 @@ typedef struct {
 /* Says whether `code` is a program over `slots` slots that keeps its stack: `nj_run` relies on it. */
 NJ_INTERNAL bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots);
 
-/* Runs a valid program. False where an operation fails: a wrong type, an overflow, a division by zero. */
-NJ_INTERNAL bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result);
+/* Where a program failed. */
+typedef struct {
+    uint8_t op;           /* the operation; 0 if the result is no value that a program may leave */
+    nj_value left, right; /* its operands; of NJ_OP_LOAD the slot's value, and its number as an int */
+} nj_failure;
+
+/* Runs a valid program. False where an operation fails, of a wrong type, an overflow or a division by zero, and says
+ * which in `why` unless that is NULL. */
+NJ_INTERNAL bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result, nj_failure *why);
 
 #endif

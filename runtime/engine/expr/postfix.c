@@ -1,7 +1,5 @@
 #include "expr/postfix.h"
 
-#include "bundle/json.h"
-
 static const struct {
     const char *word;
     uint8_t op;
@@ -67,7 +65,8 @@ static void fold(nj_assembly *made, size_t takes)
             return;
         }
     }
-    if (made->starts[made->depth - 1] == start && nj_run(&(nj_program){(uint32_t)takes + 1, &made->code[start]}, NULL, &result)) {
+    if (made->starts[made->depth - 1] == start &&
+        nj_run(&(nj_program){(uint32_t)takes + 1, &made->code[start]}, NULL, &result, NULL)) {
         made->code[start] = constant(result);
         made->length = start + 1;
     }
@@ -79,9 +78,9 @@ static void drop_code(nj_assembly *made, size_t start, size_t count)
     memmove(&made->code[start], &made->code[start + count], (made->length - start) * sizeof *made->code);
 }
 
-static bool add_check(nj_assembly *made)
+static bool add_check(nj_assembly *made, bool stop)
 {
-    return gives_bool(made->code[made->length - 1]) || add(made, (nj_instruction){.op = NJ_OP_CHECK_BOOL});
+    return gives_bool(made->code[made->length - 1]) || add(made, (nj_instruction){.op = NJ_OP_CHECK_BOOL, .operand = stop});
 }
 
 /* Takes the operands of `and` or `or` together where one is a constant; false if neither helps. */
@@ -96,7 +95,7 @@ static bool fold_logic(nj_assembly *made, bool stop, size_t left, size_t right, 
     } else if (known) {
         bool constant_bool = made->length - right == 1 && code[right].op == NJ_OP_CONST_BOOL;
         drop_code(made, left, 1);
-        *kept = constant_bool || add_check(made);
+        *kept = constant_bool || add_check(made, stop);
     } else if (neutral && gives_bool(code[right - 1])) {
         made->length = right;
     } else {
@@ -109,11 +108,11 @@ static bool fold_logic(nj_assembly *made, bool stop, size_t left, size_t right, 
 static bool add_logic(nj_assembly *made, uint8_t jump)
 {
     size_t right = made->starts[--made->depth], left = made->starts[made->depth - 1];
-    bool kept;
-    if (fold_logic(made, jump == NJ_OP_JUMP_IF_TRUE_KEEP, left, right, &kept)) {
+    bool kept, stop = jump == NJ_OP_JUMP_IF_TRUE_KEEP;
+    if (fold_logic(made, stop, left, right, &kept)) {
         return kept;
     }
-    if (!add_check(made) || !add(made, (nj_instruction){0})) {
+    if (!add_check(made, stop) || !add(made, (nj_instruction){0})) {
         return false;
     }
     size_t length = made->length - 1 - right;
@@ -139,15 +138,34 @@ static bool add_operation(nj_assembly *made, uint8_t op)
     return true;
 }
 
+/* Reads a whole word as a decimal int. */
+static bool read_int(nj_span word, int64_t *value)
+{
+    bool negative = word.size > 1 && *word.at == '-';
+    *value = 0;
+    for (size_t i = negative; i < word.size; i++) {
+        int digit = word.at[i] - '0';
+        if (digit < 0 || digit > 9 || __builtin_mul_overflow(*value, 10, value) ||
+            __builtin_add_overflow(*value, negative ? -digit : digit, value)) {
+            return false;
+        }
+    }
+    /* one spelling of each: neither -0 nor 0 before others */
+    bool zero = word.at[negative] == '0';
+    return !zero || (!negative && word.size == 1);
+}
+
 static bool add_operand(nj_assembly *made, nj_span word, nj_find_name find, void *context)
 {
-    nj_json digits = {word.at, word.at + word.size};
     nj_instruction push = {0};
+    if (word.size == 0) {
+        return false;
+    }
     if (nj_span_is(word, "true") || nj_span_is(word, "false")) {
         push = (nj_instruction){.op = NJ_OP_CONST_BOOL, .operand = *word.at == 't'};
     } else if (nj_span_is(word, "none")) {
         push.op = NJ_OP_CONST_NONE;
-    } else if (nj_json_int(&digits, &push.operand) && digits.at == digits.end) {
+    } else if (read_int(word, &push.operand)) {
         push.op = NJ_OP_CONST_INT;
     } else if (!find(context, word, &push)) {
         return false;
@@ -159,10 +177,12 @@ static bool add_operand(nj_assembly *made, nj_span word, nj_find_name find, void
     return add(made, push);
 }
 
-/* Takes the word up to the next space, and that space. */
+/* Takes the word up to the next space, and that space: of a string the next behind its quotes. */
 static nj_span take_word(nj_span *rest)
 {
-    const unsigned char *space = memchr(rest->at, ' ', rest->size);
+    const unsigned char *at = rest->at, *end = at + rest->size;
+    const unsigned char *quote = *at == '\'' || *at == '"' ? memchr(at + 1, *at, rest->size - 1) : NULL;
+    const unsigned char *space = quote == NULL ? memchr(at, ' ', rest->size) : memchr(quote, ' ', (size_t)(end - quote));
     nj_span word = {rest->at, space == NULL ? rest->size : (size_t)(space - rest->at)};
     size_t taken = word.size + (space != NULL);
     *rest = (nj_span){rest->at + taken, rest->size - taken};
