@@ -1,4 +1,4 @@
-"""Flex attention: ``flex_attention`` with any mask, stored as data, and score modifications that are built ahead of time."""
+"""``flex_attention`` with any mask, which is stored as data, and score modifications that are built ahead of time."""
 
 from __future__ import annotations
 

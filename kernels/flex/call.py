@@ -1,4 +1,4 @@
-"""The parameters of a flex attention call besides its operands, in the forms that kernels and torch's operators take."""
+"""Mask and score modification of a flex attention call, in the forms that kernels and torch's operators take."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 MIN_WIDTH: Final = 64
-"""The smallest tile width that is built."""
+"""The smallest tile width (padded head dimension) for which kernels are built."""
 
 
 class Modification(NamedTuple):
-    """A score modification in the form that kernels take."""
+    """A score modification in the form that kernels take: Triton function, two slots of captured values, dense bias."""
 
     function: FunctionRef | None
     first: Slot
@@ -35,28 +35,28 @@ class Modification(NamedTuple):
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """The two slots of captured values; `NO_SLOT` for an unused one."""
+        """The two slots of captured values; an unused one is `NO_SLOT`."""
         return self.first, self.second
 
 
 NO_MOD: Final = Modification(None, NO_SLOT, NO_SLOT, None)
 
 Captured = tuple[Tensor | None, Tensor | None, Tensor | None]
-"""The tables of both slots, then the bias."""
+"""Captured tensors: the table of the first slot, that of the second slot, the dense bias; None if absent."""
 
 
 def modification_of(mod: ScoreMod | None) -> Modification:
-    """Return a score modification's parts."""
+    """Return `mod` in the form that kernels take; None gives a modification without a function."""
     return NO_MOD if mod is None else Modification(mod.function, *mod.slots, mod.bias)
 
 
 def captured(mod: Modification) -> Captured:
-    """Return the captured tensors of a modification."""
+    """Return the tensors that a modification captures."""
     return mod.first.table, mod.second.table, mod.bias
 
 
 def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
-    """Return the parts of a modification that are not tensors: the function, the integers of both slots, their float values."""
+    """Return a modification without its tensors: function, integers of both slots, floats of both slots."""
     numbers = [
         number
         for slot in (mod.first, mod.second)
@@ -67,7 +67,7 @@ def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
 
 
 def words_of(mod: Modification) -> tuple[object, ...]:
-    """Return the parts of `described` in the form of a memo's key; empty without a modification."""
+    """Return the parts of `described` as parts of a cache key; empty without a modification."""
     if mod.function is None:
         return ()
     one, two = mod.first, mod.second
@@ -76,7 +76,7 @@ def words_of(mod: Modification) -> tuple[object, ...]:
 
 
 def rebuilt(function: str | None, numbers: list[int], values: list[float], tensors: Captured) -> Modification:
-    """Return a modification from its parts, as `described` and `captured` return them."""
+    """Return a modification from the parts that `described` and `captured` return."""
     first, second = (
         Slot(kind, table, by_batch, by_head, value, reach)
         for (kind, by_batch, by_head, reach), value, table in zip(
@@ -89,12 +89,12 @@ def rebuilt(function: str | None, numbers: list[int], values: list[float], tenso
 def mod_arguments(
     mod: Modification, unread: Tensor, unread_bias: Tensor
 ) -> tuple[tuple[Tensor, ...], tuple[int | float, ...]]:
-    """Return the pointers of a modification, and its numbers. Kernels never read the placeholders of absent tensors.
+    """Return the kernel arguments of a modification: its pointers, then its numbers.
 
     Args:
         mod: the modification.
-        unread: any fp32 tensor.
-        unread_bias: any tensor of the queries' dtype.
+        unread: any fp32 tensor, passed in place of absent tables; kernels do not read it.
+        unread_bias: any tensor of the queries' dtype, passed in place of an absent bias; kernels do not read it.
     """
     tables = (unread if slot.table is None else slot.table for slot in (mod.first, mod.second))
     pointers = (*tables, unread_bias if mod.bias is None else mod.bias)
@@ -112,28 +112,31 @@ def mod_arguments(
 
 
 def mask_facts(tables: MaskTables) -> tuple[int, int, int, int, int]:
-    """Return a mask's numbers for kernels: the band, the block size, and the strides between its tables."""
+    """Return the integer arguments of a mask: a band's bounds, block size, the tables' strides by batch and head."""
     by_batch = tables.heads if tables.batches > 1 else 0
     return tables.left, tables.right, tables.block, by_batch, int(tables.heads > 1)
 
 
 def mask_pointers(tables: MaskTables, side: Side) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the tables that a kernel reads."""
+    """Return the mask tables that a kernel reads: spans and blocks of one side, and the bitmaps."""
     return side.spans, side.blocks, tables.bits
 
 
 def kv_strides(operand: Tensor, batch: int) -> tuple[int, int, int]:
-    """Return the strides of keys or values by batch, head and row; the batch stride is 0 if one batch serves all."""
+    """Return the strides of keys or values by batch, head and row; the first is 0 if one batch serves all `batch` batches."""
     by_batch, by_head, by_row, _ = operand.stride()
     return 0 if operand.shape[0] == 1 < batch else by_batch, by_head, by_row
 
 
 def widths_of(dim: int, v_dim: int) -> tuple[int, int]:
-    """Choose BLOCK_D and BLOCK_DV among the built pairs: equal widths, and 256 with 128."""
+    """Return BLOCK_D and BLOCK_DV, the padded head dimensions: a pair for which kernels are built.
+
+    Built pairs are equal widths, and 256 with 128.
+    """
     widths = _tile_width(dim), _tile_width(v_dim)
     return widths if widths == (256, 128) else (max(widths), max(widths))
 
 
 def _tile_width(dim: int) -> int:
-    """Round a head dimension up to a tile width."""
+    """Return the tile width for a head dimension: the next power of two, at least `MIN_WIDTH`."""
     return max(MIN_WIDTH, 1 << (dim - 1).bit_length())

@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 OPTIONS: Final = ("BLOCK_M", "BLOCK_N", "num_warps", "num_stages")
-"""Keys of `kernel_options`."""
+"""Keys that the argument `kernel_options` accepts as a config."""
 _HINTS: Final = ("ROWS_GUARANTEED_SAFE", "BLOCKS_ARE_CONTIGUOUS", "WRITE_DQ", "USE_TMA")
-"""Performance hints for torch's kernels. They are accepted and have no effect here."""
+"""Keys of `kernel_options` that are performance hints for torch's kernels: accepted without effect."""
 _MANIFEST_LINE: Final = '{ function = "mine.py:my_mod" } in the axis SCORE_MOD of the manifest of flex attention'
 
 
 def check_operands(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> None:
-    """Require operands whose shapes, dtypes and devices agree and that kernels take.
+    """Require query [B, H, M, D], key and value with matching shapes, dtypes and devices that kernels support.
 
     Raises:
         ArgumentError: a wrong dtype or device.
@@ -79,10 +79,11 @@ def check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
 
 
 def check_mod(score_mod: object) -> ScoreMod:
-    """Require a score modification that kernels can be built with.
+    """Require a score modification of `nojit.kernels.flex.mods`, and return it.
 
     Raises:
-        ArgumentError: it is not one, for example a plain Python function; the message has the manifest line that builds it.
+        ArgumentError: another object, for example a plain Python function; the message has the manifest line that
+            builds a user's function.
     """
     if not (isinstance(score_mod, CustomMod) or is_listed(score_mod)):
         refuse_type(
@@ -95,7 +96,7 @@ def check_mod(score_mod: object) -> ScoreMod:
 
 
 def check_captured(mod: ScoreMod | Modification, query: Tensor, kv_len: int) -> None:
-    """Require captured tensors that match the operands.
+    """Require that the tensors that a modification captures match the operands.
 
     Raises:
         ArgumentError: a wrong dtype or device.
@@ -120,19 +121,19 @@ def check_captured(mod: ScoreMod | Modification, query: Tensor, kv_len: int) -> 
 
 
 def _has_rows(slot: Slot, batch: int, heads: int) -> bool:
-    """Return whether a table of the library has a row for each head, and each batch if it has rows by batch."""
+    """Return whether a slot's table has a row for each head and, if it has a batch dimension, for each batch."""
     sizes: tuple[int, ...] = () if slot.table is None else tuple(slot.table.shape)
     if slot.kind == RELATIVE:
         sizes = sizes[:-1]
     elif slot.kind != ALIBI:
-        # a user's own function reads its table in its own way
+        # a user's own function may read its table in any way
         return True
     is_shared = slot.kind == RELATIVE and sizes[-1] == 1
     return (is_shared or sizes[-1] >= heads) and (len(sizes) == 1 or sizes[0] >= batch)
 
 
 def check_options(options: object) -> dict[str, int]:
-    """Return the config that `kernel_options` names.
+    """Return the config that `kernel_options` gives, option by option.
 
     Raises:
         ArgumentError: not a mapping, or a value that is not an int.
@@ -155,7 +156,7 @@ def check_torchs_options(options: object) -> tuple[dict[str, int], bool]:
 
     Raises:
         ArgumentError: not a mapping, or a value of a wrong type.
-        ValueError: an unknown key, another backend, or an unsupported rounding.
+        ValueError: an unknown key, an unsupported backend or rounding.
     """
     if not isinstance(options, Mapping):
         return check_options(options), True

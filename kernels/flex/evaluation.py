@@ -1,6 +1,6 @@
-"""Evaluation of any mask function, block row by block row: block states, bitmaps, and intervals if the mask has them.
+"""Evaluation of any mask function, one row of blocks at a time: block states, bitmaps, and intervals if the mask has them.
 
-A few million (query, key) pairs are evaluated at a time, for any sequence length.
+A few million (query, key) pairs are evaluated at a time, so memory does not limit sequence lengths.
 """
 
 # ruff: noqa: PLR0917 - a mask has many sizes
@@ -21,39 +21,39 @@ from torch import Tensor
 __all__ = ["Evaluated", "MaskMod", "evaluate", "evaluate_states", "explained"]
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Torch's `mask_mod`: takes batch, head, query index and key index as scalars; returns a bool, True if the query sees the key."""
+"""Torch's `mask_mod`: takes batch, head, query index and key index as scalars; returns True if the query sees the key."""
 
 _PAIRS: Final = 1 << 22
-"""The number of pairs evaluated at a time."""
-# odd and without a pattern: unequal bitmaps hardly ever have equal hash sums
+"""Number of (query, key) pairs to evaluate at a time."""
+# an odd factor without a pattern, so that unequal bitmaps hardly ever have equal hashes
 _MIX: Final = 0x5851F42D4C957F2D
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The evaluated mask."""
+    """A mask that was evaluated for all pairs of queries and keys."""
 
     states: Tensor
-    """Int8 [Bm, Hm, block rows, block columns]: 0 absent, 1 partial, 2 full."""
+    """Int8 [Bm, Hm, block rows, block columns]: 0 absent (fully masked), 1 partial, 2 full (nothing masked)."""
     numbers: Tensor
-    """Int64 of the same shape: for partial blocks, the index of the bitmap."""
+    """Int64 [Bm, Hm, block rows, block columns]: the index in `bits` of each partial block's bitmap."""
     bits: Tensor
-    """Int32 [bitmaps, block, block / 32], all different."""
+    """Int32 [bitmaps, block, block / 32]: the distinct bitmaps of partial blocks."""
     spans: Spans | None
-    """[Bm, Hm, M, 2] and [Bm, Hm, N, 2], if the keys of each query and the queries of each key form one interval."""
+    """Intervals [Bm, Hm, M, 2] and [Bm, Hm, N, 2]; None unless each row and column of the mask is one interval."""
 
 
 def evaluate(
     mask_mod: MaskMod, batches: int, heads: int, q_len: int, kv_len: int, device: torch.device, block: int
 ) -> Evaluated:
-    """Evaluate a mask for every batch and head.
+    """Evaluate a mask function for every batch, head, query and key.
 
     Args:
         mask_mod: the function; any that torch's `vmap` takes.
-        batches: the number of batches to evaluate.
-        heads: the number of heads to evaluate.
-        q_len: the number of queries.
-        kv_len: the number of keys.
+        batches: number of batches to evaluate.
+        heads: number of heads to evaluate.
+        q_len: number of queries.
+        kv_len: number of keys.
         device: the device for the evaluation and the results.
         block: rows and columns of a block, a multiple of 32.
     """
@@ -76,7 +76,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The evaluation of one batch and head; `numbers` lists the bitmaps of partial blocks only, in order."""
+    """The evaluated mask of one batch and head; `numbers` has one bitmap index for each partial block, in order."""
 
     states: Tensor
     numbers: Tensor
@@ -85,7 +85,7 @@ class _Head:
 
 
 def _shifted(found: list[_Head]) -> list[Tensor]:
-    """Return bitmap indices into the concatenation of all heads' bitmaps."""
+    """Return the bitmap indices of each head, shifted to the concatenation of all heads' bitmaps."""
     starts = [0]
     for one in found:
         starts.append(starts[-1] + len(one.bits))
@@ -118,7 +118,7 @@ def _evaluate_head(
 
 
 def _no_columns(kv_len: int, q_len: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return initial counts, first and end for each column, before any row was evaluated."""
+    """Return number, first and end of the queries that see each key, as they are before any row is evaluated."""
     counts = torch.zeros(kv_len, dtype=torch.int64, device=device)
     return counts, counts + q_len, counts.clone()
 
@@ -126,7 +126,7 @@ def _no_columns(kv_len: int, q_len: int, device: torch.device) -> tuple[Tensor, 
 def _strips(
     mask_mod: MaskMod, place: tuple[int, int], q_len: int, keys: Tensor, block: int
 ) -> Iterator[tuple[int, Tensor]]:
-    """Evaluate strips of whole block rows; yield the first row of each, and its mask, bool [rows, N]."""
+    """Evaluate some rows of blocks at a time; yield their first query, and their mask, bool [rows, N]."""
     batch, head = (torch.tensor(each, device=keys.device) for each in place)
     over_keys = torch.vmap(mask_mod, in_dims=(None, None, None, 0))
     over_both = torch.vmap(over_keys, in_dims=(None, None, 0, None))
@@ -142,7 +142,7 @@ def _strips(
 
 @contextmanager
 def explained(place: tuple[int, int]) -> Iterator[None]:
-    """Add a note to any error of a mask function: the batch and head, and the rules for mask functions."""
+    """Context that adds a note to any error of a mask function: batch and head, and the rules for mask functions."""
     try:
         yield
     except Exception as error:
@@ -154,7 +154,7 @@ def explained(place: tuple[int, int]) -> Iterator[None]:
 
 
 def _padded(seen: Tensor, block: int) -> Tensor:
-    """Arrange a strip as blocks, padded with False: [block rows, block, block columns, block]."""
+    """Return a mask [rows, N] as blocks, padded with False: [block rows, block, block columns, block]."""
     rows, cols = seen.shape
     padded = torch.nn.functional.pad(seen, (0, -cols % block, 0, -rows % block))
     return padded.view(padded.shape[0] // block, block, padded.shape[1] // block, block)
@@ -165,14 +165,14 @@ def _states_of(padded: Tensor) -> Tensor:
 
 
 def _first(seen: Tensor, none: int) -> Tensor:
-    """Return the first column that each row sees; `none` for a row that sees no column."""
+    """Return the first column that is True in each row; `none` for a row without True."""
     if not seen.shape[1]:
         return torch.full((len(seen),), none, device=seen.device)
     return torch.where(seen.any(1), seen.to(torch.int8).argmax(1), none)
 
 
 def _distinct(bits: Tensor) -> tuple[Tensor, Tensor]:
-    """Drop duplicate bitmaps; return the distinct ones, and the index of each input among them.
+    """Return the distinct bitmaps, and for each input bitmap its index among them.
 
     Args:
         bits: int32 [count, block, block / 32].
@@ -187,7 +187,7 @@ def _distinct(bits: Tensor) -> tuple[Tensor, Tensor]:
     last[places] = torch.arange(len(bits), device=bits.device)
     distinct = bits[last]
     if not torch.equal(distinct[places], bits):
-        # a hash collision: keep all
+        # a hash collision: keep all, duplicates too
         return bits, torch.arange(len(bits), device=bits.device)
     return distinct, places
 
@@ -195,7 +195,7 @@ def _distinct(bits: Tensor) -> tuple[Tensor, Tensor]:
 def evaluate_states(
     mask_mod: MaskMod, batches: int, heads: int, q_len: int, kv_len: int, device: torch.device, sizes: tuple[int, int]
 ) -> Tensor:
-    """Return block states as in `Evaluated.states`, for blocks of any `sizes` (queries, keys)."""
+    """Return block states as in `Evaluated.states`, for blocks of `sizes` (queries, keys)."""
     q_block, kv_block = sizes
     keys = torch.arange(kv_len, device=device)
     states = []

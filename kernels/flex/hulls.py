@@ -1,12 +1,13 @@
-"""Hulls of neighbouring queries or keys, and whether walks along them are orderly.
+"""Hulls: bounds of the positions that neighbouring queries or keys see; and the test that tiles can add in turn.
 
-A *hull* is four int32 positions of a block of neighbours: the first that any neighbour sees, the first that all see, the end of
-the range that all see, and the end of the range that any sees. Ends are exclusive.
+The *hull* of several neighbouring queries is four int32 key positions: the first that any of them sees, the first that
+all of them see, the end of the range that all see, and the end of the range that any sees. Ends are exclusive. Hulls of
+keys are query positions.
 
-In the sm_90 backward kernel, tiles of keys take turns to add to a tile of queries, and each counts the tiles before it. They
-can be counted if the visiting tiles are consecutive, which `are_orderly` checks: the keys that visit a tile of queries then lie
-between the bounds in the queries' hull, and the queries that a tile of keys visits between those in the keys' hull, and both
-describe the same visits.
+In the sm_90 backward kernel a program owns a tile of keys and *visits* the tiles of queries that see any of them. For
+deterministic sums, tiles of keys add to a tile of queries in order: each must know how many tiles of keys come before
+it. They can be counted if the tiles of keys that visit a tile of queries are consecutive, and the other way round.
+`are_orderly` checks this: the hulls of queries and the hulls of keys must describe the same visits.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from torch import Tensor
 __all__ = ["KEYS", "QUERIES", "are_orderly", "hulls_of"]
 
 QUERIES: Final = 64
-"""Queries per hull."""
+"""Number of neighbouring queries that share a hull."""
 KEYS: Final = 128
-"""Keys per hull: those of a tile."""
+"""Number of neighbouring keys that share a hull: those of a tile."""
 _STRIP: Final = 1 << 26
-"""The number of tile pairs compared at a time."""
+"""Number of (query tile, key tile) pairs to compare at a time."""
 
 
 def hulls_of(spans: Tensor, count: int, size: int) -> Tensor:
-    """Return the least and greatest start and end of every `size` neighbouring spans.
+    """Return the hulls of every `size` neighbouring spans: least and greatest start and end.
 
     Args:
-        spans: [Bm, Hm, length, 2]: start and end of each.
-        count: the number of positions that spans may cover.
-        size: spans of one hull.
+        spans: [Bm, Hm, length, 2]: first visible position and exclusive end for each query (or key).
+        count: number of positions that spans may cover.
+        size: number of spans in a hull.
 
     Returns:
-        int32 [Bm, Hm, cdiv(length, size), 4]: least start, greatest start, least end, greatest end.
+        Int32 [Bm, Hm, cdiv(length, size), 4]: least start, greatest start, least end, greatest end.
     """
     missing = -spans.shape[2] % size
 
     def blocked(place: int, fill: int) -> Tensor:
         return torch.nn.functional.pad(spans[..., place], (0, missing), value=fill).unflatten(-1, (-1, size))
 
-    # the padding of the last hull must not change its bounds
+    # pad so that the bounds of the last hull do not change
     bounds = (
         blocked(0, count).amin(-1),
         blocked(0, 0).amax(-1),
@@ -53,11 +54,11 @@ def hulls_of(spans: Tensor, count: int, size: int) -> Tensor:
 
 
 def are_orderly(by_query: Tensor, by_key: Tensor) -> bool:
-    """Return whether query hulls and key hulls describe the same visits, for tiles of 64 and of 128 queries.
+    """Return whether hulls of queries and hulls of keys describe the same visits, for tiles of 64 and of 128 queries.
 
     Args:
-        by_query: int32 [Bm, Hm, hulls of `QUERIES`, 4], over keys.
-        by_key: int32 [Bm, Hm, hulls of `KEYS`, 4], over queries.
+        by_query: int32 [Bm, Hm, hulls of `QUERIES` queries, 4], key positions.
+        by_key: int32 [Bm, Hm, hulls of `KEYS` keys, 4], query positions.
     """
     first, end = by_query[..., 0], by_query[..., 3]
     odd = first.shape[-1] % 2
@@ -67,7 +68,14 @@ def are_orderly(by_query: Tensor, by_key: Tensor) -> bool:
 
 
 def _agree(first: Tensor, end: Tensor, by_key: Tensor, step: int) -> bool:
-    """Compare visits for tiles of `step` queries, whose hulls over keys start at `first` and end at `end`."""
+    """Return whether both kinds of hulls describe the same visits, for tiles of `step` queries.
+
+    Args:
+        first: first key that a tile of queries sees, [Bm, Hm, tiles].
+        end: exclusive end of the keys that it sees, [Bm, Hm, tiles].
+        by_key: hulls of keys, as in `are_orderly`.
+        step: queries in a tile.
+    """
     tiles = torch.arange(first.shape[-1], device=first.device)
     strip = max(1, _STRIP // first.numel())
     alike = torch.ones((), dtype=torch.bool, device=first.device)

@@ -1,7 +1,8 @@
-"""Masks whose rows and columns are intervals: the range of keys of each query, and the range of queries of each key.
+"""Masks where each query sees one interval of keys, and each key is seen by one interval of queries.
 
-A table of *spans* is int32 [..., length, 2]: the first visible position and the exclusive end. An empty span is (count, 0), so
-that it does not widen a hull.
+A table of *spans* is int32 [..., length, 2]: the first visible position and the exclusive end for each query (or key).
+An empty span is (count, 0), where count is the number of positions, so that it does not change the bounds of its
+neighbours.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class Spans(NamedTuple):
 
 
 def clip(first: Tensor, end: Tensor, count: int) -> Tensor:
-    """Return spans over `count` positions, with bounds clipped to them.
+    """Return spans over `count` positions from first positions and ends, clipped to these positions.
 
     Args:
         first: the first position, an integer tensor.
         end: the exclusive end, of the same shape.
-        count: the number of positions.
+        count: number of positions.
     """
     first, end = first.clamp(0, count), end.clamp(0, count)
     empty = first >= end
@@ -40,7 +41,7 @@ def clip(first: Tensor, end: Tensor, count: int) -> Tensor:
 
 
 def intersect(one: Spans, other: Spans) -> Spans:
-    """Return the spans of the intersection of two masks."""
+    """Return the spans of the mask that is True where both masks are."""
     rows, cols = (
         clip(torch.maximum(a[..., 0], b[..., 0]), torch.minimum(a[..., 1], b[..., 1]), count)
         for a, b, count in (
@@ -52,11 +53,11 @@ def intersect(one: Spans, other: Spans) -> Spans:
 
 
 def band_of(rows: Tensor, kv_len: int) -> tuple[int, int] | None:
-    """Return the band of a table of rows, in which query m sees the keys from m + left to m + right; None if it is not a band.
+    """Return (left, right) if the mask is a band: query m sees the keys from m + left to m + right. None otherwise.
 
     Args:
-        rows: int32 [..., M, 2], not empty.
-        kv_len: the number of keys.
+        rows: int32 [..., M, 2], the interval of each query, not empty.
+        kv_len: number of keys N.
 
     Returns:
         left and right; -M and N for a bound that masks nothing.
@@ -65,10 +66,11 @@ def band_of(rows: Tensor, kv_len: int) -> tuple[int, int] | None:
     places = torch.arange(q_len, device=rows.device)
     first, end = rows[..., 0].long(), rows[..., 1].long()
     some = first < end
-    # rows that end before the last key determine the right bound; rows that start after the first key, the left one
+    # rows that end before the last key determine the right bound; rows that start after the first key determine the
+    # left bound
     rights = (end - 1 - places)[some & (end < kv_len)]
     lefts = (first - places)[some & (first > 0)]
-    # an empty row lies entirely past the band's keys, on the left or the right
+    # an empty row must lie entirely outside the keys, on the left or the right
     right = int(rights[0]) if rights.numel() else kv_len
     left = int(lefts[0]) if lefts.numel() else -q_len
     if not rights.numel() and not bool(some.all()) and not lefts.numel():
@@ -79,15 +81,15 @@ def band_of(rows: Tensor, kv_len: int) -> tuple[int, int] | None:
 
 
 def block_states(spans: Spans, q_block: int, kv_block: int) -> Tensor:
-    """Return the state of each block: absent, partial or full. Positions past an end count as masked.
+    """Return the state of each block of a mask: 0 absent (fully masked), 1 partial, 2 full. Positions past an end are masked.
 
     Args:
-        spans: of one head: [M, 2] and [N, 2].
-        q_block: rows of a block.
-        kv_block: its columns.
+        spans: intervals of one head: [M, 2] and [N, 2].
+        q_block: queries in a block.
+        kv_block: keys in a block.
 
     Returns:
-        int8 [cdiv(M, q_block), cdiv(N, kv_block)] of 0 (absent), 1 (partial) and 2 (full).
+        Int8 [cdiv(M, q_block), cdiv(N, kv_block)].
     """
     rows, kv_len = spans.rows, spans.cols.shape[0]
     first, end = (_blocked(rows[:, at], q_block, fill)[..., None] for at, fill in ((0, kv_len), (1, 0)))
@@ -98,7 +100,7 @@ def block_states(spans: Spans, q_block: int, kv_block: int) -> Tensor:
 
 
 def _blocked(values: Tensor, block: int, fill: int) -> Tensor:
-    """Reshape [M] values to [blocks, block], the last block padded with `fill`."""
+    """Return values [M] as [blocks, block]; `fill` pads the last block."""
     missing = -values.shape[0] % block
     return torch.nn.functional.pad(values, (0, missing), value=fill).view(-1, block)
 
@@ -106,10 +108,10 @@ def _blocked(values: Tensor, block: int, fill: int) -> Tensor:
 def is_compact(states: Tensor) -> bool:
     """Return whether the present blocks of each row and of each column are consecutive.
 
-    If so, a tile that walks from the first to the last block visits no absent one.
+    If so, a program that goes from the first to the last present block visits no absent one.
 
     Args:
-        states: [..., block rows, block columns] of `block_states`.
+        states: [..., block rows, block columns] from `block_states`.
     """
     there = states > 0
     return all(_is_one_piece(lines) for lines in (there, there.transpose(-1, -2)))

@@ -1,7 +1,7 @@
-"""Flex attention, forward: one program owns `BLOCK_M` queries of a head, as in flash attention.
+"""Triton kernel of flex attention, forward: one program owns `BLOCK_M` queries of a head.
 
-A program visits the tiles of keys that any of its queries see under the mask, and keeps, per query, the running maximum and
-sum of the softmax and the running output, all in fp32. Exponentials use base two.
+A program visits the tiles of keys that any of its queries sees under the mask. It keeps for each query the maximum and
+the sum of the softmax so far, and the output so far, all in fp32. Exponentials use base 2.
 """
 
 import triton
@@ -69,16 +69,19 @@ def flex_attention_fwd_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write ``softmax(mod(q @ k^T * scale)) @ v`` over visible keys, and the natural-log sums of each row.
+    """Write ``softmax(mod(q @ k^T * scale)) @ v`` over visible keys, and the log-sum-exp (natural logarithm) of each row.
 
     q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], out
-    [batch, heads, q_len, v_dim]: any strides, the last 1. lse is contiguous fp32 [batch, heads, q_len]. A fully masked row
-    gives 0 and lse -inf. `spans_ptr`, `blocks_ptr` and `bits_ptr` are the mask's tables by query, for the mode `MASK`;
-    `mask_batch` and `mask_head` are their strides by batch and head, in tables. For ``"bitmap"``, `block` is a multiple of
-    BLOCK_M and BLOCK_N. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    [batch, heads, q_len, v_dim]: any strides, the last 1. lse is contiguous fp32 [batch, heads, q_len]. A fully masked
+    row gives 0 and lse -inf. `SCORE_MOD` is mod, a function as in `kernel_mods`; `first_*`, `second_*` and `bias_*` are
+    the values that it captures. `spans_ptr`, `blocks_ptr` and `bits_ptr` are the mask's `by_query` tables of
+    `nojit.kernels.flex.tables`, for the mode `MASK`; `mask_batch` and `mask_head` are their strides by batch and head,
+    in units of one head's table. For the mode ``"bitmap"``, `block` is a multiple of BLOCK_M and BLOCK_N. Grid:
+    cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles are the longest: they start first, so that short ones fill the end of the wave
+    # under a causal mask the last tiles take longest: start them first, so that short ones fill the end of the last
+    # wave
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
@@ -114,7 +117,7 @@ def flex_attention_fwd_kernel(
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
         keys = start + lanes
-        # computed here, not carried: hoisted pointers of unaligned calls (one per element) would fill the registers
+        # recompute these offsets: hoisted pointers of unaligned calls, one for each element, would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
         k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
         products = tl.dot(q, tl.trans(k), input_precision="ieee")

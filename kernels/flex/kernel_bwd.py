@@ -1,13 +1,14 @@
-"""Flex attention, backward, for the gradients of keys and values; `kernel_bwd_dq` computes that of queries.
+"""Triton kernel of flex attention, backward, for keys and values; `kernel_bwd_dq` computes the gradient of queries.
 
 With s = q k^T scale, the recomputed weights p = exp(mod(s) - lse), and delta = rowsum(out * dout) - dlse from flash
-attention's own kernel:
+attention's kernel:
 
     dv = p^T dout        ds = p * (dout v^T - delta) * mod'(s)        dk = ds^T q scale        dq = ds k scale
 
-One program owns one sum: keys and values of a head, over all queries of all heads and batches that read them, or queries,
-over all keys. Nothing is added to memory, so results do not depend on the order of programs. Sums are fp32; p and ds are
-rounded to the dtype of the operands before they are multiplied. Exponentials use base two.
+One program owns one sum: the gradients of a tile of keys and values, over all queries of all heads and batches that
+read them, or that of a tile of queries, over all keys. No program adds to memory that another one writes, so results do
+not depend on the order of programs. Sums are fp32; p and ds are rounded to the dtype of the operands before products.
+Exponentials use base 2.
 """
 
 import triton
@@ -85,16 +86,16 @@ def flex_attention_bwd_dkdv_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write the gradients of k and v.
+    """Write dk and dv, the gradients of k and v.
 
     q is [kv_batch * shared, kv_heads * group, q_len, head_dim], dout [..., q_len, v_dim], k and dk [kv_batch, kv_heads,
-    kv_len, head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [kv_batch *
-    shared, kv_heads * group, q_len]. The mask and the score modification are those of the forward pass. The mask's
-    tables are the `by_key` ones of `nojit.kernels.flex.tables`. A key that no query sees gets 0. The grid is
-    ``cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads`` in x.
+    kv_len, head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32
+    [kv_batch * shared, kv_heads * group, q_len]. The score modification is that of `flex_attention_fwd_kernel`. The
+    mask's tables are the `by_key` ones of `nojit.kernels.flex.tables`. A key that no query sees has gradient 0. Grid:
+    cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads in x.
     """
     tiles = tl.cdiv(kv_len, BLOCK_N)
-    # under a causal mask the first tiles are the longest, and start first
+    # under a causal mask the first tiles take longest, and start first
     tile = tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_kb = (batch_head // kv_heads).to(tl.int64)
@@ -134,7 +135,7 @@ def flex_attention_bwd_dkdv_kernel(
         for number in range(count):
             start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_M, MASK)
             rows = start + lanes
-            # computed here, not carried: see the forward pass
+            # recompute these offsets: hoisted pointers of unaligned calls would fill the registers
             query_rows = rows.to(tl.int64)[:, None]
             q_tile = q_head_ptr + query_rows * stride_qm + k_cols[None, :]
             q = load_tile(q_tile, rows, q_len, k_cols, head_dim, True, True)

@@ -1,11 +1,13 @@
-"""Flex attention, backward, for the gradients of tensors captured by a score modification.
+"""Triton kernel of flex attention, backward, for the tensors that a score modification captures.
 
-Let g be the gradient of modified scores, p * (dout v^T - delta) in the notation of `kernel_bwd`. The second modification
-gets g, and the first g times the second's derivative. They are added to fp32 tables atomically, in any order.
+Let g = p * (dout v^T - delta) be the gradient by modified scores, in the notation of `kernel_bwd`. Of two chained
+modifications, the gradient by the second one's result is g, and that by the first one's result is g times the second's
+derivative. Programs add to fp32 tables atomically, in any order.
 
-A row of g sums to the gradient of its lse, up to the error of `delta`, which comes from a rounded output. A slope's gradient
-sums g times a distance over rows with similar distances, where that error would accumulate to hundreds of times the rounding
-error. `subtract_unbalanced` therefore subtracts from each slope the contribution of the row's excess sum.
+The sum of a row of g is the gradient of the row's lse, except for the error of `delta`, which is computed from a
+rounded output. The gradient of an alibi slope sums g times a distance, over rows with similar distances; there this
+error would accumulate to hundreds of times the rounding error. `subtract_unbalanced` therefore subtracts the
+contribution of each row's excess sum.
 """
 
 import triton
@@ -91,12 +93,12 @@ def flex_attention_bwd_captured_kernel(
 ):
     """Add the gradients of both slots' tables and of the dense bias to fp32 tensors.
 
-    Operands, mask and modification, which is one of the library, are those of `kernel_bwd_dq`. `first_wanted` and
-    `second_wanted` are the kinds of the slots whose gradients are requested, else 0; the gradients have strides of their own, 0
-    for shared dimensions. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    Operands, mask and modification are the arguments of `flex_attention_bwd_dq_kernel`; the modification is one of the
+    library. `first_wanted` and `second_wanted` are the kinds of the slots whose gradients are requested, else 0. The
+    gradients have strides of their own, 0 for shared dimensions. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # the longest tiles start first, as in the forward pass
+    # under a causal mask the last tiles take longest, and start first
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
@@ -135,14 +137,14 @@ def flex_attention_bwd_captured_kernel(
     walk, count = walk_of(
         table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
     )  # fmt: skip
-    # the excess sum of a row's gradients: 0 up to rounding; the lse of a fully masked row has no gradient
+    # the excess sum of a row's gradients, 0 up to rounding; the lse of a fully masked row has no gradient
     rest = -tl.load(dlse_ptr + row + rows, mask=lse < float("inf"), other=0.0)
     first_pull = tl.zeros([BLOCK_M], tl.float32)
     second_pull = tl.zeros([BLOCK_M], tl.float32)
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
         keys = start + lanes
-        # computed here, not carried: see the forward pass
+        # recompute these offsets: hoisted pointers of unaligned calls would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
         k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
         products = tl.dot(q, tl.trans(k), input_precision="ieee")
@@ -164,7 +166,7 @@ def flex_attention_bwd_captured_kernel(
         grad = tl.where(inside, grad, 0.0)
         distances = (keys[None, :] - rows[:, None]).to(tl.float32)
         rest += tl.sum(grad, 1)
-        # masked after the product: if fused into the sum, lanes with equal values would differ in the last bit
+        # mask after the product: if it were fused into the sum, lanes with equal values would differ in the last bit
         second_pull += tl.sum(tl.where(inside, weights * distances, 0.0), 1)
         add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dsecond, dbias)
         if second_kind == 3:

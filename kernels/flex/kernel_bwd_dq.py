@@ -1,4 +1,4 @@
-"""Flex attention, backward, for the gradient of queries; `kernel_bwd` describes the algorithm."""
+"""Triton kernel of flex attention, backward, for the gradient of queries; `kernel_bwd` describes the algorithm."""
 
 import triton
 import triton.language as tl
@@ -70,15 +70,15 @@ def flex_attention_bwd_dq_kernel(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Write the gradient of q.
+    """Write dq, the gradient of q.
 
-    q and dq are [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], dout
-    [batch, heads, q_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch, heads, q_len]. The mask
-    and the modification are the forward pass's. A query that sees no key gets 0. The grid is
-    ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    q and dq are [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim],
+    dout [batch, heads, q_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch, heads, q_len].
+    The mask's tables and the score modification are those of `flex_attention_fwd_kernel`. A query that sees no key has
+    gradient 0. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
-    # the longest tiles start first, as in the forward pass
+    # under a causal mask the last tiles take longest, and start first
     tile = tiles - 1 - tl.program_id(0) % tiles
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
@@ -118,7 +118,7 @@ def flex_attention_bwd_dq_kernel(
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
         keys = start + lanes
-        # computed here, not carried: see the forward pass
+        # recompute these offsets: hoisted pointers of unaligned calls would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
         k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
         products = tl.dot(q, tl.trans(k), input_precision="ieee")

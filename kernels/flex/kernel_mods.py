@@ -19,7 +19,10 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def tanh(x):
-    """Return the hyperbolic tangent; near 0, where 1 - exp(-2 |x|) would cancel, by a polynomial (Cephes, tanhf.c)."""
+    """Return the hyperbolic tangent of fp32 values.
+
+    Near 0, where 1 - exp(-2 |x|) would cancel, it is a polynomial (Cephes, tanhf.c).
+    """
     falling = tl.exp2(-2.0 * tl.abs(x) * LOG2_E)
     away = (1.0 - falling) / (1.0 + falling)
     square = x * x
@@ -30,7 +33,7 @@ def tanh(x):
 
 @triton.jit
 def height_of(batch, head, slot):
-    """Return the slope of a head, or of several, if a slot has alibi, else 0: a branch over few numbers."""
+    """Return the alibi slope of a head, or of several heads, if a slot has alibi, else 0."""
     height = (head * 0).to(tl.float32)
     if slot[0] == 1:
         height = tl.load(slot[1] + batch * slot[2] + head * slot[3])
@@ -39,7 +42,7 @@ def height_of(batch, head, slot):
 
 @triton.jit
 def capped(score, has_cap, cap):
-    """Return ``cap * tanh(score / cap)`` if there is a cap, and the derivative, which is computed from the result."""
+    """Return ``cap * tanh(score / cap)`` if `has_cap`, else `score`; and the derivative, computed from the result."""
     cap = tl.where(has_cap, cap, 1.0)
     if has_cap:
         score = cap * tanh(score / cap)
@@ -50,10 +53,11 @@ def capped(score, has_cap, cap):
 
 @triton.jit
 def light(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - every modification's parameters
-    """Apply alibi and a soft cap, in any order, or one of them, in few registers, for 16-bit operands.
+    """Apply alibi and a soft cap, in any order, or one of them; for 16-bit operands, in few registers.
 
-    Near 0 this tanh has the absolute error of fp32 near 1, so a score is off by 1e-7 caps, far below the rounding of the
-    operands. Distances are computed in both branches, because the compiler would keep a shared one in registers.
+    Near 0 this tanh has the absolute error of fp32 near 1, so a score is off by 1e-7 times the cap, far less than the
+    rounding of the operands. Both branches compute distances, because the compiler would keep a shared one in
+    registers.
     """
     height = height_of(batch, head, first)
     if height != 0.0:
@@ -73,7 +77,7 @@ def light(score, batch, head, query, key, inside, first, second, bias):  # noqa:
 
 @triton.jit
 def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
-    """Apply alibi, from either slot, and nothing else: without branches, and with a scalar derivative."""
+    """Apply alibi from either slot, and nothing else: without branches, and with a scalar derivative."""
     is_first = first[0] == 1
     height_ptr = tl.where(is_first, first[1], second[1])
     height_ptr += batch * tl.where(is_first, first[2], second[2]) + head * tl.where(is_first, first[3], second[3])
@@ -82,7 +86,7 @@ def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa
 
 @triton.jit
 def bounded(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
-    """Apply a soft cap, from either slot, and nothing else: without branches, computed as in `light`."""
+    """Apply a soft cap from either slot, and nothing else: without branches, with the tanh of `light`."""
     cap = tl.where(first[0] == 3, first[4], second[4])
     score = cap - 2.0 * cap / (1.0 + tl.exp2(score * (2.0 * LOG2_E / cap)))
     bent = score * (1.0 / cap)
@@ -91,7 +95,7 @@ def bounded(score, batch, head, query, key, inside, first, second, bias):  # noq
 
 @triton.jit
 def relative_place(query, key, reach):
-    """Return the index of the distance from query to key in a relative-bias table."""
+    """Return the index in a relative-bias table of the distance ``key - query``, clamped to `reach`."""
     return tl.minimum(tl.maximum(key - query, -reach), reach) + reach
 
 
@@ -99,8 +103,8 @@ def relative_place(query, key, reach):
 def listed(score, batch, head, query, key, inside, first, second, bias):
     """Apply one or two modifications of the library, in order.
 
-    Relative and dense biases look up a value per score, but only add it. Each look-up therefore occurs once in the code, between
-    the first and the second computation, for either slot, because addresses fill registers.
+    Relative and dense biases load a value for each score and add it. The code has each of these loads only once,
+    between the first and the second modification, whichever slot needs it, because their addresses fill registers.
     """
     distance = (key - query).to(tl.float32)
     score, slope = capped(score + height_of(batch, head, first) * distance, first[0] == 3, first[4])
@@ -120,16 +124,16 @@ def listed(score, batch, head, query, key, inside, first, second, bias):
 
 @triton.jit
 def add_gradient(grad, batch, head, query, key, inside, table, bias):
-    """Add the contribution of one modification's scores to the gradient of its captured tensor, atomically.
+    """Add a modification's contribution to the gradient of the tensor that it captures, atomically.
 
     Args:
-        grad: fp32, the gradient of the scores that the modification returns; 0 for masked elements.
-        batch: as for modifications.
-        head: as for modifications.
-        query: as for modifications.
-        key: as for modifications.
-        inside: as for modifications.
-        table: the kind, 0 for no gradient; the gradient to add to, its strides by batch and head, and the reach.
+        grad: fp32 gradient by the scores that the modification returns; 0 for masked elements.
+        batch: batch number, int64.
+        head: query head, int64.
+        query: positions of the queries, int32.
+        key: positions of the keys, int32.
+        inside: elements of the tile that exist.
+        table: the slot's kind, 0 for no gradient; the gradient to add to; its strides by batch and head; the reach.
         bias: the gradient of a dense bias to add to, and its four strides.
     """
     kind, table_ptr, stride_batch, stride_head, reach = table
@@ -147,15 +151,15 @@ def add_gradient(grad, batch, head, query, key, inside, table, bias):
 
 @triton.jit
 def subtract_unbalanced(rest, pull, batch, head, table):
-    """Correct a slope's gradient, atomically, for rows whose gradients do not sum to the exact value.
+    """Subtract from an alibi slope's gradient, atomically, the error of rows whose gradients have a wrong sum.
 
     Args:
-        rest: fp32 [M], the excess of the rows' sums.
-        pull: fp32 [M], the sum of weight times derivative times distance of each row: what a unit of `rest` adds to the slope's
-            gradient.
-        batch: as for `add_gradient`.
-        head: as for `add_gradient`.
-        table: as for `add_gradient`.
+        rest: fp32 [M], the excess of each row's sum.
+        pull: fp32 [M], the sum of weight times derivative times distance over each row: the error in the slope's
+            gradient for each unit of `rest`.
+        batch: batch number, int64.
+        head: query head, int64.
+        table: the slot's kind, 0 for no gradient; the gradient; its strides by batch and head; the reach.
     """
     kind, table_ptr, stride_batch, stride_head, _ = table
     if kind == 1:

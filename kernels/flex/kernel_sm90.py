@@ -1,8 +1,8 @@
-"""Flex attention, forward, for sm_90: flash attention's pipeline of a producer and two consumers, with masks from tables.
+"""Gluon kernel of flex attention, forward, for sm_90: the pipeline of flash attention's, with masks from tables.
 
-One warp copies tiles through TMA descriptors into shared memory, up to `STAGES` tiles of keys and of values ahead. Each group
-of four warps owns 64 queries and computes the exponentials of one tile while tensor cores add up the values of the previous
-one. Programs are persistent. `kernel_sm90_walks` determines the tiles of keys to visit.
+One warp, the producer, copies tiles with TMA into shared memory, `STAGES` tiles of keys and of values ahead at most.
+Two consumers of four warps own 64 queries each; a consumer computes the exponentials of one tile while tensor cores add
+up the values of the previous tile. Programs are persistent. `kernel_sm90_walks` determines the tiles of keys to visit.
 """
 
 from nojit.kernels.flex.kernel_sm90_walks import hide, intervals_of, modified, tile_at, walk_of
@@ -28,10 +28,10 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def _work_of(number, tiles, heads, kv_len, SPAN: gl.constexpr):
-    """Return the tile and the batch and head (as one number) of a piece of work.
+    """Return the tile of queries, and the batch and head as one number, of piece of work `number`.
 
-    Heads are processed in sections that have `SPAN` keys in total, which fit the cache. In each section the last tiles start
-    first: under a causal mask they are the longest.
+    Heads are processed in sections with `SPAN` keys in total, which fit L2. In each section the last tiles start first:
+    under a causal mask they take longest.
     """
     section = gl.minimum(gl.maximum(SPAN // kv_len, 1), heads)
     first = number // (tiles * section) * section
@@ -42,7 +42,7 @@ def _work_of(number, tiles, heads, kv_len, SPAN: gl.constexpr):
 
 @gluon.jit
 def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl.constexpr):
-    """Copy the queries, keys and values of every tile into shared memory, as far ahead as stages allow."""
+    """Copy the queries, keys and values of every tile into shared memory; run by the producer warp."""
     q_map, k_map, v_map = maps[0], maps[1], maps[2]
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
@@ -73,7 +73,7 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
             mbarrier.expect(k_full.index(stage), k_map.block_type.nbytes)
             copy_in(k_map, [index_kb, index_kv, start, 0], k_full.index(stage), k_memory.index(stage))
             if Q_STAGES == 1:  # noqa: SIM102 - Triton evaluates one of the two at compile time
-                # the previous tile's queries are in use longer than its keys
+                # the consumers need the previous tile's queries longer than its keys: copy keys first
                 if place == 0:
                     copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
             mbarrier.wait(v_empty.index(stage), phase)
@@ -88,7 +88,10 @@ def _attend(
     OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, place, walk, own, tables, lengths,
     mods, scale, qk_scale, MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr,
 ):  # fmt: skip
-    """Score one tile of keys while the values of the previous tile are added up; return the running state."""
+    """Compute the scores of one tile of keys while the values of the previous tile are added up.
+
+    Returns the updated output, weights, maximum and sum of each query.
+    """
     rows, row_in_block, lanes, intervals, head = own
     start, bitmap = tile_at(place, walk, tables[1], memory[1].shape[3], MASK)
     scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used + place)
@@ -106,7 +109,7 @@ def _consume(
     OWN: gl.constexpr, maps, lse_ptr, memory, barriers, tables, mods, sizes, scale, SPAN: gl.constexpr, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr,
 ):  # fmt: skip
-    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile, and write their output and log-sums."""
+    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile; write their output and log-sums."""
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty = barriers[0], barriers[1]
     batch, heads, _, _, q_len, kv_len, mask_batch, mask_head = sizes
@@ -141,7 +144,7 @@ def _consume(
         q = queries_of(OWN, q_memory, q_full, turn)
         scores = first_scores(OWN, q, memory, barriers, turn, used)
         scores = modified(scores, scale, (index_b, index_h), rows, start + lanes, lengths, mods, SCORE_MOD)
-        # a list without partial blocks begins with a full one, unless it is empty
+        # a list without partial blocks begins with a full one, which needs no mask, unless the list is empty
         if MASK != "bitmap" or cut > 0 or walk[4] == 0:
             scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK)
         row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
@@ -222,19 +225,19 @@ def flex_attention_fwd_sm90_kernel(
     SPAN: gl.constexpr,
     TURNS: gl.constexpr,
 ):
-    """Write ``softmax(mod(q @ k^T * scale)) @ v`` over visible keys, and the natural-log sums of each row.
+    """Write ``softmax(mod(q @ k^T * scale)) @ v`` over visible keys, and the log-sum-exp (natural logarithm) of each row.
 
-    The maps describe q [batch, heads, q_len, head_dim], k and v [batch // shared, heads // group, kv_len, ...], and out
-    [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; head dimensions below
-    BLOCK_D and BLOCK_DV are padded. lse is contiguous fp32 [batch, heads, q_len]. Without a modification `scale` is at least 0;
-    there is at least one key. The mask's tables are those of `flex_attention_fwd_kernel`, with blocks of 128. A fully masked row
-    gives 0 and lse -inf. `BLOCK_M` and `BLOCK_N` are 128. With `TURNS`, consumers take turns to start their products. Any
-    grid in x.
+    The TMA descriptors describe q [batch, heads, q_len, head_dim] and out [batch, heads, q_len, v_dim] in boxes of 64
+    rows, k and v [batch // shared, heads // group, kv_len, ...] in boxes of `BLOCK_N` rows; boxes are BLOCK_D or
+    BLOCK_DV columns wide, and smaller head dimensions are padded. lse is contiguous fp32 [batch, heads, q_len]. Without
+    a modification `scale` is at least 0; there is at least one key. The mask's tables are those of
+    `flex_attention_fwd_kernel`, with blocks of 128. A fully masked row gives 0 and lse -inf. `BLOCK_M` and `BLOCK_N`
+    are 128. With `TURNS`, consumers take turns to start their products. Grid: any size in x.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     gl.static_assert(BLOCK_M == 128, "two consumers")
     dtype: gl.constexpr = q_map.dtype
-    # the next tile's queries come early, unless a modification needs the registers of a second buffer
+    # copy the next tile's queries early, unless a modification needs the registers
     Q_STAGES: gl.constexpr = 2 if SCORE_MOD is None else 1
     q_memory = gl.allocate_shared_memory(dtype, [Q_STAGES * CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
     out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
@@ -269,7 +272,7 @@ def flex_attention_fwd_sm90_kernel(
         (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
         (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
     )
-    # registers per thread: the producer's surplus goes to the consumers
+    # registers per thread: the consumers get those that the producer does not need
     gl.warp_specialize(
         [
             (_consume, (0, maps, lse_ptr, memory, barriers, tables, mods, sizes, scale, SPAN, MASK, SCORE_MOD)),

@@ -1,11 +1,13 @@
-"""Flex attention, backward, for sm_90: flash attention's kernel of all five products, with masks from tables.
+"""Gluon kernel of flex attention, backward, for sm_90: flash attention's kernel of all five products, with other masks.
 
-`nojit.kernels.flash_attention.kernel_sm90_bwd` describes the parts and barriers, which are the same here. The difference is
-the walk (`kernel_sm90_bwd_walks`): a program visits the tiles of queries that see any of its keys, last first. One loop handles
-partial tiles, the next one full tiles, the last one partial tiles again; bitmaps use one loop.
+`nojit.kernels.flash_attention.kernel_sm90_bwd` describes the parts of a program and the barriers, which are the same
+here. Only the sequence of tiles differs (`kernel_sm90_bwd_walks`): a program owns a tile of keys and visits the tiles
+of queries that see any of them, last first. One loop handles partial tiles, the next one full tiles, the last one
+partial tiles again; masks stored as bitmaps use a single loop.
 
-A program adds to a tile of queries after all programs with earlier keys that visit this tile. Those programs have started
-before it. If the mask moves with the keys, they are ahead by the distance of the move; otherwise they walk the same tiles.
+A program adds to a tile of queries after all programs with earlier keys that visit this tile. Those programs started
+earlier. If the visible queries shift with the keys, they are ahead by that shift; otherwise they visit the same tiles
+in the same order.
 """
 
 from nojit.kernels.flash_attention.kernel_sm90_bwd import (
@@ -49,7 +51,7 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def _produce(maps, memory, barriers, tables, sizes, where, MASK: gl.constexpr):
-    """Copy keys and values once, then queries, gradients and statistics, as far ahead as stages allow."""
+    """Copy the keys and values once, then queries, dout and statistics of every tile; run by the producer warp."""
     q_map, k_map, v_map, dout_map, stat_map = maps
     k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory = memory
     k_full, v_full, q_full, q_empty, dout_full, dout_empty = barriers
@@ -89,11 +91,11 @@ def _produce(maps, memory, barriers, tables, sizes, where, MASK: gl.constexpr):
 def _add(
     sum_map, sum_memory, sum_full, sum_empty, turn_ptr, tables, sizes, where, BLOCK_M: gl.constexpr, MASK: gl.constexpr
 ):  # fmt: skip
-    """Add each tile's contribution to the gradient of its queries, in the order of key tiles."""
+    """Add the contributions to the gradient of queries to the workspace, in the order of key tiles; run by the adder warp."""
     heads, q_len = sizes[0], sizes[3]
     index_kb, index_kv, number = where
     BLOCK_N: gl.constexpr = 2 * ROWS
-    # the two parts of a product are halves of its columns, or of its rows
+    # the contribution has two parts: halves of its columns, or of its rows
     below: gl.constexpr = BLOCK_M - ROWS
     beside: gl.constexpr = 2 * ROWS - BLOCK_M
     tiles = gl.cdiv(q_len, BLOCK_M)
@@ -128,7 +130,7 @@ def _multiply(
     OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, viewers, head, sizes, mods, scale,
     MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Process one tile of queries; return the updated gradients of keys and values."""
+    """Process one tile of queries for the keys of multiplier `OWN`; return the updated dk and dv."""
     k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
     q_full, dout_full = barriers[0], barriers[2]
     STAGES: gl.constexpr = q_memory.shape[0]
@@ -168,7 +170,7 @@ def _multiply(
             visible = (rows[None, :] >= viewers[0][:, None]) & (rows[None, :] < viewers[1][:, None])
         weights = gl.where(visible, weights, 0.0)
     if SCORE_MOD is None:
-        # waiting for the weights too keeps their computation before the wait
+        # waiting for the weights as well keeps the compiler from moving their computation past the wait
         dp, weights = warpgroup_mma_wait(0, deps=(dp_token, weights))
         operand = gl.convert_layout(weights.to(dtype), operand_layout)
     else:
@@ -187,7 +189,7 @@ def _walk(
     OWN: gl.constexpr, dk, dv, used, begin, end, common, MASKED: gl.constexpr, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Process the tiles of queries from `begin` to `end`, counted from the last; return the sums and the tile count."""
+    """Process the tiles of queries `begin` to `end`, counted from the last; return dk, dv and the number of tiles so far."""
     memory, walked, keys, viewers, where, sizes, mods, scale, last, members = common
     index_kb, index_kv, _ = where
     BLOCK_M: gl.constexpr = memory[2].shape[3]
@@ -206,7 +208,7 @@ def _differentiate(
     OWN: gl.constexpr, maps, memory, barriers, tables, sizes, where, mods, scale, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Walk the tiles of queries, and write the gradients of the keys and values of multiplier `OWN`."""
+    """Process all tiles of queries, and store the gradients of the keys and values of multiplier `OWN`."""
     q_memory = memory[2]
     k_full, v_full, done = barriers[0], barriers[1], barriers[9]
     walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])
@@ -227,7 +229,7 @@ def _differentiate(
     table = table_of(index_kb, index_kv, sizes)
     first, full_first, full_last, last = walk_of(tables, number, table, sizes, BLOCK_M, BLOCK_N, MASK)
     if MASK == "bitmap":
-        # look up the next tile while this one is computed; a visit can be read even if none remains
+        # look up the next tile while this one is computed; the entry can be read even if no tile remains
         tile, bitmap = tile_at(gl.maximum(last - 1, 0), tables, BLOCK_M, BLOCK_N, MASK)
         for place in range(last - first):
             viewers = viewers_at(tables, tile, bitmap, keys, BLOCK_M, BLOCK_N)
@@ -303,12 +305,12 @@ def flex_attention_bwd_sm90_kernel(
 ):
     """Write the gradients of keys and values, and add up the unscaled gradient of queries, in fp32.
 
-    The maps describe q and dout [kv_batch * shared, kv_heads * group, q_len, dim], k, v and their gradients [kv_batch,
-    kv_heads, kv_len, dim], and the workspace of flash attention's first and last kernel, as for its own; so is `turn_ptr`,
-    zeroed. `spans_ptr` and `key_hulls_ptr` are the mask's tables by key, and `query_hulls_ptr` the hulls by query; for bitmaps,
-    the spans by key, visits and bits (`nojit.kernels.flex.tables`). Sums of fully masked queries may not be written. With
-    `EAGER` the second product of a tile starts before scores are modified, which takes registers. The grid is
-    ``cdiv(kv_len, 128) * kv_batch * kv_heads`` in x.
+    The TMA descriptors describe q and dout [kv_batch * shared, kv_heads * group, q_len, dim], k, v and their gradients
+    [kv_batch, kv_heads, kv_len, dim], and the statistics and sums of flash attention's kernels before and after this
+    one. `turn_ptr` is a counter for each tile of queries, zeroed. `spans_ptr` and `key_hulls_ptr` are the mask's tables
+    by key, `query_hulls_ptr` the hulls by query; for bitmaps they are the spans by key, the visits and the bits
+    (`nojit.kernels.flex.tables`). Sums of fully masked queries may not be written. With `EAGER`, the second product of
+    a tile starts before scores are modified, which takes registers. Grid: cdiv(kv_len, 128) * kv_batch * kv_heads in x.
     """
     gl.static_assert(BLOCK_M + BLOCK_D == 192, "BLOCK_M is 64 at width 128, and 128 at width 64")
     gl.static_assert(EAGER or SCORE_MOD is not None, "without a modification nothing has to wait")
@@ -331,7 +333,7 @@ def flex_attention_bwd_sm90_kernel(
     in_maps = (q_map, k_map, v_map, dout_map, stat_map)
     in_memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory)
     in_barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty)
-    # registers per thread: the surplus of the producer and the adder goes to the multipliers
+    # registers per thread: the multipliers get those that the producer and the adder do not need
     gl.warp_specialize(
         [
             (_differentiate, (0, out_maps, memory, barriers, tables, sizes, where, mods, scale, MASK, SCORE_MOD, EAGER)),

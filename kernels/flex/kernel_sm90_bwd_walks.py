@@ -1,10 +1,11 @@
-"""Walks of the flex attention backward kernel for sm_90: the tiles of queries to visit, their masks, and the order of sums.
+"""Device functions for flex attention, backward, on sm_90: the tiles of queries to visit, their masks, the order of sums.
 
-A program owns tile `number` of the keys, and walks the tiles of queries that see any of them, last first. In bands and
-intervals those tiles are consecutive, and so are the tiles of keys that visit one tile of queries
-(`nojit.kernels.flex.hulls`). The number of earlier visitors then follows from the first key that the queries see. Bitmaps
-store it in lists of visits, in the order of queries. If full blocks came first there, two programs could walk the same tiles
-in different orders, and the second would wait for the first at each of them.
+A program owns tile `number` of the keys, and *visits* the tiles of queries that see any of these keys, last first. For
+bands and intervals those tiles are consecutive, and so are the tiles of keys that visit one tile of queries
+(`nojit.kernels.flex.hulls`). So the first key that the queries see determines how many tiles of keys come before this
+one. For bitmaps a table lists the visits in the order of queries, each with this number. If full blocks came first in
+that list, two programs could visit the same tiles in different orders, and the second would wait for the first at each
+of them.
 """
 
 from nojit.kernels.flex.kernel_sm90_walks import words_of
@@ -13,17 +14,17 @@ from triton.experimental.gluon import language as gl
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 HULL = gl.constexpr(64)
-"""Queries per hull."""
+"""Number of neighbouring queries that share a hull, the bounds of the keys that they see."""
 VISIT = gl.constexpr(3)
-"""Numbers per visit."""
+"""Int32 numbers per entry in the list of visits."""
 WORD = gl.constexpr(32)
 
 
 @gluon.jit
 def head_of(member, index_kb, index_kv, sizes):
-    """Return the batch and the head of a query head that reads key head `index_kv` of batch `index_kb`.
+    """Return the batch and the head of query head `member` of those that read key head `index_kv` of batch `index_kb`.
 
-    `member` numbers these query heads: `shared` batches, each with a group of heads.
+    `member` counts the heads of a group in each of the `shared` batches.
     """
     group, shared = sizes[1], sizes[2]
     return index_kb * shared + member // group, index_kv * group + member % group
@@ -31,14 +32,14 @@ def head_of(member, index_kb, index_kv, sizes):
 
 @gluon.jit
 def table_of(index_kb, index_kv, sizes):
-    """Return the number of the mask table that these query heads share."""
+    """Return the number of the mask table for all query heads that read key head `index_kv` of batch `index_kb`."""
     group, shared, mask_batch, mask_head = sizes[1], sizes[2], sizes[5], sizes[6]
     return (index_kb * shared).to(gl.int64) * mask_batch + index_kv * group * mask_head
 
 
 @gluon.jit
 def tile_at(place, tables, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Return the tile of queries at a step of a walk, and the index of its bitmap, -1 if it is full."""
+    """Return the tile of queries at step `place`, and the index of its bitmap: -1 if the tile is full."""
     if MASK == "bitmap":
         parts: gl.constexpr = BLOCK_N // BLOCK_M
         visit_ptr = tables[1] + (place // parts).to(gl.int64) * VISIT
@@ -52,17 +53,19 @@ def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.con
     """Return the tiles of queries that see a tile of keys.
 
     Args:
-        tables: intervals by key; hulls by key, and by query; the bounds of a band. For bitmaps: spans by key, visits, bits.
+        tables: spans by key, hulls by key, hulls by query, left and right bound of a band. For bitmaps: spans by key,
+            visits, bits.
         number: the tile of keys.
-        table: the mask table of the batch and head.
-        sizes: heads, group, shared, queries and keys, and the tables' strides by batch and head.
+        table: number of the mask table of this batch and head.
+        sizes: heads, group, shared, queries, keys, and the tables' strides by batch and head.
         BLOCK_M: queries per tile.
         BLOCK_N: keys per tile.
-        MASK: the mode.
+        MASK: the mode: ``"band"``, ``"interval"`` or ``"bitmap"``.
 
     Returns:
-        The first tile that sees any of the keys, the first that sees all of them, and the ends of both. For bitmaps they
-        are steps in the list of visits, each of one tile or two, and all count as partial.
+        The first tile that sees any of the keys, start and end of the tiles that see all of them, and the end of the
+        tiles that see any. For bitmaps they are steps in the list of visits, where a visit is one tile or two, and all
+        tiles count as partial.
     """
     q_len, kv_len = sizes[3], sizes[4]
     key_start = number * BLOCK_N
@@ -70,7 +73,7 @@ def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.con
         span_ptr = tables[0] + (table * gl.cdiv(kv_len, BLOCK_N) + number) * 3
         begin = gl.load(span_ptr) * (BLOCK_N // BLOCK_M)
         end = begin + gl.load(span_ptr + 2) * (BLOCK_N // BLOCK_M)
-        # the last block may have only its first half; without visits another entry is read
+        # the last block may have only its first half; without visits this reads another entry
         tile, _ = tile_at(gl.maximum(end - 1, 0), tables, BLOCK_M, BLOCK_N, MASK)
         end = gl.where(tile < gl.cdiv(q_len, BLOCK_M), end, gl.maximum(end - 1, begin))
         return begin, begin, begin, end
@@ -101,7 +104,7 @@ def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.con
 def come_before(
     tables, number, place, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr
 ):  # fmt: skip
-    """Return the number of earlier tiles of keys that visit the tile of queries at a step of this walk."""
+    """Return the number of earlier tiles of keys that visit the tile of queries at step `place`."""
     if MASK == "bitmap":
         return gl.load(tables[1] + (place // (BLOCK_N // BLOCK_M)).to(gl.int64) * VISIT + 2)
     else:  # noqa: RET505 - as above
@@ -120,7 +123,7 @@ def come_before(
 
 @gluon.jit
 def viewers_of(tables, table, keys, sizes, MASK: gl.constexpr):
-    """Return the first query that sees each key, and the exclusive end; keys past the end are seen by none."""
+    """Return the first query that sees each key, and the exclusive end; no query sees keys past the end."""
     q_len, kv_len = sizes[3], sizes[4]
     if MASK == "interval":
         ptrs = tables[0] + (table * kv_len + keys) * 2
@@ -134,7 +137,7 @@ def viewers_of(tables, table, keys, sizes, MASK: gl.constexpr):
 
 @gluon.jit
 def viewers_at(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
-    """Load a bitmap's bits for each key and the queries of a tile: a word per 32 queries."""
+    """Load the bits of a bitmap for each key and the queries of a tile: a 32-bit word for every 32 queries."""
     first = tile % (BLOCK_N // BLOCK_M) * (BLOCK_M // WORD)
     words = words_of(tables[2], bitmap, keys % BLOCK_N, first, BLOCK_M // WORD, BLOCK_N)
     seen = ()
@@ -145,8 +148,12 @@ def viewers_at(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.co
 
 @gluon.jit
 def modified(products, scale, head, rows, keys, sizes, mods, SCORE_MOD: gl.constexpr):
-    """Scale and modify products [keys, queries]; return scores in base two, and their derivative by natural ones."""
-    # opaque to the compiler, which would otherwise keep tile-independent parts of the distance in registers
+    """Scale and modify products [keys, queries].
+
+    Returns:
+        Scores in base 2 (times log2(e)); the derivative of the modified by the scaled scores.
+    """
+    # hide the keys from the compiler, which would otherwise keep tile-independent parts of the distance in registers
     keys = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [keys], gl.int32, is_pure=False, pack=1)
     queries, places = rows[None, :], keys[:, None]
     inside = (queries < sizes[3]) & (places < sizes[4])

@@ -1,7 +1,8 @@
-"""Walks of the flex attention forward kernel for sm_90: the tiles of keys to visit, their masks, and modified scores.
+"""Device functions for flex attention, forward, on sm_90: the tiles of keys to visit, their masks, modified scores.
 
-A *walk* is a few integers that producer and consumers compute identically, so that they need no synchronization for it.
-Partial tiles come first, then those that all queries of the tile see in full.
+A *walk* describes the tiles of keys that a tile of queries visits, as five integers. Producer and consumers compute it
+identically, so they need not exchange it. Partial tiles come first, then those that all queries of the tile see in
+full.
 """
 
 from triton.experimental import gluon
@@ -9,29 +10,29 @@ from triton.experimental.gluon import language as gl
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 HULL = gl.constexpr(64)
-"""Queries per hull."""
+"""Number of neighbouring queries that share a hull, the bounds of the keys that they see."""
 WORD = gl.constexpr(32)
 WORDS = gl.constexpr(4)
-"""Words per row of a bitmap."""
+"""32-bit words per row of a bitmap."""
 
 
 @gluon.jit
 def walk_of(tables, row_start, table, q_len, kv_len, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Return the walk of the queries from `row_start` on.
+    """Return the walk of the queries from `row_start` on: the tiles of keys to visit.
 
     Args:
-        tables: the pointers of a mask by query, and the bounds of a band.
-        row_start: a multiple of `BLOCK_M`.
-        table: the mask table of the batch and head.
-        q_len: the number of queries.
-        kv_len: the number of keys.
+        tables: spans, blocks and bits of the mask by query, left and right bound of a band.
+        row_start: the first query, a multiple of `BLOCK_M`.
+        table: number of the mask table of this batch and head.
+        q_len: number of queries.
+        kv_len: number of keys.
         BLOCK_M: queries per tile.
         BLOCK_N: keys per tile.
-        MASK: the mode.
+        MASK: the mode: ``"band"``, ``"interval"`` or ``"bitmap"``.
 
     Returns:
-        The number of tiles, at least one; the number of partial ones; the start (a tile, or an entry); the end of the full
-        tiles (or their number of entries); and the end of all (or their number of entries).
+        The number of tiles, at least one; the number of partial ones; the first tile (bitmaps: the first entry in
+        `blocks`); the end of the full tiles (bitmaps: their number); and the end of all tiles (bitmaps: their number).
     """
     if MASK == "bitmap":
         span_ptr = tables[0] + (table * gl.cdiv(q_len, BLOCK_M) + row_start // BLOCK_M) * 3
@@ -68,7 +69,7 @@ def walk_of(tables, row_start, table, q_len, kv_len, BLOCK_M: gl.constexpr, BLOC
 
 @gluon.jit
 def tile_at(place, walk, blocks_ptr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Return the first key of a tile, and its bitmap: -1 if it is full, -2 if there is none."""
+    """Return the first key of the tile at step `place`, and its bitmap: -1 if the tile is full, -2 if there is no tile."""
     cut, begin, full_last, end = walk[1], walk[2], walk[3], walk[4]
     if MASK == "bitmap":
         if end == 0:
@@ -85,13 +86,13 @@ def tile_at(place, walk, blocks_ptr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
         right = end - full_last
         of_cut = gl.where(place < right, end - 1 - place, begin + place - right)
         tile = gl.where(place < cut, of_cut, full_last - 1 - (place - cut))
-        # with nothing visible, the one tile of the walk may lie before the first
+        # if no key is visible, the single tile of the walk may lie before the first
         return gl.maximum(tile, 0) * BLOCK_N, 0
 
 
 @gluon.jit
 def intervals_of(tables, table, rows, q_len, kv_len, MASK: gl.constexpr):
-    """Load the first key that each query sees, and the exclusive end; empty past the last query."""
+    """Load the first key that each query sees, and the exclusive end; queries past the last one see nothing."""
     first = rows * 0
     end = rows * 0
     if MASK == "interval":
@@ -103,7 +104,7 @@ def intervals_of(tables, table, rows, q_len, kv_len, MASK: gl.constexpr):
 
 @gluon.jit
 def words_of(bits_ptr, bitmap, rows, first, COUNT: gl.constexpr, BLOCK: gl.constexpr):
-    """Load `COUNT` words from `first` on of some rows of a bitmap; a negative index reads bitmap 0."""
+    """Load `COUNT` 32-bit words, from word `first` on, of some rows of a bitmap; a negative index reads bitmap 0."""
     ptrs = bits_ptr + (gl.maximum(bitmap, 0).to(gl.int64) * (BLOCK * WORDS) + rows * WORDS + first)
     words = (gl.load(ptrs),)
     for place in gl.static_range(1, COUNT):
@@ -113,7 +114,7 @@ def words_of(bits_ptr, bitmap, rows, first, COUNT: gl.constexpr, BLOCK: gl.const
 
 @gluon.jit
 def are_set(words, lanes):
-    """Return the bits at `lanes` [1, N] of rows of words, as bools [rows, N]."""
+    """Return the bits at `lanes` [1, N] of 32-bit words, one tuple of words per row, as bools [rows, N]."""
     word = words[0][:, None]
     for place in gl.static_range(1, len(words)):
         word = gl.where(lanes >= place * WORD, words[place][:, None], word)
@@ -122,7 +123,7 @@ def are_set(words, lanes):
 
 @gluon.jit
 def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK: gl.constexpr):
-    """Return scores [64, BLOCK_N] with -inf for masked or nonexistent keys."""
+    """Return the scores [64, BLOCK_N] with -inf for masked keys and keys past the end."""
     if MASK == "bitmap":
         # one word per row for every 32 keys; a thread has two rows
         words = words_of(tables[2], bitmap, row_in_block, 0, WORDS, scores.shape[1])
@@ -139,7 +140,10 @@ def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv
 
 @gluon.jit
 def modified(products, scale, head, rows, keys, lengths, mods, SCORE_MOD: gl.constexpr):
-    """Modify scaled products; return scores in base two. Without a modification return the products unchanged."""
+    """Scale products and apply the modification; return scores in base 2.
+
+    Without a modification it returns the products unchanged.
+    """
     if SCORE_MOD is None:
         return products
     else:  # noqa: RET505 - as above

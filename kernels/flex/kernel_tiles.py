@@ -1,7 +1,7 @@
-"""Shared parts of the flex attention kernels: walks over tiles, masks, and scores.
+"""Device functions that the Triton flex attention kernels share: tiles to visit, masks, and modified scores.
 
-A program owns a tile of queries and visits tiles of keys, or the other way round. Its *walk* is a sequence of tiles, found in
-one of the three modes of `nojit.kernels.flex.tables`. Full tiles are not masked.
+A program owns a tile of queries and visits tiles of keys, or the other way round. Its *walk* is the sequence of tiles
+to visit; the mask's mode (`nojit.kernels.flex.tables`) determines how it is found. Full tiles are not masked.
 """
 
 import triton
@@ -13,12 +13,12 @@ WORD = tl.constexpr(32)
 
 @triton.jit
 def own_spans(spans_ptr, places, count, seen_count, MASK: tl.constexpr):
-    """Load the interval that each position of a tile sees, by `MASK`; positions past `count` see nothing.
+    """Load the interval that each position of the owned tile sees; positions past `count` see nothing.
 
-    `spans_ptr` is int32 [count, 2], and there are `seen_count` positions to see.
+    `spans_ptr` is int32 [count, 2] in the mode ``"interval"``; there are `seen_count` positions to see.
 
     Returns:
-        The first position that each sees, and the exclusive end.
+        The first position that each one sees, and the exclusive end.
     """
     first = places * 0
     end = places * 0
@@ -46,12 +46,12 @@ def walk_of(
 ):
     """Return the walk of the `OWN` positions from ``places[0]`` on, in tiles of `STEP`.
 
-    `places`, `first`, `end`, `count` and `seen_count` are those of `own_spans`. In a band, position p sees those from
-    p + `left` to p + `right`. `OWN` and `STEP` divide `block`, the rows and columns of a block of bitmaps.
+    `places`, `first`, `end`, `count` and `seen_count` are those of `own_spans`. In a band, position p sees positions p
+    + `left` to p + `right`. `OWN` and `STEP` divide `block`, the rows and columns of a block of bitmaps.
 
     Returns:
-        The walk, and its number of tiles. A walk is its start, and the start and end of the fully visible tiles; for bitmaps,
-        its first entry, and its number of full tiles.
+        The walk and its number of tiles. A walk has the start of its first tile, and start and end of the fully visible
+        tiles; for bitmaps, its first entry in the list of blocks and its number of full tiles.
     """
     start = tl.min(places, 0)
     if MASK == "bitmap":
@@ -74,7 +74,7 @@ def walk_of(
 
 @triton.jit
 def tile_at(number, walk, blocks_ptr, block, STEP: tl.constexpr, MASK: tl.constexpr):
-    """Return the start of a tile, given its number, whether it is partial, and its bitmap, if it has one."""
+    """Return the start of tile `number` of a walk, whether it is partial, and the index of its bitmap if it has one."""
     begin, full_first, full_last = walk
     if MASK == "bitmap":
         steps = block // STEP
@@ -90,9 +90,9 @@ def tile_at(number, walk, blocks_ptr, block, STEP: tl.constexpr, MASK: tl.conste
 def bits_of(
     bits_ptr, bitmap, row_start, key_start, block, ROWS: tl.constexpr, KEYS: tl.constexpr, KEYS_FIRST: tl.constexpr
 ):
-    """Load a part of a bitmap, bool [ROWS, KEYS], or [KEYS, ROWS] with `KEYS_FIRST`.
+    """Load a part of a bitmap as bools [ROWS, KEYS], or [KEYS, ROWS] with `KEYS_FIRST`.
 
-    Each word is loaded once and its bits are extracted in registers.
+    Each 32-bit word is loaded once, and its bits are extracted in registers.
     """
     words = block // WORD
     rows = row_start % block + tl.arange(0, ROWS)
@@ -127,10 +127,10 @@ def visible(
     KEYS_FIRST: tl.constexpr,
     MASK: tl.constexpr,
 ):
-    """Return the visible elements of a tile, by the mask alone; the caller masks the ends of queries and keys.
+    """Return the elements of a tile that the mask leaves visible; the caller masks positions past the end.
 
-    `rows` and `keys` are positions with shapes that broadcast; so are `first` and `end`, which belong to the rows, or with
-    `KEYS_FIRST` to the keys.
+    `rows` and `keys` are positions with shapes that broadcast. `first` and `end` are the interval of each row or, with
+    `KEYS_FIRST`, of each key.
     """
     if MASK == "bitmap":
         return bits_of(bits_ptr, bitmap, row_start, key_start, block, ROWS, KEYS, KEYS_FIRST)
@@ -145,9 +145,10 @@ def visible(
 
 @triton.jit
 def modified(products, scale, batch, head, rows, keys, inside, mods, SCORE_MOD: tl.constexpr):
-    """Scale and modify products of queries and keys; return scores in base two, and their derivative by natural ones.
+    """Scale products of queries and keys, and apply the modification; `mods` are the two slots and the bias.
 
-    `mods` are the two slots and the bias.
+    Returns:
+        Scores in base 2 (times log2(e)); the derivative of the modified by the scaled scores.
     """
     if SCORE_MOD is None:
         return products * (scale * LOG2_E), 1.0

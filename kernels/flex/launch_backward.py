@@ -1,4 +1,4 @@
-"""The backward pass: allocation of the gradients, and one launch for each sum."""
+"""Backward pass of flex attention: allocation of the gradients, choice and launch of the kernels."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -29,11 +29,11 @@ from torch import Tensor
 __all__ = ["Gradients", "allocate_captured", "launch_backward", "launch_dkdv", "launch_dq"]
 
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""Gradients of q, k and v, or of the tensors that a modification captures; empty if not requested."""
+"""Gradients of q, k and v, or of the tensors that a score modification captures; those not requested are empty."""
 
 
 def allocate_captured(q: Tensor, tensors: Captured, wanted: Sequence[bool]) -> Gradients:
-    """Allocate the requested gradients of captured tensors: fp32, contiguous, zero."""
+    """Allocate the requested gradients of captured tensors: fp32, contiguous, zero; the others are empty."""
     first, second, third = (
         q.new_zeros(value.shape if wants and value is not None else (0,), dtype=torch.float32)
         for value, wants in zip(tensors, wanted, strict=True)
@@ -52,22 +52,25 @@ def launch_backward(
     mod: Modification,
     deterministic: bool,
 ) -> None:
-    """Write the gradients that are not empty. Unmodified attention within a band uses flash attention's kernels.
+    """Write the gradients that are not empty.
+
+    Attention without a score modification, under a mask that is a band, uses flash attention's kernels.
 
     Args:
-        grads: dout [B, H, M, Dv], of any strides, and dlse [B, H, M] or None.
+        grads: dout [B, H, M, Dv], gradient by the output, any strides; and dlse [B, H, M], gradient by the log-sums, or
+            None.
         operands: q, k and v.
-        results: out and lse from the forward pass.
-        gradients: from flash attention's `allocate_gradients`.
-        of_captured: from `allocate_captured`.
-        scale: the scale of the forward pass.
-        tables: the mask of the forward pass.
-        mod: the modification of the forward pass.
+        results: the output and the log-sums of the forward pass.
+        gradients: tensors from flash attention's `allocate_gradients`, to write.
+        of_captured: tensors from `allocate_captured`, to write.
+        scale: factor of the scores.
+        tables: the mask.
+        mod: the score modification.
         deterministic: return the same bits every time.
     """
     q, k, v = operands
     dq, dk, dv = gradients
-    # a batch of one hides whether keys are shared; for batch invariance no call takes this path
+    # with a batch of one, shared keys look like own keys; under batch invariance no call may take this path
     own_keys = q.shape[0] == k.shape[0] and not library.is_batch_invariant()
     mask = None
     if mod.function is None and tables.mode == "band" and own_keys:
@@ -80,12 +83,12 @@ def launch_backward(
             gradient.zero_()
         return
     (out, lse), (dout, dlse) = results, grads
-    # the kernels read contiguous rows; an expanded gradient, as from sum().backward(), has a last stride of 0
+    # the kernels read contiguous rows; an expanded gradient, for example that of a sum, has a last stride of 0
     dout = dout if dout.stride(3) == 1 else dout.contiguous()
     lse = lse.contiguous()
     dlse = None if dlse is None else dlse.contiguous()
     if dk.numel() or dv.numel():
-        # one kernel writes both
+        # one kernel writes both: allocate the gradient that was not requested
         dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
     maps = launch_backward_sm90.maps_of(operands, dout, dk, dv, tables, mod)
     if maps is not None:
@@ -107,7 +110,7 @@ def _launch_over_pointers(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Write the gradients that are not empty, with the kernels for any strides, alignment, head dimension, mask and modification."""
+    """Write the gradients that are not empty, with the pointer kernels, which can run every call."""
     (dout, dlse), (q, k, v), (out, lse), (dq, dk, dv) = grads, operands, results, gradients
     delta = torch.empty_like(lse)
     launch_delta(out, dout, lse, dlse, delta)
@@ -121,7 +124,7 @@ def _launch_over_pointers(
 
 
 def _flash_mask(tables: MaskTables, q_len: int, kv_len: int) -> Mask:
-    """Return a band as flash attention takes it, without bounds that mask nothing."""
+    """Return the mask of a band in flash attention's form, without bounds that mask nothing."""
     if q_len - 1 + tables.left > 0:
         return Mask("window", tables.left, tables.right)
     return Mask("causal", 0, tables.right) if tables.right < kv_len - 1 else NO_MASK
@@ -144,7 +147,7 @@ def launch_dkdv(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Launch the kernel for the gradients of k and v."""
+    """Launch the pointer kernel for the gradients of k and v."""
     batch, heads, q_len, head_dim = q.shape
     kv_batch, kv_heads, kv_len, v_dim = v.shape
     block_d, block_dv = widths_of(head_dim, v_dim)
@@ -196,7 +199,7 @@ def launch_dq(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Launch the kernel for the gradient of q."""
+    """Launch the pointer kernel for the gradient of q."""
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
     block_d, block_dv = widths_of(head_dim, v_dim)
@@ -291,16 +294,16 @@ def launch_captured(
 
 
 def _wanted(slot: Slot, gradient: Tensor, dbias: Tensor) -> tuple[int, int, int]:
-    """Return a slot's kind if its gradient is requested, else 0, and the gradient's strides by batch and head."""
+    """Return kernel arguments for the gradient of a slot's table: kind (0 if not requested), strides by batch and head."""
     if slot.kind == BIAS:
         return (BIAS if dbias.numel() else 0), 0, 0
     if not gradient.numel():
         return 0, 0, 0
-    # a relative-bias table has an extra last dimension: contiguous distances
+    # a relative-bias table has an extra last dimension, the distances, which are contiguous
     outer = _shared_strides(gradient)[: gradient.dim() - (slot.kind == RELATIVE)]
     return slot.kind, outer[0] if len(outer) > 1 else 0, outer[-1]
 
 
 def _shared_strides(value: Tensor) -> tuple[int, ...]:
-    """Return strides, 0 for dimensions of size 1, which are shared."""
+    """Return the strides of `value`, with 0 for dimensions of size 1, which all batches or heads share."""
     return tuple(0 if size == 1 else stride for size, stride in zip(value.shape, value.stride(), strict=True))

@@ -1,4 +1,4 @@
-"""The backward pass over TMA descriptors: one kernel writes all gradients, between flash attention's first and last kernel."""
+"""Backward pass of flex attention on sm_90, with TMA: one kernel for all gradients, between two of flash attention's."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -24,10 +24,10 @@ def maps_of(
     tables: MaskTables,
     mod: Modification,
 ) -> GradientMaps | None:
-    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
+    """Return the TMA descriptions for the sm_90 kernel; None if it cannot run this call.
 
-    The kernel has the requirements of flash attention's, and needs an orderly mask (`MaskTables.is_orderly`) that is the same
-    for all query heads of a key head, and a modification that looks up no value per score.
+    It has the requirements of flash attention's kernel. The mask must also be orderly (`MaskTables.is_orderly`) and the
+    same for all query heads of a key head, and the score modification must load no value for each score.
     """
     q, k, v = operands
     if not tables.is_orderly or not _is_shared(tables, q, k) or plainest(mod.function, mod.slots) == LISTED:
@@ -36,7 +36,7 @@ def maps_of(
 
 
 def _is_shared(tables: MaskTables, q: Tensor, k: Tensor) -> bool:
-    """Return whether batches and query heads that share keys also share a mask."""
+    """Return whether the batches and query heads that share keys also share a mask."""
     return all(count == 1 or q.shape[dim] == k.shape[dim] for dim, count in enumerate((tables.batches, tables.heads)))
 
 
@@ -50,7 +50,7 @@ def launch_backward_over_maps(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Write the gradients of keys and values, and of queries unless `dq` is empty."""
+    """Write the gradients of keys and values, and that of queries unless `dq` is empty."""
     room = flash.allocate_workspace(maps, deterministic=True)
     flash.launch_prepare(maps, out, lse, dlse, room)
     launch_gradients_over_maps(maps, room, scale, tables, mod)
@@ -61,7 +61,7 @@ def launch_backward_over_maps(
 def launch_gradients_over_maps(
     maps: GradientMaps, room: Workspace, scale: float, tables: MaskTables, mod: Modification
 ) -> None:
-    """Launch the kernel that writes the gradients of keys and values and adds up those of queries."""
+    """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries."""
     batch, heads, q_len, _ = maps.q.shape
     kv_batch, kv_heads, kv_len, _ = maps.k.shape
     pointers, numbers = mod_arguments(mod, room.statistics, maps.q.base)

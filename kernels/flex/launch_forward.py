@@ -1,4 +1,4 @@
-"""The forward pass: allocation of the results, and one launch."""
+"""Forward pass of flex attention: allocation of the results, choice and launch of the kernel."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -18,11 +18,14 @@ from torch import Tensor
 __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of"]
 
 MAX_MAPPED_DIM: Final = 128
-"""The largest head dimension of the kernel over TMA descriptors."""
+"""The largest head dimension of the sm_90 kernel, which takes TMA descriptors."""
 
 
 def allocate_output(q: Tensor, v: Tensor, caller: Caller = DIRECT) -> tuple[Tensor, Tensor]:
-    """Allocate the output, in q's memory order if it has q's shape, and the log-sums."""
+    """Allocate the output and the log-sums (fp32 [B, H, M]).
+
+    If the output has the shape of `q`, it has the memory order of `q` as well.
+    """
     *outer, dim = q.shape
     v_dim = v.shape[3]
     if v_dim == dim and torch.empty_like(q, device="meta").stride(3) == 1:
@@ -44,7 +47,7 @@ def launch_forward(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the fastest kernel that can run the call. With a config in `options`, launch the pointer kernel."""
+    """Launch the fastest forward kernel that can run the call; with a config in `options`, the pointer kernel."""
     maps = None if options else maps_of(q, k, v, out, scale, tables, mod)
     if maps is None:
         launch_over_pointers(q, k, v, out, lse, scale, tables, mod, options, caller)
@@ -58,10 +61,11 @@ Maps = tuple[Described, Described, Described, Described]
 def maps_of(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float, tables: MaskTables, mod: Modification
 ) -> Maps | None:
-    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
+    """Return the TMA descriptions for the sm_90 kernel; None if it cannot run this call.
 
-    The kernel needs 16-bit operands that TMA descriptors can hold, a head dimension of at most `MAX_MAPPED_DIM`, at least one
-    key, and bitmaps of 128. Without a modification the scale must not be negative; a modification must look up no value per score.
+    It can if operands have 16 bits and suit TMA descriptors, head dimensions are at most `MAX_MAPPED_DIM`, there is a
+    key, and bitmaps have blocks of 128. Without a score modification the scale must not be negative; a modification
+    must load no value for each score.
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or not tables.is_wide:
         return None
@@ -80,7 +84,7 @@ def launch_over_maps(
     mod: Modification,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the sm_90 kernel; `q` is the tensor that the first map describes."""
+    """Launch the sm_90 kernel; `q` is the tensor that the first of `maps` describes."""
     batch, heads, q_len, head_dim = maps[0].shape
     kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
     width = max(widths_of(head_dim, v_dim))
@@ -120,7 +124,7 @@ def launch_over_pointers(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the kernel for any strides, alignment, head dimension, mask and modification."""
+    """Launch the kernel that takes pointers: any strides, alignment, head dimension, mask and modification."""
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
     block_d, block_dv = widths_of(head_dim, v_dim)

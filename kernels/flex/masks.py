@@ -1,12 +1,12 @@
-"""Block masks: torch's own `BlockMask`, the function that makes one, and the tables that kernels read.
+"""Block masks: torch's class `BlockMask`, the function that makes one, and its tables for kernels.
 
-``create_block_mask`` has the arguments and result of torch's function, so both libraries' ``flex_attention`` accept the mask.
-The kernels' tables (`nojit.kernels.flex.tables`) are attached to it as an attribute. A `BlockMask` made by torch gets
-tables at its first use here, from `tables_of`.
+``create_block_mask`` has the arguments and result of torch's function, so the ``flex_attention`` of torch and that of
+nojit both accept the mask. The kernels' tables (`nojit.kernels.flex.tables`) are attached to it as an attribute. For a
+`BlockMask` made by torch, `tables_of` makes the tables at its first use here.
 
-A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``. Any such function works: it is evaluated block by block and
-stored as data. `Causal`, `Window`, `Prefix` and `Documents` provide their intervals without evaluation, as do their
-combinations with ``and_masks``.
+A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``. Any such function works: it is evaluated block by block
+and stored as data. `Causal`, `Window`, `Prefix`, `Documents`, and their combinations with ``and_masks``, provide
+intervals of visible positions and need no evaluation.
 """
 
 # ruff: noqa: PLR0917 - torch's own order
@@ -52,7 +52,7 @@ _ENDLESS: Final = 1 << 30
 """The block size of the mask that torch makes for ``block_mask=None``."""
 _NAME: Final = "_nojit_tables"
 MOST_REMEMBERED: Final = 256
-"""The number of cached calls per mask."""
+"""The most calls that are cached for replays, for each mask."""
 
 
 def create_block_mask(
@@ -71,17 +71,17 @@ def create_block_mask(
     """Return a block mask, as torch's function of this name does, without a dense mask of all queries and keys.
 
     Args:
-        mask_mod: whether a query sees a key; any function that torch's `vmap` takes, over numbers on `device`.
-        B: the number of different batches; None if all are equal.
-        H: the number of different query heads; None if all are equal.
+        mask_mod: returns whether a query sees a key; any function that torch's `vmap` takes, over numbers on `device`.
+        B: the number of batches with different masks; None if all have the same.
+        H: the number of query heads with different masks; None if all have the same.
         Q_LEN: the number of queries, M.
         KV_LEN: the number of keys, N.
         device: the device of the mask; the current accelerator by default.
-        BLOCK_SIZE: queries and keys of a block; kernels skip fully masked blocks. Kernels support 64 and 128. For another size
-            the tables use the larger of these that divides it, else 64.
+        BLOCK_SIZE: queries and keys of a block; kernels skip fully masked blocks. Kernels support 64 and 128. For
+            another size the tables use the larger of these that divides it, else 64.
         _compile: accepted and ignored: the mask is never dense.
-        separate_full_blocks: list full blocks apart from partial ones. If False, torch's lists have all blocks as partial; the
-            kernels' tables do not change.
+        separate_full_blocks: list full blocks apart from partial ones. If False, torch's lists have all blocks as
+            partial; the kernels' tables do not change.
         compute_dq_write_order: must be False; only a backend of torch's uses that order.
         dq_kv_order: accepted and ignored.
 
@@ -90,7 +90,7 @@ def create_block_mask(
 
     Raises:
         ArgumentError: a wrong type.
-        ValueError: a size below 1; a mask function with intervals that do not cover all queries and keys.
+        ValueError: a size below 1; or a mask function that provides intervals, but not for all queries and keys.
         NotImplementedError: `compute_dq_write_order` is True.
     """
     flags = {"_compile": _compile, "separate_full_blocks": separate_full_blocks, "dq_kv_order": dq_kv_order}
@@ -131,14 +131,14 @@ def _device_of(device: torch.device | str | None) -> torch.device:
 
 
 def table_block(q_block: int, kv_block: int) -> int:
-    """Return the block size of the tables for a mask's block size."""
+    """Return the block size of the tables, 64 or 128, for a mask's blocks of `q_block` queries by `kv_block` keys."""
     return DEFAULT_BLOCK if q_block % DEFAULT_BLOCK == 0 == kv_block % DEFAULT_BLOCK else NARROW_BLOCK
 
 
 def _make(
     mask_mod: MaskMod, batches: int, heads: int, lengths: tuple[int, int], device: torch.device, sizes: tuple[int, int]
 ) -> tuple[MaskTables, Tensor]:
-    """Return the tables of a mask, and the states of its blocks of `sizes`."""
+    """Evaluate a mask function; return the tables of the mask, and the states of its blocks of `sizes` (queries, keys)."""
     known = _known_spans(mask_mod, batches, lengths, device)
     if known is not None:
         states = torch.stack([block_states(Spans(*each), *sizes) for each in zip(*known, strict=True)])
@@ -154,7 +154,7 @@ def _make(
 
 
 def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], device: torch.device) -> Spans | None:
-    """Return the intervals of a mask that provides them: rows [Bm, M, 2] and columns [Bm, N, 2]; else None."""
+    """Return the intervals that a mask function provides, rows [Bm, M, 2] and columns [Bm, N, 2]; None without."""
     if not knows_intervals(mask_mod):
         return None
     found = []
@@ -168,14 +168,14 @@ def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], devi
 
 
 def _check_spans(spans: Spans, lengths: tuple[int, int]) -> None:
-    """Require one interval per query and one per key."""
+    """Require one interval for each query and for each key."""
     for name, table, count in zip(Spans._fields, spans, lengths, strict=True):
         if table.shape != (count, 2):
             refuse_value(f"mask_mod.spans: {name}", f"intervals [{count}, 2]", tuple(table.shape))
 
 
 def _narrowed(spans: Spans) -> Spans:
-    """Return the intervals of one batch if all batches are equal, and those of one head if all heads are equal."""
+    """Return the intervals of one batch if all batches have equal ones, and those of one head if all heads do."""
     for dim in (0, 1):
         if all(torch.equal(each, each.narrow(dim, 0, 1).expand_as(each)) for each in spans):
             spans = Spans(*(each.narrow(dim, 0, 1) for each in spans))
@@ -183,7 +183,7 @@ def _narrowed(spans: Spans) -> Spans:
 
 
 def _tables(found: Evaluated, block: int) -> MaskTables:
-    """Choose the mode of an evaluated mask: intervals, unless walks over them would visit absent tiles."""
+    """Return the tables of an evaluated mask: in the mode interval, unless programs would then visit absent tiles."""
     if found.spans is not None and is_compact(found.states):
         return interval_tables(_narrowed(found.spans))
     return bitmap_tables(found.states, found.numbers, found.bits, block)
@@ -192,7 +192,7 @@ def _tables(found: Evaluated, block: int) -> MaskTables:
 def _block_mask(
     states: Tensor, mask_mod: MaskMod, lengths: tuple[int, int], sizes: tuple[int, int], separate: bool
 ) -> BlockMask:
-    """Return torch's object for block states; unless `separate`, full blocks are listed as partial ones."""
+    """Return torch's `BlockMask` for block states; unless `separate`, full blocks are listed as partial ones."""
     kv, q = (_ordered(side == PARTIAL if separate else side > 0) for side in (states, states.transpose(2, 3)))
     full_kv, full_q = (
         _ordered(side == FULL) if separate else (None, None) for side in (states, states.transpose(2, 3))
@@ -213,14 +213,14 @@ def _block_mask(
 
 
 def _ordered(there: Tensor) -> tuple[Tensor, Tensor]:
-    """List the present columns of each row in order, then the absent ones: torch's format."""
+    """Return for each row the number of present columns, and all columns, present ones first in order: torch's format."""
     order = there.to(torch.int8).argsort(dim=-1, descending=True, stable=True)
     return there.sum(-1).to(torch.int32), order.to(torch.int32).contiguous()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Attached:
-    """The attribute attached to a mask; copies and pickles of the mask have None instead."""
+    """The attribute with tables that is attached to a mask; copies and pickles of the mask have None instead."""
 
     mask_mod: MaskMod
     lists: tuple[Tensor | None, ...]
@@ -231,7 +231,10 @@ class _Attached:
         return type(None), ()
 
     def fits(self, mask: BlockMask) -> bool:
-        """Return whether the tables still belong to a mask's function and lists, which a caller may replace."""
+        """Return whether the mask still has the function and lists from which the tables were made.
+
+        A caller may replace them.
+        """
         return self.mask_mod is mask.mask_mod and all(map(operator.is_, self.lists, _lists(mask)))
 
 
@@ -250,21 +253,21 @@ def _attached(mask: BlockMask) -> _Attached | None:
 
 
 def hides_nothing(mask: BlockMask) -> bool:
-    """Return whether this is the mask that torch makes for ``block_mask=None``."""
+    """Return whether `mask` is the one that torch makes for ``block_mask=None``."""
     return bool(mask.BLOCK_SIZE == (_ENDLESS, _ENDLESS))
 
 
 def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.device) -> MaskTables:
-    """Return the tables of a block mask, computed at its first use if torch made the mask.
+    """Return the tables of a block mask; for a mask that torch made, the first use computes them.
 
     Args:
         mask: the mask, or None for one that masks nothing.
         q_len: the number of queries of the call.
-        kv_len: the number of its keys.
-        device: the device of its operands.
+        kv_len: the number of keys of the call.
+        device: the device of the call's operands.
 
     Raises:
-        ArgumentError: `mask` is not a block mask, or lies on another device.
+        ArgumentError: `mask` is not a block mask, or is on another device.
         ValueError: it was made for other lengths.
         NotImplementedError: torch made it, and its first use is traced.
         RuntimeError: it was sliced and has lost its function (torch's own error).
@@ -292,19 +295,19 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
 
 
 def known_tables(mask: BlockMask) -> MaskTables | None:
-    """Return the tables already attached to a mask, if they still belong to its function and lists; else None."""
+    """Return the tables attached to a mask, if it still has the function and lists that they were made from; else None."""
     own = _attached(mask)
     return None if own is None else own.tables
 
 
 def memo_of(mask: BlockMask) -> Memo | None:
-    """Return the memo of ``flex_attention`` calls with a mask; None if no valid tables are attached to the mask."""
+    """Return the cache of ``flex_attention`` replays with this mask; None if the mask has no valid tables."""
     own = _attached(mask)
     return None if own is None else own.memo
 
 
 def _tables_of_lists(mask: BlockMask) -> MaskTables:
-    """Evaluate a mask that torch made: full blocks as True, partial ones by its function."""
+    """Return the tables of a mask that torch made: full blocks are visible, partial ones are evaluated with its function."""
     if mask.kv_indices.dim() != 4:
         refuse_value("block_mask", "lists of [B, H, queries / block, keys / block]", tuple(mask.kv_indices.shape))
     states = _dense(mask.kv_num_blocks, mask.kv_indices)
@@ -324,6 +327,6 @@ def _tables_of_lists(mask: BlockMask) -> MaskTables:
 
 
 def _dense(counts: Tensor, indices: Tensor) -> Tensor:
-    """Return int8 of the shape of `indices`: 1 for blocks among the first `counts` of their row, else 0."""
+    """Return int8 [..., rows, columns]: 1 for blocks among the first `counts` of their row in `indices`, else 0."""
     listed = torch.arange(indices.shape[-1], device=indices.device) < counts[..., None]
     return torch.zeros_like(indices, dtype=torch.int8).scatter_add_(-1, indices.long(), listed.to(torch.int8))

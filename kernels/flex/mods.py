@@ -1,23 +1,24 @@
-"""Score modifications: functions of scores that kernels are built with.
+"""Score modifications: functions of attention scores that kernels are built with.
 
 A modification is one object. It names its ``@triton.jit`` function, which also computes the derivative
-(`nojit.kernels.flex.kernel_mods`), and holds the tensors that the function captures. Called as
-``mod(score, batch, head, q_idx, k_idx)`` it is an equivalent `score_mod` of torch's ``flex_attention``.
+(`nojit.kernels.flex.kernel_mods`), and holds the tensors that the function captures. Called as ``mod(score, batch,
+head, q_idx, k_idx)`` it is an equivalent `score_mod` of torch's ``flex_attention``.
 
-Kernels have these functions:
+Kernels are built with these functions:
 
-- `LISTED`: all modifications of the library and chains of two, selected by number at run time. They need no variants of their
-  own; their tiles are half the size.
-- `LIGHT`: alibi, a soft cap, or both, for 16-bit operands: all that look up no value per score. The sm_90 forward kernel has
-  only this one, and gradients use it where it suffices.
-- `TILTED` and `BOUNDED`, alibi alone and a cap alone: the sm_90 backward kernel has these too, as it has no registers to spare.
-- A user's own function: one line in a manifest builds it, in the axis ``SCORE_MOD`` of the kernels of flex attention;
-  `CustomMod` names it:
+- `LISTED`: all modifications of the library and chains of two, selected by number at run time, so that they need no
+  variants of their own; the tiles are half the size.
+- `LIGHT`: alibi, a soft cap, or both, for 16-bit operands; these load no value for each score. The sm_90 forward kernel
+  has only this function, and gradients use it where it suffices.
+- `TILTED` (alibi alone) and `BOUNDED` (a cap alone): the sm_90 backward kernel has these as well, since it has no
+  registers to spare.
+- A user's own function: `CustomMod` names it, and one line in a manifest builds it, in the axis ``SCORE_MOD`` of the
+  flex attention kernels:
 
-    SCORE_MOD = [{ none = true }, { function = "nojit.kernels.flex.kernel_mods:listed" }, { function = "mine.py:my_mod" }]
+    SCORE_MOD = [{ none = true }, { function = "nojit.kernels.flex.kernel_mods:listed" }, { function = "mine.py:my_mod"
+    }]
 
-A function captures up to two *slots*, each an fp32 table and three numbers, and one dense *bias* in the queries' dtype. Unused
-ones are absent.
+A function captures up to two *slots*, each an fp32 table and three numbers, and one dense *bias* in the queries' dtype.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ __all__ = [
 ]
 
 LISTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:listed")
-"""The function of all modifications of the library."""
+"""The Triton function of all modifications of the library."""
 LIGHT: Final = FunctionRef("nojit.kernels.flex.kernel_mods:light")
-"""The function of alibi, a soft cap and both, for 16-bit operands."""
+"""The Triton function of alibi, a soft cap and both, for 16-bit operands."""
 TILTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:tilted")
 BOUNDED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:bounded")
-"""The function of a soft cap alone, for 16-bit operands; `TILTED` is that of alibi alone."""
+"""The Triton function of a soft cap alone, for 16-bit operands; `TILTED` is that of alibi alone."""
 ALIBI, RELATIVE, CAP, BIAS = range(1, 5)
-"""The number of each modification in `kernel_mods.listed`."""
+"""The number that selects each modification in `kernel_mods.listed`."""
 
 
 class Slot(NamedTuple):
-    """The values that one modification captures."""
+    """The values that one modification captures, except a dense bias."""
 
     kind: int
     """Number of the modification; 0 for none, and in the slots of users' own functions."""
@@ -71,35 +72,35 @@ class Slot(NamedTuple):
     stride_head: int = 0
     """Stride of the table by head, in elements; 0 if all heads share it."""
     value: float = 0.0
-    """The modification's number, such as a cap."""
+    """A float that the modification needs, such as a cap."""
     reach: int = 0
-    """The largest distance, in positions."""
+    """The largest distance with a value of its own in a relative-bias table, in positions."""
 
 
 NO_SLOT: Final = Slot(0)
 
 
 class ScoreMod(Protocol):
-    """Interface of ``flex_attention``'s `score_mod`."""
+    """Interface of the argument `score_mod` of ``flex_attention``."""
 
     @property
     def function(self) -> FunctionRef:
-        """The kernels' function."""
+        """The Triton function that kernels are built with."""
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """The two slots of captured values; `NO_SLOT` for an unused one."""
+        """The two slots of captured values; an unused one is `NO_SLOT`."""
 
     @property
     def bias(self) -> Tensor | None:
-        """The captured dense bias, [B, H, M, N] with 1 for shared dimensions, in the queries' dtype."""
+        """The captured dense bias, [B, H, M, N] in the queries' dtype, with size 1 for shared dimensions; or None."""
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Return the modified score; for torch."""
+        """Return the modified score, computed by torch."""
 
 
 class _Listed:
-    """A modification of the library."""
+    """Base class of the library's modifications."""
 
     __slots__ = ()
 
@@ -131,29 +132,29 @@ def alibi_slopes(heads: int, device: torch.device | str | None = None) -> Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alibi(_Listed):
-    """``score + slopes[h] * (k_idx - q_idx)``."""
+    """Modification ``score + slopes[h] * (k_idx - q_idx)``."""
 
     slopes: Tensor
-    """Fp32 [H] or [B, H]."""
+    """Slope of each head, fp32 [H] or [B, H]."""
 
     def __post_init__(self) -> None:
         _check_table("slopes", self.slopes, (1, 2))
 
     @property
     def slot(self) -> Slot:
-        """The slopes."""
+        """Slot with the slopes."""
         by_batch = 0 if self.slopes.dim() == 1 else self.slopes.stride(0)
         return Slot(ALIBI, self.slopes, by_batch, self.slopes.stride(-1))
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Return the modified score; for torch."""
+        """Return the modified score, computed by torch."""
         slope = self.slopes[head] if self.slopes.dim() == 1 else self.slopes[batch, head]
         return score + slope * (k_idx - q_idx)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelativeBias(_Listed):
-    """``score + table[h, clamp(k_idx - q_idx, -R, R) + R]``, where R is the largest distance with its own value."""
+    """Modification ``score + table[h, clamp(k_idx - q_idx, -R, R) + R]``; R is the largest distance with a value."""
 
     table: Tensor
     """Fp32 [H, 2 R + 1] or [B, H, 2 R + 1]; H may be 1 if all heads share it."""
@@ -168,14 +169,14 @@ class RelativeBias(_Listed):
 
     @property
     def slot(self) -> Slot:
-        """The table, and its largest distance."""
+        """Slot with the table and its largest distance."""
         table = self.table
         by_batch = 0 if table.dim() == 2 else table.stride(0)
         by_head = 0 if table.shape[-2] == 1 else table.stride(-2)
         return Slot(RELATIVE, table, by_batch, by_head, reach=table.shape[-1] // 2)
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Return the modified score; for torch."""
+        """Return the modified score, computed by torch."""
         reach = self.table.shape[-1] // 2
         place = (k_idx - q_idx).clamp(-reach, reach) + reach
         head = torch.zeros_like(head) if self.table.shape[-2] == 1 else head
@@ -184,7 +185,7 @@ class RelativeBias(_Listed):
 
 @dataclass(frozen=True, slots=True)
 class SoftCap(_Listed):
-    """``cap * tanh(score / cap)``."""
+    """Modification ``cap * tanh(score / cap)``."""
 
     cap: float
 
@@ -194,20 +195,20 @@ class SoftCap(_Listed):
 
     @property
     def slot(self) -> Slot:
-        """The cap."""
+        """Slot with the cap."""
         return Slot(CAP, value=float(self.cap))
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
-        """Return the modified score; for torch."""
+        """Return the modified score, computed by torch."""
         return self.cap * torch.tanh(score / self.cap)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseBias(_Listed):
-    """``score + values[b, h, q_idx, k_idx]``."""
+    """Modification ``score + values[b, h, q_idx, k_idx]``."""
 
     values: Tensor
-    """[B, H, M, N] in the queries' dtype, any strides; a dimension of 1 is shared."""
+    """[B, H, M, N] in the queries' dtype, any strides; a dimension of size 1 is shared."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, Tensor):
@@ -217,16 +218,16 @@ class DenseBias(_Listed):
 
     @property
     def slot(self) -> Slot:
-        """A slot that marks the presence of a bias."""
+        """Slot that marks the presence of a dense bias, without values."""
         return Slot(BIAS)
 
     @property
     def bias(self) -> Tensor:
-        """The bias."""
+        """The tensor to add, `values`."""
         return self.values
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Return the modified score; for torch."""
+        """Return the modified score, computed by torch."""
         places = (
             torch.zeros_like(place) if size == 1 else place
             for size, place in zip(self.values.shape, (batch, head, q_idx, k_idx), strict=True)
@@ -236,9 +237,9 @@ class DenseBias(_Listed):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain(_Listed):
-    """``second(first(score))``, of two modifications of the library; not of two relative or two dense biases.
+    """Modification ``second(first(score))`` of two modifications of the library; not two relative or two dense biases.
 
-    A user's own function is compiled as it is. To chain it with one of the library's, call that function from it
+    A user's own function cannot be part of a chain. Instead, call the library's function from it
     (`nojit.kernels.flex.kernel_mods`) and pass on the slot.
     """
 
@@ -256,38 +257,38 @@ class Chain(_Listed):
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """The captured values of the first and of the second."""
+        """The slots of the first and of the second modification."""
         return self.first.slots[0], self.second.slots[0]
 
     @property
     def bias(self) -> Tensor | None:
-        """The dense bias of either; None if neither has one."""
+        """The dense bias of either modification; None if neither has one."""
         return self.second.bias if self.first.bias is None else self.first.bias
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Return the modified score; for torch."""
+        """Return the modified score, computed by torch."""
         return self.second(self.first(score, batch, head, q_idx, k_idx), batch, head, q_idx, k_idx)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomMod:
-    """A user's own modification: a ``@triton.jit`` function that a manifest builds, and its equivalent in torch.
+    """A modification written by a user: a ``@triton.jit`` function that a manifest builds, and its equivalent in torch.
 
-    The function has the parameters of `kernel_mods.listed` and returns the modified score and its derivative by the score. It
-    reads captured values from the slots given here. Queries, keys and values have gradients; captured tensors have none.
-    Calls with few queries and many keys go to flex decoding, so build the function for both families.
+    The function has the parameters of `kernel_mods.listed` and returns the modified score and its derivative by the
+    score. It reads captured values from the slots given here. Queries, keys and values have gradients; captured tensors
+    have none. Calls with few queries and many keys use flex decoding, so build the function for both families.
     """
 
     source: str
-    """``module:function`` or ``file.py:function``, as in the manifest."""
+    """Name of the Triton function as in the manifest: ``module:function`` or ``file.py:function``."""
     twin: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-    """The equivalent `score_mod` for torch."""
+    """The equivalent `score_mod` in torch."""
     slots: tuple[Slot, Slot] = (NO_SLOT, NO_SLOT)
-    """The captured values."""
+    """The two slots of captured values."""
     bias: Tensor | None = None
-    """A dense bias, as in `DenseBias`."""
+    """A dense bias, [B, H, M, N] as in `DenseBias`; or None."""
     function: FunctionRef = field(init=False)
-    """The kernels' function."""
+    """The Triton function that kernels are built with."""
 
     def __post_init__(self) -> None:
         if ":" not in str(self.source):
@@ -297,19 +298,19 @@ class CustomMod:
         if [type(slot) for slot in self.slots] != [Slot, Slot]:
             refuse_type("slots", "a tuple of two Slots (NO_SLOT where there is none)", repr(self.slots))
         if self.bias is not None:
-            # DenseBias checks it
+            # DenseBias validates the bias
             DenseBias(self.bias)
         slots = tuple(_checked(f"slots[{place}]", slot) for place, slot in enumerate(self.slots))
         object.__setattr__(self, "slots", slots)
         object.__setattr__(self, "function", FunctionRef(self.source))
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Return the modified score; for torch."""
+        """Return the modified score, computed by torch with `twin`."""
         return self.twin(score, batch, head, q_idx, k_idx)
 
 
 def _checked(argument: str, slot: Slot) -> Slot:
-    """Return a user's slot with its value as a float."""
+    """Validate a user's slot, the argument named `argument`; return it with its value as a float."""
     if slot.table is not None:
         _check_table(f"{argument}.table", slot.table, (1, 2, 3))
     for name in ("stride_batch", "stride_head", "reach"):
@@ -318,14 +319,17 @@ def _checked(argument: str, slot: Slot) -> Slot:
 
 
 def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
-    """Return the function with the fewest registers that is equivalent for 16-bit operands."""
+    """Return the function with the fewest registers that is equivalent to `function` for 16-bit operands."""
     kinds = [slot.kind for slot in slots]
     needs_all = RELATIVE in kinds or BIAS in kinds or kinds == [CAP, CAP]
     return LIGHT if function == LISTED and not needs_all else function
 
 
 def plainest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
-    """Return the function that does the least work and is equivalent for 16-bit operands, where such functions are built."""
+    """Return the function with the least work that is equivalent to `function` for 16-bit operands.
+
+    Only the sm_90 backward kernel is built with all of these functions.
+    """
     function = lightest(function, slots)
     kinds = [slot.kind for slot in slots if slot.kind]
     if function != LIGHT or len(kinds) != 1:
@@ -334,7 +338,7 @@ def plainest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> Function
 
 
 def is_listed(mod: object) -> TypeGuard[_Listed]:
-    """Return whether something is a modification of the library."""
+    """Return whether `mod` is a modification of the library."""
     return isinstance(mod, _Listed)
 
 

@@ -1,4 +1,4 @@
-"""The operator `flex_attention`: validation of its arguments, and replay of cached calls."""
+"""Public operator `flex_attention`: validation of its arguments, and replay of cached calls."""
 
 # ruff: noqa: PLR0917 - a call has many arguments, and its checks pass them on
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["flex_attention"]
 
 _UNMASKED: Final = new_memo(operands=6, limit=1024)
-"""Memo of calls without a block mask; calls with one are cached in the mask's tables."""
+"""Cache of replays for calls without a block mask; those of calls with a mask are cached in the mask's tables."""
 MAX_DECODED: Final = 16
-"""Up to this many queries fill no tile of this kernel: such calls go to flex decoding."""
+"""Calls with at most this many queries, which do not fill a tile of queries, run as flex decoding."""
 MAX_SHARED: Final = 128
-"""Fewer queries than this are one tile per head: such calls go to flex decoding if there are few heads."""
+"""Calls with fewer queries than this, one tile per head, run as flex decoding if batches times heads are few."""
 FEW_PROGRAMS: Final = 128
-"""The number of programs that fills a device."""
+"""Batches times heads, and so programs, below which a GPU is not filled."""
 MIN_DECODED_KEYS: Final = 1024
-"""Fewer keys than this are not worth splitting."""
+"""Calls with fewer keys than this do not run as flex decoding: splitting the keys would not pay."""
 
 
 def flex_attention(
@@ -58,35 +58,37 @@ def flex_attention(
     The signature is that of torch's function of this name. Nothing is compiled at run time.
 
     Args:
-        query: [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1. Autocast casts the operands
-            and a dense bias; the output then has autocast's dtype.
-        key: [B, Hkv, N, D], or [1, Hkv, N, D] for all batches; with `enable_gqa` H is a multiple of Hkv, and query head h
-            reads head ``h // (H // Hkv)``.
+        query: [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1. Autocast casts the
+            operands and a dense bias; the output then has autocast's dtype.
+        key: [B, Hkv, N, D], or [1, Hkv, N, D] for all batches; with `enable_gqa` H is a multiple of Hkv, and query head
+            h reads key head ``h // (H // Hkv)``.
         value: [B, Hkv, N, Dv], or [1, Hkv, N, Dv] for all batches, Dv up to 256 (fp32: 128).
         score_mod: a modification of `nojit.kernels.flex.mods`; None leaves scores unchanged.
-        block_mask: from this module's ``create_block_mask`` or torch's; None masks nothing. A mask that torch made is
+        block_mask: from this package's ``create_block_mask`` or torch's; None masks nothing. A mask that torch made is
             evaluated at its first use here.
         scale: factor of the products, before the modification; ``1 / sqrt(D)`` if None.
         enable_gqa: allow fewer heads in key and value than in query.
         return_lse: also return the log-sum-exp of each row of modified scores.
-        kernel_options: a built config for the forward pass: any of BLOCK_M, BLOCK_N, num_warps and num_stages, with or without
-            the prefix ``fwd_``. By default the fastest known config runs. Of torch's other options, FORCE_USE_FLEX_ATTENTION
-            and the BACKEND "TRITON" keep calls with few queries from flex decoding; performance hints for torch's kernels
-            have no effect; all others are refused.
-        return_aux: also return the results that an ``AuxRequest`` names: log-sums, in an ``AuxOutput``. Excludes `return_lse`.
-        deterministic: return bit-identical gradients every time. Tensors that a modification of the library captures have
-            gradients only with False, since they are added up in any order.
+        kernel_options: a built config for the forward pass: any of BLOCK_M, BLOCK_N, num_warps and num_stages, with or
+            without the prefix ``fwd_``. By default the fastest known config runs. Of torch's other options,
+            FORCE_USE_FLEX_ATTENTION and the BACKEND "TRITON" keep calls with few queries from flex decoding;
+            performance hints for torch's kernels have no effect; all others are refused.
+        return_aux: also return the results that an ``AuxRequest`` names: log-sums, in an ``AuxOutput``. Excludes
+            `return_lse`.
+        deterministic: return bit-identical gradients every time. Tensors that a modification of the library captures
+            have gradients only with False, since they are added up in any order.
 
     Returns:
-        The output [B, H, M, Dv] in the dtype of `query`, and, if requested, the natural-log sums, fp32 [B, H, M], or torch's
-        ``AuxOutput`` with them. A query that sees no key gives 0 and -inf. If Dv equals D, the output has the memory order
-        of query. Both are differentiable once, in query, key and value, and in captured tensors of `score_mod` if not
-        `deterministic`.
+        The output [B, H, M, Dv] in the dtype of `query`, and, if requested, the log-sum-exp (natural logarithm), fp32
+        [B, H, M], or torch's ``AuxOutput`` with it. A query that sees no key gives output 0 and log-sum-exp -inf. If Dv
+        equals D, the output has the memory order of query. Both are differentiable once, in query, key and value, and
+        in captured tensors of `score_mod` if not `deterministic`.
 
     Raises:
         ArgumentError: a wrong type, dtype or device; a score modification that is a plain function.
         ValueError: a wrong shape, stride, length or string.
-        NotImplementedError: a captured tensor requires a gradient that does not exist; `return_aux` requests the largest scores.
+        NotImplementedError: a captured tensor requires a gradient that does not exist; `return_aux` requests the
+            largest scores.
     """
     if return_aux is not None:
         # older versions of torch lack AuxRequest
@@ -96,7 +98,7 @@ def flex_attention(
         given = query, key, value, score_mod, block_mask, scale, enable_gqa, wants_lse, kernel_options
         return with_aux(flex_attention(*given, deterministic=deterministic))
     if deterministic is not True and deterministic is not False:
-        # validate even calls that are replayed or decoded
+        # validate also calls that are replayed or decoded
         check_flags(deterministic=deterministic)  # type: ignore[unreachable] # a caller may not heed types
     if not torch.compiler.is_dynamo_compiling():
         known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
@@ -132,10 +134,10 @@ def flex_attention(
 
 
 def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None = None) -> bool:
-    """Return whether the call has few queries and many keys, so that the keys are to be split among programs.
+    """Return whether flex decoding should run the call: it has few queries and many keys, which decoding splits.
 
-    Flex decoding has no gradients, also not of captured tensors. Under batch invariance the numbers of sequences and heads are
-    ignored.
+    Flex decoding has no gradients, so a call that requires one, also of captured tensors, returns False. Under batch
+    invariance the number of batches and heads does not matter.
     """
     try:
         batch, heads, q_len, _ = query.shape
@@ -143,7 +145,7 @@ def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod 
         operands = (query, key, value, *captured(modification_of(score_mod)))
         trained = may_differentiate(*operands)
     except (AttributeError, IndexError, ValueError):
-        # wrong ranks or no modification: the checks report it
+        # wrong ranks, or not a modification: validation reports it later
         return False
     if trained or kv_len < MIN_DECODED_KEYS:
         return False
@@ -158,7 +160,7 @@ def _words(
     return_lse: bool,
     kernel_options: Mapping[str, Any] | None,
 ) -> tuple[object, ...]:
-    """Return the non-tensor parameters of a call, as a memo's key has them."""
+    """Return the part of a call's cache key that is not tensors."""
     options: tuple[object, ...] = (None,)
     if kernel_options is not None:
         options = (len(kernel_options), *(part for option in sorted(kernel_options.items()) for part in option))
@@ -176,7 +178,7 @@ def _recall(
     return_lse: bool,
     kernel_options: Mapping[str, Any] | None,
 ) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Replay a cached call; None if it is not cached."""
+    """Replay a cached call; return None if the call is not cached."""
     memo = _UNMASKED
     if block_mask is not None:
         own = memo_of(block_mask) if isinstance(block_mask, BlockMask) else None
@@ -192,14 +194,14 @@ def _recall(
         mod = modification_of(score_mod)
         words = _words(mod, scale, enable_gqa, return_lse, kernel_options)
     except (AttributeError, TypeError):
-        # no modification, or not a mapping: the checks report it
+        # not a modification, or not a mapping: validation reports it later
         return None
     known = memo(query, key, value, *captured(mod), source, *words)
     return known
 
 
 def _memo_of(block_mask: BlockMask | None) -> Memo | None:
-    """Return the memo of calls with a mask; None if its tables cannot outlive the call."""
+    """Return the cache of replays for calls with this mask; None if the mask's tables cannot be stored beyond the call."""
     if block_mask is None or hides_nothing(block_mask):
         return _UNMASKED
     return memo_of(block_mask)
@@ -217,7 +219,7 @@ def _remember(
     return_lse: bool,
     words: tuple[object, ...],
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
     recording = Recording(query, key, value, *captured(mod))
     recording.constant(*tables.tensors)
     q, k, v, *tensors = recording.operands
@@ -234,7 +236,7 @@ def _remember(
 
 
 def _checked(score_mod: ScoreMod, query: Tensor, kv_len: int, deterministic: bool) -> Modification:
-    """Return the parts of a modification, checked against the operands."""
+    """Validate a modification against the operands; return it in the form that kernels take."""
     mod = modification_of(check_mod(score_mod))
     if autocasts():
         mod = mod._replace(bias=lowered(mod.bias))
@@ -244,7 +246,7 @@ def _checked(score_mod: ScoreMod, query: Tensor, kv_len: int, deterministic: boo
 
 
 def _check_gradients_of(mod: Modification, score_mod: ScoreMod, deterministic: bool) -> None:
-    """Refuse gradients of captured tensors that do not exist."""
+    """Require that no captured tensor requires a gradient that does not exist."""
     if not differentiates(*captured(mod)):
         return
     what = "score_mod: expected tensors that require no gradient"

@@ -1,4 +1,4 @@
-"""Flex attention and its gradients as operators of torch, with mask and modification passed as tensors and numbers."""
+"""Torch operators of flex attention and its gradients, which take mask and modification as tensors and numbers."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 

@@ -1,7 +1,7 @@
-"""Mask functions with known intervals, and functions that combine masks.
+"""Mask functions that provide intervals of visible positions, and functions that combine masks.
 
-A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``, as in torch. The masks here also provide their intervals, so
-that they need not be evaluated.
+A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``, as in torch. The masks here also provide the interval of
+keys of each query, so that they need not be evaluated.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Causal", "Documents", "Intervals", "Prefix", "Window", "and_masks", 
 
 @runtime_checkable
 class Intervals(Protocol):
-    """A mask function that provides its intervals."""
+    """Interface of mask functions that provide intervals of visible positions."""
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         """Return whether a query sees a key."""
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
-        """Return rows [M, 2] and columns [N, 2] of a batch, equal for all heads; None if the mask is not intervals."""
+        """Return the intervals of a batch, rows [M, 2] and columns [N, 2], equal for all heads; None if there are none."""
 
 
 def _check_integers(argument: str, value: Tensor, dims: tuple[int, int]) -> None:
@@ -39,7 +39,7 @@ def _check_integers(argument: str, value: Tensor, dims: tuple[int, int]) -> None
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Query m sees the keys from m + shift - left to m + shift + right; None means no bound.
+    """Mask in which query m sees the keys from m + shift - left to m + shift + right; a bound of None is absent.
 
     With `shift` N - M the last query is aligned with the last key.
     """
@@ -64,7 +64,7 @@ class Window:
         return seen
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans:  # noqa: ARG002 - the protocol's
-        """Return the band's rows and columns."""
+        """Return the intervals of the band, rows [M, 2] and columns [N, 2]."""
         left = -q_len if self.left is None else max(self.shift - self.left, -q_len)
         right = kv_len if self.right is None else min(self.shift + self.right, kv_len)
         rows, cols = (torch.arange(count, device=device) for count in (q_len, kv_len))
@@ -75,7 +75,10 @@ class Window:
 
 
 class Causal(Window):
-    """Query m sees the keys up to m + shift: shift 0 aligns the top left corner, N - M the bottom right one."""
+    """Mask in which query m sees the keys up to m + shift.
+
+    Shift 0 aligns the first query with the first key, N - M the last query with the last key.
+    """
 
     __slots__ = ()
 
@@ -85,13 +88,13 @@ class Causal(Window):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
-    """Query m sees the keys up to m, and all keys of the prefix: a language model with a bidirectional prompt."""
+    """Mask in which query m sees the keys up to m, and all keys of a prefix, such as a bidirectional prompt."""
 
     lengths: Tensor
-    """Keys in the prefix, integers [B], or one integer for all batches."""
+    """Number of keys in the prefix: integers [B], or one integer for all batches."""
 
     def __post_init__(self) -> None:
-        """Check the lengths."""
+        """Validate the lengths."""
         _check_integers("lengths", self.lengths, (0, 1))
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
@@ -100,7 +103,7 @@ class Prefix:
         return (kv_idx <= q_idx) | (kv_idx < length)
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans:
-        """Return the rows, which all start at the first key, and the columns, which all end at the last query."""
+        """Return the intervals: rows [M, 2] start at the first key, columns [N, 2] end at the last query."""
         length = (self.lengths[batch] if self.lengths.dim() else self.lengths).to(device)
         rows, cols = (torch.arange(count, device=device) for count in (q_len, kv_len))
         return Spans(
@@ -111,14 +114,17 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Documents:
-    """A query sees the keys of its own document: several sequences packed into one."""
+    """Mask in which a query sees the keys of its own document, for several sequences packed into one."""
 
     ids: Tensor
-    """The document of each position, integers [L] or [B, L], for queries and keys alike; L is at least the number of each.
-        Positions of one document should be consecutive; otherwise the mask is stored as bitmaps."""
+    """The document number of each position, integers [L] or [B, L], for queries and keys alike.
+
+    L is at least the number of queries and of keys. Positions of one document should be consecutive; otherwise the mask
+    is stored as bitmaps.
+    """
 
     def __post_init__(self) -> None:
-        """Check the documents."""
+        """Validate the document numbers."""
         _check_integers("ids", self.ids, (1, 2))
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
@@ -128,7 +134,7 @@ class Documents:
         return self.ids[b, q_idx] == self.ids[b, kv_idx]
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
-        """Return the documents' bounds, for queries and keys alike; None if a document is not consecutive.
+        """Return the documents' bounds as rows [M, 2] and columns [N, 2]; None if a document is not consecutive.
 
         Raises:
             ValueError: there are more queries or keys than `ids`.
@@ -156,7 +162,7 @@ class _And:
         return seen
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
-        """Return the intersection of the masks; None if one has no intervals."""
+        """Return the intervals of the intersection of all masks; None if one of them has no intervals."""
         found = [mask.spans(batch, q_len, kv_len, device) if knows_intervals(mask) else None for mask in self.masks]
         known = [each for each in found if each is not None]
         if not known or len(known) < len(found):
@@ -179,7 +185,7 @@ class _Or:
 
 
 def knows_intervals(mask: MaskMod) -> TypeGuard[Intervals]:
-    """Return whether a mask function provides its intervals."""
+    """Return whether a mask function provides intervals of visible positions."""
     return isinstance(mask, Intervals)
 
 

@@ -1,4 +1,4 @@
-"""Calls of flex attention kernels to tune and measure."""
+"""Calls of the flex attention kernels to tune and measure."""
 
 from __future__ import annotations
 
@@ -38,38 +38,38 @@ ROLES: Final[Mapping[str, Roles]] = {
 _MEASURED: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90", "flex_attention_bwd_dkdv", "flex_attention_bwd_dq")
 _FORWARD: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90")
 _ROWS: Final = 512
-"""Queries that are compared, at either end."""
+"""Number of queries, at either end, that the check compares with torch's result."""
 _ERRORS: Final = {"forward": 2, "backward": 3}
-"""Allowed error, as a multiple of torch's own."""
+"""Allowed error of the forward and the backward pass, as a multiple of the error of torch's own operators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes and the mask of one call."""
+    """Sizes, mask and score modification of one call."""
 
     name: str
     mask: str
-    """One of `MASKS`, or a window of another size: ``window of 128``."""
+    """Name of the mask: one of `MASKS`, or a window of another size, such as ``window of 128``."""
     batch: int
     heads: int
     kv_heads: int
     length: int
     dim: int
     mod: str = "none"
-    """One of `MODS`."""
+    """Name of the score modification: one of `MODS`."""
 
     @property
     def mask_mod(self) -> MaskMod | None:
-        """The mask's function, on the CPU."""
+        """The mask function, with tensors on the CPU."""
         return _mask_mod(self.mask, self.length, "cpu")
 
     @property
     def score_mod(self) -> Alibi | SoftCap | None:
-        """The modification, on the CPU."""
+        """The score modification, with tensors on the CPU."""
         return _score_mod(self.mod, self.heads, "cpu")
 
     def flops(self) -> int:
-        """Floating-point operations of both products of the forward pass, over visible pairs."""
+        """Return the floating-point operations of both products of the forward pass, over visible pairs."""
         mask_mod = self.mask_mod
         seen = self.length**2
         if mask_mod is not None:
@@ -80,13 +80,13 @@ class Shape:
 
 
 def _documents(length: int, device: str) -> Documents:
-    """Pack documents of a quarter, a half, and the rest of the length."""
+    """Return the mask of three documents, which take a quarter, a half, and the rest of `length` positions."""
     places = torch.arange(length, device=device)
     return Documents((places >= length // 4).int() + (places >= 3 * length // 4).int())
 
 
 def _dilated(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
-    """Let a query see every fourth key before it."""
+    """Mask function in which a query sees every fourth key before it."""
     return ((q_idx - kv_idx) % 4 == 0) & (kv_idx <= q_idx)
 
 
@@ -95,7 +95,7 @@ _NARROW: Final = "window of "
 
 
 def _mask_mod(mask: str, length: int, device: str) -> MaskMod | None:
-    """Return the function of a shape's mask."""
+    """Return the mask function that a shape's `mask` names."""
     known: Mapping[str, MaskMod] = {"causal": Causal(), "window": Window(1024, 0), "dilated": _dilated}
     if mask.startswith(_NARROW):
         return Window(int(mask.removeprefix(_NARROW)), 0)
@@ -111,7 +111,7 @@ _CAP: Final = 2.0
 
 
 def _score_mod(mod: str, heads: int, device: str) -> Alibi | SoftCap | None:
-    """Return a modification of `MODS`."""
+    """Return the score modification that a shape's `mod` names."""
     if mod == "alibi":
         return Alibi(alibi_slopes(heads, device))
     return SoftCap(_CAP) if mod == "cap" else None
@@ -121,10 +121,10 @@ _LENGTHS: Final = (512, 1024, 2048, 4096, 8192)
 
 
 def _listed() -> tuple[Shape, ...]:
-    """List calls of every mask, with varied lengths and head dimensions."""
+    """List calls with every mask, of varied lengths and head dimensions."""
     shapes = []
     for place, mask in enumerate(MASKS):
-        # each length with both head dimensions
+        # pair each length with both head dimensions
         for step in range(2 * len(_LENGTHS)):
             length = _LENGTHS[(place + step) % len(_LENGTHS)]
             dim = (128, 64)[(place + step) % 2]
@@ -136,7 +136,7 @@ def _listed() -> tuple[Shape, ...]:
 
 
 def _listed_narrow() -> Iterator[Shape]:
-    """List calls with narrow windows, as in models where most layers look back a few hundred tokens."""
+    """Yield calls with narrow windows, as in models where most layers look back a few hundred tokens."""
     for step, (reach, length) in enumerate(product((128, 384, 640), (1024, 4096, 8192))):
         heads, dim = (8, 32, 16)[step % 3], (128, 64)[step % 2]
         batch = 8192 // length
@@ -145,7 +145,7 @@ def _listed_narrow() -> Iterator[Shape]:
 
 
 def _listed_modified() -> Iterator[Shape]:
-    """List calls with each modification and masks of each mode."""
+    """Yield calls with each modification, and masks of each mode."""
     for place, (mask, mod) in enumerate(product(("causal", "documents", "dilated"), ("alibi", "cap"))):
         for step, length in enumerate((512, 2048, 8192)):
             dim = (128, 64)[(place + step) % 2]
@@ -155,15 +155,15 @@ def _listed_modified() -> Iterator[Shape]:
             yield Shape(name, mask, batch, heads, heads // (4, 1)[step % 2], length, dim, mod)
 
 
-# tuning keys tell these apart only by sizes
+# tuning keys distinguish the masks of one mode only by their sizes
 _MODES: Final = (("none", "causal", "window"), ("documents", "prefix"), ("dilated",))
 _FILLED: Final = 12
-"""The number of calls for each mode, with and without a modification, and each head dimension."""
+"""Number of drawn calls for each mode, each head dimension, and with or without a modification."""
 _MOST_FLOPS: Final = 3 * 10**11
 
 
 def _filled(listed: Sequence[Shape]) -> Iterator[Shape]:
-    """Draw calls of each case into the gaps between listed ones."""
+    """Draw calls of each case whose tuning keys lie in the gaps between those of `listed`."""
     numbers = draws("flex between", "tune")
 
     def draw(masks: Sequence[str], mods: Sequence[str], dim: int) -> Shape:
@@ -209,7 +209,7 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
 
 
 def _drawn(use: str) -> tuple[Shape, ...]:
-    """Draw shapes into the gaps between listed ones."""
+    """Draw random shapes for a `use`, with tuning keys in the gaps between those of the listed shapes."""
     plain = [shape for shape in _LISTED if shape.mod == "none"]
     numbers, more = draws("flex", use), draws("flex with modifications", use)
     modified = [shape for shape in _LISTED if shape.mod != "none"]
@@ -234,16 +234,16 @@ class FlexProblem:
 
     @property
     def shape_class(self) -> str:
-        """The mask, and the modification if there is one."""
+        """The class of the shape in reports: its mask, and its modification if it has one."""
         return self.shape.mask + (f" with {self.shape.mod}" if self.shape.mod != "none" else "")
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         return {name: getattr(self.shape, name) for name in Shape.__slots__ if name != "name"}
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the parts of the results to compare."""
+        """Return random operands on `device`, and the expected parts of the results."""
         one, source = self.shape, generator(self.shape.name, device)
         counts = (one.heads, one.kv_heads, one.kv_heads, one.heads)
         q, k, v, dout = (
@@ -310,7 +310,7 @@ class FlexProblem:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The scale, mask and modification of scores."""
+    """Scale, mask and modification, from which the reference computes weights."""
 
     mask_mod: MaskMod | None
     score_mod: Alibi | SoftCap | None
@@ -321,10 +321,12 @@ class _Scores:
         return modification_of(self.score_mod)
 
     def weights(self, q: Tensor, k: Tensor, first: int = 0, head: int = 0) -> tuple[Tensor, Tensor, Tensor | float]:
-        """Return the softmax weights of queries [..., G, M, D], or [M, D], that start at index `first` and head `head`.
+        """Return the softmax weights of queries [..., G, M, D] or [M, D] that start at index `first` and head `head`.
+
+        Each query must see a key.
 
         Returns:
-            Fp32 weights, log-sums, and the derivative of the modification; each query must see a key.
+            Fp32 weights, log-sums, and the derivative of the modification.
         """
         scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
         heads, queries, keys = (
@@ -343,13 +345,13 @@ class _Scores:
 
 
 def _rows(operands: list[Tensor], scores: _Scores, first: int, head: int) -> Tensor:
-    """Compute attention for queries of one head, the first of them at index `first`, with products in the operands' dtype."""
+    """Compute attention for queries of one head, which start at index `first`, with products in the operands' dtype."""
     q, k, v = operands
     return scores.weights(q, k, first, head)[0].to(v.dtype) @ v
 
 
 def _gradients(given: list[Tensor], scores: _Scores, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Differentiate one head of keys with products in `dtype`; return dq, dk, dv, lse and delta."""
+    """Compute the gradients of one key head with products in `dtype`; return dq, dk, dv, lse and delta."""
     q, k, v, dout = (each.to(dtype) for each in given)
     scale = q.shape[-1] ** -0.5
     weights, lse, slope = scores.weights(q, k)
@@ -367,7 +369,7 @@ def _part(written: Tensor, exact: Tensor, torchs: Tensor, which: str) -> Part:
 
 
 def problems(use: str) -> tuple[TuningProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.

@@ -16,7 +16,7 @@ ScoreFunction = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def seen(mask_mod: MaskMod, batch: int, heads: int, q_len: int, kv_len: int, device: torch.device | str) -> Tensor:
-    """Evaluate a mask function for every pair: bool [B, H, M, N]."""
+    """Evaluate a mask function for every pair of query and key: bool [B, H, M, N]."""
     result = mask_mod
     for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
         result = torch.vmap(result, in_dims=dims)
@@ -34,7 +34,8 @@ def flex_attention(
 ) -> tuple[Tensor, Tensor]:
     """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M]; differentiable.
 
-    Arguments are those of the operator, with the mask as a function. Keys and values may have fewer heads, and one batch for all.
+    The arguments are the operator's, but the mask is a function. Keys and values may have fewer heads, and one batch
+    for all.
     """
     batch, heads, q_len, dim = query.shape
     kv_len, group = key.shape[2], heads // key.shape[1]

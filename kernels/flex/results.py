@@ -1,4 +1,4 @@
-"""Torch's ``return_aux``: the request and the result, which torch has from 2.9 on."""
+"""The argument ``return_aux`` of torch's ``flex_attention``, and its result; torch has them from 2.9 on."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["AuxOutput", "AuxRequest", "check_request", "with_aux"]
 
 
 def check_request(return_aux: object, return_lse: object) -> bool:
-    """Return whether log-sums are requested.
+    """Return whether `return_aux` requests log-sums.
 
     Raises:
         ArgumentError: not an ``AuxRequest``.
-        ValueError: `return_lse` is also True.
+        ValueError: `return_lse` is True as well.
         NotImplementedError: it requests the largest scores.
     """
     if not isinstance(return_aux, AuxRequest):
@@ -30,6 +30,6 @@ def check_request(return_aux: object, return_lse: object) -> bool:
 
 
 def with_aux(result: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, AuxOutput]:
-    """Return the output, and the log-sums if given, in torch's structure."""
+    """Return the output and torch's ``AuxOutput``, which has the log-sums if `result` has them."""
     out, lse = result if isinstance(result, tuple) else (result, None)
     return out, AuxOutput(lse=lse)

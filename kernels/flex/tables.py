@@ -1,26 +1,30 @@
-"""Masks in the form that kernels read.
+"""Masks in the form that kernels read: `MaskTables`.
 
-`MaskTables` holds one mask in one of three *modes*:
+It holds one mask in one of three *modes*:
 
-``"band"``      query m sees the keys from m + `left` to m + `right`: no mask, causal of any alignment, sliding windows. It
-                has no tables.
-``"interval"``  each query sees one interval of keys, and each key is seen by one interval of queries: documents, prefixes.
-                `spans` of a `Side` has the first position and the exclusive end, int32 [Bm, Hm, length, 2]; an empty one is
-                (count, 0). `blocks` has hulls (`nojit.kernels.flex.hulls`): by query for each 64 queries, int32 [Bm, Hm,
-                cdiv(M, 64), 4]; by key for each 128 keys, int32 [Bm, Hm, cdiv(N, 128), 4], if they are orderly.
-``"bitmap"``    any other mask, in blocks of `block` x `block`. `spans` is int32 [Bm, Hm, block rows, 3]: where the list of
-                a block row starts in `blocks`, its number of full blocks, which come first, and its number of blocks.
-                `blocks` is int32 [entries, 2]: the block column, and the index of its bitmap (-1 if it is full). `bits` is
-                int32 [bitmaps, block, block / 32]: bit ``n % 32`` of the word ``n // 32`` of row m tells whether query m of the
-                block sees its key n. Positions past the end of queries or keys are masked, so a full block has none.
+``"band"``      query m sees the keys from m + `left` to m + `right`: no mask, causal of any alignment, sliding windows.
+                It has no tables.
+``"interval"``  each query sees one interval of keys, and each key is seen by one interval of queries: documents,
+                prefixes. `spans` of a `Side` has the first position and the exclusive end, int32 [Bm, Hm, length, 2];
+                an empty one is (count, 0). `blocks` has hulls (`nojit.kernels.flex.hulls`), the bounds of all that
+                neighbours see: by query for each 64 queries, int32 [Bm, Hm, cdiv(M, 64), 4]; by key for each 128 keys,
+                int32 [Bm, Hm, cdiv(N, 128), 4], if they are orderly.
+``"bitmap"``    any other mask, in blocks of `block` x `block`. `spans` is int32 [Bm, Hm, block rows, 3]: where the list
+                of a block row starts in `blocks`, its number of full blocks, which come first, and its number of
+                blocks. `blocks` is int32 [entries, 2]: the block column, and the index of its bitmap (-1 if it is
+                full). `bits` is int32 [bitmaps, block, block / 32]: bit ``n % 32`` of the word ``n // 32`` of row m
+                tells whether query m of the block sees its key n. Positions past the end of queries or keys are masked,
+                so a full block has none.
 
-A table has two sides: `by_query` lists the keys of queries, for the forward pass and the gradient of queries. `by_key` lists
-the queries of keys, for the gradients of keys and values; it swaps rows and columns but shares the bitmaps, whose rows are
-queries. Bm and Hm are the numbers of batches and heads, or 1 if all are equal. Equal bitmaps are stored once.
+A table has two sides: `by_query` lists the keys of queries, for the forward pass and the gradient of queries. `by_key`
+lists the queries of keys, for the gradients of keys and values; it swaps rows and columns but shares the bitmaps, whose
+rows are queries. Bm and Hm are the numbers of batches and heads, or 1 if all have the same mask. Equal bitmaps are
+stored once.
 
-In the sm_90 backward kernel tiles of keys take turns to visit tiles of queries. For bitmaps of 128 x 128 the kernel reads
-`visits`, int32 [entries, 3]. It repeats the lists of `by_key`, each in the order of its queries: the block row, the index of its bitmap (-1 if it is full), and the number
-of key blocks before this one in that row. Bitmaps of visits have keys as rows; in `bits` they follow all others.
+In the sm_90 backward kernel a program owns a tile of keys, and such tiles take turns to add to a tile of queries. For
+bitmaps of 128 x 128 the kernel reads `visits`, int32 [entries, 3], which repeats the lists of `by_key`, each in the
+order of its queries: the block row, the index of its bitmap (-1 if it is full), and the number of key blocks before
+this one in that row. Bitmaps of visits have keys as rows; in `bits` they follow all others.
 """
 
 from __future__ import annotations
@@ -51,14 +55,14 @@ __all__ = [
 
 MODES: Final = ("band", "interval", "bitmap")
 WORD: Final = 32
-"""Keys per word of a bitmap."""
+"""Keys in a 32-bit word of a bitmap."""
 _UNREAD: Final[dict[torch.device, Tensor]] = {}
 WIDE: Final = 128
-"""The larger block size."""
+"""The larger of the two block sizes of bitmaps, 64 and 128."""
 
 
 class Side(NamedTuple):
-    """The tables of one side: queries or keys."""
+    """The tables of a mask by query or by key: spans and blocks."""
 
     spans: Tensor
     blocks: Tensor
@@ -66,19 +70,19 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskTables:
-    """A mask on one device, as the module's docstring describes."""
+    """A mask on one device, in the form that kernels read; the module's docstring describes the modes and tables."""
 
     mode: str
-    """One of `MODES`."""
+    """``"band"``, ``"interval"`` or ``"bitmap"``."""
     left: int
-    """The bounds of a band; 0 in other modes."""
+    """The left bound of a band, as `right` is the right one; both are 0 in other modes."""
     right: int
     block: int
-    """Rows and columns of a block of bitmaps, 64 or 128; 128 and unused in other modes."""
+    """Rows and columns of a block of bitmaps, 64 or 128; 128, and unused, in other modes."""
     batches: int
-    """Bm: the number of different batches; 1 if all are equal."""
+    """Bm: the number of batches with different masks; 1 if all have the same."""
     heads: int
-    """Hm: the number of different heads; 1 if all are equal."""
+    """Hm: the number of heads with different masks; 1 if all have the same."""
     by_query: Side
     by_key: Side
     bits: Tensor
@@ -86,24 +90,24 @@ class MaskTables:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the mask can be walked in tiles of 128 queries and 128 keys."""
+        """Whether kernels with tiles of 128 queries by 128 keys can read the mask."""
         return self.mode != "bitmap" or self.block == WIDE
 
     @property
     def is_orderly(self) -> bool:
-        """Whether tiles of keys can take turns to visit a tile of queries: always, except for intervals without hulls by key."""
+        """Whether tiles of keys can add to a tile of queries in turn: always, except for intervals without hulls by key."""
         return self.is_wide and (self.mode != "interval" or self.by_key.blocks.dim() > 1)
 
     @property
     def of_turns(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The tables that kernels read if tiles of keys take turns: spans by key; then hulls by key and by query, or visits and bits."""
+        """The tables for adding in turn: spans by key, hulls by key and by query; bitmaps: spans by key, visits, bits."""
         if self.mode == "bitmap":
             return self.by_key.spans, self.visits, self.bits
         return *self.by_key, self.by_query.blocks
 
     @property
     def sizes(self) -> list[int]:
-        """The mask's numbers: bounds, block, batches and heads."""
+        """The integers of the mask: left, right, block, batches and heads."""
         return [self.left, self.right, self.block, self.batches, self.heads]
 
     @property
@@ -118,14 +122,14 @@ def no_mask(q_len: int, kv_len: int, device: torch.device) -> MaskTables:
 
 
 def band_tables(left: int, right: int, device: torch.device) -> MaskTables:
-    """Return the tables of a band."""
+    """Return the mask in which query m sees the keys from m + `left` to m + `right`."""
     unread = _unread(device)
     side = Side(unread, unread)
     return MaskTables("band", left, right, WIDE, 1, 1, side, side, unread, unread)
 
 
 def _unread(device: torch.device) -> Tensor:
-    """Return a placeholder for tables that no kernel reads; one per device."""
+    """Return an empty tensor that stands for tables that no kernel reads; one for each device."""
     if torch.compiler.is_compiling() or has_modes():
         return nothing(torch.int32, device)
     if device not in _UNREAD:
@@ -135,7 +139,7 @@ def _unread(device: torch.device) -> Tensor:
 
 
 def interval_tables(spans: Spans) -> MaskTables:
-    """Return the tables of intervals, [Bm, Hm, M, 2] and [Bm, Hm, N, 2]; of a band, if they form one."""
+    """Return the tables of a mask of intervals, [Bm, Hm, M, 2] and [Bm, Hm, N, 2]; in the mode band if they form one."""
     rows, cols = spans
     band = band_of(rows, cols.shape[2])
     if band is not None:
@@ -150,11 +154,11 @@ def interval_tables(spans: Spans) -> MaskTables:
 
 
 def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> MaskTables:
-    """Return the tables of a bitmap mask.
+    """Return the tables of a mask in the mode bitmap.
 
     Args:
-        states: int8 [Bm, Hm, block rows, block columns]: 0 absent, 1 partial, 2 full.
-        numbers: integers of the same shape: the index of each partial block's bitmap.
+        states: int8 [Bm, Hm, block rows, block columns]: 0 absent (fully masked), 1 partial, 2 full.
+        numbers: integers of the same shape: the index in `bits` of each partial block's bitmap.
         bits: int32 [bitmaps, block, block / 32].
         block: rows and columns of a block, 64 or 128.
     """
@@ -171,12 +175,12 @@ def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> 
 
 
 def _side(states: Tensor, numbers: Tensor) -> Side:
-    """List the blocks of each row, full ones first."""
+    """Return the spans and the list of blocks of each block row, full blocks first."""
     full, partial = states == FULL, states == PARTIAL
     fulls, alls = full.sum(-1), (states > 0).sum(-1)
     starts = alls.flatten().cumsum(0).view_as(alls) - alls
     spans = torch.stack([starts, fulls, alls], -1).to(torch.int32).contiguous()
-    # full blocks rank higher; a stable sort keeps the order of columns within each state
+    # full blocks rank higher; a stable sort keeps the order of columns among blocks of equal state
     order = (2 * full.to(torch.int8) + partial.to(torch.int8)).argsort(dim=-1, descending=True, stable=True)
     listed = torch.arange(states.shape[-1], device=states.device) < alls[..., None]
     blocks = torch.stack([order, numbers.gather(-1, order)], -1)[listed].to(torch.int32).contiguous()
@@ -184,7 +188,7 @@ def _side(states: Tensor, numbers: Tensor) -> Side:
 
 
 def _visits(states: Tensor, numbers: Tensor) -> Tensor:
-    """List the blocks of each column in the order of rows, with the number of blocks before each in its row."""
+    """Return the blocks of each block column in the order of rows, each with the number of blocks before it in its row."""
     listed = (states > 0).transpose(2, 3)
     rows = torch.arange(states.shape[2], device=states.device).expand_as(listed)
     visits = [each[listed] for each in (rows, numbers.transpose(2, 3), listed.cumsum(2) - 1)]
@@ -193,7 +197,7 @@ def _visits(states: Tensor, numbers: Tensor) -> Tensor:
 
 
 def rebuilt_tables(mode: str, sizes: Sequence[int], tensors: Sequence[Tensor]) -> MaskTables:
-    """Return mask tables from their parts: `MaskTables.mode`, `sizes` and `tensors`."""
+    """Return mask tables from their parts: `MaskTables.mode`, `MaskTables.sizes` and `MaskTables.tensors`."""
     left, right, block, batches, heads = sizes
     query_spans, query_blocks, key_spans, key_blocks, bits, visits = tensors
     sides = Side(query_spans, query_blocks), Side(key_spans, key_blocks)
@@ -201,16 +205,16 @@ def rebuilt_tables(mode: str, sizes: Sequence[int], tensors: Sequence[Tensor]) -
 
 
 def packed(seen: Tensor) -> Tensor:
-    """Pack bools [..., N], N a multiple of 32, into words, int32 [..., N / 32]."""
+    """Pack bools [..., N], N a multiple of 32, into 32-bit words, int32 [..., N / 32]."""
     shifts = torch.arange(WORD, device=seen.device)
     words = (seen.unflatten(-1, (-1, WORD)).long() << shifts).sum(-1)
     return words.to(torch.int32)
 
 
 def transposed(bits: Tensor) -> Tensor:
-    """Transpose bitmaps, int32 [bitmaps, block, block / 32].
+    """Return the transposes of bitmaps, int32 [bitmaps, block, block / 32].
 
-    Squares of 32 by 32 bits are swapped, and each is transposed by recursive halving (Warren, Hacker's Delight, 7-3).
+    Squares of 32 by 32 bits swap places, and each is transposed by recursive halving (Warren, Hacker's Delight, 7-3).
     """
     squares = bits.unflatten(1, (-1, WORD)).permute(0, 3, 2, 1).contiguous()
     half = WORD // 2
