@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/_core/*.[ch] runtime/engine/*/*.[ch])
 export PIP_QUIET = 1
 
-.PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean
+.PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean fuzz
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -59,6 +59,9 @@ test-debug: $(VENV)/.test ## the same tests with Python's debugging allocator: m
 	PYTHONMALLOC=debug NOJIT_FAULT_CODES=2,700,709 NOJIT_FUZZ_CALLS=500 $(BIN)/python -m pytest -q -p no:cacheprovider \
 		-m "not gpu and not triton and not slow" tests/runtime tests/fakecuda tests/abuse/test_calls.py \
 		tests/abuse/test_nomemory.py tests/abuse/test_readers.py $(wildcard tests/abuse/test_launch_*.py)
+
+fuzz: $(VENV)/.test ## the engine's readers with libFuzzer, a minute each; needs clang and llvm
+	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run.sh build/fuzz
 
 lint: $(VENV)/.test types
 	$(BIN)/ruff check

@@ -1,0 +1,62 @@
+/* Fuzz the readers of images: every section and kernel of one, and its check against a table that describes its first kernel. */
+#include "image/entry.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
+
+static void check(nj_span image, const nj_cubin_kernel *kernel, const nj_cubin *cubin)
+{
+    nj_error error;
+    nj_entry_facts facts;
+    nj_entry entry = {
+        .symbol = kernel->symbol,
+        .sm = cubin->sm,
+        .arch_specific = cubin->arch_specific,
+        .num_warps = kernel->block.declared ? kernel->block.xyz[0] / 32 : 4,
+        .num_ctas = kernel->cluster.declared ? kernel->cluster.xyz[0] : 1,
+        .param_count = kernel->param_count,
+    };
+    for (size_t i = 0; i < entry.param_count; i++) {
+        entry.sizes[i] = kernel->params[i].size;
+    }
+    /* what is told must be what was read */
+    if (nj_entry_check(image, &entry, &facts, &error) && facts.kernel.param_count != kernel->param_count) {
+        abort();
+    }
+    /* and a table that says anything else describes another image */
+    for (int lie = 0; lie < 6; lie++) {
+        nj_entry other = entry;
+        other.symbol.size -= lie == 0 && entry.symbol.size > 0;
+        other.sm += lie == 1;
+        other.num_warps += lie == 2;
+        other.num_ctas += lie == 3;
+        other.param_count -= lie == 4 && entry.param_count > 0;
+        other.sizes[0] ^= lie == 5 ? 4 : 0;
+        nj_entry_check(image, &other, &facts, &error);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+    nj_span image = {bytes, size};
+    nj_error error = {.code = NJ_OK};
+    nj_cubin cubin;
+    nj_cubin_kernel kernel, first;
+    bool good = nj_cubin_read(image, &cubin, &error);
+    for (size_t i = 0; good && i < cubin.kernel_count; i++) {
+        good = nj_cubin_kernel_read(&cubin, i, &kernel, &error);
+        first = i == 0 ? kernel : first;
+    }
+    /* a failure has a rule and words */
+    if (!good && (error.code != NJ_ERROR_FORMAT || error.rule[0] == 0 || error.what[0] == 0)) {
+        abort();
+    }
+    if (good) {
+        nj_cubin_has_debug(&cubin);
+    }
+    if (good && cubin.kernel_count > 0) {
+        check(image, &first, &cubin);
+    }
+    return 0;
+}

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Fuzz the engine with libFuzzer under ASan and UBSan, and show what lines of the engine the corpus reaches. Needs clang and llvm.
+#
+#     tests/fuzz/run.sh FOLDER [TARGET...] [-- libFuzzer options]       for example: tests/fuzz/run.sh /tmp/fuzz image -- -runs=1000000
+#
+# FOLDER keeps the programs, each target's corpus, which grows from run to run, and what crashed.
+set -eu
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+python=${PYTHON:-$root/.venv/bin/python}
+compiler=${CLANG:-clang}
+folder=$1
+shift
+targets=
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    targets="$targets $1"
+    shift
+done
+[ $# -eq 0 ] || shift
+[ $# -gt 0 ] || set -- -max_total_time=60
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+cd "$root"
+[ -n "$targets" ] || targets=$(ls tests/fuzz/*.c | sed 's#.*/##; s#\.c$##' | grep -v '^main$')
+engine=$(find runtime/engine -name '*.c')
+flags="-std=c11 -g -Iruntime/engine -Iruntime/engine/include"
+for target in $targets; do
+    echo "== $target"
+    "$python" -m tests.fuzz.seeds "$target" "$folder/$target.seeds"
+    mkdir -p "$folder/$target.corpus"
+    # shellcheck disable=SC2086 # flags and sources are words
+    $compiler $flags -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all "tests/fuzz/$target.c" $engine \
+        -ldl -lm -lpthread -o "$folder/$target"
+    "$folder/$target" -artifact_prefix="$folder/$target.crash-" "$@" "$folder/$target.corpus" "$folder/$target.seeds"
+    # shellcheck disable=SC2086
+    $compiler $flags -O0 -fprofile-instr-generate -fcoverage-mapping "tests/fuzz/$target.c" tests/fuzz/main.c $engine \
+        -ldl -lm -lpthread -o "$folder/$target.covered"
+    find "$folder/$target.corpus" "$folder/$target.seeds" -type f -print0 |
+        LLVM_PROFILE_FILE="$folder/$target.%p.profraw" xargs -0 "$folder/$target.covered" >/dev/null
+    llvm-profdata merge -o "$folder/$target.profdata" "$folder/$target".*.profraw
+    rm -f "$folder/$target".*.profraw
+done
+covered=$(for target in $targets; do echo "-object $folder/$target.covered"; done)
+llvm-profdata merge -o "$folder/all.profdata" $(for target in $targets; do echo "$folder/$target.profdata"; done)
+# shellcheck disable=SC2086
+llvm-cov report ${covered#-object } -instr-profile="$folder/all.profdata" -show-region-summary=false \
+    -show-branch-summary=false $engine

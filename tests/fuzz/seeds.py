@@ -1,0 +1,53 @@
+"""Write the seeds of a fuzz target: ``python -m tests.fuzz.seeds TARGET FOLDER``."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+from tests.support.cubins import CubinSpec, build_cubin
+from tests.support.images import Image, attribute, kernel_info
+
+__all__ = ["SEEDS", "write_seeds"]
+
+
+def _images() -> list[bytes]:
+    debug = Image()
+    debug.sections.append([".debug_line", 1, b"lines", 0, 0])
+    return [
+        Image(info=kernel_info(cluster=(2, 1, 1)) + attribute(5, struct.pack("<III", 256, 1, 1))).build(),
+        Image(abi=7, flags=0x5A0D5A, compat=b"").build(),
+        Image(flags=0x6005A02).build(),
+        debug.build(),
+        build_cubin(CubinSpec("add", (8, 128, 4)), CubinSpec("b")),
+        build_cubin(CubinSpec("one", (8,), 8, 4, static_shared_bytes=4096), sm=80, suffix="", abi=7),
+    ]
+
+
+def _program(*instructions: tuple[int, int]) -> bytes:
+    return b"".join(struct.pack("<B7xq", op, operand) for op, operand in instructions)
+
+
+def _expressions() -> list[bytes]:
+    texts = ["a 16 % 0 ==", "a 128 cdiv()", "a b min() c max() 2 *", "d has() a 0 < and", "f 16 aligned() c or not()",
+             "a next_pow2() neg() 3 //", "b -1 // 4 + 7 -", "true false ==", "e none != a 1 >= or", "g 1 <= h ==", "'x' a >"]  # fmt: skip
+    # load a, constant 16, mod; load c, jump over a load
+    return [*(text.encode() for text in texts), _program((5, 0), (1, 16), (12, 0)), _program((5, 2), (25, 1), (5, 3))]
+
+
+SEEDS = {"image": _images, "expr": _expressions}
+"""What makes the seeds of each target."""
+
+
+def write_seeds(target: str, folder: Path) -> list[Path]:
+    """Write each seed of a target to a file of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{target}-{number}" for number in range(len(SEEDS[target]()))]
+    for path, seed in zip(paths, SEEDS[target](), strict=True):
+        path.write_bytes(seed)
+    return paths
+
+
+if __name__ == "__main__":
+    write_seeds(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,41 @@
+"""Each fuzz target runs clean under sanitizers over its seeds and mutations of them; ``tests/fuzz/run.sh`` goes further."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.seeds import SEEDS, write_seeds
+
+HERE = Path(__file__).parent
+ENGINE = HERE.parents[1] / "runtime/engine"
+MUTATIONS = os.environ.get("NOJIT_FUZZ_MUTATIONS", "2000")
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+def test_every_target_has_seeds() -> None:
+    assert set(SEEDS) == {path.stem for path in HERE.glob("*.c")} - {"main"}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile the engine under sanitizers, once."""
+    folder = tmp_path_factory.mktemp("engine")
+    flags = ["-std=c11", "-O1", "-g", "-c", *SANITIZE, f"-I{ENGINE}", f"-I{ENGINE}/include"]
+    subprocess.run(["gcc", *flags, *map(str, ENGINE.rglob("*.c"))], cwd=folder, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("target", sorted(SEEDS))
+def test_a_target_finds_nothing(target: str, engine: Path, tmp_path: Path) -> None:
+    program = tmp_path / target
+    sources = [str(HERE / f"{target}.c"), str(HERE / "main.c"), *map(str, engine.glob("*.o"))]
+    flags = ["-std=c11", "-O1", "-g", *SANITIZE, f"-I{ENGINE}", f"-I{ENGINE}/include"]
+    subprocess.run(["gcc", *flags, *sources, "-ldl", "-lm", "-lpthread", "-o", str(program)], check=True)
+    seeds = write_seeds(target, tmp_path / "seeds")
+    done = subprocess.run([program, "--mutations", MUTATIONS, *seeds], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout == f"{len(seeds) * (int(MUTATIONS) + 1)} inputs\n"
