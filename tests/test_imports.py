@@ -43,6 +43,9 @@ AOT = {
     "cli": {"manifest", "plan", "compile", "inspect", "trust", "build", "wheel", "tune", "bench"},
 }
 ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
+# of aot and runtime, the modules that import Triton: the compiler, and backends, which nothing but the compiler imports
+COMPILER = "nojit.aot.compile.compiler"
+BACKENDS = {"nojit.aot.compile.backends.cuda.backend"}
 # kernels in Triton outside of kernels/: what the benchmarks launch
 KERNEL_SOURCES = {"nojit.aot.bench.kernels"}
 
@@ -142,7 +145,7 @@ def loaded_by(name: str) -> frozenset[str]:
 
 
 def test_the_graph_is_not_empty():
-    assert Import("nojit.aot.compile.compiler", "triton", lazy=False) in imports()
+    assert Import(COMPILER, "triton", lazy=False) in imports()
     assert Import("nojit.aot.build", "nojit.runtime.bundle", lazy=False) in imports()
     assert {room(name) for name in modules()} == set(ROOMS)
 
@@ -160,13 +163,14 @@ def test_the_runtime_needs_the_standard_library_and_zstandard_alone():
     assert strangers == []
 
 
-def test_of_aot_and_runtime_the_compiler_alone_imports_triton():
+def test_of_aot_and_runtime_the_compiler_and_backends_alone_import_triton():
     importers = {
         found.importer
         for found in imports()
         if top(found.target) == "triton" and not (found.lazy and (found.importer, "triton") in ASKED_FOR)
     }
-    assert {name for name in importers if room(name) != "kernels"} == {"nojit.aot.compile.compiler"} | KERNEL_SOURCES
+    assert {name for name in importers if room(name) != "kernels"} == {COMPILER} | BACKENDS | KERNEL_SOURCES
+    assert {found.importer for found in imports() if found.target in BACKENDS} == {COMPILER}
 
 
 def test_kernel_sources_are_found_through_manifests_alone():
@@ -175,12 +179,7 @@ def test_kernel_sources_are_found_through_manifests_alone():
 
 def test_nothing_loads_the_compiler_at_once():
     # whoever needs it says so when it is needed: reading bundles must work where Triton is absent
-    eager = {
-        name
-        for name in modules()
-        if name != "nojit.aot.compile.compiler" and "nojit.aot.compile.compiler" in loaded_by(name)
-    }
-    assert eager == set()
+    assert {name for name in modules() if COMPILER in loaded_by(name)} == {COMPILER}
 
 
 def test_the_build_finds_kernels_through_manifests_alone():

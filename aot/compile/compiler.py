@@ -1,7 +1,7 @@
-"""The build's only access to Triton: find a kernel's source, list its dependencies, compile one variant.
+"""The build's access to Triton: find a kernel's source, list its dependencies, compile one variant.
 
-No other module of aot and runtime imports triton. This module neither needs nor queries a GPU: kernels that ask Triton
-for the current target get the target of the build. Supports Triton 3.6 to 3.9.
+Of aot and runtime, only this module and the backends of vendors import triton. This module neither needs nor queries a
+GPU: kernels that ask Triton for the current target get the target of the build. Supports Triton 3.6 to 3.9.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import dataclasses
 import hashlib
 import inspect
 import io
-import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import triton
 from nojit.aot.compile import reads, source_import
-from nojit.aot.compile.backends.cuda.device import Device, driver_of, install
-from nojit.aot.compile.backends.cuda.ptxas import gpu_names
+from nojit.aot.compile.backends.cuda import backend as cuda
+from nojit.aot.compile.backends.interface import Backend, StandIn
 from nojit.aot.compile.decorators import read_decorators
 from nojit.aot.compile.failures import Lines, account_of
 from nojit.aot.compile.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
@@ -33,7 +32,7 @@ from nojit.aot.compile.patches import Baseline
 from nojit.aot.compile.settings import read_settings, settings_words
 from nojit.aot.compile.source_import import import_source
 from nojit.aot.compile.toolchain import file_digest, tree_digest
-from nojit.aot.manifest.archs import OLDEST, target_of
+from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.function_names import find_named
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.types import NONE, layout_in, plain
@@ -43,18 +42,13 @@ from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import CompileError, ManifestError, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
-from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, arch_number, image_arch_of
 from nojit.runtime.type_names import descriptor_parts, dtype_name, is_descriptor
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars, getenv
 from triton.backends import backends
-from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDABackend, CUDAOptions, get_ptxas
-from triton.backends.nvidia.driver import CudaDriver
 from triton.compiler import ASTSource, make_backend
 from triton.experimental.gluon._runtime import GluonASTSource
-from triton.experimental.gluon.language import NVMMASharedLayout
 from triton.language.core import constexpr, dtype
 from triton.runtime.driver import driver as active_driver
 from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
@@ -79,8 +73,8 @@ __all__ = [
 # before 3.9, Triton passes the shape of a padded 4-bit descriptor in values instead of the caller's units
 _DOUBLES_SHAPES = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
 
-# the knobs that choose a ptxas
-_PTXAS = frozenset({"ptxas", "ptxas_blackwell"})
+# by the backend in a bundle's target
+_BACKENDS: Final[Mapping[str, Backend]] = {"cuda": cuda}
 
 # part of every key: raise it when this module compiles the same inputs differently
 _KEY_VERSION = 4
@@ -95,64 +89,40 @@ def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
     Raises:
         CompileError: a setting has a value that builds refuse, or a tool cannot be read.
     """
-    tool = _ptxas(arch)
     try:
-        digests = {"ptxas.digest": file_digest(tool.path), "triton.digest": _triton_digest()}
+        tools = {**_vendor(arch).tools(arch), "triton": triton.__version__, "triton.digest": _triton_digest()}
     except OSError as error:
         where = str(error.filename or "")
         raise CompileError("expected a toolchain that can be read", got=worded(error), where=where) from None
     settings = settings_words(_settings())
-    tools = {
-        "ptxas": tool.version,
-        "triton": triton.__version__,
-        **digests,
-        **({"settings": settings} if settings else {}),
-    }
+    if settings:
+        tools["settings"] = settings
     return tuple(sorted(tools.items()))
 
 
 def min_driver(arch: str) -> int:
-    """Return the oldest CUDA version whose driver loads images for `arch` (13000 for 13.0).
-
-    A driver loads the images of every minor version of its major version. Older major versions do not load them.
-    """
-    return int(_ptxas(arch).version.split(".")[0]) * 1000
+    """Return the oldest CUDA version whose driver loads images for `arch` (13000 for 13.0)."""
+    return _vendor(arch).min_driver(arch)
 
 
 def archs() -> tuple[str, ...]:
-    """Return the archs that this toolchain can build, sorted by number; empty if a ptxas does not list its targets."""
-    named = {number: gpu_names(_ptxas(f"sm_{number}").path) for number in (OLDEST, FIRST_EXACT)}
-    if not all(named.values()):
-        return ()
-    numbers = {image.number for names in named.values() for image in names}
-    return tuple(
-        f"sm_{number}"
-        for number in sorted(numbers)
-        # Triton has one ptxas for older archs and one from FIRST_EXACT on
-        if number >= OLDEST and image_arch_of(f"sm_{number}") in named[FIRST_EXACT if number >= FIRST_EXACT else OLDEST]
-    )
+    """Return the archs that this toolchain can build; empty if a tool does not list its targets."""
+    return tuple(arch for backend in _BACKENDS.values() for arch in backend.archs())
 
 
-def _ptxas(arch: str) -> knobs.NvidiaTool:
-    """Return the ptxas that assembles for `arch`.
-
-    Raises:
-        CompileError: a variable or knob names a ptxas that cannot be used. Triton would silently use its own instead.
-    """
-    tool = get_ptxas(arch_number(arch))
-    for name, described in knobs.nvidia.knob_descriptors.items():
-        given = vars(knobs.nvidia).get(name) or getenv(described.key)
-        if name in _PTXAS and given and given != tool.path == getattr(knobs.nvidia, name).path:
-            raise CompileError(f"expected {described.key} to name a ptxas", got="none", where=given)
-    return tool
+@lru_cache(maxsize=64)
+def _vendor(arch: str) -> Backend:
+    """Return the backend that builds for an arch."""
+    return _BACKENDS[target_of(arch).backend]
 
 
 @lru_cache(maxsize=1)
 def _triton_digest() -> str:
     """Return the digest of this Triton's files. It is computed once: an imported module no longer changes."""
-    # another distribution can provide the backend
-    backend = Path(inspect.getfile(CUDABackend)).parent.resolve()
-    others = [] if any(backend.is_relative_to(Path(own).resolve()) for own in triton.__path__) else [str(backend)]
+    # another distribution can provide a backend
+    folders = [backend.folder() for backend in _BACKENDS.values()]
+    triton_folders = [Path(own).resolve() for own in triton.__path__]
+    others = [str(folder) for folder in folders if not any(map(folder.is_relative_to, triton_folders))]
     return tree_digest([*triton.__path__, *others])
 
 
@@ -162,12 +132,11 @@ def _settings() -> tuple[tuple[str, str], ...]:
     Raises:
         CompileError: a setting has a value that builds refuse.
     """
-    # before Triton 3.8, the backend holds the instrumentation
-    hooks = getattr(CUDABackend, "instrumentation", None) or getattr(
-        sys.modules.get("triton._instrumentation"), "_callbacks", None
-    )
+    hooks = [each for each in (backend.instrumentation() for backend in _BACKENDS.values()) if each]
     if hooks:
-        raise CompileError("expected kernels without instrumentation, such as that of triton.profiler", got=str(hooks))
+        raise CompileError(
+            "expected kernels without instrumentation, such as that of triton.profiler", got=str(hooks[0])
+        )
     return read_settings(knobs, getenv, get_cache_invalidating_env_vars())
 
 
@@ -184,7 +153,7 @@ _compiles: list[bool] = []
 class _Begun:
     """State of a process that serves one source."""
 
-    device: Device
+    device: StandIn
     driver: Any
     baseline: Baseline
 
@@ -200,19 +169,14 @@ def begin(place: SourcePlace, arch: str) -> None:
         arch: the first target. Later calls name their own.
     """
     source_import.begin(place)
-    device = Device(arch, _ptxas(f"sm_{OLDEST}").version)
-    driver = _driver_of(device)
+    vendor = _vendor(arch)
+    device, driver = vendor.begin(arch)
     for name, backend in backends.items():
-        backend.driver.is_active = staticmethod(lambda active=name == "nvidia": active)
+        backend.driver.is_active = staticmethod(lambda active=name == vendor.NAME: active)
     vars(sys.modules["triton.runtime.driver"])["_create_driver"] = lambda: driver
     active_driver.set_active(driver)
-    install(device)
     _begun.append(_Begun(device, driver, Baseline()))
     reads.source_begins()
-
-
-def _driver_of(device: Device) -> Any:
-    return driver_of(device, CudaDriver, lambda: gpu_target(device.arch))
 
 
 def prepare(asked: Iterable[tuple[SourcePlace, str]]) -> None:
@@ -506,8 +470,9 @@ def _plain_key(variant: Variant, source: KernelSource, place: SourcePlace, funct
 
 def _checked_environment(variant: Variant, place: SourcePlace) -> str:
     where = f"{place.where}: {variant.label()}"
+    known = _vendor(variant.arch).OPTIONS
     for name, value in variant.options:
-        if name not in CUDAOptions.__dataclass_fields__ and value != OPTIONS[name].default:
+        if name not in known and value != OPTIONS[name].default:
             what = f"expected options of Triton {triton.__version__}"
             raise ManifestError(what, got=f"{name} = {value!r}", where=where)
     try:
@@ -557,10 +522,9 @@ def _backend(arch: str) -> Any:
     return make_backend(gpu_target(arch))
 
 
-def gpu_target(arch: str) -> GPUTarget:
+def gpu_target(arch: str) -> Any:
     """Return an arch as Triton's target."""
-    # an integer: Triton before 3.9 does not take a string
-    return GPUTarget("cuda", arch_number(arch), target_of(arch).warp_size)
+    return _vendor(arch).target(arch)
 
 
 # -- compile ---------------------------------------------------------------------------------------------------------
@@ -570,7 +534,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     """Compile one variant to machine code.
 
     Raises:
-        CompileError: Triton or ptxas refused it; ``log`` holds their output.
+        CompileError: Triton or its assembler refused it; ``log`` holds their output.
     """
     reads.stop()
     started = time.monotonic()
@@ -578,15 +542,15 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     # computed here, from the sources and the toolchain that this process compiles with
     (key,) = variant_keys((variant,), describe(place), place)
     _compiles.append(True)
-    function = _find(place)
+    function, vendor = _find(place), _vendor(variant.arch)
     log = io.StringIO()
     try:
         source = ast_source(variant, place)
-        with _quiet_triton(log, line_info=variant.line_info), _current_target(variant.arch):
+        with _quiet_triton(log, vendor, line_info=variant.line_info), _current_target(variant.arch):
             compiled = triton.compile(
                 source, target=gpu_target(variant.arch), options=_given(_resolved(variant.options, place))
             )
-            image = bytes(compiled.asm["cubin"])
+            image = bytes(compiled.asm[vendor.IMAGE])
     except Exception as error:
         account = account_of(error, _reached_lines(variant, place))
         place_in_source = f"{account.where}, {where}" if account.where else where
@@ -598,7 +562,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         image=image,
         launch=launch,
         registers=checked_registers(image, launch, variant.arch, where),
-        spill_bytes=sum(int(number) for number in re.findall(r"(\d+) bytes spill stores", log.getvalue())),
+        spill_bytes=vendor.spill_bytes(log.getvalue()),
         compile_ms=round((time.monotonic() - started) * 1000),
         key=key,
     )
@@ -624,25 +588,20 @@ def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
     attrs = {place_in(path, order): [["tt.divisibility", 16]] for path, hint in variant.hints if hint == 16}
     if not function.is_gluon():
         return ASTSource(function, spelled, constants, attrs)
-    spelled = {name: _with_layouts(kind) for name, kind in spelled.items()}
+    spelled = {name: _with_layouts(kind, _vendor(variant.arch)) for name, kind in spelled.items()}
     return GluonASTSource(function, spelled, constants, attrs)
 
 
-def _with_layouts(kind: Any) -> Any:
-    """Return a type in which each descriptor has the shared-memory layout that Gluon requires.
-
-    The layout is Gluon's default, with the values that the descriptor sets.
-    """
+def _with_layouts(kind: Any, vendor: Backend) -> Any:
+    """Return a type in which each descriptor has the shared-memory layout that Gluon requires."""
     if isinstance(kind, tuple):
-        members = [_with_layouts(member) for member in kind]
+        members = [_with_layouts(member, vendor) for member in kind]
         return type(kind)(*members) if hasattr(kind, "_fields") else tuple(members)
     if not is_descriptor(kind):
         return kind
-    bare, given = plain(kind), layout_in(kind)
+    bare = plain(kind)
     element, block = descriptor_parts(bare)
-    settings = {name: value for name, value in given.items() if name != "swizzle_byte_width"}
-    default = NVMMASharedLayout.get_default_for(list(block), dtype(dtype_name(element)), **settings)
-    layout = dataclasses.replace(default, **given)
+    layout = vendor.shared_layout(block, dtype(dtype_name(element)), layout_in(kind))
     return f"{bare.removesuffix('>')},{layout!r}>"
 
 
@@ -661,19 +620,18 @@ def _function_place(function: FunctionRef, place: SourcePlace) -> SourcePlace:
 
 
 @contextlib.contextmanager
-def _quiet_triton(log: io.StringIO, *, line_info: bool) -> Iterator[None]:
+def _quiet_triton(log: io.StringIO, vendor: Backend, *, line_info: bool) -> Iterator[None]:
     """Make Triton compile without its caches, into a temporary folder, and write its output to `log`."""
     folder = tempfile.mkdtemp(prefix="nojit-compile-")
     outer = tempfile.tempdir
-    # Triton leaves temporary files behind when ptxas fails
+    # Triton leaves temporary files behind when an assembler fails
     tempfile.tempdir = folder
     try:
-        with knobs.compilation.scope(), knobs.cache.scope(), knobs.nvidia.scope(), contextlib.redirect_stdout(log):
+        with knobs.compilation.scope(), knobs.cache.scope(), vendor.logging(), contextlib.redirect_stdout(log):
             # line info holds absolute source paths: two checkouts would give two images
             knobs.compilation.disable_line_info = not line_info
             knobs.compilation.always_compile = True
             knobs.compilation.store_binary_only = True
-            knobs.nvidia.dump_ptxas_log = True
             knobs.cache.dir = folder
             # a custom cache manager could return images that this build did not compile
             knobs.cache.manager_class = knobs.cache.remote_manager_class = None
@@ -694,7 +652,7 @@ def warm_up(arch: str) -> None:
     with (
         contextlib.suppress(Exception),
         reads.own_work(),
-        _quiet_triton(io.StringIO(), line_info=False),
+        _quiet_triton(io.StringIO(), _vendor(arch), line_info=False),
         _current_target(arch),
     ):
         source = ASTSource(_nothing, {}, {}, {})
@@ -706,7 +664,7 @@ def _current_target(arch: str) -> Iterator[None]:
     """Make the target of the build Triton's current target, in place of the machine's GPU."""
     if _begun:
         _begun[-1].device.arch = arch
-    driver = _begun[-1].driver if _begun else _driver_of(Device(arch, ""))
+    driver = _begun[-1].driver if _begun else _vendor(arch).driver(arch)
     # the property would look for a GPU
     before = vars(active_driver)["_active"]
     active_driver.set_active(driver)
@@ -743,7 +701,6 @@ def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Lau
         profile_scratch_bytes=metadata.profile_scratch_size or 0,
         profile_scratch_align=metadata.profile_scratch_align or 1,
         cooperative=metadata.launch_cooperative_grid,
-        # older archs have no instruction to start the next kernel early or to wait for the previous one
-        pdl=metadata.launch_pdl and arch_number(arch) >= PDL_SINCE,
+        pdl=metadata.launch_pdl and _vendor(arch).overlaps(arch),
         tensor_maps=tensor_maps,
     )

@@ -1,0 +1,160 @@
+"""CUDA's half of the compiler: ptxas, Triton's backend for NVIDIA, and the device that sources see.
+
+Implements `nojit.aot.compile.backends.interface.Backend`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from nojit.aot.compile.backends.cuda.device import Device, driver_of, install
+from nojit.aot.compile.backends.cuda.ptxas import gpu_names
+from nojit.aot.compile.toolchain import file_digest
+from nojit.aot.manifest.archs import OLDEST, target_of
+from nojit.runtime.errors import CompileError
+from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, arch_number, image_arch_of
+from triton import knobs
+from triton._C.libtriton import getenv
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import CUDABackend, CUDAOptions, get_ptxas
+from triton.backends.nvidia.driver import CudaDriver
+from triton.experimental.gluon.language import NVMMASharedLayout
+
+__all__ = [
+    "IMAGE",
+    "NAME",
+    "OPTIONS",
+    "archs",
+    "begin",
+    "driver",
+    "folder",
+    "instrumentation",
+    "logging",
+    "min_driver",
+    "overlaps",
+    "shared_layout",
+    "spill_bytes",
+    "target",
+    "tools",
+]
+
+NAME: Final = "nvidia"
+IMAGE: Final = "cubin"
+OPTIONS: Final = frozenset(CUDAOptions.__dataclass_fields__)
+
+# the knobs that choose a ptxas
+_PTXAS: Final = frozenset({"ptxas", "ptxas_blackwell"})
+
+
+def folder() -> Path:
+    """Return the folder of Triton's backend, whose files determine images."""
+    return Path(inspect.getfile(CUDABackend)).parent.resolve()
+
+
+def tools(arch: str) -> dict[str, str]:
+    """Return version and digest of the ptxas that assembles for `arch`.
+
+    Raises:
+        CompileError: a variable or knob names a ptxas that cannot be used.
+        OSError: the ptxas cannot be read.
+    """
+    tool = _ptxas(arch)
+    return {"ptxas": tool.version, "ptxas.digest": file_digest(tool.path)}
+
+
+def min_driver(arch: str) -> int:
+    """Return the oldest CUDA version whose driver loads images for `arch` (13000 for 13.0).
+
+    A driver loads the images of every minor version of its major version. Older major versions do not load them.
+    """
+    return int(_ptxas(arch).version.split(".")[0]) * 1000
+
+
+def archs() -> tuple[str, ...]:
+    """Return the archs that this toolchain can build, sorted by number; empty if a ptxas does not list its targets."""
+    named = {number: gpu_names(_ptxas(f"sm_{number}").path) for number in (OLDEST, FIRST_EXACT)}
+    if not all(named.values()):
+        return ()
+    numbers = {image.number for names in named.values() for image in names}
+    return tuple(
+        f"sm_{number}"
+        for number in sorted(numbers)
+        # Triton has one ptxas for older archs and one from FIRST_EXACT on
+        if number >= OLDEST and image_arch_of(f"sm_{number}") in named[FIRST_EXACT if number >= FIRST_EXACT else OLDEST]
+    )
+
+
+def _ptxas(arch: str) -> knobs.NvidiaTool:
+    """Return the ptxas that assembles for `arch`.
+
+    Raises:
+        CompileError: a variable or knob names a ptxas that cannot be used. Triton would silently use its own instead.
+    """
+    tool = get_ptxas(arch_number(arch))
+    for name, described in knobs.nvidia.knob_descriptors.items():
+        given = vars(knobs.nvidia).get(name) or getenv(described.key)
+        if name in _PTXAS and given and given != tool.path == getattr(knobs.nvidia, name).path:
+            raise CompileError(f"expected {described.key} to name a ptxas", got="none", where=given)
+    return tool
+
+
+def target(arch: str) -> GPUTarget:
+    """Return an arch as Triton's target."""
+    # an integer: Triton before 3.9 does not take a string
+    return GPUTarget("cuda", arch_number(arch), target_of(arch).warp_size)
+
+
+def begin(arch: str) -> tuple[Device, Any]:
+    """Make a device of an arch answer the queries of this process; return it and its driver for Triton."""
+    device = Device(arch, _ptxas(f"sm_{OLDEST}").version)
+    install(device)
+    return device, _driver(device)
+
+
+def driver(arch: str) -> Any:
+    """Return a driver for Triton that answers for an arch."""
+    return _driver(Device(arch, ""))
+
+
+def _driver(device: Device) -> Any:
+    return driver_of(device, CudaDriver, lambda: target(device.arch))
+
+
+def instrumentation() -> object:
+    """Return the instrumentation that changes kernels in this process; a false value without any."""
+    # before Triton 3.8, the backend holds the instrumentation
+    return getattr(CUDABackend, "instrumentation", None) or getattr(
+        sys.modules.get("triton._instrumentation"), "_callbacks", None
+    )
+
+
+@contextlib.contextmanager
+def logging() -> Iterator[None]:
+    """Make ptxas write its statistics to standard output until the block ends."""
+    with knobs.nvidia.scope():
+        knobs.nvidia.dump_ptxas_log = True
+        yield
+
+
+def spill_bytes(log: str) -> int:
+    """Return the spilled bytes per thread, from the output of ptxas."""
+    return sum(int(number) for number in re.findall(r"(\d+) bytes spill stores", log))
+
+
+def shared_layout(block: Sequence[int], element: Any, given: Mapping[str, Any]) -> Any:
+    """Return Gluon's default layout in shared memory of a descriptor's block, with the values that the descriptor sets."""
+    settings = {name: value for name, value in given.items() if name != "swizzle_byte_width"}
+    default = NVMMASharedLayout.get_default_for(list(block), element, **settings)
+    return dataclasses.replace(default, **given)
+
+
+def overlaps(arch: str) -> bool:
+    """Return whether an arch has instructions to start the next kernel early and to wait for the previous one."""
+    return arch_number(arch) >= PDL_SINCE
