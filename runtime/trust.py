@@ -64,11 +64,11 @@ SLSA asks for names of a vendor's own in what others add; consumers ignore what 
 REASONS: Final = {
     "policy": "`NOJIT_TRUST` or the file of trusted keys is invalid, or `cryptography` is not installed",
     "unsigned": "there is no signed statement beside the bundle",
-    "envelope": "the signed statement is not in the one spelling that is allowed",
+    "envelope": "the signed statement is not a well-formed envelope",
     "unknown-key": "the signing key is not trusted",
     "signature": "the signature does not match the statement: one of the two was changed",
     "statement": "the signed text is not a provenance statement of a bundle",
-    "other-bundle": "the statement is for other bytes or another name: the bundle was changed, or the statement belongs to another",
+    "other-bundle": "the statement's hash or name is not the bundle's: one was changed, or the statement belongs to another bundle",
     "key-scope": "the key may not sign bundles of this name",
     "other-name": "the file's name, the program or an operator asks for another bundle",
     "rolled-back": "the build number is below the trusted minimum",
