@@ -1,4 +1,4 @@
-"""Bundle format 1: constants, limits, index types, encode and decode. The single owner of field names.
+"""Bundle format 1: the header and the index as records, and their encoding. The engine reads and checks them.
 
 The bytes of a bundle, in order (``docs/bundle-format.md`` is the spec)::
 
@@ -6,7 +6,7 @@ The bytes of a bundle, in order (``docs/bundle-format.md`` is the spec)::
 
 Only lengths are stored, never offsets: a part starts where the part before it ends, so overlaps and holes cannot be
 expressed. The header pins the SHA-256 of the index, the index pins the sections, and a kernel's section pins its groups.
-This module turns types into raw bytes and back, but for sections: tables are `nojit.runtime.table_codec`'s, the placement
+This module turns records into raw bytes and back, but for sections: tables are `nojit.runtime.table_codec`'s, the placement
 behind them is `nojit.runtime.payload`'s. Compression and files are `nojit.runtime.bundle`'s.
 """
 
@@ -16,21 +16,16 @@ import struct
 
 from nojit.runtime import _core
 from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, canonical_json, parse_json, refuse
+from nojit.runtime.strict import Json, canonical_json
 
 __all__ = [
     "FORMAT_VERSION",
     "GLOBAL_SCRATCH",
-    "GROUP_BYTES_MAX",
     "GROUP_RECORD_BYTES",
     "HEADER_BYTES",
-    "IMAGE_BYTES_MAX",
-    "INDEX_RAW_BYTES_MAX",
     "MAGIC",
     "PROFILE_SCRATCH",
-    "SECTION_RAW_BYTES_MAX",
     "SUFFIX",
-    "WINDOW_LOG_MAX",
     "BundleIndex",
     "Header",
     "KernelEntry",
@@ -43,51 +38,17 @@ __all__ = [
 ]
 
 MAGIC = b"nojit\r\n\x1a"
-FORMAT_VERSION = 1
+FORMAT_VERSION = _core.FORMAT_VERSION
 SUFFIX = ".nojit"
 
 _HEADER = struct.Struct("<8sIIQQ32s")
-HEADER_BYTES = _HEADER.size
+HEADER_BYTES = _core.HEADER_BYTES
 # of a kernel's section, for each group (`nojit.runtime.payload`)
 GROUP_RECORD_BYTES = 44
-
-KIB = 1 << 10
-MIB = 1 << 20
-INDEX_BYTES_MAX = 2 * MIB
-INDEX_RAW_BYTES_MAX = 2 * MIB
-SECTION_RAW_BYTES_MAX = 5 * MIB
-GROUP_BYTES_MAX = 8 * MIB
-IMAGE_BYTES_MAX = 8 * MIB
-KERNELS_MAX = 4096
-VARIANTS_MAX = 32_768
-# what is decompressed stays in proportion to the file: a kernel may have so much, and so many times what is stored
-FREE_BYTES = 4 * KIB
-SECTION_RATIO_MAX = 32
-PAYLOAD_RATIO_MAX = 64
-# the largest zstd window a reader agrees to allocate
-WINDOW_LOG_MAX = 23
-
-TOOLS_MAX = 64
-WARP_THREADS = 32
-DRIVER_MAX = 1_000_000
-PAYLOAD_BYTES_MAX = 1 << 40
 
 # the two pointers that Triton appends to every kernel's parameters
 GLOBAL_SCRATCH = "$global_scratch"
 PROFILE_SCRATCH = "$profile_scratch"
-
-INDEX_FIELDS = (
-    "name",
-    "version",
-    "target",
-    "toolchain",
-    "min_driver",
-    "inputs",
-    "kernels",
-)
-SECTION_FIELDS = ("stored_bytes", "raw_bytes", "sha256")
-ENTRY_FIELDS = ("name", "variants", "images", "groups", "payload_bytes", "table")
-TARGET_FIELDS = ("backend", "arch", "image_arch", "warp_size")
 
 
 class Header(Record):
@@ -166,23 +127,7 @@ def decode_header(raw: bytes, where: str) -> Header:
     Raises:
         BundleFormatError: too short, not a bundle, another version, or lengths past the limits.
     """
-    if len(raw) < HEADER_BYTES:
-        raise refuse("truncated", f"expected a header of {HEADER_BYTES} bytes", got=len(raw), where=where)
-    magic, version, reserved, index_bytes, index_raw_bytes, digest = _HEADER.unpack_from(raw)
-    if magic != MAGIC:
-        raise refuse("magic", f"expected a nojit bundle, which starts with {MAGIC!r}", got=repr(magic), where=where)
-    if version != FORMAT_VERSION:
-        raise refuse("version", f"expected bundle format {FORMAT_VERSION}", got=version, where=where)
-    if reserved:
-        raise refuse("reserved", "expected zero in the reserved field", got=reserved, where=where)
-    if index_bytes > INDEX_BYTES_MAX or index_raw_bytes > INDEX_RAW_BYTES_MAX:
-        raise refuse(
-            "size",
-            f"expected an index of at most {INDEX_RAW_BYTES_MAX} bytes",
-            got=f"{index_bytes} compressed, {index_raw_bytes} raw",
-            where=where,
-        )
-    return Header(index_bytes, index_raw_bytes, digest)
+    return Header(*_core.read_header(raw, where))
 
 
 def encode_index(index: BundleIndex) -> bytes:
@@ -222,16 +167,9 @@ def _section_json(section: Section) -> Json:
 
 
 def decode_index(raw: bytes, where: str) -> BundleIndex:
-    """Read the index and check every rule that it can break by itself, its one spelling apart.
+    """Read the index, and check every rule that it can break by itself.
 
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
-    read = _core.read_index(raw, Section, KernelEntry, TargetInfo)
-    if read is None:
-        # something is wrong, or rarely seen: go through it one by one, to name it
-        from nojit.runtime.index_rules import read_index  # noqa: PLC0415 - few indices are
-
-        return read_index(parse_json(raw, where), where)
-    inputs, kernels, min_driver, bundle, target, toolchain, version = read
-    return BundleIndex(bundle, version, target, toolchain, min_driver, inputs, kernels)
+    return _core.read_index(raw, where, BundleIndex, TargetInfo, KernelEntry, Section)

@@ -10,15 +10,14 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 from nojit.runtime import _core
-from nojit.runtime.format import (
+from nojit.runtime._core import (
     FREE_BYTES,
     GROUP_BYTES_MAX,
-    GROUP_RECORD_BYTES,
     IMAGE_BYTES_MAX,
     PAYLOAD_RATIO_MAX,
     SECTION_RATIO_MAX,
-    KernelEntry,
 )
+from nojit.runtime.format import GROUP_RECORD_BYTES, KernelEntry
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
 

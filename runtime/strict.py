@@ -1,6 +1,6 @@
 """Strict reading of small canonical JSON: exact fields, exact types, capped sizes, one error per broken rule.
 
-The index and the tables of a bundle are read with these. Nothing here knows what the fields mean.
+The tables of a bundle are read with these. Nothing here knows what the fields mean.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Json",
-    "are_digests",
     "canonical_json",
     "count",
     "fields",
@@ -27,7 +26,6 @@ __all__ = [
     "items",
     "line",
     "lines",
-    "load_json",
     "name",
     "name_list",
     "object_rows",
@@ -39,9 +37,6 @@ __all__ = [
 Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
 TEXT_CHARS_MAX = 8192
-# a few kilobytes of zstd can hold both many times over: what is decoded must stay in proportion to memory
-JSON_BYTES_MAX = 2 << 20
-JSON_COMMAS_MAX = 1 << 16
 POOL_MAX = 32_768
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
 # no name has a line end: as many lines as there are values
@@ -58,53 +53,17 @@ def canonical_json(value: Json) -> bytes:
     return _encoder().encode(value).encode("ascii")
 
 
-def load_json(raw: bytes, where: str) -> Json:
+def parse_json(raw: bytes, where: str) -> Json:
     """Decode what `canonical_json` wrote, and nothing else.
 
     Raises:
-        BundleFormatError: as `parse_json`, or not canonical (so also: a duplicate key, spaces).
+        BundleFormatError: not ASCII JSON of integers, not canonical, nested too deeply, or too much of it.
     """
-    value = parse_json(raw, where)
-    try:
-        canonical = canonical_json(value)
-    except RecursionError:
-        raise refuse("json-depth", "expected JSON of a modest depth", where=where) from None
-    if canonical != raw:
-        raise refuse("json-canonical", "expected canonical JSON (sorted unique keys, no spaces)", where=where)
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+
+    _core.check_json(raw, where)
+    value: Json = _decoder().decode(raw.decode("ascii"))
     return value
-
-
-def parse_json(raw: bytes, where: str) -> Json:
-    """Decode JSON whose spelling was or will be checked.
-
-    Raises:
-        BundleFormatError: not ASCII JSON, a float, NaN, a lone surrogate, nested too deeply, or too much of it.
-    """
-    if len(raw) > JSON_BYTES_MAX or raw.count(b",") > JSON_COMMAS_MAX:
-        what = f"expected JSON of at most {JSON_BYTES_MAX} bytes and {JSON_COMMAS_MAX} commas"
-        raise refuse("size", what, got=f"{len(raw)} bytes, {raw.count(b',')} commas", where=where)
-    try:
-        value: Json = _decoder().decode(raw.decode("ascii"))
-    except RecursionError:
-        raise refuse("json-depth", "expected JSON of a modest depth", where=where) from None
-    except ValueError as error:
-        raise refuse("json", "expected ASCII JSON without floats", got=error, where=where) from None
-    if b"\\ud" in raw or b"\\uD" in raw:
-        _check_surrogates(value, where)
-    return value
-
-
-def _check_surrogates(value: Json, where: str) -> None:
-    import json  # noqa: PLC0415 - as above
-
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise refuse("json", "expected surrogates in pairs", where=where) from None
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"number {text[:40]} is not an integer")
 
 
 # made once: each is slow to make with options of its own
@@ -119,7 +78,7 @@ def _encoder() -> json.JSONEncoder:
 def _decoder() -> json.JSONDecoder:
     import json  # noqa: PLC0415 - as above
 
-    return json.JSONDecoder(parse_float=_no_number, parse_constant=_no_number)
+    return json.JSONDecoder()
 
 
 def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:
@@ -158,10 +117,16 @@ def text(value: Json, where: str, most: int = TEXT_CHARS_MAX) -> str:
     return value
 
 
+def _is_printable(text: str) -> bool:
+    from nojit.runtime import _core  # noqa: PLC0415 - likewise
+
+    return _core.is_printable(text)
+
+
 def line(value: Json, where: str) -> str:
     """Take a short string that is safe to show: no control characters."""
     checked = text(value, where)
-    if not checked.isprintable():
+    if not _is_printable(checked):
         raise refuse("text", "expected printable characters", got=ascii(checked), where=where)
     return checked
 
@@ -172,7 +137,7 @@ def _are_lines(values: Sequence[Any]) -> bool:
     Raises:
         TypeError: one is no string.
     """
-    return "".join(values).isprintable() and max(map(len, values), default=0) <= TEXT_CHARS_MAX
+    return _is_printable("".join(values)) and max(map(len, values), default=0) <= TEXT_CHARS_MAX
 
 
 def lines(values: Sequence[Json], where: str) -> tuple[str, ...]:
@@ -221,15 +186,6 @@ def count(value: Json, limit: int, where: str, least: int = 0) -> int:
     if not least <= value <= limit:
         raise refuse("size", f"expected an integer from {least} to {limit}", got=value, where=where)
     return value
-
-
-def are_digests(values: Sequence[Any]) -> bool:
-    """Say whether all are 64 lower-case hex digits.
-
-    Raises:
-        TypeError: one is no string.
-    """
-    return not "".join(values).strip("0123456789abcdef") and {*map(len, values)} <= {64}
 
 
 def items(value: Json, limit: int, where: str) -> list[Json]:

@@ -14,7 +14,7 @@ from nojit.runtime import _core, tuning_codec
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.payload import u32_array
 from nojit.runtime.postfix import names_of
-from nojit.runtime.strict import Json, canonical_json, load_json, parse_json, refuse
+from nojit.runtime.strict import Json, canonical_json, parse_json, refuse
 from nojit.runtime.table import (
     COLUMNS,
     KernelTable,
@@ -134,7 +134,7 @@ def check_table(raw: bytes, table: KernelTable, where: str) -> None:
     """
     from nojit.runtime.table_rules import check_costs, check_programs, check_rows  # noqa: PLC0415 - to launch checks no more
 
-    load_json(_split(raw, len(table), where)[0], where)
+    _core.check_json(_split(raw, len(table), where)[0], where)
     if isinstance(table.launches, Launches):
         table.launches.check()
     check_programs(table, where)

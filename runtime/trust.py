@@ -19,7 +19,7 @@ from nojit.runtime.errors import BundleError, BundleTrustError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.installed import normalized
 from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, load_json
+from nojit.runtime.strict import Json, parse_json
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 from nojit.runtime.twins import is_called
 
@@ -362,7 +362,7 @@ def read_claim(payload: bytes, signer: str, key_name: str, where: str) -> Claim:
         BundleTrustError: it is no provenance statement of a bundle.
     """
     try:
-        value = load_json(payload, where)
+        value = parse_json(payload, where)
     except BundleError as error:
         _refuse("statement", "expected a statement in canonical JSON", got=error.finding(), where=where)
     subjects = _at(value, "subject")

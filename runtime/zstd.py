@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from nojit.runtime._core import WINDOW_LOG_MAX
 from nojit.runtime.errors import BundleError, BundleIntegrityError
-from nojit.runtime.format import WINDOW_LOG_MAX
 from nojit.runtime.strict import refuse
 
 __all__ = ["decompress"]

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from nojit.runtime._core import IMAGE_BYTES_MAX
 from nojit.runtime.errors import PackageError, worded
-from nojit.runtime.format import IMAGE_BYTES_MAX
 
 __all__ = [
     "Cache",

@@ -189,10 +189,14 @@ def open_signed(envelope: bytes, path: Path) -> Statement:
 
 def _parsed(raw: bytes, path: Path) -> Statement:
     try:
-        return Statement(path, parse_json(raw, str(path)))
+        # a statement is indented for readers: the engine checks the rest of its spelling
+        spelled = canonical_json(json.loads(raw.decode("ascii")))
+        return Statement(path, parse_json(spelled, str(path)))
     except BundleFormatError as error:
         # not a BundleError: the bundle itself may be intact
         raise PackageError(error.what, got=error.got, where=error.where) from None
+    except (ValueError, RecursionError) as error:
+        raise PackageError("expected ASCII JSON without floats", got=str(error), where=str(path)) from None
 
 
 def read_signed(bundle: Path, digest: str) -> bytes | None:

@@ -31,7 +31,6 @@ from nojit.runtime.payload import (
     encode_images,
     split_section,
 )
-from nojit.runtime.strict import load_json
 from nojit.runtime.table_codec import check_table, decode_table, encode_table
 
 __all__ = [
@@ -172,7 +171,6 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
     """Decode the encoded index and sections, so that an unreadable bundle fails here and not at its users."""
     try:
         decode_index(raw_index, f"bundle {content.name}")
-        load_json(raw_index, f"bundle {content.name}")
         for kernel in kernels:
             entry, where = kernel.entry, f"kernel {kernel.entry.name}"
             check_section_size(entry, where)

@@ -14,8 +14,8 @@ from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.tuning_rules import choices
 from nojit.aot.manifest.types import count_types
 from nojit.runtime import expr
+from nojit.runtime._core import VARIANTS_MAX
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.format import VARIANTS_MAX
 
 __all__ = ["MAX_VARIANTS", "check_count", "check_size"]
 

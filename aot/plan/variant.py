@@ -9,11 +9,11 @@ from functools import lru_cache
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.types import NONE, plain
 from nojit.runtime import cubin
+from nojit.runtime._core import IMAGE_BYTES_MAX
 from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import BundleError, CompileError
-from nojit.runtime.format import IMAGE_BYTES_MAX
 from nojit.runtime.launch_codec import Launches, encode_launches
-from nojit.runtime.strict import Json, canonical_json, count, fields, load_json, refuse
+from nojit.runtime.strict import Json, canonical_json, count, fields, parse_json, refuse
 from nojit.runtime.table import Config, Launch
 from nojit.runtime.type_names import leaves
 from nojit.runtime.values import FunctionRef, Value, spell
@@ -175,7 +175,7 @@ def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
         BundleFormatError: the entry has another form, or is for another arch.
     """
     text, _, image = data.partition(b"\n")
-    values = fields(load_json(text, ""), _FACTS, "")
+    values = fields(parse_json(text, ""), _FACTS, "")
     made_for, compile_ms, image_bytes, launch, layout, registers, spill_bytes = values
     if made_for != arch:
         raise refuse("arch", f"expected an image for {arch}", got=ascii(made_for))

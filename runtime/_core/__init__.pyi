@@ -1,11 +1,29 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias
 
+from nojit.runtime.format import BundleIndex, KernelEntry, Section, TargetInfo
+
 State: TypeAlias = tuple[Callable[[], Any], Any] | tuple[dict[str, Any], str, Any]
 
 ARGUMENTS_MAX: int
 OPAQUE_BASE: int
 OPAQUE_KIND_SHIFT: int
+# limits of bundle format 1
+HEADER_BYTES: int
+FORMAT_VERSION: int
+INDEX_BYTES_MAX: int
+SECTION_BYTES_MAX: int
+GROUP_BYTES_MAX: int
+IMAGE_BYTES_MAX: int
+KERNELS_MAX: int
+VARIANTS_MAX: int
+FREE_BYTES: int
+SECTION_RATIO_MAX: int
+PAYLOAD_RATIO_MAX: int
+WINDOW_LOG_MAX: int
+JSON_BYTES_MAX: int
+JSON_COMMAS_MAX: int
+JSON_DIGITS_MAX: int
 
 def driver_version() -> int: ...
 def find_driver() -> bool: ...
@@ -32,7 +50,18 @@ def check_image(
 ) -> tuple[list[tuple[int, int]], int, int]: ...
 def read_cubin(image: bytes, /) -> tuple[tuple[tuple[Any, ...], ...], int, bool, int, int, bool]: ...
 def read_sections(image: bytes, /) -> list[tuple[bytes, bytes]]: ...
-def read_index(raw: bytes, section: type[Any], entry: type[Any], target: type[Any], /) -> tuple[Any, ...] | None: ...
+def read_header(raw: bytes, where: object, /) -> tuple[int, int, bytes]: ...
+def read_index(
+    raw: bytes,
+    where: object,
+    index: type[BundleIndex],
+    target: type[TargetInfo],
+    entry: type[KernelEntry],
+    section: type[Section],
+    /,
+) -> BundleIndex: ...
+def check_json(raw: bytes, where: object, /) -> None: ...
+def is_printable(text: str, /) -> bool: ...
 def check_groups(raw: bytes, images: int, payload_bytes: int, /) -> bool: ...
 def find_image(raw: bytes, images: int, image: int, /) -> tuple[int, int, int, int, bytes, int, int]: ...
 def read_table(

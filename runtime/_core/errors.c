@@ -168,9 +168,21 @@ static PyObject *text_of(const char *text)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
 }
 
+/* Where an error is: in a file, or at a place within. */
+static PyObject *place_of(const nj_error *error, PyObject *where)
+{
+    PyObject *inner = error->where[0] == 0 ? NULL : text_of(error->where);
+    PyObject *place = error->where[0] == 0 ? PyObject_Str(where) : inner == NULL ? NULL : PyUnicode_FromFormat("%S %U", where, inner);
+    Py_XDECREF(inner);
+    return place;
+}
+
 PyObject *nj_raise(const nj_error *error, PyObject *where)
 {
-    PyObject *place = PyObject_Str(where), *what = text_of(error->what), *got = text_of(error->got);
+    if (error->code == NJ_ERROR_MEMORY) {
+        return PyErr_NoMemory();
+    }
+    PyObject *place = place_of(error, where), *what = text_of(error->what), *got = text_of(error->got);
     if (place != NULL && what != NULL && got != NULL) {
         bool is_format = error->code == NJ_ERROR_FORMAT;
         PyObject *named = is_format ? Py_BuildValue("{s:O,s:O,s:s}", "got", got, "where", place, "rule", error->rule)

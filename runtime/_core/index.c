@@ -1,257 +1,191 @@
 #include "index.h"
 
+#include "errors.h"
 #include "objects.h"
-#include "reading.h"
+
+#include "bundle/header.h"
+#include "bundle/index.h"
+#include "bundle/text.h"
 
 #include "cold.h"
 
-enum {
-    SECTION_BYTES_MAX = 5 << 20,
-    KERNELS_MAX = 4096,
-    VARIANTS_MAX = 32768,
-    TOOLS_MAX = 64,
-    WARP_THREADS = 32,
-    DRIVER_MAX = 1000000,
-    DIGEST_CHARS = 64,
-    SECTION_FIELDS = 3,
-    ENTRY_FIELDS = 6,
-    TARGET_FIELDS = 4,
-};
-
-#define PAYLOAD_BYTES_MAX ((int64_t)1 << 40)
+enum { INDEX_FIELDS = 7, TARGET_FIELDS = 4, ENTRY_FIELDS = 6, SECTION_FIELDS = 3 };
 
 typedef struct {
-    nj_reading reading; /* first: readers of arrays get no more */
-    nj_record section, entry, target;
-    nj_span last; /* what a name must come behind, in arrays that are sorted by name */
-} nj_index;
+    nj_record index, target, entry, section;
+} nj_records;
 
-static nj_index *index_of(nj_reading *it)
+static nj_span span_of(const Py_buffer *buffer)
 {
-    return (nj_index *)it;
+    return (nj_span){buffer->buf, (size_t)buffer->len};
 }
 
-static bool is_hex(unsigned char c)
+static PyObject *text_of(nj_span utf8)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    return PyUnicode_DecodeUTF8((const char *)utf8.at, (Py_ssize_t)utf8.size, NULL);
 }
 
-static PyObject *read_digest(nj_reading *it)
+static PyObject *number_of(uint64_t number)
 {
-    nj_json *json = &it->json;
-    if (!nj_json_char(json, '"')) {
+    return PyLong_FromUnsignedLongLong(number);
+}
+
+PyObject *nj_read_header(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer raw;
+    PyObject *where, *read = NULL;
+    nj_header header;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "y*O:read_header", &raw, &where)) {
         return NULL;
     }
-    nj_span text = {json->at, 0};
-    while (json->at < json->end && is_hex(*json->at)) {
-        json->at++;
+    if (nj_header_read(span_of(&raw), &header, &error)) {
+        read = Py_BuildValue("(KKy#)", (unsigned long long)header.index_bytes, (unsigned long long)header.index_raw_bytes,
+                             (const char *)header.sha256, (Py_ssize_t)NJ_SHA256_BYTES);
+    } else {
+        nj_raise(&error, where);
     }
-    text.size = (size_t)(json->at - text.at);
-    return text.size == DIGEST_CHARS && nj_json_char(json, '"') ? nj_read_word(it, text) : NULL;
+    PyBuffer_Release(&raw);
+    return read;
 }
 
-static PyObject *read_count(nj_reading *it, int64_t most)
+static PyObject *target_of(const nj_records *records, const nj_index *index)
 {
-    int64_t number;
-    return nj_json_count(&it->json, 0, most, &number) ? PyLong_FromLongLong(number) : NULL;
+    PyObject *values[TARGET_FIELDS] = {text_of(index->backend), text_of(index->arch), text_of(index->image_arch),
+                                       number_of(index->warp_size)};
+    return nj_record_make(&records->target, values);
 }
 
-/* Takes a section: stored bytes, raw bytes, digest. */
-static PyObject *read_section(nj_reading *it)
+static PyObject *toolchain_of(const nj_index *index)
 {
-    PyObject *values[SECTION_FIELDS] = {NULL};
-    if (nj_json_is(&it->json, "{\"raw_bytes\":")) {
-        values[1] = read_count(it, SECTION_BYTES_MAX);
-    }
-    if (values[1] != NULL && nj_json_is(&it->json, ",\"sha256\":")) {
-        values[2] = read_digest(it);
-    }
-    if (values[2] != NULL && nj_json_is(&it->json, ",\"stored_bytes\":")) {
-        values[0] = read_count(it, SECTION_BYTES_MAX);
-    }
-    return nj_read_closed(it, nj_record_make(&index_of(it)->section, values), '}');
-}
-
-static bool comes_behind(nj_span text, nj_span last)
-{
-    size_t common = text.size < last.size ? text.size : last.size;
-    int order = common == 0 ? 0 : memcmp(text.at, last.at, common);
-    return last.at == NULL || order > 0 || (order == 0 && text.size > last.size);
-}
-
-/* The text that was just taken, if it comes behind the one before. */
-static PyObject *in_order(nj_reading *it, nj_span text)
-{
-    nj_span last = index_of(it)->last;
-    index_of(it)->last = text;
-    return comes_behind(text, last) ? nj_read_word(it, text) : NULL;
-}
-
-/* Takes how many variants, images or groups a kernel has. */
-static PyObject *read_amount(nj_reading *it)
-{
-    return read_count(it, VARIANTS_MAX);
-}
-
-static PyObject *read_payload_bytes(nj_reading *it)
-{
-    return read_count(it, PAYLOAD_BYTES_MAX);
-}
-
-static PyObject *read_kernel(nj_reading *it)
-{
-    nj_span name;
-    return nj_json_name(&it->json, &name) ? in_order(it, name) : NULL;
-}
-
-static const struct {
-    const char *key;
-    int field; /* its place in the record */
-    nj_reader read;
-} of_entry[ENTRY_FIELDS] = {
-    {"{\"groups\":", 3, read_amount},
-    {",\"images\":", 2, read_amount},
-    {",\"name\":", 0, read_kernel},
-    {",\"payload_bytes\":", 4, read_payload_bytes},
-    {",\"table\":", 5, read_section},
-    {",\"variants\":", 1, read_amount},
-};
-
-static PyObject *read_entry(nj_reading *it)
-{
-    PyObject *values[ENTRY_FIELDS] = {NULL};
-    bool whole = true;
-    for (int i = 0; whole && i < ENTRY_FIELDS; i++) {
-        PyObject *value = nj_json_is(&it->json, of_entry[i].key) ? of_entry[i].read(it) : NULL;
-        values[of_entry[i].field] = value;
-        whole = value != NULL;
-    }
-    return nj_read_closed(it, nj_record_make(&index_of(it)->entry, values), '}');
-}
-
-/* Takes ``"sm_90"``; with one of the letters `suffixes` behind it or not. */
-static PyObject *read_arch(nj_reading *it, const char *suffixes)
-{
-    nj_span text;
-    if (!nj_json_text(&it->json, 7, &text) || text.size < 5 || memcmp(text.at, "sm_", 3) != 0) {
-        return NULL;
-    }
-    size_t digits = text.size - 3;
-    digits -= memchr(suffixes, text.at[text.size - 1], strlen(suffixes)) != NULL;
-    for (size_t i = 0; i < digits; i++) {
-        if (text.at[3 + i] < '0' || text.at[3 + i] > '9') {
-            return NULL;
+    PyObject *tools = PyTuple_New((Py_ssize_t)index->tool_count);
+    for (size_t i = 0; tools != NULL && i < index->tool_count; i++) {
+        PyObject *pair = Py_BuildValue("(NN)", text_of(index->tools[i].name), text_of(index->tools[i].version));
+        if (pair == NULL) {
+            Py_CLEAR(tools);
+            break;
         }
+        PyTuple_SET_ITEM(tools, (Py_ssize_t)i, pair);
     }
-    return digits == 2 || digits == 3 ? nj_read_word(it, text) : NULL;
+    return tools;
 }
 
-/* Whether the target is CUDA's, and its images are for the chip that the arch names. */
-static bool is_of_one_chip(PyObject *const *values)
+static PyObject *section_of(const nj_records *records, const nj_kernel_entry *kernel)
 {
-    PyObject *arch = values[1], *image = values[2];
-    Py_ssize_t size = PyUnicode_GET_LENGTH(arch), image_size = PyUnicode_GET_LENGTH(image);
-    bool has_suffix = image_size == size + 1 && !Py_UNICODE_ISDIGIT(PyUnicode_READ_CHAR(image, size));
-    return PyUnicode_CompareWithASCIIString(values[0], "cuda") == 0 && PyLong_AsLong(values[3]) == WARP_THREADS &&
-           PyUnicode_Tailmatch(image, arch, 0, image_size, -1) == 1 && (image_size == size || has_suffix);
+    PyObject *values[SECTION_FIELDS] = {number_of(kernel->section_stored_bytes), number_of(kernel->section_raw_bytes),
+                                        text_of(kernel->section_sha256)};
+    return nj_record_make(&records->section, values);
 }
 
-static PyObject *read_target(nj_reading *it)
+static PyObject *entry_of(const nj_records *records, const nj_kernel_entry *kernel)
 {
-    PyObject *values[TARGET_FIELDS] = {NULL};
-    if (nj_json_is(&it->json, "{\"arch\":")) {
-        values[1] = read_arch(it, "");
-    }
-    if (values[1] != NULL && nj_json_is(&it->json, ",\"backend\":")) {
-        values[0] = nj_read_name(it);
-    }
-    if (values[0] != NULL && nj_json_is(&it->json, ",\"image_arch\":")) {
-        values[2] = read_arch(it, "af");
-    }
-    if (values[2] != NULL && nj_json_is(&it->json, ",\"warp_size\":")) {
-        values[3] = read_count(it, WARP_THREADS);
-    }
-    if (values[3] != NULL && !is_of_one_chip(values)) {
-        Py_CLEAR(values[3]);
-    }
-    return nj_read_closed(it, nj_record_make(&index_of(it)->target, values), '}');
+    PyObject *values[ENTRY_FIELDS] = {text_of(kernel->name),     number_of(kernel->variants),      number_of(kernel->images),
+                                      number_of(kernel->groups), number_of(kernel->payload_bytes), section_of(records, kernel)};
+    return nj_record_make(&records->entry, values);
 }
 
-static PyObject *read_tool(nj_reading *it)
+static PyObject *kernels_of(const nj_records *records, const nj_index *index)
 {
-    nj_span name;
-    PyObject *tool = NULL, *version = NULL;
-    if (nj_json_char(&it->json, '[') && nj_json_text(&it->json, NJ_TEXT_MAX, &name)) {
-        tool = in_order(it, name);
+    PyObject *kernels = PyTuple_New((Py_ssize_t)index->kernel_count);
+    for (size_t i = 0; kernels != NULL && i < index->kernel_count; i++) {
+        PyObject *entry = entry_of(records, &index->kernels[i]);
+        if (entry == NULL) {
+            Py_CLEAR(kernels);
+            break;
+        }
+        PyTuple_SET_ITEM(kernels, (Py_ssize_t)i, entry);
     }
-    if (tool != NULL && nj_json_char(&it->json, ',')) {
-        version = nj_read_text(it);
-    }
-    PyObject *pair = version == NULL ? NULL : PyTuple_Pack(2, tool, version);
-    Py_XDECREF(tool);
-    Py_XDECREF(version);
-    return nj_read_closed(it, pair, ']');
+    return kernels;
 }
 
-static PyObject *read_entries(nj_reading *it)
+static PyObject *record_of(const nj_records *records, const nj_index *index)
 {
-    index_of(it)->last = (nj_span){0};
-    return nj_read_array(it, KERNELS_MAX, read_entry);
+    PyObject *values[INDEX_FIELDS] = {text_of(index->name),         text_of(index->version),      target_of(records, index),
+                                      toolchain_of(index),          number_of(index->min_driver), text_of(index->inputs),
+                                      kernels_of(records, index)};
+    return nj_record_make(&records->index, values);
 }
 
-static PyObject *read_tools(nj_reading *it)
+static PyObject *read_index(const Py_buffer *raw, PyObject *where, const nj_records *records)
 {
-    index_of(it)->last = (nj_span){0};
-    return nj_read_array(it, TOOLS_MAX, read_tool);
-}
-
-static PyObject *read_min_driver(nj_reading *it)
-{
-    return read_count(it, DRIVER_MAX);
-}
-
-static const struct {
-    const char *key;
-    nj_reader read;
-} fields[] = {
-    {"{\"inputs\":", read_digest},
-    {",\"kernels\":", read_entries},
-    {",\"min_driver\":", read_min_driver},
-    {",\"name\":", nj_read_name},
-    {",\"target\":", read_target},
-    {",\"toolchain\":", read_tools},
-    {",\"version\":", nj_read_text},
-};
-
-static PyObject *read_index(nj_index *index)
-{
-    nj_json *json = &index->reading.json;
-    nj_items items;
-    bool whole = nj_json_modest(json);
-    nj_items_init(&items);
-    for (size_t i = 0; whole && i < sizeof fields / sizeof *fields; i++) {
-        whole = nj_json_is(json, fields[i].key) && nj_items_add(&items, fields[i].read(&index->reading)) == 0;
-    }
-    return nj_items_end(&items, whole && nj_json_char(json, '}') && json->at == json->end);
+    nj_index index;
+    nj_error error;
+    PyObject *record = nj_index_read(span_of(raw), &index, &error) ? record_of(records, &index) : nj_raise(&error, where);
+    nj_index_close(&index);
+    return record;
 }
 
 PyObject *nj_read_index(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;
-    PyObject *section, *entry, *target, *read = NULL;
-    nj_index index = {0};
-    if (!PyArg_ParseTuple(args, "y*OOO:read_index", &raw, &section, &entry, &target)) {
+    PyObject *where, *index, *target, *entry, *section, *read = NULL;
+    nj_records records = {0};
+    if (!PyArg_ParseTuple(args, "y*OOOOO:read_index", &raw, &where, &index, &target, &entry, &section)) {
         return NULL;
     }
-    if (nj_record_of(section, SECTION_FIELDS, &index.section) == 0 &&
-        nj_record_of(entry, ENTRY_FIELDS, &index.entry) == 0 && nj_record_of(target, TARGET_FIELDS, &index.target) == 0) {
-        index.reading.json = (nj_json){raw.buf, (const unsigned char *)raw.buf + raw.len};
-        read = read_index(&index);
+    if (nj_record_of(index, INDEX_FIELDS, &records.index) == 0 && nj_record_of(target, TARGET_FIELDS, &records.target) == 0 &&
+        nj_record_of(entry, ENTRY_FIELDS, &records.entry) == 0 && nj_record_of(section, SECTION_FIELDS, &records.section) == 0) {
+        read = read_index(&raw, where, &records);
     }
-    nj_reading_end(&index.reading);
-    nj_record_clear(&index.section);
-    nj_record_clear(&index.entry);
-    nj_record_clear(&index.target);
+    nj_record_clear(&records.index);
+    nj_record_clear(&records.target);
+    nj_record_clear(&records.entry);
+    nj_record_clear(&records.section);
     PyBuffer_Release(&raw);
-    return read != NULL || PyErr_Occurred() ? read : Py_NewRef(Py_None);
+    return read;
+}
+
+PyObject *nj_check_json_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer raw;
+    PyObject *where;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "y*O:check_json", &raw, &where)) {
+        return NULL;
+    }
+    PyObject *checked = nj_check_json(span_of(&raw), &error) ? Py_NewRef(Py_None) : nj_raise(&error, where);
+    PyBuffer_Release(&raw);
+    return checked;
+}
+
+PyObject *nj_is_printable_of(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    PyObject *utf8 = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
+    if (utf8 == NULL) {
+        return NULL;
+    }
+    nj_span span = {(const unsigned char *)PyBytes_AS_STRING(utf8), (size_t)PyBytes_GET_SIZE(utf8)};
+    PyObject *answer = PyBool_FromLong(nj_is_printable(span));
+    Py_DECREF(utf8);
+    return answer;
+}
+
+int nj_limits_init(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        long long value;
+    } limits[] = {
+        {"HEADER_BYTES", NJ_HEADER_BYTES},
+        {"FORMAT_VERSION", NJ_FORMAT_VERSION},
+        {"INDEX_BYTES_MAX", NJ_INDEX_BYTES_MAX},
+        {"SECTION_BYTES_MAX", NJ_SECTION_BYTES_MAX},
+        {"GROUP_BYTES_MAX", NJ_GROUP_BYTES_MAX},
+        {"IMAGE_BYTES_MAX", NJ_IMAGE_BYTES_MAX},
+        {"KERNELS_MAX", NJ_KERNELS_MAX},
+        {"VARIANTS_MAX", NJ_VARIANTS_MAX},
+        {"FREE_BYTES", NJ_FREE_BYTES},
+        {"SECTION_RATIO_MAX", NJ_SECTION_RATIO_MAX},
+        {"PAYLOAD_RATIO_MAX", NJ_PAYLOAD_RATIO_MAX},
+        {"WINDOW_LOG_MAX", NJ_WINDOW_LOG_MAX},
+        {"JSON_BYTES_MAX", NJ_JSON_BYTES_MAX},
+        {"JSON_COMMAS_MAX", NJ_JSON_COMMAS_MAX},
+        {"JSON_DIGITS_MAX", NJ_JSON_DIGITS_MAX},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (PyModule_AddIntConstant(module, limits[i].name, (long)limits[i].value) < 0) {
+            return -1;
+        }
+    }
+    return 0;
 }

@@ -1,12 +1,23 @@
-/* The index of a bundle, read whole. runtime/index_rules.py holds the rules and names the one that is broken. */
+/* The header and the index of a bundle for Python: a border around the engine's bundle/. */
 #ifndef NOJIT_INDEX_H
 #define NOJIT_INDEX_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* `read_index(json, Section, KernelEntry, TargetInfo)`: the fields of an index in the order of the JSON, if it keeps every rule;
- * None if one is broken or something is not gone into here. */
+/* `read_header(raw, where)`: the stored and the raw length of the index, and its SHA-256. Raises BundleFormatError at `where`. */
+PyObject *nj_read_header(PyObject *module, PyObject *args);
+
+/* `read_index(raw, where, BundleIndex, TargetInfo, KernelEntry, Section)`: the index as a record. Raises BundleFormatError. */
 PyObject *nj_read_index(PyObject *module, PyObject *args);
+
+/* `check_json(raw, where)`: checks that bytes are canonical JSON. Raises BundleFormatError. */
+PyObject *nj_check_json_of(PyObject *module, PyObject *args);
+
+/* `is_printable(text)`: whether a text is safe to show. */
+PyObject *nj_is_printable_of(PyObject *module, PyObject *text);
+
+/* Adds the limits of the format to the module; 0, or -1 with an exception raised. */
+int nj_limits_init(PyObject *module);
 
 #endif

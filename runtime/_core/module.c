@@ -209,8 +209,10 @@ static PyMethodDef functions[] = {
      PyDoc_STR("Check that an image is the one that a table describes; return its params, own shared bytes and registers.")},
     {"read_cubin", nj_read_cubin, METH_O, PyDoc_STR("What a cubin says of itself.")},
     {"read_sections", nj_read_sections, METH_O, PyDoc_STR("The name and the content of each section of a cubin.")},
-    {"read_index", nj_read_index, METH_VARARGS,
-     PyDoc_STR("The fields of the index of a bundle, if it surely keeps every rule; else None.")},
+    {"read_header", nj_read_header, METH_VARARGS, PyDoc_STR("The two lengths of the index, and its SHA-256.")},
+    {"read_index", nj_read_index, METH_VARARGS, PyDoc_STR("The index of a bundle as a record.")},
+    {"check_json", nj_check_json_of, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
+    {"is_printable", nj_is_printable_of, METH_O, PyDoc_STR("Whether a text is safe to show.")},
     {"check_groups", nj_check_groups, METH_VARARGS,
      PyDoc_STR("Whether the images and the groups of a kernel surely keep every rule, and fill so many stored bytes.")},
     {"find_image", nj_find_image, METH_VARARGS, PyDoc_STR("Where an image lies, in groups that were checked.")},
@@ -252,7 +254,7 @@ static int add_types(PyObject *module)
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
         nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_launch_table_init() < 0 ||
-        nj_tuning_init() < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0) {
+        nj_tuning_init() < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0 || nj_limits_init(module) < 0) {
         return -1;
     }
     if (PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||

@@ -14,19 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core, table_codec
-from nojit.runtime import format as layout
 from nojit.runtime.errors import BundleFormatError
-from nojit.runtime.index_rules import read_index
 from nojit.runtime.strict import parse_json
 from nojit.runtime.table import COLUMNS, KernelTable
 from nojit.runtime.table_reader import read_table
 
 from tests.support.hostile import golden_parts
-from tests.support.jsonlies import Document, NodePath, canonical, edit_index, get, nodes, put, split_table
+from tests.support.jsonlies import Document, NodePath, canonical, get, nodes, put, split_table
 
 PARTS = golden_parts()
-INDEX: Document = {}
-edit_index(PARTS, INDEX.update)
 TABLES: list[Document] = [json.loads(split_table(raw)[0]) for _, _, raw in PARTS.tables]
 SCALE = 1  # tables are sorted by kernel: fill, scale
 TABLES.append(copy.deepcopy(TABLES[SCALE]))
@@ -74,12 +70,6 @@ def outcome(read: Callable[[], Any]) -> Any:
     return None if found is None else repr(found)
 
 
-def index_readers(document: Document) -> tuple[Any, Any]:
-    spelled = canonical(document)
-    quick = _core.read_index(spelled, layout.Section, layout.KernelEntry, layout.TargetInfo)
-    return quick and outcome(lambda: layout.decode_index(spelled, "")), outcome(lambda: read_index(document, ""))
-
-
 def sealed(header: bytes, columns: bytes = bytes(4 * len(COLUMNS))) -> bytes:
     """Lay out a table: by default one row of zeros."""
     return struct.pack("<I", len(header)) + header + b" " * (-len(header) % 4) + columns
@@ -122,21 +112,8 @@ def lies(document: Document, paths: Iterable[NodePath], values: Iterable[Any] = 
 
 
 def test_what_is_right_is_read_at_once() -> None:
-    assert index_readers(INDEX)[0] is not None
     for table in TABLES:
         assert table_readers(table)[0] is not None
-
-
-def test_an_index_of_more_commas_than_may_be_is_not_read_at_once() -> None:
-    longest = "," * 8188
-    tools = [[f"{longest}{number:04}", ""] for number in range(7)]
-    raw = canonical(INDEX | {"toolchain": tools, "version": "," * 8192})
-    assert raw.count(b",") > 1 << 16
-    assert _core.read_index(raw, layout.Section, layout.KernelEntry, layout.TargetInfo) is None
-    with pytest.raises(BundleFormatError, match=r"at most .* commas"):
-        layout.decode_index(raw, "")
-    fewer = canonical(INDEX | {"toolchain": tools, "version": ""})
-    assert layout.decode_index(fewer, "").toolchain[0] == (f"{longest}0000", "")
 
 
 def test_types_of_params_are_those_of_the_signatures() -> None:
@@ -146,13 +123,6 @@ def test_types_of_params_are_those_of_the_signatures() -> None:
         known = table.param_types()
         assert known == dataclasses.replace(table).param_types()  # type: ignore[type-var]
         assert [*known] == [*table.runtime_params()]
-
-
-@pytest.mark.parametrize("path", list(nodes(INDEX)), ids=str)
-def test_readers_of_the_index_agree(path: NodePath) -> None:
-    for changed, lie in lies(INDEX, [path]):
-        quick, exact = index_readers(changed)
-        assert quick in (None, exact), lie
 
 
 @pytest.mark.parametrize("number", range(len(TABLES)))
@@ -191,8 +161,6 @@ def test_readers_of_a_launch_agree(lie: Any) -> None:
 
 def test_an_odd_document_is_refused_with_the_name_of_a_rule() -> None:
     for junk in JUNK:
-        with pytest.raises(BundleFormatError):
-            read_index(junk, "")
         with pytest.raises(BundleFormatError):
             read_table(junk, "k", COLUMN, 1, "")
 

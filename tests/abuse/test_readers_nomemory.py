@@ -49,8 +49,10 @@ def rank_configs_by_cost() -> tuple[Any, ...] | None:
     return _core.rank_configs(tuning_rows, (302, 7), tuning_costs, 132)
 
 
-def read_index() -> tuple[Any, ...] | None:
-    return _core.read_index(canonical_index, layout.Section, layout.KernelEntry, layout.TargetInfo)
+def read_index() -> layout.BundleIndex:
+    return _core.read_index(
+        canonical_index, "here", layout.BundleIndex, layout.TargetInfo, layout.KernelEntry, layout.Section
+    )
 
 
 def read_launch() -> Launch | None:

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit import runtime
 from nojit.runtime import _core
+from nojit.runtime._core import GROUP_BYTES_MAX, IMAGE_BYTES_MAX
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.format import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, KernelEntry, Section
+from nojit.runtime.format import KernelEntry, Section
 from nojit.runtime.payload import Place, Placement, _refuse_groups, decode_placement, split_section
 
 from tests.fakecuda import FakeCuda

@@ -136,17 +136,18 @@ def _power(number: int) -> str:
 
 def test_the_limits_are_the_codes() -> None:
     limits = {
-        "index, stored or raw": {layout.INDEX_BYTES_MAX, layout.INDEX_RAW_BYTES_MAX},
-        "a kernel's section, stored or raw": {layout.SECTION_RAW_BYTES_MAX},
-        "a kernel's section, raw": {(layout.FREE_BYTES, layout.SECTION_RATIO_MAX)},
-        "a group, stored or raw": {layout.GROUP_BYTES_MAX},
-        "a kernel's groups, raw": {(layout.FREE_BYTES, layout.PAYLOAD_RATIO_MAX)},
-        "an image": {layout.IMAGE_BYTES_MAX},
-        "zstd window": {1 << layout.WINDOW_LOG_MAX},
-        "JSON of one document": {strict.JSON_BYTES_MAX},
-        "commas in one document": {strict.JSON_COMMAS_MAX},
-        "kernels": {layout.KERNELS_MAX},
-        "variants, images, groups of a kernel; entries of a pool": {layout.VARIANTS_MAX, strict.POOL_MAX},
+        "index, stored or raw": {_core.INDEX_BYTES_MAX},
+        "a kernel's section, stored or raw": {_core.SECTION_BYTES_MAX},
+        "a kernel's section, raw": {(_core.FREE_BYTES, _core.SECTION_RATIO_MAX)},
+        "a group, stored or raw": {_core.GROUP_BYTES_MAX},
+        "a kernel's groups, raw": {(_core.FREE_BYTES, _core.PAYLOAD_RATIO_MAX)},
+        "an image": {_core.IMAGE_BYTES_MAX},
+        "zstd window": {1 << _core.WINDOW_LOG_MAX},
+        "JSON of one document": {_core.JSON_BYTES_MAX},
+        "commas in one document": {_core.JSON_COMMAS_MAX},
+        "digits of an integer": {_core.JSON_DIGITS_MAX},
+        "kernels": {_core.KERNELS_MAX},
+        "variants, images, groups of a kernel; entries of a pool": {_core.VARIANTS_MAX, strict.POOL_MAX},
         "a text": {strict.TEXT_CHARS_MAX},
         "leaves of a type": {type_names.LEAVES_MAX},
         "characters of a kernel's expressions": {table_work.EXPRESSION_CHARS_MAX},
@@ -169,11 +170,11 @@ def test_the_limits_are_the_codes() -> None:
 def _number(words: str) -> int | tuple[int, int]:
     if "stored length" in words:
         free, _, rest = words.partition(" and ")
-        return int(free.removesuffix(" KiB")) * layout.KIB, int(rest.split(" ")[0])
+        return int(free.removesuffix(" KiB")) << 10, int(rest.split(" ")[0])
     if power := re.match(r"2\^(\d+)", words):
         return 1 << int(power[1])
     number, _, unit = words.replace(",", "").partition(" ")
-    return int(number) * (layout.MIB if unit.startswith("MiB") else 1)
+    return int(number) * (1 << 20 if unit.startswith("MiB") else 1)
 
 
 def test_the_attributes_of_images_are_the_codes() -> None:
@@ -413,7 +414,7 @@ def test_characters_are_escaped_as_the_page_says() -> None:
     text = '\b\f\n\r\t\x00\x1f\x7f\x80é\U0001f600"\\/ ~'
     written = r'"\b\f\n\r\t\u0000\u001f\u007f\u0080\u00e9\ud83d\ude00\"\\/ ~"'
     assert strict.canonical_json(text) == written.encode()
-    assert strict.load_json(written.encode(), "") == text
+    assert strict.parse_json(written.encode(), "") == text
 
 
 def test_floats_are_spelled_as_the_page_says() -> None:

@@ -58,6 +58,31 @@ void nj_note_driver(nj_error *error, const char *call, int code, const char *nam
     }
 }
 
+bool nj_no_memory(nj_error *error)
+{
+    nj_note_difference(error, "", "expected more memory");
+    if (error != NULL) {
+        error->code = NJ_ERROR_MEMORY;
+    }
+    return false;
+}
+
+void nj_note_step(nj_error *error, const char *format, ...)
+{
+    char step[64], inner[sizeof error->where];
+    if (error == NULL) {
+        return;
+    }
+    va_list numbers;
+    va_start(numbers, format);
+    vsnprintf(step, sizeof step, format, numbers);
+    va_end(numbers);
+    memcpy(inner, error->where, sizeof inner);
+    /* an innermost step that finds no room is cut */
+    copy(error->where, sizeof error->where, step);
+    copy(error->where + strlen(error->where), sizeof error->where - strlen(error->where), inner);
+}
+
 nj_text nj_format(const char *format, ...)
 {
     nj_text made;

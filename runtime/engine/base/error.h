@@ -28,6 +28,13 @@ void nj_note_difference(nj_error *error, const char *got, const char *what, ...)
 void nj_note_driver(nj_error *error, const char *call, int code, const char *name, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* Says that memory ran out. False, for the caller to return. */
+NJ_INTERNAL bool nj_no_memory(nj_error *error);
+
+/* Puts a step before the place of an error, as each reader does on the way out: "[3]", then ".kernels", then "$" make
+ * $.kernels[3]. */
+void nj_note_step(nj_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* A text made of numbers, for `got`. */
 typedef struct {
     char text[192];

@@ -3,10 +3,8 @@
 #ifndef NOJIT_IMAGE_ELF_H
 #define NOJIT_IMAGE_ELF_H
 
+#include "base/cursor.h"
 #include "base/error.h"
-#include "base/span.h"
-
-#include <stdint.h>
 
 #define NJ_SECTIONS_MAX 256
 #define NJ_SHT_NOBITS 8 /* a section without bytes in the file: shared memory */
@@ -43,28 +41,6 @@ const nj_section *nj_elf_find(const nj_elf *elf, const char *prefix, nj_span res
 
 /* Reads the symbols of kernels, each of which has a section of its own. Returns how many; -1 where a rule is broken. */
 int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX], nj_error *error);
-
-/* Images and the hosts of CUDA are little-endian. */
-static inline uint16_t nj_u16(const unsigned char *at)
-{
-    uint16_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static inline uint32_t nj_u32(const unsigned char *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static inline uint64_t nj_u64(const unsigned char *at)
-{
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
 
 /* Whether `whole` is `prefix` followed by `rest`. */
 static inline bool nj_span_joins(nj_span whole, const char *prefix, nj_span rest)

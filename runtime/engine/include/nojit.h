@@ -21,6 +21,7 @@ typedef enum nj_code {
     NJ_ERROR_FORMAT = 1,    /* bytes break a rule of the bundle format */
     NJ_ERROR_INTEGRITY = 2, /* bytes are not those that were built */
     NJ_ERROR_DRIVER = 3,    /* a call of the CUDA driver failed, or there is no driver */
+    NJ_ERROR_MEMORY = 4,    /* no memory is left */
 } nj_code;
 
 /* Why a function failed: what was expected, what was found instead, and where. Texts end with a 0, and are cut where they

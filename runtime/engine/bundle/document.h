@@ -1,0 +1,48 @@
+/* Canonical JSON (docs/bundle-format.md, section 4), read in two steps: all of its spelling is checked, then each reader takes what
+ * it expects, front to back. An error has its place: $.kernels[3].name. */
+#ifndef NOJIT_BUNDLE_DOCUMENT_H
+#define NOJIT_BUNDLE_DOCUMENT_H
+
+#include "base/error.h"
+#include "base/span.h"
+
+#include <stdint.h>
+
+/* Checks that bytes are canonical JSON. False with `error` filled (may be NULL) where a rule is broken. */
+NJ_INTERNAL bool nj_check_json(nj_span raw, nj_error *error);
+
+typedef struct {
+    const unsigned char *at, *end; /* checked JSON */
+    nj_error *error;               /* may be NULL */
+    unsigned char *decoded;        /* texts that have escapes, in UTF-8; NULL if there are none */
+    size_t decoded_size;
+} nj_document;
+
+/* Takes one value, into what its caller knows. False with the error of the document filled where a rule is broken. */
+typedef bool (*nj_taker)(nj_document *it, void *into);
+
+typedef struct {
+    const char *name;
+    nj_taker take;
+} nj_field;
+
+/* Takes a whole document, which must outlive what is read of it. To be closed, whether or not this succeeds. */
+bool nj_document_take(nj_document *it, nj_span raw, nj_taker take, void *into, nj_error *error);
+void nj_document_close(nj_document *it);
+
+/* Takes an object of exactly these fields, which are sorted by name and at most 32. */
+bool nj_take_object(nj_document *it, const nj_field *fields, size_t count, void *into);
+
+/* Takes an array of at most `most` items. */
+bool nj_take_array(nj_document *it, size_t most, nj_taker take, void *into);
+
+/* Takes an integer from `least` to `most`. */
+bool nj_take_count(nj_document *it, uint64_t least, uint64_t most, uint64_t *number);
+
+/* Each takes a string, as UTF-8: a text of at most 8,192 characters, one that is safe to show, a name, 64 hex digits. */
+bool nj_take_text(nj_document *it, nj_span *text);
+bool nj_take_line(nj_document *it, nj_span *line);
+bool nj_take_name(nj_document *it, nj_span *name);
+bool nj_take_digest(nj_document *it, nj_span *digest);
+
+#endif

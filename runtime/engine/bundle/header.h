@@ -1,0 +1,21 @@
+/* The first 64 bytes of a bundle. */
+#ifndef NOJIT_BUNDLE_HEADER_H
+#define NOJIT_BUNDLE_HEADER_H
+
+#include "base/cursor.h"
+#include "base/error.h"
+
+#define NJ_HEADER_BYTES 64
+#define NJ_SHA256_BYTES 32
+#define NJ_FORMAT_VERSION 1
+
+typedef struct {
+    uint64_t index_bytes;         /* as stored */
+    uint64_t index_raw_bytes;     /* decompressed */
+    const unsigned char *sha256;  /* of the index as stored */
+} nj_header;
+
+/* Reads the start of a file. False with `error` filled (may be NULL) where a rule is broken. */
+NJ_INTERNAL bool nj_header_read(nj_span file, nj_header *header, nj_error *error);
+
+#endif

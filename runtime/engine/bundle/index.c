@@ -1,0 +1,257 @@
+#include "bundle/index.h"
+
+#include <stdlib.h>
+
+enum { WARP_THREADS = 32 };
+
+#define COUNT(fields) (sizeof fields / sizeof *fields)
+
+/* What is being read: the index, or a kernel of it. */
+static nj_kernel_entry *last_kernel(nj_index *index)
+{
+    return &index->kernels[index->kernel_count - 1];
+}
+
+static int compare(nj_span a, nj_span b)
+{
+    size_t common = a.size < b.size ? a.size : b.size;
+    int order = common == 0 ? 0 : memcmp(a.at, b.at, common);
+    return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
+}
+
+static bool take_stored_bytes(nj_document *it, void *index)
+{
+    return nj_take_count(it, 0, NJ_SECTION_BYTES_MAX, &last_kernel(index)->section_stored_bytes);
+}
+
+static bool take_raw_bytes(nj_document *it, void *index)
+{
+    return nj_take_count(it, 0, NJ_SECTION_BYTES_MAX, &last_kernel(index)->section_raw_bytes);
+}
+
+static bool take_sha256(nj_document *it, void *index)
+{
+    return nj_take_digest(it, &last_kernel(index)->section_sha256);
+}
+
+static const nj_field section_fields[] = {
+    {"raw_bytes", take_raw_bytes},
+    {"sha256", take_sha256},
+    {"stored_bytes", take_stored_bytes},
+};
+
+static bool take_section(nj_document *it, void *index)
+{
+    return nj_take_object(it, section_fields, COUNT(section_fields), index);
+}
+
+static bool take_groups(nj_document *it, void *index)
+{
+    return nj_take_count(it, 0, NJ_VARIANTS_MAX, &last_kernel(index)->groups);
+}
+
+static bool take_images(nj_document *it, void *index)
+{
+    return nj_take_count(it, 0, NJ_VARIANTS_MAX, &last_kernel(index)->images);
+}
+
+static bool take_variants(nj_document *it, void *index)
+{
+    return nj_take_count(it, 0, NJ_VARIANTS_MAX, &last_kernel(index)->variants);
+}
+
+static bool take_payload_bytes(nj_document *it, void *index)
+{
+    return nj_take_count(it, 0, NJ_PAYLOAD_BYTES_MAX, &last_kernel(index)->payload_bytes);
+}
+
+static bool take_kernel_name(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    nj_kernel_entry *kernel = last_kernel(index);
+    if (!nj_take_name(it, &kernel->name)) {
+        return false;
+    }
+    bool ascends = index->kernel_count == 1 || compare(kernel[-1].name, kernel->name) < 0;
+    return ascends || nj_break(it->error, "order", nj_quote(kernel->name.at, kernel->name.size).text,
+                               "expected kernels sorted by name, each once");
+}
+
+static const nj_field kernel_fields[] = {
+    {"groups", take_groups},
+    {"images", take_images},
+    {"name", take_kernel_name},
+    {"payload_bytes", take_payload_bytes},
+    {"table", take_section},
+    {"variants", take_variants},
+};
+
+static bool take_kernel(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    if (index->kernel_count == index->kernel_room) {
+        size_t room = index->kernel_room == 0 ? 16 : 2 * index->kernel_room;
+        nj_kernel_entry *kernels = realloc(index->kernels, room * sizeof *kernels);
+        if (kernels == NULL) {
+            return nj_no_memory(it->error);
+        }
+        index->kernels = kernels;
+        index->kernel_room = room;
+    }
+    index->kernels[index->kernel_count++] = (nj_kernel_entry){0};
+    return nj_take_object(it, kernel_fields, COUNT(kernel_fields), index);
+}
+
+static bool take_kernels(nj_document *it, void *index)
+{
+    return nj_take_array(it, NJ_KERNELS_MAX, take_kernel, index);
+}
+
+/* Whether a text is `sm_` and two or three digits. */
+static bool is_arch(nj_span text)
+{
+    bool is = (text.size == 5 || text.size == 6) && memcmp(text.at, "sm_", 3) == 0;
+    for (size_t i = 3; is && i < text.size; i++) {
+        is = text.at[i] >= '0' && text.at[i] <= '9';
+    }
+    return is;
+}
+
+/* Returns the arch that an image arch starts with. */
+static nj_span without_suffix(nj_span text)
+{
+    unsigned char last = text.size == 0 ? 0 : text.at[text.size - 1];
+    return (nj_span){text.at, text.size - (last == 'a' || last == 'f')};
+}
+
+static bool take_arch(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    return nj_take_name(it, &index->arch) &&
+           (is_arch(index->arch) ||
+            nj_break(it->error, "target", nj_quote(index->arch.at, index->arch.size).text, "expected an arch such as sm_90"));
+}
+
+static bool take_backend(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    return nj_take_name(it, &index->backend) &&
+           (nj_span_is(index->backend, "cuda") ||
+            nj_break(it->error, "target", nj_quote(index->backend.at, index->backend.size).text, "expected backend cuda"));
+}
+
+static bool take_image_arch(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    nj_span *image = &index->image_arch;
+    if (!nj_take_name(it, image)) {
+        return false;
+    }
+    if (!is_arch(without_suffix(*image))) {
+        return nj_break(it->error, "target", nj_quote(image->at, image->size).text, "expected an image arch such as sm_90a");
+    }
+    nj_text got = nj_format("%.*s and %.*s", (int)index->arch.size, (const char *)index->arch.at, (int)image->size, (const char *)image->at);
+    return nj_span_equal(without_suffix(*image), index->arch) ||
+           nj_break(it->error, "target", got.text, "expected arch and image_arch to name the same chip");
+}
+
+static bool take_warp_size(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    return nj_take_count(it, 0, WARP_THREADS, &index->warp_size) &&
+           (index->warp_size == WARP_THREADS || nj_break(it->error, "target", nj_format("%u", (unsigned)index->warp_size).text,
+                                                         "expected warps of %d threads", WARP_THREADS));
+}
+
+static const nj_field target_fields[] = {
+    {"arch", take_arch},
+    {"backend", take_backend},
+    {"image_arch", take_image_arch},
+    {"warp_size", take_warp_size},
+};
+
+static bool take_target(nj_document *it, void *index)
+{
+    return nj_take_object(it, target_fields, COUNT(target_fields), index);
+}
+
+/* Two texts that stand in an array. */
+typedef struct {
+    nj_span texts[2];
+    size_t count;
+} nj_pair;
+
+static bool take_half(nj_document *it, void *into)
+{
+    nj_pair *pair = into;
+    return nj_take_line(it, &pair->texts[pair->count++]);
+}
+
+static bool take_tool(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    nj_pair pair = {0};
+    if (!nj_take_array(it, 2, take_half, &pair)) {
+        return false;
+    }
+    if (pair.count != 2) {
+        return nj_break(it->error, "size", nj_format("%zu", pair.count).text, "expected a tool's name and version");
+    }
+    size_t number = index->tool_count++;
+    index->tools[number] = (nj_tool){pair.texts[0], pair.texts[1]};
+    bool ascends = number == 0 || compare(index->tools[number - 1].name, pair.texts[0]) < 0;
+    return ascends || nj_break(it->error, "order", nj_quote(pair.texts[0].at, pair.texts[0].size).text,
+                               "expected tools sorted by name, each once");
+}
+
+static bool take_toolchain(nj_document *it, void *index)
+{
+    return nj_take_array(it, NJ_TOOLS_MAX, take_tool, index);
+}
+
+static bool take_inputs(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    return nj_take_digest(it, &index->inputs);
+}
+
+static bool take_min_driver(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    return nj_take_count(it, 0, NJ_DRIVER_MAX, &index->min_driver);
+}
+
+static bool take_name(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    return nj_take_name(it, &index->name);
+}
+
+static bool take_version(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    return nj_take_line(it, &index->version);
+}
+
+static const nj_field index_fields[] = {
+    {"inputs", take_inputs}, {"kernels", take_kernels}, {"min_driver", take_min_driver}, {"name", take_name},
+    {"target", take_target}, {"toolchain", take_toolchain}, {"version", take_version},
+};
+
+static bool take_index(nj_document *it, void *index)
+{
+    return nj_take_object(it, index_fields, COUNT(index_fields), index);
+}
+
+bool nj_index_read(nj_span raw, nj_index *index, nj_error *error)
+{
+    *index = (nj_index){0};
+    return nj_document_take(&index->document, raw, take_index, index, error);
+}
+
+void nj_index_close(nj_index *index)
+{
+    nj_document_close(&index->document);
+    free(index->kernels);
+    index->kernels = NULL;
+}
