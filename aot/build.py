@@ -13,6 +13,7 @@ from pathlib import Path
 from nojit.aot.compile import farm
 from nojit.aot.compile.cache import Cache
 from nojit.aot.compile.farm import Finished, Job
+from nojit.aot.compile.pruning import PRUNING
 from nojit.aot.compile.settings import settings_words
 from nojit.aot.files import check_folder, write_file
 from nojit.aot.inspect.places import report_path
@@ -22,7 +23,6 @@ from nojit.aot.outcome import Outcome, sort_out
 from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, pack, packer_version
 from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
-from nojit.aot.plan.pruning import PRUNING
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.report import BuildResult, BundleReport, VariantReport, as_found, decode_report, encode_report
 from nojit.runtime.bundle import BundleFile

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.pruning import prune_compiled, prune_failed
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.planner import Plan, PlannedKernel
-from nojit.aot.plan.pruning import prune_compiled, prune_failed
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.report import Failure
 

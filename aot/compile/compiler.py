@@ -27,6 +27,7 @@ from nojit.aot.compile.backends.cuda import backend as cuda
 from nojit.aot.compile.backends.interface import Backend, StandIn
 from nojit.aot.compile.decorators import read_decorators
 from nojit.aot.compile.failures import Lines, account_of
+from nojit.aot.compile.images import check_compiled, checked_registers
 from nojit.aot.compile.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.compile.patches import Baseline
 from nojit.aot.compile.settings import read_settings, settings_words
@@ -37,7 +38,7 @@ from nojit.aot.manifest.function_names import find_named
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.types import NONE, layout_in, plain
 from nojit.aot.plan.source import KernelSource, SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_of
+from nojit.aot.plan.variant import CompiledVariant, Variant, functions_of
 from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import CompileError, ManifestError, worded
 from nojit.runtime.strict import Json, canonical_json

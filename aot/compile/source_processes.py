@@ -19,12 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from nojit.aot.compile.backends.cuda.device import common_of
+from nojit.aot.compile.backends.vendors import facts_of
+from nojit.aot.compile.images import check_compiled
 from nojit.aot.compile.process import EndedError, Process, SilentError
 from nojit.aot.compile.reads import Notes
 from nojit.aot.compile.toolchain import record_paths
 from nojit.aot.plan.source import KernelSource, SourceImportError, SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant, check_compiled
+from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError, NojitError
 
 __all__ = ["SourceCompiler"]
@@ -172,7 +173,7 @@ class SourceCompiler:
             new = [answer for answer in source.of_device if (arch, answer) not in self._noted]
             self._noted.update((arch, answer) for answer in new)
         if new:
-            name = common_of(arch).name
+            name = facts_of(arch).device_name(arch)
             self._opened().tell(
                 f"{arch}: imports of sources asked about the GPU and got the answers of a common device, {name}: {', '.join(new)}"
             )

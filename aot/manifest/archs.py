@@ -8,28 +8,11 @@ from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.format import TargetInfo
 from nojit.runtime.target import ARCHS, arch_number, image_arch_of, is_arch
 
-__all__ = ["ARCHS", "OLDEST", "check_arch", "check_assembled", "check_known", "shared_bytes_max", "target_of"]
+__all__ = ["ARCHS", "OLDEST", "check_arch", "check_assembled", "check_known", "target_of"]
 
 _WARP_SIZE = 32
 OLDEST = 75
 """Oldest arch of the supported versions of Triton, as a number."""
-# maximum shared memory of a block in KiB (CUDA Programming Guide 13.4, "Memory Information per Compute Capability", which
-# omits 8.8)
-_SHARED_KIB = {
-    75: 64,
-    80: 163,
-    86: 99,
-    87: 163,
-    89: 99,
-    90: 227,
-    100: 227,
-    101: 227,
-    103: 227,
-    107: 327,
-    110: 227,
-    120: 99,
-    121: 99,
-}
 
 
 def check_arch(arch: str, where: str) -> str:
@@ -76,9 +59,3 @@ def target_of(arch: str) -> TargetInfo:
     """Return the target of a bundle for `arch`."""
     arch_number(arch)
     return TargetInfo("cuda", arch, str(image_arch_of(arch)), _WARP_SIZE)
-
-
-def shared_bytes_max(arch: str) -> int | None:
-    """Return the maximum shared memory of a block, in bytes; None for an unknown arch."""
-    kib = _SHARED_KIB.get(arch_number(arch))
-    return None if kib is None else kib * 1024

@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.types import NONE, plain
-from nojit.runtime import cubin
 from nojit.runtime._core import IMAGE_BYTES_MAX
 from nojit.runtime.constant_types import constant_of, is_constant
-from nojit.runtime.errors import BundleError, CompileError
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.strict import Json, canonical_json, count, fields, parse_json, refuse
 from nojit.runtime.table import Config, Launch
@@ -21,8 +18,6 @@ from nojit.runtime.values import FunctionRef, Value, spell
 __all__ = [
     "CompiledVariant",
     "Variant",
-    "check_compiled",
-    "checked_registers",
     "decode_compiled",
     "encode_compiled",
     "functions_in",
@@ -113,32 +108,6 @@ def functions_in(value: Value) -> Iterator[FunctionRef]:
         yield value
     for item in value if isinstance(value, tuple) else ():
         yield from functions_in(item)
-
-
-def check_compiled(variant: Variant, compiled: CompiledVariant) -> None:
-    """Check a compiled variant from a cache against its image.
-
-    Raises:
-        CompileError: its facts differ from those in the image.
-    """
-    registers = checked_registers(compiled.image, compiled.launch, variant.arch, "")
-    if registers != compiled.registers:
-        raise CompileError(f"expected an image that takes {compiled.registers} registers", got=str(registers))
-
-
-def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> int:
-    """Check an image against its launch facts, and return its registers per thread.
-
-    Raises:
-        CompileError: the image and the launch facts differ.
-    """
-    try:
-        _, _, registers = cubin.check_launch(image, launch, target_of(arch).image_arch, where)
-    except BundleError as error:
-        raise CompileError(
-            "expected an image that agrees with its launch facts", got=error.finding(), where=where
-        ) from error
-    return registers
 
 
 _FACTS = ("arch", "compile_ms", "image_bytes", "launch", "layout", "registers", "spill_bytes")

@@ -4,10 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["Backend", "StandIn"]
+from nojit.runtime.table import Launch
+
+__all__ = ["Backend", "Facts", "Limits", "StandIn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a block of threads."""
+
+    shared_bytes: int | None
+    """Maximum shared memory, in bytes; None for an unknown arch."""
+    threads: int
+    registers: int
+    """Maximum registers of all threads together."""
+    register_unit: int
+    """The hardware allocates registers of a thread in multiples of this."""
+
+
+class Facts(Protocol):
+    """Facts of one vendor's GPUs, as a module without Triton."""
+
+    def limits(self, arch: str) -> Limits:
+        """Return the limits of a block on an arch."""
+
+    def device_name(self, arch: str) -> str:
+        """Return the name of the device that a source sees in place of an arch."""
+
+    def checked_registers(self, image: bytes, launch: Launch, arch: str, where: str) -> int:
+        """Check an image against its launch facts, and return its registers per thread.
+
+        Raises:
+            CompileError: the image and the launch facts differ.
+        """
 
 
 class StandIn(Protocol):

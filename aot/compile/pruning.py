@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nojit.aot.manifest.archs import shared_bytes_max
+from nojit.aot.compile.backends.vendors import facts_of
+from nojit.aot.manifest.archs import target_of
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError
@@ -11,11 +12,6 @@ __all__ = ["PRUNING", "prune_compiled", "prune_failed"]
 
 # raise it when the rules below change: tuning bundles of older rules are then out of date
 PRUNING = 1
-
-_THREADS_MAX = 1024
-_REGISTERS_MAX = 65536
-# hardware allocates registers of a thread in multiples of this
-_REGISTER_UNIT = 8
 
 
 def prune_compiled(variant: Variant, compiled: CompiledVariant, max_spill_bytes: int) -> Pruned | None:
@@ -26,14 +22,14 @@ def prune_compiled(variant: Variant, compiled: CompiledVariant, max_spill_bytes:
         compiled: its compiled form.
         max_spill_bytes: maximum spill per thread, in bytes.
     """
-    shared_bytes, shared_max = compiled.launch.shared_bytes, shared_bytes_max(variant.arch)
-    threads = 32 * compiled.launch.num_warps
-    registers = -(-compiled.registers // _REGISTER_UNIT) * _REGISTER_UNIT * threads
+    block = facts_of(variant.arch).limits(variant.arch)
+    threads = target_of(variant.arch).warp_size * compiled.launch.num_warps
+    registers = -(-compiled.registers // block.register_unit) * block.register_unit * threads
     limits = (
-        ("shared memory", shared_bytes, shared_max, "bytes"),
+        ("shared memory", compiled.launch.shared_bytes, block.shared_bytes, "bytes"),
         ("spills", compiled.spill_bytes, max_spill_bytes, "bytes of a thread"),
-        ("threads", threads, _THREADS_MAX, "of a block"),
-        ("registers", registers, _REGISTERS_MAX, "of a block"),
+        ("threads", threads, block.threads, "of a block"),
+        ("registers", registers, block.registers, "of a block"),
     )
     for what, found, most, unit in limits:
         # the limit is None for an unknown GPU: then a launch fails instead

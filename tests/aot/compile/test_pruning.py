@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nojit.aot.manifest.archs import ARCHS, shared_bytes_max
+from nojit.aot.compile.backends.cuda.limits import shared_bytes_max
+from nojit.aot.compile.pruning import prune_compiled, prune_failed
+from nojit.aot.manifest.archs import ARCHS
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.pruning import prune_compiled, prune_failed
 from nojit.aot.plan.source import SourcePlace
 from nojit.runtime.errors import CompileError
 

@@ -1,0 +1,30 @@
+"""Checks of images against their launch facts, for any vendor. Pure."""
+
+from __future__ import annotations
+
+from nojit.aot.compile.backends.vendors import facts_of
+from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.runtime.errors import CompileError
+from nojit.runtime.table import Launch
+
+__all__ = ["check_compiled", "checked_registers"]
+
+
+def check_compiled(variant: Variant, compiled: CompiledVariant) -> None:
+    """Check a compiled variant from a cache against its image.
+
+    Raises:
+        CompileError: its facts differ from those in the image.
+    """
+    registers = checked_registers(compiled.image, compiled.launch, variant.arch, "")
+    if registers != compiled.registers:
+        raise CompileError(f"expected an image that takes {compiled.registers} registers", got=str(registers))
+
+
+def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> int:
+    """Check an image against its launch facts, and return its registers per thread.
+
+    Raises:
+        CompileError: the image and the launch facts differ.
+    """
+    return facts_of(arch).checked_registers(image, launch, arch, where)
