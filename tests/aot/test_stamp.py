@@ -112,8 +112,12 @@ def stamped(tmp_path_factory: pytest.TempPathFactory) -> Stamped:
     shutil.copy(LIBRARY, made.folder / "lib.bc")
     cache = folder / "cache"
     stamped = Stamped(made, cache, made.command(ENTRY, cache=cache))
-    built = stamped.again()
-    assert built.returncode == 0, built.stderr
+    for _ in range(3):
+        built = stamped.again()
+        assert built.returncode == 0, built.stderr
+        if (cache / "stamps").exists():
+            break
+        # something on the machine changed during the build, such as an installed package
     return stamped
 
 
