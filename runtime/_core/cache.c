@@ -39,7 +39,7 @@ static bool same_key(const nj_entry *entry, const nj_key *key)
            memcmp(entry->words, key->words, key->count * sizeof *key->words) == 0;
 }
 
-nj_plan *nj_cache_find(nj_cache *cache, const nj_key *key)
+nj_plan_object *nj_cache_find(nj_cache *cache, const nj_key *key)
 {
     nj_places *places = atomic_load_explicit(&cache->places, memory_order_acquire);
     for (size_t at = key->hash; places != NULL; at++) {
@@ -89,7 +89,7 @@ static int grow(nj_cache *cache)
     return 0;
 }
 
-int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan *plan)
+int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan_object *plan)
 {
     if (cache->used >= NJ_ENTRIES_MAX || nj_cache_find(cache, key) != NULL) {
         return 0;
@@ -104,7 +104,7 @@ int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan *plan)
         return -1;
     }
     entry->hash = key->hash;
-    entry->plan = (nj_plan *)Py_NewRef((PyObject *)plan);
+    entry->plan = (nj_plan_object *)Py_NewRef((PyObject *)plan);
     entry->count = key->count;
     memcpy(entry->words, key->words, key->count * sizeof *key->words);
     place(atomic_load_explicit(&cache->places, memory_order_relaxed), entry);

@@ -15,7 +15,7 @@ typedef struct {
 
 typedef struct {
     uint64_t hash;
-    nj_plan *plan;
+    nj_plan_object *plan;
     uint32_t count;
     uint64_t words[];
 } nj_entry;
@@ -36,13 +36,13 @@ void nj_cache_clear(nj_cache *cache);
 int nj_cache_traverse(nj_cache *cache, visitproc visit, void *arg);
 
 /* The plan of a key, borrowed; NULL if there is none. */
-nj_plan *nj_cache_find(nj_cache *cache, const nj_key *key);
+nj_plan_object *nj_cache_find(nj_cache *cache, const nj_key *key);
 
 /* Keys of one kernel and device that are remembered; a tuning key that is not rounded can have any number of values. */
 #define NJ_ENTRIES_MAX 65536
 
 /* Adds a plan under a key; 0, or -1 with an exception raised. A plan that is there already stays, and a full cache takes no
  * other. The caller locks. */
-int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan *plan);
+int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan_object *plan);
 
 #endif

@@ -7,14 +7,7 @@
 
 #include "dlpack.h"
 #include "tensor.h"
-#include "expr/value.h"
-
-/* Params and options of a kernel together. */
-#define NJ_ARGUMENTS_MAX 512
-/* Members of all tuples of a call together, tuples in tuples counted too. */
-#define NJ_LEAVES_MAX 256
-#define NJ_DESCRIPTORS_MAX 16
-#define NJ_RANK_MAX 5
+#include "launch/arguments.h"
 
 /* How a kernel is called; the names are interned and owned. */
 typedef struct {
@@ -36,19 +29,6 @@ int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *param
                       PyObject *strings);
 void nj_signature_clear(nj_signature *signature);
 
-/* A tensor descriptor of the host. */
-typedef struct {
-    nj_value base; /* a pointer */
-    int64_t shape[NJ_RANK_MAX];
-    int64_t strides[NJ_RANK_MAX]; /* in elements */
-    uint32_t block[NJ_RANK_MAX];
-    uint16_t box[NJ_RANK_MAX];  /* what a copy takes of each dimension, as many elements as a block; 0: the block itself */
-    uint8_t steps[NJ_RANK_MAX]; /* how far apart they lie, in elements; 0: next to one another */
-    uint8_t rank;
-    bool pads_nan;
-    bool rounds_tf32;
-} nj_descriptor;
-
 typedef struct {
     const nj_seen *seen; /* NULL but where tensors were just read */
     PyObject *owner; /* the kernel, borrowed */
@@ -64,27 +44,6 @@ typedef struct {
     void *stream; /* of the first array that says one; NULL if none does */
     uint8_t origins; /* of all tensors that have no exchange API of their own: bits of nj_origin */
 } nj_call;
-
-/* A tuple's value: where its entries start in `leaves`, how many there are, and how many of them are its own members. */
-static inline int64_t nj_tuple(uint16_t start, uint16_t entries, uint16_t members)
-{
-    return (int64_t)start | (int64_t)entries << 16 | (int64_t)members << 32;
-}
-
-static inline uint16_t nj_tuple_start(const nj_value *value)
-{
-    return (uint16_t)value->bits;
-}
-
-static inline uint16_t nj_tuple_entries(const nj_value *value)
-{
-    return (uint16_t)(value->bits >> 16);
-}
-
-static inline uint16_t nj_tuple_members(const nj_value *value)
-{
-    return (uint16_t)(value->bits >> 32);
-}
 
 /* Objects that a bound kernel passes with every call, by their place in `objects`. */
 typedef struct {

@@ -11,7 +11,7 @@
 #include "errors.h"
 #include "grid.h"
 #include "launcher.h"
-#include "pack.h"
+#include "plan.h"
 #include "tensor.h"
 #include "sync.h"
 
@@ -114,14 +114,14 @@ int nj_dispatcher_check(const nj_dispatcher *self)
 }
 
 /* The grid that the bundle gives. What C cannot compute Python words. */
-static int default_grid(nj_dispatcher *self, const nj_plan *plan, const nj_call *call, int64_t grid[3])
+static int default_grid(nj_dispatcher *self, const nj_plan_object *plan, const nj_call *call, int64_t grid[3])
 {
-    if (plan->grid_count == 0) {
+    if (plan->it.grid_count == 0) {
         nj_refuse(self->signature.kernel, NULL, NULL,
                   "the bundle has no grid for this kernel: expected kernel[grid](...)");
         return -1;
     }
-    int failed = nj_compute_grid(plan, call, grid);
+    int failed = nj_plan_grid(&plan->it, call->values, grid);
     if (failed < 0) {
         return 0;
     }
@@ -179,22 +179,22 @@ static __attribute__((noinline, cold)) int note_hints(nj_dispatcher *self, const
 }
 
 /* Finds the variant that serves a call, and makes its plan. The key is NULL if only Python can judge the call. */
-static nj_plan *resolve(nj_dispatcher *self, const nj_spec *spec, const nj_call *call, const nj_key *key)
+static nj_plan_object *resolve(nj_dispatcher *self, const nj_spec *spec, const nj_call *call, const nj_key *key)
 {
     nj_choosing choosing = {(PyObject *)self, &self->signature, spec, call, key};
     PyObject *plan = ask_plan(self, call, key == NULL ? NJ_UNSURE : nj_choose(&choosing));
-    if (plan != NULL && (!Py_IS_TYPE(plan, nj_plan_type) || ((nj_plan *)plan)->ordinal != call->device ||
-                         ((nj_plan *)plan)->argument_count != self->signature.count)) {
+    if (plan != NULL && (!Py_IS_TYPE(plan, nj_plan_type) || ((nj_plan_object *)plan)->it.ordinal != call->device ||
+                         ((nj_plan_object *)plan)->it.argument_count != (size_t)self->signature.count)) {
         PyErr_SetString(PyExc_TypeError, "expected a Plan of this kernel for the call's device");
         Py_CLEAR(plan);
     }
-    if (plan != NULL && ((nj_plan *)plan)->outhinted && note_hints(self, call, plan) < 0) {
+    if (plan != NULL && ((nj_plan_object *)plan)->outhinted && note_hints(self, call, plan) < 0) {
         Py_CLEAR(plan);
     }
-    return (nj_plan *)plan;
+    return (nj_plan_object *)plan;
 }
 
-static int publish(nj_spec *spec, const nj_key *key, nj_plan *plan)
+static int publish(nj_spec *spec, const nj_key *key, nj_plan_object *plan)
 {
     int status;
     NJ_BEGIN_LOCKED(spec);
@@ -204,7 +204,7 @@ static int publish(nj_spec *spec, const nj_key *key, nj_plan *plan)
 }
 
 /* The plan for a call that has none, new. */
-static nj_plan *make_plan(nj_dispatcher *self, nj_spec *spec, nj_call *call, nj_key *key, bool cacheable)
+static nj_plan_object *make_plan(nj_dispatcher *self, nj_spec *spec, nj_call *call, nj_key *key, bool cacheable)
 {
     if (!cacheable) {
         /* a first call was read before its spec was made, which interned the constexprs that it knows */
@@ -213,7 +213,7 @@ static nj_plan *make_plan(nj_dispatcher *self, nj_spec *spec, nj_call *call, nj_
         }
         cacheable = nj_spec_key(spec, call, key);
     }
-    nj_plan *plan = resolve(self, spec, call, cacheable ? key : NULL);
+    nj_plan_object *plan = resolve(self, spec, call, cacheable ? key : NULL);
     if (plan != NULL && cacheable && publish(spec, key, plan) < 0) {
         Py_CLEAR(plan);
     }
@@ -221,7 +221,7 @@ static nj_plan *make_plan(nj_dispatcher *self, nj_spec *spec, nj_call *call, nj_
 }
 
 /* The plan for a call, new: found by its key, or made. */
-static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
+static nj_plan_object *find_plan(nj_dispatcher *self, nj_call *call)
 {
     if (call->device == NJ_DEVICE_ANY && (call->device = nj_find_current_device()) < 0) {
         return NULL;
@@ -232,9 +232,9 @@ static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
     }
     nj_key key;
     bool cacheable = nj_spec_key(spec, call, &key);
-    nj_plan *plan = cacheable ? nj_cache_find(&spec->cache, &key) : NULL;
+    nj_plan_object *plan = cacheable ? nj_cache_find(&spec->cache, &key) : NULL;
     if (plan != NULL) {
-        return (nj_plan *)Py_NewRef((PyObject *)plan);
+        return (nj_plan_object *)Py_NewRef((PyObject *)plan);
     }
     Py_INCREF(spec); /* what Python does may end in anything */
     plan = make_plan(self, spec, call, &key, cacheable);
@@ -308,11 +308,11 @@ static inline int read_call(nj_dispatcher *self, const nj_fixed *fixed, const nj
 }
 
 /* Keeps what a launch ran. Not inline: most launches run what the last one did. */
-static __attribute__((noinline)) void keep_last(nj_dispatcher *self, nj_plan *plan)
+static __attribute__((noinline)) void keep_last(nj_dispatcher *self, nj_plan_object *plan)
 {
-    nj_plan *before;
+    nj_plan_object *before;
     NJ_BEGIN_LOCKED(self);
-    before = atomic_exchange(&self->last, (nj_plan *)Py_NewRef((PyObject *)plan));
+    before = atomic_exchange(&self->last, (nj_plan_object *)Py_NewRef((PyObject *)plan));
     NJ_END_LOCKED();
     Py_XDECREF((PyObject *)before);
 }
@@ -328,7 +328,7 @@ static LARGE PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, 
     if (read_call(self, fixed, seen, arguments, positional, keywords, &call) < 0) {
         return NULL;
     }
-    nj_plan *plan = find_plan(self, &call);
+    nj_plan_object *plan = find_plan(self, &call);
     if (plan == NULL) {
         return hand_over(self, launcher, &call);
     }
@@ -520,14 +520,14 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
     return facts;
 }
 
-static LARGE nj_plan *warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords)
+static LARGE nj_plan_object *warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords)
 {
     nj_call call;
     nj_launch launch;
-    nj_plan *plan = read_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call) < 0
+    nj_plan_object *plan = read_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call) < 0
                         ? NULL
                         : find_plan(self, &call);
-    if (plan != NULL && nj_pack(plan, &self->signature, &call, &launch) < 0) {
+    if (plan != NULL && nj_plan_pack(plan, &self->signature, &call, &launch) < 0) {
         Py_CLEAR(plan);
     }
     return plan;
@@ -541,7 +541,7 @@ static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments
     if (!nest()) {
         return NULL;
     }
-    nj_plan *plan = NULL;
+    nj_plan_object *plan = NULL;
     nj_gathered gathered;
     if (self->signature.rest < 0 || self->signature.names == NULL) {
         plan = warm(self, arguments, positional, keywords);

@@ -39,7 +39,7 @@ static PyObject *last_launch(const nj_device *device)
     return text;
 }
 
-static void raise_driver(const nj_error *error, const nj_device *device, PyObject *where)
+void nj_raise_driver(const nj_error *error, const nj_device *device, PyObject *where)
 {
     bool told = device != NULL && nj_is_sticky(error->driver_code);
     PyObject *last = told ? last_launch(device) : PyUnicode_FromString("");
@@ -57,7 +57,7 @@ int nj_check(nj_outcome outcome, const nj_device *device, PyObject *where)
     if (outcome.call == NULL || nj_outcome_good(outcome, &error)) {
         return 0;
     }
-    raise_driver(&error, device, where);
+    nj_raise_driver(&error, device, where);
     return -1;
 }
 
@@ -65,7 +65,7 @@ void nj_raise_forked(PyObject *where)
 {
     nj_error error;
     nj_refuse_forked(&error);
-    raise_driver(&error, NULL, where);
+    nj_raise_driver(&error, NULL, where);
 }
 
 int nj_need_driver(void)
@@ -78,7 +78,7 @@ int nj_need_driver(void)
         Py_END_ALLOW_THREADS
     }
     if (!ready) {
-        raise_driver(&error, NULL, NULL);
+        nj_raise_driver(&error, NULL, NULL);
     }
     return ready ? 0 : -1;
 }
@@ -91,7 +91,7 @@ nj_device *nj_need_device(int ordinal)
     device = nj_device_ready(ordinal, &error);
     Py_END_ALLOW_THREADS
     if (device == NULL) {
-        raise_driver(&error, NULL, NULL);
+        nj_raise_driver(&error, NULL, NULL);
     }
     return device;
 }
@@ -105,7 +105,7 @@ int nj_find_current_device(void)
     }
     ordinal = nj_current_device(&error);
     if (ordinal < 0) {
-        raise_driver(&error, NULL, NULL);
+        nj_raise_driver(&error, NULL, NULL);
     }
     return ordinal;
 }

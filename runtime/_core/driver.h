@@ -26,11 +26,11 @@ nj_device *nj_need_device(int ordinal);
 /* The ordinal of the current context's device, 0 if there is no context; -1 with DriverError raised. */
 int nj_find_current_device(void);
 
+/* Raises a DriverError of the engine at `where`; both may be NULL. */
+void nj_raise_driver(const nj_error *error, const nj_device *device, PyObject *where);
+
 /* Raises the DriverError of a forked process. */
 void nj_raise_forked(PyObject *where);
-
-/* What needs a device's context. */
-typedef nj_outcome (*nj_work)(void *facts);
 
 /* Does the work; once more in a new context where somebody has reset the device: libraries and kernels survive that, the
  * context and the limits in it do not. */

@@ -48,7 +48,7 @@ int nj_parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[
     return status;
 }
 
-int nj_call_grid(const nj_signature *signature, const nj_plan *plan, const nj_call *call, PyObject *callable,
+int nj_call_grid(const nj_signature *signature, const nj_plan_object *plan, const nj_call *call, PyObject *callable,
                  int64_t grid[3])
 {
     PyObject *meta = PyDict_Copy(plan->meta);
@@ -63,17 +63,4 @@ int nj_call_grid(const nj_signature *signature, const nj_plan *plan, const nj_ca
     status = result == NULL ? -1 : nj_parse_grid(signature, result, grid);
     Py_XDECREF(result);
     return status;
-}
-
-int nj_compute_grid(const nj_plan *plan, const nj_call *call, int64_t grid[3])
-{
-    grid[0] = grid[1] = grid[2] = 1;
-    for (int i = 0; i < plan->grid_count; i++) {
-        nj_value result;
-        if (!nj_run(&plan->grid[i], call->values, &result, NULL) || result.tag != NJ_TAG_INT) {
-            return i;
-        }
-        grid[i] = result.bits;
-    }
-    return -1;
 }

@@ -8,10 +8,7 @@
 int nj_parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[3]);
 
 /* Calls `callable(meta)` with the constexprs and options of the variant, and the arguments, by name. */
-int nj_call_grid(const nj_signature *signature, const nj_plan *plan, const nj_call *call, PyObject *callable,
+int nj_call_grid(const nj_signature *signature, const nj_plan_object *plan, const nj_call *call, PyObject *callable,
                  int64_t grid[3]);
-
-/* Computes the bundle's grid: -1, or the dimension that cannot be computed for this call. */
-int nj_compute_grid(const nj_plan *plan, const nj_call *call, int64_t grid[3]);
 
 #endif

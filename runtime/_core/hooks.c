@@ -1,5 +1,7 @@
 #include "hooks.h"
 
+#include "sync.h"
+
 atomic_bool nj_hooked;
 
 static PyObject *hooks; /* (enter, leave), owned; NULL if there are none */
@@ -37,7 +39,7 @@ static PyObject *current(void)
     return found;
 }
 
-PyObject *nj_hooks_enter(const nj_plan *plan, const nj_signature *signature, const nj_launch *launch)
+PyObject *nj_hooks_enter(const nj_plan_object *plan, const nj_signature *signature, const nj_launch *launch)
 {
     PyObject *pair = current();
     if (pair == NULL) { /* taken away a moment ago */
@@ -45,7 +47,7 @@ PyObject *nj_hooks_enter(const nj_plan *plan, const nj_signature *signature, con
     }
     PyObject *entered =
         PyObject_CallFunction(PyTuple_GET_ITEM(pair, 0), "OO(III)K", signature->kernel, (PyObject *)plan,
-                              launch->grid[0] / plan->num_ctas, launch->grid[1], launch->grid[2],
+                              launch->grid[0] / plan->it.num_ctas, launch->grid[1], launch->grid[2],
                               (unsigned long long)(uintptr_t)launch->stream);
     PyObject *token = entered == NULL ? NULL : PyTuple_Pack(2, PyTuple_GET_ITEM(pair, 1), entered);
     Py_XDECREF(entered);

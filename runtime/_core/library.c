@@ -57,18 +57,18 @@ static PyObject *library_function(nj_library *self, PyObject *args)
     if (NJ_CUDA(self->where, cuLibraryGetKernel, &handle, self->handle, name) < 0) {
         return NULL;
     }
-    nj_function *function = (nj_function *)nj_function_type->tp_alloc(nj_function_type, 0);
+    nj_function_object *function = (nj_function_object *)nj_function_type->tp_alloc(nj_function_type, 0);
     if (function != NULL) {
         function->symbol = Py_NewRef(symbol);
-        function->handle = handle;
-        function->shared_bytes = shared_bytes;
+        nj_function_init(&function->it, handle, shared_bytes);
     }
     return (PyObject *)function;
 }
 
-static void function_dealloc(nj_function *self)
+static void function_dealloc(nj_function_object *self)
 {
     PyTypeObject *type = Py_TYPE(self);
+    nj_function_clear(&self->it);
     Py_XDECREF(self->symbol);
     type->tp_free(self);
     Py_DECREF(type);
@@ -94,7 +94,7 @@ static nj_outcome append_params(CUkernel kernel, PyObject *list)
 
 /* What is asked of a function on a device. */
 typedef struct {
-    const nj_function *function;
+    const nj_function_object *function;
     nj_device *device;
     PyObject *list; /* of params, where they are asked for */
 } nj_asking;
@@ -107,7 +107,7 @@ static nj_outcome list_params(void *facts)
     if (outcome.call == NULL) {
         /* the context may have been lost half way */
         if (PyList_SetSlice(asking->list, 0, PyList_GET_SIZE(asking->list), NULL) == 0) {
-            outcome = append_params(asking->function->handle, asking->list);
+            outcome = append_params(asking->function->it.handle, asking->list);
         }
         nj_context_leave(pushed);
     }
@@ -124,7 +124,7 @@ static nj_outcome load(void *facts)
     outcome = nj_context_enter(asking->device, &pushed);
     if (outcome.call == NULL) {
         /* the driver puts an image on a device when this is first asked */
-        outcome = NJ_TRY(cuKernelGetFunction, &function, asking->function->handle);
+        outcome = NJ_TRY(cuKernelGetFunction, &function, asking->function->it.handle);
         nj_context_leave(pushed);
     }
     Py_END_ALLOW_THREADS
@@ -147,7 +147,7 @@ static nj_device *device_argument(PyObject *number)
     return nj_need_device(ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal);
 }
 
-static PyObject *function_params(nj_function *self, PyObject *ordinal)
+static PyObject *function_params(nj_function_object *self, PyObject *ordinal)
 {
     nj_device *device = device_argument(ordinal);
     if (device == NULL) {
@@ -163,7 +163,7 @@ static PyObject *function_params(nj_function *self, PyObject *ordinal)
     return list;
 }
 
-static PyObject *function_load(nj_function *self, PyObject *ordinal)
+static PyObject *function_load(nj_function_object *self, PyObject *ordinal)
 {
     nj_device *device = device_argument(ordinal);
     if (device == NULL || ask_on_device(load, &(nj_asking){self, device, NULL}) < 0) {
@@ -209,7 +209,7 @@ static PyType_Spec library_spec = {
 
 static PyType_Spec function_spec = {
     .name = "nojit.runtime._core.Function",
-    .basicsize = sizeof(nj_function),
+    .basicsize = sizeof(nj_function_object),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = function_slots,
 };

@@ -5,21 +5,14 @@
 
 #include "driver.h"
 
-/* What a kernel was allowed on one device: the most that any of its launches needs, in the context of one epoch. */
-typedef struct {
-    atomic_uint epoch;
-    int shared_bytes;
-    bool wide; /* clusters of more than eight */
-} nj_limits;
+#include "cuda/function.h"
 
 /* A kernel of a loaded image. */
 typedef struct {
     PyObject_HEAD
     PyObject *symbol;
-    CUkernel handle;
-    unsigned int shared_bytes; /* static, of a block */
-    nj_limits limits[NJ_DEVICES_MAX]; /* guarded by the GIL or the function's lock */
-} nj_function;
+    nj_function it;
+} nj_function_object;
 
 extern PyTypeObject *nj_function_type;
 

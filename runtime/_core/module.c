@@ -250,7 +250,7 @@ static int add_types(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "expected nojit.runtime to be imported once in a process");
         return -1;
     }
-    if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_classify_init() < 0 || nj_stream_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
+    if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_classify_init() < 0 || nj_stream_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_type_init(module) < 0 ||
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
         nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_launch_table_init() < 0 ||

@@ -2,6 +2,7 @@
 
 #include "errors.h"
 #include "overlap.h"
+#include "sync.h"
 #include "tensor.h"
 
 static PyObject *allocator; /* owned; NULL if there is none */
@@ -29,7 +30,7 @@ static PyObject *current_allocator(void)
     return found;
 }
 
-static int out_of_memory(const nj_plan *plan, const char *message)
+static int out_of_memory(const nj_plan_object *plan, const char *message)
 {
     PyObject *what = PyUnicode_FromFormat("cannot allocate scratch memory (%s)", message);
     if (what != NULL) {
@@ -60,14 +61,14 @@ typedef struct {
 } nj_allocation;
 
 /* Requires memory that the kernel can use: 0, or -1 with ArgumentError raised, which names who gave it. */
-static int check_allocation(const nj_allocation *got, const char *giver, const nj_plan *plan, const nj_signature *signature,
+static int check_allocation(const nj_allocation *got, const char *giver, const nj_plan_object *plan, const nj_signature *signature,
                             int64_t size, uint64_t align)
 {
-    bool there = got->device == plan->ordinal || got->device == NJ_DEVICE_ANY;
+    bool there = got->device == plan->it.ordinal || got->device == NJ_DEVICE_ANY;
     if (!there || got->address == 0 || got->address % align != 0) {
         PyObject *where = got->device == NJ_DEVICE_HOST ? PyUnicode_FromString("the host") : PyUnicode_FromFormat("device %d", got->device);
         nj_refuse(signature->kernel, NULL, where == NULL ? NULL : PyUnicode_FromFormat("%p of %U", (void *)(uintptr_t)got->address, where),
-                  "expected the %s to return memory of cuda:%d aligned to %lld bytes", giver, plan->ordinal, (long long)align);
+                  "expected the %s to return memory of cuda:%d aligned to %lld bytes", giver, plan->it.ordinal, (long long)align);
         Py_XDECREF(where);
         return -1;
     }
@@ -88,9 +89,9 @@ static uint64_t bytes_of(const DLTensor *tensor)
 }
 
 /* Reads what the caller's allocator gave: a tensor, or an address. */
-static int read_allocation(PyObject *object, const nj_plan *plan, const nj_signature *signature, nj_allocation *got)
+static int read_allocation(PyObject *object, const nj_plan_object *plan, const nj_signature *signature, nj_allocation *got)
 {
-    nj_tensor tensor = {.device = plan->ordinal};
+    nj_tensor tensor = {.device = plan->it.ordinal};
     DLTensor view;
     got->bytes = UINT64_MAX;
     if (PyLong_Check(object) && !PyBool_Check(object)) {
@@ -118,7 +119,7 @@ static int read_allocation(PyObject *object, const nj_plan *plan, const nj_signa
 }
 
 /* Asks the caller's allocator: `allocator(size, alignment, stream)`, as Triton does. */
-static int call_allocator(PyObject *callable, const nj_plan *plan, const nj_scratch *scratch, int64_t size,
+static int call_allocator(PyObject *callable, const nj_plan_object *plan, const nj_scratch *scratch, int64_t size,
                           const nj_signature *signature, nj_launch *launch, PyObject **held, uint64_t *address)
 {
     *held = PyObject_CallFunction(callable, "LLK", (long long)size, (long long)scratch->align,
@@ -158,13 +159,13 @@ static nj_allocation allocation_of(const DLTensor *tensor, uint64_t align)
 }
 
 /* Asks the framework, for room to align in too. */
-static int ask_framework(const nj_plan *plan, const nj_signature *signature, const nj_scratch *scratch, int64_t size,
+static int ask_framework(const nj_plan_object *plan, const nj_signature *signature, const nj_scratch *scratch, int64_t size,
                          const nj_call *call, DLManagedTensorVersioned **held, uint64_t *address)
 {
     int64_t bytes = size + (int64_t)scratch->align;
     kept_message message = {"no reason given"};
     DLTensor prototype = {
-        .device = {kDLCUDA, plan->ordinal}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &bytes};
+        .device = {kDLCUDA, plan->it.ordinal}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &bytes};
     if (call->api->managed_tensor_allocator(&prototype, held, &message, keep_message) != 0) {
         PyErr_Clear(); /* a framework that raised beside calling `keep_message` */
         *held = NULL;
@@ -179,7 +180,7 @@ static int ask_framework(const nj_plan *plan, const nj_signature *signature, con
 }
 
 /* The framework frees scratch in the order of its own current stream: only there is it safe to give back early. */
-static int check_stream(const nj_plan *plan, const nj_signature *signature, const nj_call *call,
+static int check_stream(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call,
                         const nj_launch *launch)
 {
     if (call->api == NULL) {
@@ -189,7 +190,7 @@ static int check_stream(const nj_plan *plan, const nj_signature *signature, cons
         return -1;
     }
     void *current = NULL;
-    if (call->api->managed_tensor_allocator == NULL || call->api->current_work_stream(kDLCUDA, plan->ordinal, &current) != 0) {
+    if (call->api->managed_tensor_allocator == NULL || call->api->current_work_stream(kDLCUDA, plan->it.ordinal, &current) != 0) {
         nj_refuse(signature->kernel, NULL, NULL, "the kernel needs scratch memory: expected the framework to have an allocator and a stream");
         return -1;
     }
@@ -202,10 +203,10 @@ static int check_stream(const nj_plan *plan, const nj_signature *signature, cons
     return 0;
 }
 
-int nj_scratch_borrow(const nj_plan *plan, const nj_signature *signature, const nj_call *call, nj_launch *launch,
+int nj_scratch_borrow(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch *launch,
                       nj_scratch_held *held)
 {
-    const nj_scratch *scratch[2] = {&plan->global_scratch, &plan->profile_scratch};
+    const nj_scratch *scratch[2] = {&plan->it.global_scratch, &plan->it.profile_scratch};
     PyObject *callable = current_allocator();
     int status = callable == NULL ? check_stream(plan, signature, call, launch) : 0;
     for (int i = 0; i < 2 && status == 0; i++) {

@@ -22,6 +22,7 @@ static void fill(nj_error *error, nj_code code, const char *rule, const char *go
     if (error != NULL) {
         error->code = code;
         error->driver_code = 0;
+        error->argument = -1;
         error->call[0] = 0;
         error->where[0] = 0;
         copy(error->rule, sizeof error->rule, rule);
@@ -81,6 +82,25 @@ void nj_note_step(nj_error *error, const char *format, ...)
     /* an innermost step that finds no room is cut */
     copy(error->where, sizeof error->where, step);
     copy(error->where + strlen(error->where), sizeof error->where - strlen(error->where), inner);
+}
+
+void nj_note_argument(nj_error *error, int argument, const char *got, const char *what, ...)
+{
+    va_list numbers;
+    va_start(numbers, what);
+    fill(error, NJ_ERROR_ARGUMENT, "", got, what, numbers);
+    va_end(numbers);
+    if (error != NULL) {
+        error->argument = argument;
+    }
+}
+
+bool nj_at(nj_error *error, const char *where)
+{
+    if (error != NULL) {
+        copy(error->where, sizeof error->where, where);
+    }
+    return false;
 }
 
 nj_text nj_format(const char *format, ...)

@@ -22,11 +22,20 @@
  *     nj_driver_failed(error, call, code, name, what, ...) */
 #define nj_driver_failed(...) (nj_note_driver(__VA_ARGS__), false)
 
+/* As `nj_break`, for argument `argument` of a call; -1: the call as a whole.
+ *
+ *     nj_refuse_argument(error, argument, got, what, ...) */
+#define nj_refuse_argument(...) (nj_note_argument(__VA_ARGS__), false)
+
+/* Says where the error is that was just filled. False. */
+bool nj_at(nj_error *error, const char *where);
+
 void nj_note_break(nj_error *error, const char *rule, const char *got, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
 void nj_note_difference(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
 void nj_note_driver(nj_error *error, const char *call, int code, const char *name, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
+void nj_note_argument(nj_error *error, int argument, const char *got, const char *what, ...) __attribute__((format(printf, 4, 5)));
 
 /* Says that memory ran out. False, for the caller to return. */
 NJ_INTERNAL bool nj_no_memory(nj_error *error);

@@ -122,6 +122,24 @@ static inline bool nj_is_lost(nj_outcome outcome)
 /* Retains the primary context again after a reset destroyed it, if nobody has since `epoch`. */
 NJ_INTERNAL nj_outcome nj_device_renew(nj_device *device, unsigned int epoch);
 
+/* What needs a device's context. */
+typedef nj_outcome (*nj_work)(void *facts);
+
+/* Does the work; once more in a new context where somebody has reset the device: libraries and kernels survive that, the
+ * context and the limits in it do not. */
+static inline nj_outcome nj_on_device(nj_device *device, nj_work work, void *facts)
+{
+    unsigned int epoch = atomic_load_explicit(&device->epoch, memory_order_relaxed);
+    nj_outcome outcome = work(facts);
+    if (nj_is_lost(outcome)) {
+        outcome = nj_device_renew(device, epoch);
+        if (outcome.call == NULL) {
+            outcome = work(facts);
+        }
+    }
+    return outcome;
+}
+
 /* Makes the device's primary context current for a moment, unless a context of the device is. */
 NJ_INTERNAL nj_outcome nj_context_enter(const nj_device *device, bool *pushed);
 NJ_INTERNAL void nj_context_leave(bool pushed);

@@ -22,12 +22,14 @@ typedef enum nj_code {
     NJ_ERROR_INTEGRITY = 2, /* bytes are not those that were built */
     NJ_ERROR_DRIVER = 3,    /* a call of the CUDA driver failed, or there is no driver */
     NJ_ERROR_MEMORY = 4,    /* no memory is left */
+    NJ_ERROR_ARGUMENT = 5,  /* a call passes what the kernel does not take */
 } nj_code;
 
 /* Why a function failed: what was expected, what was found instead, and where. Texts end with a 0, and are cut where they
  * are too long. */
 typedef struct nj_error {
     nj_code code;
+    int argument;    /* of NJ_ERROR_ARGUMENT: which of the call's; -1: `where` says which, or the call as a whole */
     int driver_code; /* of NJ_ERROR_DRIVER: its CUresult, whose name is `got`; -1 without a driver */
     char call[32];   /* of NJ_ERROR_DRIVER: the function of cuda.h; else empty */
     char rule[32];   /* of NJ_ERROR_FORMAT: the rule's name in docs/bundle-format.md; else empty */

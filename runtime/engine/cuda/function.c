@@ -1,0 +1,83 @@
+#include "cuda/function.h"
+
+#include <string.h>
+
+enum {
+    /* of a block, static and dynamic together: a launch that takes more has to ask for it */
+    USUAL_SHARED_BYTES = 48 * 1024,
+    PORTABLE_CLUSTER_MAX = 8,
+};
+
+void nj_function_init(nj_function *function, CUkernel handle, unsigned int shared_bytes)
+{
+    memset(function, 0, sizeof *function);
+    function->handle = handle;
+    function->shared_bytes = shared_bytes;
+    pthread_mutex_init(&function->lock, NULL);
+}
+
+void nj_function_clear(nj_function *function)
+{
+    pthread_mutex_destroy(&function->lock);
+}
+
+/* Whether a launch with so many bytes of dynamic shared memory has to ask for them. */
+static bool is_unusual(const nj_function *function, unsigned int dynamic_bytes)
+{
+    return (uint64_t)dynamic_bytes + function->shared_bytes > USUAL_SHARED_BYTES;
+}
+
+bool nj_function_limited(const nj_function *function, unsigned int dynamic_bytes, unsigned int num_ctas)
+{
+    return is_unusual(function, dynamic_bytes) || num_ctas > PORTABLE_CLUSTER_MAX;
+}
+
+static nj_outcome set_attribute(const nj_function *function, const nj_device *device, int attribute, int value)
+{
+    return NJ_TRY(cuKernelSetAttribute, attribute, value, function->handle, device->handle);
+}
+
+/* Asks for dynamic shared memory; the L1 cache then gives up all it can, as Triton has it. */
+static nj_outcome raise_shared(nj_function *function, const nj_device *device, int bytes)
+{
+    nj_outcome outcome = set_attribute(function, device, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+    if (outcome.call == NULL) {
+        outcome = set_attribute(function, device, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
+    }
+    if (outcome.call == NULL) {
+        function->limits[device->ordinal].shared_bytes = bytes;
+    }
+    return outcome;
+}
+
+/* Where they are lost, to what every plan of the function needs: each sees only that the limits were raised since. */
+static nj_outcome raise_locked(nj_function *function, const nj_device *device, unsigned int dynamic_bytes, unsigned int num_ctas,
+                               bool lost)
+{
+    nj_outcome outcome = NJ_SUCCESS;
+    nj_limits *limits = &function->limits[device->ordinal];
+    int bytes = (int)dynamic_bytes > limits->shared_bytes ? (int)dynamic_bytes : limits->shared_bytes;
+    if (is_unusual(function, (unsigned int)bytes) && (lost || bytes > limits->shared_bytes)) {
+        outcome = raise_shared(function, device, bytes);
+    }
+    bool wide = limits->wide || num_ctas > PORTABLE_CLUSTER_MAX;
+    if (outcome.call == NULL && wide && (lost || !limits->wide)) {
+        outcome = set_attribute(function, device, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+        limits->wide |= outcome.call == NULL;
+    }
+    return outcome;
+}
+
+nj_outcome nj_function_raise(nj_function *function, nj_device *device, unsigned int dynamic_bytes, unsigned int num_ctas, bool lost)
+{
+    pthread_mutex_lock(&function->lock);
+    nj_limits *limits = &function->limits[device->ordinal];
+    unsigned int epoch = atomic_load(&device->epoch);
+    nj_outcome outcome = raise_locked(function, device, dynamic_bytes, num_ctas, lost || atomic_load(&limits->epoch) != epoch);
+    if (outcome.call == NULL) {
+        atomic_store(&limits->epoch, epoch);
+    }
+    pthread_mutex_unlock(&function->lock);
+    return outcome;
+}

@@ -1,0 +1,42 @@
+/* Kernels of loaded images, and what they were allowed. */
+#ifndef NOJIT_CUDA_FUNCTION_H
+#define NOJIT_CUDA_FUNCTION_H
+
+#include "cuda/driver.h"
+
+#include <pthread.h>
+
+/* What a kernel was allowed on one device: the most that any of its launches needs, in the context of one epoch. */
+typedef struct {
+    atomic_uint epoch;
+    int shared_bytes;
+    bool wide; /* clusters of more than eight */
+} nj_limits;
+
+/* A kernel of a loaded image. */
+typedef struct {
+    CUkernel handle;
+    unsigned int shared_bytes; /* static, of a block */
+    pthread_mutex_t lock;      /* guards limits, but for their epochs */
+    nj_limits limits[NJ_DEVICES_MAX];
+} nj_function;
+
+/* Makes one for a kernel of the driver's. */
+NJ_INTERNAL void nj_function_init(nj_function *function, CUkernel handle, unsigned int shared_bytes);
+NJ_INTERNAL void nj_function_clear(nj_function *function);
+
+/* Whether launches with so much dynamic shared memory, of clusters of so many CTAs, need limits raised. */
+bool nj_function_limited(const nj_function *function, unsigned int dynamic_bytes, unsigned int num_ctas);
+
+/* Whether limits were raised in a context that is gone. */
+static inline bool nj_function_has_lost(const nj_function *function, const nj_device *device)
+{
+    return atomic_load_explicit(&function->limits[device->ordinal].epoch, memory_order_relaxed) !=
+           atomic_load_explicit(&device->epoch, memory_order_relaxed);
+}
+
+/* Raises the limits that such launches need, where nobody has yet in the device's present context; `lost` says that they must
+ * be raised anew. */
+nj_outcome nj_function_raise(nj_function *function, nj_device *device, unsigned int dynamic_bytes, unsigned int num_ctas, bool lost);
+
+#endif

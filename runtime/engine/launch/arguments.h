@@ -1,0 +1,54 @@
+/* What a call passes, as a plan takes it. */
+#ifndef NOJIT_LAUNCH_ARGUMENTS_H
+#define NOJIT_LAUNCH_ARGUMENTS_H
+
+#include "expr/value.h"
+
+/* Params and options of a kernel together. */
+#define NJ_ARGUMENTS_MAX 512
+/* Members of all tuples of a call together, tuples in tuples counted too. */
+#define NJ_LEAVES_MAX 256
+#define NJ_DESCRIPTORS_MAX 16
+#define NJ_RANK_MAX 5
+
+/* A tensor descriptor of the host. */
+typedef struct {
+    nj_value base; /* a pointer */
+    int64_t shape[NJ_RANK_MAX];
+    int64_t strides[NJ_RANK_MAX]; /* in elements */
+    uint32_t block[NJ_RANK_MAX];
+    uint16_t box[NJ_RANK_MAX];  /* what a copy takes of each dimension, as many elements as a block; 0: the block itself */
+    uint8_t steps[NJ_RANK_MAX]; /* how far apart they lie, in elements; 0: next to one another */
+    uint8_t rank;
+    bool pads_nan;
+    bool rounds_tf32;
+} nj_descriptor;
+
+typedef struct {
+    const nj_value *values;           /* as many as the plan has arguments */
+    const nj_value *leaves;           /* members of tuples; those of a tuple in a tuple follow it */
+    const nj_descriptor *descriptors; /* that values and leaves count */
+} nj_arguments;
+
+/* A tuple's value: where its entries start in `leaves`, how many there are, and how many of them are its own members. */
+static inline int64_t nj_tuple(uint16_t start, uint16_t entries, uint16_t members)
+{
+    return (int64_t)start | (int64_t)entries << 16 | (int64_t)members << 32;
+}
+
+static inline uint16_t nj_tuple_start(const nj_value *value)
+{
+    return (uint16_t)value->bits;
+}
+
+static inline uint16_t nj_tuple_entries(const nj_value *value)
+{
+    return (uint16_t)(value->bits >> 16);
+}
+
+static inline uint16_t nj_tuple_members(const nj_value *value)
+{
+    return (uint16_t)(value->bits >> 32);
+}
+
+#endif

@@ -1,0 +1,190 @@
+#include "launch/kept.h"
+
+#include <stdlib.h>
+
+enum {
+    WAYS = 4,
+    SETS_FIRST = 2,
+    SETS_MAX = 128,
+    GROWTH = 8,
+    KEY_WORDS = sizeof(nj_map_key) / 8,
+    MAP_WORDS = sizeof(CUtensorMap) / 8,
+    USED_WORD = offsetof(nj_map_key, used) / 8,
+};
+
+_Static_assert(sizeof(nj_map_key) == 8 * KEY_WORDS, "keys are compared word by word");
+
+/* 2^64 over the golden ratio, odd */
+#define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
+
+typedef struct {
+    _Atomic(uint64_t) key[KEY_WORDS], map[MAP_WORDS];
+} kept_map;
+
+typedef struct nj_kept_table {
+    struct nj_kept_table *smaller; /* what it took the place of: somebody may still read it */
+    unsigned int sets;             /* a power of two */
+    kept_map ways[];               /* set by set */
+} nj_kept_table;
+
+static uint64_t load(const _Atomic(uint64_t) *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static void store(_Atomic(uint64_t) *word, uint64_t value)
+{
+    atomic_store_explicit(word, value, memory_order_relaxed);
+}
+
+static uint64_t word_of(const void *from, size_t number)
+{
+    uint64_t word;
+    memcpy(&word, (const char *)from + 8 * number, sizeof word);
+    return word;
+}
+
+/* The ways of a key's set. */
+static kept_map *set_of(nj_kept_table *table, const nj_map_key *key)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < NJ_RANK_MAX; i++) {
+        hash = (hash + (uint64_t)key->shape[i]) * GOLDEN;
+    }
+    /* last, so that addresses in step come to sets in turn */
+    hash = (hash + key->address) * GOLDEN;
+    return &table->ways[((hash >> 57) & (table->sets - 1)) * WAYS];
+}
+
+static bool is_of(const kept_map *way, const nj_map_key *key)
+{
+    for (size_t i = 0; i < KEY_WORDS; i++) {
+        if (load(&way->key[i]) != word_of(key, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static kept_map *way_of(nj_kept_table *table, const nj_map_key *key)
+{
+    kept_map *ways = table == NULL ? NULL : set_of(table, key);
+    for (int i = 0; ways != NULL && i < WAYS; i++) {
+        if (is_of(&ways[i], key)) {
+            return &ways[i];
+        }
+    }
+    return NULL;
+}
+
+bool nj_kept_find(const nj_kept *kept, const nj_map_key *key, CUtensorMap *map)
+{
+    unsigned int edition = atomic_load_explicit(&kept->edition, memory_order_acquire);
+    const kept_map *way = way_of(atomic_load_explicit(&kept->table, memory_order_acquire), key);
+    if (way == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < MAP_WORDS; i++) {
+        map->words[i] = load(&way->map[i]);
+    }
+    atomic_thread_fence(memory_order_acquire);
+    return edition % 2 == 0 && atomic_load_explicit(&kept->edition, memory_order_relaxed) == edition;
+}
+
+/* A way of the key's set that is free, or NULL. */
+static kept_map *free_way(nj_kept_table *table, const nj_map_key *key)
+{
+    kept_map *ways = table == NULL ? NULL : set_of(table, key);
+    for (int i = 0; ways != NULL && i < WAYS; i++) {
+        if (load(&ways[i].key[USED_WORD]) == 0) {
+            return &ways[i];
+        }
+    }
+    return NULL;
+}
+
+static void move(const kept_map *from, nj_kept_table *to)
+{
+    nj_map_key key;
+    for (size_t i = 0; i < KEY_WORDS; i++) {
+        uint64_t word = load(&from->key[i]);
+        memcpy((char *)&key + 8 * i, &word, sizeof word);
+    }
+    /* a set's maps go to several sets: there is room */
+    kept_map *way = key.used ? free_way(to, &key) : NULL;
+    for (size_t i = 0; way != NULL && i < KEY_WORDS; i++) {
+        store(&way->key[i], load(&from->key[i]));
+    }
+    for (size_t i = 0; way != NULL && i < MAP_WORDS; i++) {
+        store(&way->map[i], load(&from->map[i]));
+    }
+}
+
+/* Makes more sets, if there is memory for them; what there is now. */
+static nj_kept_table *grow(nj_kept *kept, nj_kept_table *table)
+{
+    unsigned int sets = table == NULL ? SETS_FIRST : GROWTH * table->sets;
+    nj_kept_table *grown = calloc(1, sizeof *grown + sets * WAYS * sizeof *grown->ways);
+    if (grown == NULL) {
+        return table;
+    }
+    grown->smaller = table;
+    grown->sets = sets;
+    for (unsigned int i = 0; table != NULL && i < table->sets * WAYS; i++) {
+        move(&table->ways[i], grown);
+    }
+    atomic_store_explicit(&kept->table, grown, memory_order_release);
+    return grown;
+}
+
+static void write(nj_kept *kept, kept_map *way, const nj_map_key *key, const CUtensorMap *map)
+{
+    unsigned int edition = atomic_load_explicit(&kept->edition, memory_order_relaxed);
+    atomic_store_explicit(&kept->edition, edition + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (size_t i = 0; i < KEY_WORDS; i++) {
+        store(&way->key[i], word_of(key, i));
+    }
+    for (size_t i = 0; i < MAP_WORDS; i++) {
+        store(&way->map[i], map->words[i]);
+    }
+    atomic_store_explicit(&kept->edition, edition + 2, memory_order_release);
+}
+
+void nj_kept_add(nj_kept *kept, const nj_map_key *key, const CUtensorMap *map)
+{
+    pthread_mutex_lock(&kept->lock);
+    nj_kept_table *table = atomic_load_explicit(&kept->table, memory_order_relaxed);
+    bool there = way_of(table, key) != NULL; /* another thread was faster */
+    kept_map *way = there ? NULL : free_way(table, key);
+    if (!there && way == NULL && (table == NULL || table->sets < SETS_MAX)) {
+        table = grow(kept, table);
+        way = free_way(table, key);
+    }
+    if (!there && way == NULL && table != NULL) {
+        way = &set_of(table, key)[kept->next++ % WAYS];
+    }
+    if (way != NULL) {
+        write(kept, way, key, map);
+    }
+    pthread_mutex_unlock(&kept->lock);
+}
+
+void nj_kept_init(nj_kept *kept)
+{
+    pthread_mutex_init(&kept->lock, NULL);
+    atomic_init(&kept->edition, 0);
+    atomic_init(&kept->table, NULL);
+    kept->next = 0;
+}
+
+void nj_kept_clear(nj_kept *kept)
+{
+    nj_kept_table *table = atomic_load_explicit(&kept->table, memory_order_relaxed);
+    while (table != NULL) {
+        nj_kept_table *smaller = table->smaller;
+        free(table);
+        table = smaller;
+    }
+    pthread_mutex_destroy(&kept->lock);
+}

@@ -1,0 +1,43 @@
+/* Tensor maps that a plan keeps, so that each is encoded once: found without a lock while others are added. */
+#ifndef NOJIT_LAUNCH_KEPT_H
+#define NOJIT_LAUNCH_KEPT_H
+
+#include "cuda/abi.h"
+#include "launch/arguments.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* What tells one map of a plan from another. */
+typedef struct {
+    uint64_t address;
+    int64_t shape[NJ_RANK_MAX];
+    int64_t strides[NJ_RANK_MAX];
+    uint16_t box[NJ_RANK_MAX];
+    uint8_t steps[NJ_RANK_MAX];
+    uint8_t pads_nan;
+    uint8_t rounds_tf32;
+    uint8_t used; /* 1 */
+    uint8_t unused[6];
+} nj_map_key;
+
+struct nj_kept_table;
+
+/* By their hash: in 2 sets at first, in 128 as more are met, so that each layer of a model finds its weights'. */
+typedef struct {
+    pthread_mutex_t lock; /* of who adds */
+    atomic_uint edition;  /* odd while a map is written: what was read meanwhile is none */
+    _Atomic(struct nj_kept_table *) table; /* NULL before the first map */
+    unsigned int next;    /* the way that is given up next */
+} nj_kept;
+
+void nj_kept_init(nj_kept *kept);
+void nj_kept_clear(nj_kept *kept);
+
+/* Whether the map of a key is there; writes it. */
+bool nj_kept_find(const nj_kept *kept, const nj_map_key *key, CUtensorMap *map);
+
+/* Adds a map, if there is memory for it. */
+void nj_kept_add(nj_kept *kept, const nj_map_key *key, const CUtensorMap *map);
+
+#endif

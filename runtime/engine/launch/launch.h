@@ -1,0 +1,29 @@
+/* A launch: its grid checked, its arguments packed, its kernel enqueued. */
+#ifndef NOJIT_LAUNCH_LAUNCH_H
+#define NOJIT_LAUNCH_LAUNCH_H
+
+#include "launch/plan.h"
+
+/* What one launch needs beside the plan and the arguments; lives on the stack. */
+typedef struct {
+    unsigned int grid[3]; /* in CTAs */
+    CUstream stream;
+    uint64_t scratch_address[2]; /* global, profile */
+    void *params[NJ_ARGUMENTS_MAX];
+    uint64_t cells[NJ_ARGUMENTS_MAX]; /* the bytes of the params that are not passed as they came */
+    CUtensorMap maps[NJ_DESCRIPTORS_MAX];
+} nj_launch;
+
+/* Reads a grid, in clusters; false with `error` filled. */
+NJ_INTERNAL bool nj_launch_size(const nj_plan *plan, const int64_t grid[3], nj_launch *launch, nj_error *error);
+
+/* Fills `params`, which point into `arguments` and `launch`; false with `error` filled. */
+NJ_INTERNAL bool nj_launch_pack(const nj_plan *plan, const nj_arguments *arguments, nj_launch *launch, nj_error *error);
+
+/* Enqueues the kernel with what was packed; false with `error` filled. Waits where the driver's queue is full. */
+NJ_INTERNAL bool nj_launch_enqueue(const nj_plan *plan, nj_launch *launch, nj_error *error);
+
+/* Packs and enqueues. */
+NJ_INTERNAL bool nj_launch_run(const nj_plan *plan, const nj_arguments *arguments, nj_launch *launch, nj_error *error);
+
+#endif

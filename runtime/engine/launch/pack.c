@@ -1,0 +1,138 @@
+/* Each argument turned into the bytes that the compiled kernel takes. */
+#include "launch/launch.h"
+#include "launch/slot.h"
+
+/* Rounds to the nearest half, to even between two; false for a number that is too large. */
+static bool round_half(double number, uint64_t *cell)
+{
+    uint64_t bits = (uint64_t)nj_double_bits(number), sign = bits >> 63 << 15;
+    int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
+    uint64_t fraction = bits & ((UINT64_C(1) << 52) - 1);
+    if (exponent == 1024) {
+        *cell = sign | (fraction == 0 ? 0x7c00 : 0x7e00);
+        return true;
+    }
+    if (exponent < -25 || exponent > 15) {
+        *cell = sign;
+        return exponent <= 15;
+    }
+    int shift = exponent < -14 ? 28 - exponent : 42;
+    uint64_t whole = fraction | UINT64_C(1) << 52, half = whole >> shift, rest = whole & ((UINT64_C(1) << shift) - 1);
+    uint64_t middle = UINT64_C(1) << (shift - 1);
+    /* a normal number's leading bit adds one to the exponent */
+    half += exponent < -14 ? 0 : (uint64_t)(exponent + 14) << 10;
+    half += rest > middle || (rest == middle && half % 2 == 1);
+    *cell = sign | half;
+    return half < 0x7c00;
+}
+
+static bool pack_number(const nj_slot *slot, const nj_value *value, uint64_t *cell, nj_error *error)
+{
+    double number = nj_as_double(value->bits);
+    float single = (float)number;
+    uint32_t bits;
+    memcpy(&bits, &single, sizeof bits);
+    switch (slot->dtype) {
+    case NJ_FP16:
+        return round_half(number, cell) ||
+               nj_refuse_argument(error, slot->source, nj_format("%g", number).text, "expected a number that fits fp16");
+    case NJ_BF16: *cell = bits >> 16; return true; /* cut off, not rounded: as Triton does */
+    case NJ_FP32: *cell = bits; return true;
+    default: *cell = (uint64_t)value->bits; return true;
+    }
+}
+
+/* Selection has matched the call with the variant's types, and loading those with its layout. */
+static bool refuse_shape(const nj_slot *slot, nj_error *error, const char *what)
+{
+    return nj_refuse_argument(error, slot->source, "another", "expected %s", what);
+}
+
+static const nj_value *find_value(const nj_slot *slot, const nj_arguments *arguments)
+{
+    const nj_value *value = &arguments->values[slot->source];
+    if (slot->leaf < 0) {
+        return value;
+    }
+    bool fits = value->tag == NJ_TAG_TUPLE && slot->leaf < nj_tuple_entries(value);
+    return fits ? &arguments->leaves[nj_tuple_start(value) + slot->leaf] : NULL;
+}
+
+static bool pack_shape(const nj_slot *slot, int64_t size, uint64_t *cell, nj_error *error)
+{
+    if (slot->dtype == NJ_I32 && size > INT32_MAX) {
+        return nj_refuse_argument(error, slot->source, nj_format("%lld", (long long)size).text,
+                                  "expected a descriptor's dimensions below 2^31");
+    }
+    *cell = (uint64_t)size;
+    return true;
+}
+
+static bool pack_part(const nj_slot *slot, const nj_descriptor *descriptor, uint64_t *cell, nj_error *error)
+{
+    if ((slot->part == NJ_PART_SHAPE || slot->part == NJ_PART_STRIDE) && slot->index >= descriptor->rank) {
+        return refuse_shape(slot, error, "a descriptor of the rank that the kernel was built for");
+    }
+    switch (slot->part) {
+    case NJ_PART_BASE:
+        if (descriptor->box[0] != 0 || descriptor->steps[0] != 0) {
+            return refuse_shape(slot, error, "a descriptor without a box of its own: the kernel uses no tensor maps");
+        }
+        *cell = (uint64_t)descriptor->base.bits;
+        return true;
+    case NJ_PART_SHAPE: return pack_shape(slot, descriptor->shape[slot->index], cell, error);
+    case NJ_PART_STRIDE: *cell = (uint64_t)descriptor->strides[slot->index]; return true;
+    case NJ_PART_PADS_NAN: *cell = descriptor->pads_nan; return true;
+    default: *cell = descriptor->rounds_tf32; return true; /* NJ_PART_ROUNDS_TF32 */
+    }
+}
+
+static __attribute__((noinline)) bool pack_other(const nj_plan *plan, size_t at, const nj_arguments *arguments, nj_launch *launch,
+                                                 nj_error *error)
+{
+    const nj_slot *slot = &plan->slots[at];
+    const nj_value *value = find_value(slot, arguments);
+    launch->params[at] = &launch->cells[at];
+    if (value == NULL) {
+        return refuse_shape(slot, error, "a tuple of the members that the kernel was built for");
+    }
+    if (slot->part == NJ_PART_VALUE) {
+        return pack_number(slot, value, &launch->cells[at], error);
+    }
+    if (value->tag != NJ_TAG_DESCRIPTOR) {
+        return refuse_shape(slot, error, "a tensor descriptor");
+    }
+    const nj_descriptor *descriptor = &arguments->descriptors[value->bits];
+    if (slot->part == NJ_PART_MAP) {
+        CUtensorMap *map = &launch->maps[slot->index];
+        launch->params[at] = map;
+        return nj_map_encode(&plan->maps[slot->index], plan->device, descriptor, slot->source, map, error);
+    }
+    return pack_part(slot, descriptor, &launch->cells[at], error);
+}
+
+bool nj_launch_pack(const nj_plan *plan, const nj_arguments *arguments, nj_launch *launch, nj_error *error)
+{
+    for (size_t i = 0; i < plan->slot_count; i++) {
+        const nj_slot *slot = &plan->slots[i];
+        bool packed = true;
+        switch (slot->packing) {
+        case NJ_PACK_BITS:
+            /* little-endian: the low bytes of a value are the value in fewer bytes; its range has chosen the variant */
+            launch->params[i] = (void *)&arguments->values[slot->source].bits;
+            break;
+        case NJ_PACK_FLOAT:
+            launch->params[i] = &launch->cells[i];
+            packed = pack_number(slot, &arguments->values[slot->source], &launch->cells[i], error);
+            break;
+        case NJ_PACK_SCRATCH:
+            launch->params[i] = &launch->scratch_address[NJ_SOURCE_GLOBAL_SCRATCH - slot->source];
+            break;
+        default: packed = pack_other(plan, i, arguments, launch, error); break; /* NJ_PACK_OTHER */
+        }
+        if (!packed) {
+            return false;
+        }
+    }
+    return true;
+}

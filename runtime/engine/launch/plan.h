@@ -1,0 +1,98 @@
+/* Plans: a variant bound to a device, with all that a launch needs worked out. Immutable, but for the tensor maps that
+ * they keep. */
+#ifndef NOJIT_LAUNCH_PLAN_H
+#define NOJIT_LAUNCH_PLAN_H
+
+#include "cuda/function.h"
+#include "expr/machine.h"
+#include "launch/tensormap.h"
+
+enum {
+    NJ_SOURCE_GLOBAL_SCRATCH = -1,
+    NJ_SOURCE_PROFILE_SCRATCH = -2,
+};
+
+/* What of its source a parameter is; the numbers are those of runtime/slots.py. */
+typedef enum {
+    NJ_PART_VALUE = 0,
+    NJ_PART_MAP = 1, /* from here on, of a descriptor */
+    NJ_PART_BASE = 2,
+    NJ_PART_SHAPE = 3,
+    NJ_PART_STRIDE = 4,
+    NJ_PART_PADS_NAN = 5,
+    NJ_PART_ROUNDS_TF32 = 6,
+} nj_part;
+
+/* One parameter of the compiled kernel. */
+typedef struct {
+    int16_t source; /* an argument of the call, or one of the above */
+    int16_t leaf;   /* which of the argument's entries in `leaves`; -1: the argument itself */
+    uint8_t part;
+    uint8_t index;  /* which map of the plan, or which dimension */
+    const char *type;
+} nj_slot_facts;
+
+typedef struct {
+    uint64_t bytes; /* of one CTA; 0 if the kernel needs none */
+    uint64_t align;
+} nj_scratch;
+
+/* What a plan is made of; nothing of it is kept but the function. */
+typedef struct {
+    nj_function *function;
+    int device;            /* its ordinal */
+    size_t argument_count; /* of the signature that sources and programs refer to */
+    size_t slot_count;
+    const nj_slot_facts *slots;
+    size_t map_count;
+    const nj_map_facts *maps;
+    int grid_count;      /* dimensions that the bundle gives; 0 if every call brings its own grid */
+    nj_program grid[3];  /* valid ones */
+    unsigned int block_threads;
+    unsigned int num_ctas;
+    unsigned int shared_bytes;
+    bool cooperative;
+    bool pdl;
+    nj_scratch global_scratch;
+    nj_scratch profile_scratch;
+} nj_plan_facts;
+
+struct nj_slot;
+
+enum { NJ_ATTRIBUTES_MAX = 4 };
+
+typedef struct {
+    nj_function *function;
+    nj_device *device;
+    int ordinal;
+    size_t argument_count;
+    unsigned int block_threads;
+    unsigned int num_ctas;
+    unsigned int shared_bytes;
+    bool limited; /* whether a launch needs limits raised */
+    nj_scratch global_scratch;
+    nj_scratch profile_scratch;
+    size_t slot_count;
+    struct nj_slot *slots;
+    size_t map_count;
+    nj_map *maps;
+    int grid_count;
+    nj_program grid[3];
+    unsigned int attribute_count;
+    CUlaunchAttribute attributes[NJ_ATTRIBUTES_MAX];
+} nj_plan;
+
+/* Makes a plan and raises the limits that its launches need; false with `error` filled: NJ_ERROR_INTEGRITY for facts that no
+ * build gives. `nj_plan_clear` is due in either case. */
+NJ_INTERNAL bool nj_plan_init(nj_plan *plan, const nj_plan_facts *facts, nj_error *error);
+NJ_INTERNAL void nj_plan_clear(nj_plan *plan);
+
+static inline bool nj_plan_needs_scratch(const nj_plan *plan)
+{
+    return plan->global_scratch.bytes != 0 || plan->profile_scratch.bytes != 0;
+}
+
+/* Computes the grid that the bundle gives: -1, or the dimension that comes to no int. */
+NJ_INTERNAL int nj_plan_grid(const nj_plan *plan, const nj_value *values, int64_t grid[3]);
+
+#endif

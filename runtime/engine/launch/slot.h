@@ -1,0 +1,27 @@
+/* Parameters of a compiled kernel, as plans hold them. */
+#ifndef NOJIT_LAUNCH_SLOT_H
+#define NOJIT_LAUNCH_SLOT_H
+
+#include "launch/plan.h"
+
+/* How the bytes of a parameter are made. */
+typedef enum {
+    NJ_PACK_BITS,  /* the bits of the argument, as they are */
+    NJ_PACK_FLOAT, /* a double made narrower */
+    NJ_PACK_SCRATCH,
+    NJ_PACK_OTHER, /* a leaf of a tuple, or a part of a descriptor */
+} nj_packing;
+
+typedef struct nj_slot {
+    int16_t source, leaf; /* as facts have them */
+    uint8_t packing;
+    uint8_t part;
+    uint8_t index;
+    uint8_t dtype; /* how its bytes are made; pointers count as NJ_U64 */
+} nj_slot;
+
+/* Copies and checks slots and maps; false with `error` filled. */
+bool nj_plan_read_slots(nj_plan *plan, const nj_plan_facts *facts, nj_error *error);
+bool nj_plan_read_maps(nj_plan *plan, const nj_plan_facts *facts, nj_error *error);
+
+#endif
