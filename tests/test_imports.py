@@ -177,6 +177,14 @@ def test_kernel_sources_are_found_through_manifests_alone():
     assert [found for found in imports() if found.target in KERNEL_SOURCES] == []
 
 
+def test_a_vendor_is_known_where_vendors_are_chosen():
+    """All other code takes a vendor's facts from the interface; the command line has options for ptxas."""
+    package = "nojit.aot.compile.backends.cuda"
+    importers = {each.importer for each in imports() if within(each.target, package)}
+    outside = {name for name in importers if not within(name, package) and not within(name, "nojit.aot.cli")}
+    assert outside == {COMPILER, "nojit.aot.compile.backends.vendors"}
+
+
 def test_nothing_loads_the_compiler_at_once():
     # whoever needs it says so when it is needed: reading bundles must work where Triton is absent
     assert {name for name in modules() if COMPILER in loaded_by(name)} == {COMPILER}

@@ -138,7 +138,7 @@ class SourceCompiler:
         return self.source(place, variants[0].arch).variant_keys(variants, source, place)
 
     def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
-        """See `nojit.aot.plan.variant.check_compiled`."""
+        """See `nojit.aot.compile.images.check_compiled`."""
         check_compiled(variant, compiled)
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
