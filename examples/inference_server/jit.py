@@ -196,7 +196,7 @@ def _seen(arg: Any) -> Any:
     base = arg.base if isinstance(arg, Described) else arg
     if isinstance(base, Tensor):
         return expr.Pointer(base.data_ptr())
-    return expr.Opaque(0) if isinstance(arg, float) else arg
+    return arg
 
 
 def _takes(kind: str, arg: Any) -> bool:

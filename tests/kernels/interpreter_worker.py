@@ -144,7 +144,7 @@ def _seen(value: Any) -> Any:
     """Return what expressions see of an argument."""
     if isinstance(value, Argument):
         return expr.Pointer(value.address)
-    return expr.Opaque(0) if isinstance(value, float) else value
+    return value
 
 
 def _takes(kind: str, value: Any) -> bool:
