@@ -41,7 +41,6 @@ from nojit.runtime.expr_ops import (
     identity,
     same,
 )
-from nojit.runtime.expr_parser import MAX_LENGTH, parse_tree
 from nojit.runtime.expr_tree import (
     FUNCTIONS,
     Literal,
@@ -53,8 +52,10 @@ from nojit.runtime.expr_tree import (
     fold,
     is_boolean,
     render,
+    tree_of,
     walk,
 )
+from nojit.runtime.postfix import postfix
 from nojit.runtime.record import Record
 
 __all__ = [
@@ -80,6 +81,10 @@ __all__ = [
     "settled",
     "substitute",
 ]
+
+
+MAX_LENGTH: Final = 4096
+"""Characters in an expression: text can come from a bundle that nobody trusts yet."""
 
 
 class NotConstant(Enum):
@@ -203,4 +208,4 @@ def parse(text: str) -> Expression:
     Raises:
         ExpressionError: `text` is no expression; says what was expected, and where.
     """
-    return Expression(parse_tree(text))
+    return Expression(tree_of(postfix(text)))

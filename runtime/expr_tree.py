@@ -28,6 +28,7 @@ __all__ = [
     "fold",
     "is_boolean",
     "render",
+    "tree_of",
     "walk",
 ]
 
@@ -69,6 +70,8 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "aligned": Function(Op.ALIGNED, 2, 2),
     "has": Function(Op.HAS, 1, 1),
 }
+_OPERATIONS: Final = {word: op for op, word in postfix.WORDS.items()}
+_CONSTANTS: Final[dict[str, Value]] = {"true": True, "false": False, "none": None}
 _FUNCTION_NAMES: Final = {function.op: name for name, function in FUNCTIONS.items()}
 _BOOLEAN_OPS: Final = frozenset({Op.NOT, Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.ALIGNED, Op.HAS})
 
@@ -128,6 +131,40 @@ class Logic(Record):
 
 
 Node: TypeAlias = Literal | Name | Operation | Logic
+
+
+def tree_of(words: str) -> Node:
+    """Make the tree of an expression in postfix."""
+    made: list[Node] = []
+    for word in postfix.words_of(words):
+        op = _OPERATIONS.get(word)
+        if op in postfix.UNARY:
+            made[-1] = Operation(op, (made[-1],))
+        elif op is not None or word in ("and", "or"):
+            right = made.pop()
+            made[-1] = _joined(op, made[-1], right) if op else _either(word == "or", made[-1], right)
+        else:
+            made.append(_leaf(word))
+    return made[0]
+
+
+def _joined(op: Op, left: Node, right: Node) -> Operation:
+    """Make an operation of two; what min and max join to the same is one operation of more."""
+    chained = op in (Op.MIN, Op.MAX) and isinstance(left, Operation) and left.op is op
+    return Operation(op, (*left.operands, right) if chained else (left, right))  # type: ignore[union-attr] # it is one
+
+
+def _either(stop: bool, left: Node, right: Node) -> Logic:
+    chained = isinstance(left, Logic) and left.stop is stop
+    return Logic(stop, (*left.operands, right) if chained else (left, right))  # type: ignore[union-attr] # it is one
+
+
+def _leaf(word: str) -> Node:
+    if word in _CONSTANTS:
+        return Literal(_CONSTANTS[word])
+    if word[0] in "'\"":
+        return Literal(word[1:-1])
+    return Literal(int(word)) if word[0] in "-0123456789" else Name(word)
 
 
 def _height(operands: tuple[Node, ...]) -> int:

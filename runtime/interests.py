@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice, product
 from typing import Any, Final
 
-from nojit.runtime.postfix import names_of, postfix
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable, Missing
@@ -49,6 +48,8 @@ def interests(table: KernelTable, arch: int | None = None) -> tuple[Grounded, ..
 
 def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, Value]) -> Iterator[Grounded]:
     """Ground each expression for each config, once for all that differ in nothing that it asks for."""
+    from nojit.runtime.postfix import names_of, postfix  # noqa: PLC0415 - most kernels ask for nothing
+
     programs, defaults = table.programs_by_expression(), _defaults(table)
     derived = [item.expression for item in table.derived]
     names: dict[str, frozenset[str]] = {}

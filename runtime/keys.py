@@ -17,7 +17,6 @@ from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.expr_ops import INSTRUCTION, INT64_MAX, INT64_MIN, ExpressionError, Op, Tag, constant
 from nojit.runtime.expr_ops import Value as Operand
 from nojit.runtime.interests import interests
-from nojit.runtime.postfix import TOO_LONG, names_of, postfix
 from nojit.runtime.table import KernelTable, Missing, Tuning
 from nojit.runtime.tuning_table import BUCKETS
 from nojit.runtime.type_names import dtype_name, dtype_spellings
@@ -280,8 +279,16 @@ class _Programs:
         Raises:
             BundleError: it is too long, or asks for a name that is neither among `values` nor a param.
         """
+        words = self._postfix.get(text, "")
+        program = _core.assemble(words, values, self._slots, self._constant) if words else b""
+        return program or self._made_of_text(text, values)
+
+    def _made_of_text(self, text: str, values: dict[str, Value]) -> bytes:
+        """Make the program of an expression of a table that has none, or say why there is none."""
+        from nojit.runtime.postfix import TOO_LONG, names_of, postfix  # noqa: PLC0415 - bundles have it done
+
         try:
-            words = self._postfix.get(text) or postfix(text)
+            words = postfix(text)
         except ExpressionError as error:
             raise self._fault(str(error)) from None
         program = _core.assemble(words, values, self._slots, self._constant)

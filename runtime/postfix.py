@@ -27,7 +27,7 @@ from nojit.runtime.expr_ops import (
     identity,
 )
 
-__all__ = ["TOO_LONG", "WORDS", "evaluate", "names_of", "postfix", "words_of"]
+__all__ = ["FUNCTIONS", "TOO_LONG", "UNARY", "WORDS", "evaluate", "names_of", "postfix", "words_of"]
 
 WORDS: Final[dict[Op, str]] = {
     Op.NEG: "neg()",
@@ -51,8 +51,11 @@ WORDS: Final[dict[Op, str]] = {
     Op.HAS: "has()",
 }
 """The word of each operation but ``and`` and ``or``."""
+FUNCTIONS: Final = ("cdiv", "min", "max", "next_pow2", "aligned", "has")
+"""The functions of the language."""
 TOO_LONG: Final = "more than 32 levels of nested operations, or than 256 operations and operands"
 """Why an expression whose names are all known has no program."""
+UNARY: Final = frozenset({Op.NEG, Op.NOT, Op.NEXT_POW2, Op.HAS})
 _NO_NAMES: Final = frozenset([*WORDS.values(), "and", "or", "true", "false", "none"])
 
 _Pair: TypeAlias = tuple[int, int]
@@ -67,13 +70,19 @@ def postfix(text: str) -> str:
     Raises:
         ExpressionError: `text` is no expression.
     """
-    words = _core.postfix(text)
-    if words is None:
-        from nojit.runtime.expr_parser import parse_tree  # noqa: PLC0415 - only what is wrong is gone through to say why
-
-        parse_tree(text)
-        raise ExpressionError("no expression", text)
-    return words
+    try:
+        found = _core.postfix(text)
+    except UnicodeEncodeError as error:
+        found = ("unexpected", error.start)
+    if isinstance(found, str):
+        return found
+    what, column = found
+    if what == "unexpected":
+        what += f" {text[column]!r}"
+    elif what == "unknown function":
+        name = text[column:].partition("(")[0].rstrip()
+        what += f" {name!r}{did_you_mean(name, FUNCTIONS)}"
+    raise ExpressionError(what, text, column)
 
 
 def words_of(words: str) -> list[str]:

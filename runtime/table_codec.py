@@ -13,7 +13,6 @@ from array import array
 from nojit.runtime import _core, tuning_codec
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.payload import u32_array
-from nojit.runtime.postfix import names_of
 from nojit.runtime.strict import Json, canonical_json, parse_json, refuse
 from nojit.runtime.table import (
     COLUMNS,
@@ -114,8 +113,12 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
 
 def _check_key(table: KernelTable, where: str) -> None:
     """Check that the tuning key names runtime params alone."""
+    if table.tuning is None:
+        return
+    from nojit.runtime.postfix import names_of  # noqa: PLC0415 - most kernels are not tuned
+
     programs = table.programs_by_expression()
-    names = {name for text in table.tuning.key for name in names_of(programs[text])} if table.tuning else set[str]()
+    names = {name for text in table.tuning.key for name in names_of(programs[text])}
     strangers = names.difference(table.runtime_params())
     if strangers:
         raise refuse("param", "expected a tuning key of runtime params alone", got=sorted(strangers), where=where)

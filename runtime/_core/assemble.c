@@ -1,6 +1,7 @@
 #include "assemble.h"
 
 #include "objects.h"
+#include "expr/infix.h"
 #include "expr/postfix.h"
 
 #include "cold.h"
@@ -83,4 +84,29 @@ PyObject *nj_assemble_text(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     return nj_assemble_words((nj_span){(const unsigned char *)text, (size_t)size}, values, slots, constant);
+}
+
+PyObject *nj_words_of(PyObject *text)
+{
+    Py_ssize_t size;
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, &size);
+    char *words = bytes == NULL ? NULL : PyMem_Malloc(nj_postfix_room((size_t)size));
+    if (words == NULL) {
+        return bytes == NULL ? NULL : PyErr_NoMemory();
+    }
+    size_t length;
+    nj_syntax_error error;
+    bool whole = nj_postfix((nj_span){(const unsigned char *)bytes, (size_t)size}, words, &length, &error);
+    PyObject *found = whole ? PyUnicode_FromStringAndSize(words, (Py_ssize_t)length)
+                            : Py_BuildValue("(sn)", error.what, (Py_ssize_t)error.column);
+    PyMem_Free(words);
+    return found;
+}
+
+PyObject *nj_postfix_of(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    if (!PyUnicode_Check(text)) {
+        return PyErr_Format(PyExc_TypeError, "expected a str, got %.100s", Py_TYPE(text)->tp_name);
+    }
+    return nj_words_of(text);
 }

@@ -1,4 +1,4 @@
-/* Programs of expressions in postfix, as Python asks for them. */
+/* Expressions in postfix and their programs, as Python asks for them. */
 #ifndef NOJIT_ASSEMBLE_H
 #define NOJIT_ASSEMBLE_H
 
@@ -13,5 +13,11 @@ PyObject *nj_assemble_words(nj_span words, PyObject *values, PyObject *slots, Py
 
 /* `assemble(text, values, slots, constant)`: the bytes of a program, empty if the text has none. */
 PyObject *nj_assemble_text(PyObject *module, PyObject *args);
+
+/* The postfix of an expression: a str, or why the text is none as `(what, column)`. NULL with an exception raised. */
+PyObject *nj_words_of(PyObject *text);
+
+/* `postfix(text)`. */
+PyObject *nj_postfix_of(PyObject *module, PyObject *text);
 
 #endif

@@ -8,7 +8,6 @@
 #include "errors.h"
 #include "hooks.h"
 #include "image.h"
-#include "infix.h"
 #include "index.h"
 #include "launch_table.h"
 #include "launcher.h"
@@ -231,7 +230,7 @@ static PyMethodDef functions[] = {
     {"assemble", nj_assemble_text, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
     {"postfix", nj_postfix_of, METH_O,
-     PyDoc_STR("An expression in postfix; None if it is none.")},
+     PyDoc_STR("An expression in postfix; why it is none as (what, column).")},
     {"map_fault", nj_map_fault_of, METH_VARARGS,
      PyDoc_STR("What a tensor map must be to be that of a descriptor, and is not; None if nothing.")},
     {"tuning_key", tuning_key, METH_VARARGS,

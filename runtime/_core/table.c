@@ -2,7 +2,7 @@
 
 #include "columns.h"
 #include "image/elf.h"
-#include "infix.h"
+#include "assemble.h"
 #include "meaning.h"
 #include "objects.h"
 #include "table_checks.h"
@@ -115,8 +115,8 @@ static bool points_right(PyObject *fields, const unsigned char *columns, size_t 
 static bool add_program(PyObject *by_expression, PyObject *programs, Py_ssize_t *next, PyObject *expression)
 {
     PyObject *program = nj_item(programs, (*next)++);
-    PyObject *right = program == NULL || expression == NULL ? NULL : nj_postfix(expression);
-    bool same = right != NULL && right != Py_None && PyUnicode_Compare(program, right) == 0;
+    PyObject *right = program == NULL || expression == NULL ? NULL : nj_words_of(expression);
+    bool same = right != NULL && PyUnicode_Check(right) && PyUnicode_Compare(program, right) == 0;
     Py_XDECREF(right);
     return same && PyDict_SetItem(by_expression, expression, program) == 0;
 }

@@ -1,5 +1,6 @@
-/* Fuzz the expression machine: assemble a text in postfix, and run what comes of it; take the bytes as a program, and run it if it
- * is valid. Slots hold a value of each tag. */
+/* Fuzz expressions: read a text, and run what comes of it; assemble a text in postfix, and run that; take the bytes as a program,
+ * and run it if it is valid. Slots hold a value of each tag. */
+#include "expr/infix.h"
 #include "expr/postfix.h"
 
 #include <stdlib.h>
@@ -31,24 +32,47 @@ static bool find(void *context, nj_span name, nj_instruction *push)
 static void run(nj_instruction *code, size_t length)
 {
     nj_value result;
+    nj_failure why;
     nj_program program = {.length = (uint32_t)length, .code = code};
     if (nj_program_valid(code, length, SLOTS)) {
-        nj_run(&program, slots, &result);
+        nj_run(&program, slots, &result, &why);
     }
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+static void assemble(nj_span words)
 {
     nj_assembly made;
-    nj_instruction code[NJ_PROGRAM_LENGTH_MAX];
-    size_t length = size / sizeof *code;
-    if (nj_assemble((nj_span){bytes, size}, find, NULL, SLOTS, &made)) {
+    if (nj_assemble(words, find, NULL, SLOTS, &made)) {
         /* what is assembled is valid */
         if (!nj_program_valid(made.code, made.length, SLOTS)) {
             abort();
         }
         run(made.code, made.length);
     }
+}
+
+static void read_text(nj_span text)
+{
+    char *words = malloc(nj_postfix_room(text.size));
+    size_t length;
+    nj_syntax_error error;
+    if (words == NULL) {
+        return;
+    }
+    if (nj_postfix(text, words, &length, &error)) {
+        assemble((nj_span){(unsigned char *)words, length});
+    } else if (error.column > text.size || memchr(error.what, 0, sizeof error.what) == NULL) {
+        abort();
+    }
+    free(words);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+    nj_instruction code[NJ_PROGRAM_LENGTH_MAX];
+    size_t length = size / sizeof *code;
+    read_text((nj_span){bytes, size});
+    assemble((nj_span){bytes, size});
     if (length > 0 && length <= NJ_PROGRAM_LENGTH_MAX) {
         memcpy(code, bytes, length * sizeof *code);
         run(code, length);

@@ -31,7 +31,9 @@ def _program(*instructions: tuple[int, int]) -> bytes:
 
 def _expressions() -> list[bytes]:
     texts = ["a 16 % 0 ==", "a 128 cdiv()", "a b min() c max() 2 *", "d has() a 0 < and", "f 16 aligned() c or not()",
-             "a next_pow2() neg() 3 //", "b -1 // 4 + 7 -", "true false ==", "e none != a 1 >= or", "g 1 <= h ==", "'x' a >"]  # fmt: skip
+             "a next_pow2() neg() 3 //", "b -1 // 4 + 7 -", "true false ==", "e none != a 1 >= or", "g 1 <= h ==", "'x' a >",
+             "cdiv(a, 0x10) * -b", "not has(d) and (a % 16 == 0 or c)", "min(a, b, -3) <= next_pow2(a)", "aligned(f, 16) == true",
+             "h != 'x y' or \"z\" == none"]  # fmt: skip
     # load a, constant 16, mod; load c, jump over a load
     return [*(text.encode() for text in texts), _program((5, 0), (1, 16), (12, 0)), _program((5, 2), (25, 1), (5, 3))]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nojit.runtime.expr import MISSING, UNSEEN, Pointer
 
-__all__ = ["FAILS", "NoValueError", "evaluate", "outcome"]
+__all__ = ["FAILS", "NoValueError", "evaluate", "outcome", "postfix"]
 
 LEAST, MOST = -(2**63), 2**63 - 1
 FAILS = "fails"
@@ -39,6 +39,51 @@ def outcome(compute: Callable[[], Any], failure: type[Exception] = NoValueError)
     except failure:
         return FAILS, None
     return type(value).__name__, value.hex() if isinstance(value, float) else value
+
+
+def postfix(text: str) -> list[str] | None:
+    """Write an expression in postfix as docs/bundle-format.md says; None if it is none."""
+    try:
+        return _words(ast.parse(text, mode="eval").body, text)
+    except SyntaxError:
+        return None
+
+
+def _words(node: ast.expr, text: str) -> list[str]:
+    match node:
+        case ast.Constant(str()):
+            words = [repr(node.value)]
+        case ast.Constant(int()) | ast.Name():
+            words = [str(_compute(node, {})) if isinstance(node, ast.Constant) else node.id]
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(value))) if (
+            "(" not in text[node.col_offset : node.operand.col_offset]
+        ):
+            words = [str(-value)]
+        case ast.UnaryOp(op, operand):
+            words = [*_words(operand, text), "not()" if isinstance(op, ast.Not) else "neg()"]
+        case ast.BoolOp(op, operands):
+            words = _joined(
+                "or" if isinstance(op, ast.Or) else "and", [_words(each, text) for each in _flat(op, operands)]
+            )
+        case ast.BinOp(left, op, right) | ast.Compare(left, [op], [right]):
+            words = [*_words(left, text), *_words(right, text), _SYMBOLS[type(op)]]
+        case ast.Call(ast.Name(name), operands):
+            words = _joined(f"{name}()", [_words(each, text) for each in operands])
+        case _:
+            raise SyntaxError("comparisons do not chain")
+    return words
+
+
+def _joined(word: str, operands: list[list[str]]) -> list[str]:
+    first, *others = operands
+    return first + [part for other in others for part in (*other, word)] if others else [*first, word]
+
+
+def _flat(op: ast.boolop, operands: list[ast.expr]) -> list[ast.expr]:
+    flat: list[ast.expr] = []
+    for each in operands:
+        flat += _flat(op, each.values) if isinstance(each, ast.BoolOp) and type(each.op) is type(op) else [each]
+    return flat
 
 
 def _compute(node: ast.expr, values: Mapping[str, Any]) -> Any:
@@ -155,6 +200,19 @@ def _aligned(value: Any, count: Any) -> bool:
     return value is not None and _int(value) % count == 0
 
 
+_SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cdiv": _cdiv,
     "min": lambda *operands: min(map(_int, operands)),

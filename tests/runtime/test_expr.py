@@ -188,6 +188,8 @@ FAILS_TO_PARSE = [
     ("a or", "expected a value", 4),
     (")", "expected a value", 0),
     ("(1", "expected ')'", 2),
+    ("'\u00e9' == \u00e9", "unexpected '\u00e9'", 7),
+    ("a == '\ud800'", "unexpected", 6),
     ("x" * 4097, "more than 4096 characters", 4096),
 ]
 

@@ -1,12 +1,8 @@
-#include "infix.h"
+#include "expr/infix.h"
 
-#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
-
-#include "base/span.h"
-
-#include "cold.h"
 
 enum {
     CHARS_MAX = 4096,
@@ -42,6 +38,8 @@ typedef struct {
     int depth;
     char *words;
     size_t length;
+    nj_syntax_error *error;
+    const unsigned char *failed; /* where */
 } parser;
 
 static const struct {
@@ -50,6 +48,19 @@ static const struct {
 } functions[] = {
     {"cdiv", 2, 2}, {"min", 2, INT32_MAX}, {"max", 2, INT32_MAX}, {"next_pow2", 1, 1}, {"aligned", 2, 2}, {"has", 1, 1},
 };
+
+static bool fail_at(parser *it, const unsigned char *at, const char *what)
+{
+    it->failed = at;
+    snprintf(it->error->what, sizeof it->error->what, "%s", what);
+    return false;
+}
+
+/* Says what is wrong with the token at hand. */
+static bool fail(parser *it, const char *what)
+{
+    return fail_at(it, it->token.at, what);
+}
 
 static bool is_one_of(nj_span token, const char *const *texts)
 {
@@ -118,6 +129,24 @@ static const unsigned char *symbol_end(const unsigned char *at, const unsigned c
     return memchr("-+*%<>(),", *at, 9) != NULL ? at + 1 : NULL;
 }
 
+/* Says what is wrong with characters that no token begins with. */
+static bool fail_to_read(parser *it, const unsigned char *at)
+{
+    static const char *const instead[][2] = {
+        {"True", "true"}, {"False", "false"}, {"None", "none"}, {"&&", "and"}, {"||", "or"}, {"!", "not"}, {"/", "//"}, {"=", "=="},
+    };
+    for (size_t i = 0; i < sizeof instead / sizeof *instead; i++) {
+        size_t size = strlen(instead[i][0]);
+        if ((size_t)(it->end - at) >= size && memcmp(at, instead[i][0], size) == 0) {
+            it->failed = at;
+            snprintf(it->error->what, sizeof it->error->what, "'%s' is spelled '%s'", instead[i][0], instead[i][1]);
+            return false;
+        }
+    }
+    bool quoted = *at == '\'' || *at == '"';
+    return fail_at(it, at, quoted ? "expected the string to end" : is_digit(*at) ? "expected an integer" : "unexpected");
+}
+
 /* Reads the next token; false if there is none. */
 static bool advance(parser *it)
 {
@@ -127,30 +156,29 @@ static bool advance(parser *it)
         it->at++;
     }
     const unsigned char *start = it->at, *stop = start;
+    kind kind = END;
     if (start == it->end) {
-        it->kind = END;
     } else if (is_digit(*start)) {
-        it->kind = INT;
+        kind = INT;
         stop = int_end(start, it->end);
     } else if (begins_name(*start)) {
-        it->kind = NAME;
+        kind = NAME;
         stop = name_end(start, it->end);
     } else if (*start == '\'' || *start == '"') {
-        it->kind = STRING;
+        kind = STRING;
         stop = string_end(start, it->end);
     } else {
-        it->kind = SYMBOL;
+        kind = SYMBOL;
         stop = symbol_end(start, it->end);
     }
-    if (stop == NULL) {
-        return false;
+    nj_span token = {start, stop == NULL ? 0 : (size_t)(stop - start)};
+    if (stop == NULL || (kind == NAME && is_one_of(token, wrong))) {
+        return fail_to_read(it, start);
     }
-    it->token = (nj_span){start, (size_t)(stop - start)};
+    it->kind = kind == NAME && is_one_of(token, words) ? SYMBOL : kind;
+    it->token = token;
     it->at = stop;
-    if (it->kind == NAME && is_one_of(it->token, words)) {
-        it->kind = SYMBOL;
-    }
-    return !(it->kind == NAME && is_one_of(it->token, wrong));
+    return true;
 }
 
 static bool is_symbol(const parser *it, const char *text)
@@ -206,11 +234,17 @@ static void put_function(parser *it, const char *name)
 }
 
 /* One level above the highest of these; false if that is too high. */
-static bool grow(part *made, int height)
+static bool grow(parser *it, part *made, int height)
 {
     made->logic = 0;
     made->height = height + 1;
-    return made->height <= HEIGHT_MAX;
+    return made->height <= HEIGHT_MAX || fail(it, "more than 64 levels of operations");
+}
+
+/* Takes a symbol that has to be there. */
+static bool expect(parser *it, const char *symbol, const char *what)
+{
+    return is_symbol(it, symbol) ? advance(it) : fail(it, what);
 }
 
 static bool read_expression(parser *it, int lowest, part *made);
@@ -221,18 +255,19 @@ static bool read_int(parser *it, bool negative, part *made)
     const unsigned char *at = it->token.at, *end = at + it->token.size;
     unsigned base = it->token.size > 2 && (at[1] | 0x20) == 'x' ? 16 : 10;
     char digits[INT_CHARS_MAX + 2];
+    static const char *const too_large = "the integer does not fit in 64 bits";
     if (it->token.size > INT_CHARS_MAX) {
-        return false;
+        return fail(it, too_large);
     }
     for (at += base == 16 ? 2 : 0; at < end; at++) {
         unsigned digit = is_digit(*at) ? *at - (unsigned)'0' : (*at | 0x20u) - 'a' + 10;
         if (value > (UINT64_MAX - digit) / base) {
-            return false;
+            return fail(it, too_large);
         }
         value = value * base + digit;
     }
     if (value > (uint64_t)INT64_MAX + negative) {
-        return false;
+        return fail(it, too_large);
     }
     size_t start = sizeof digits;
     bool sign = negative && value != 0;
@@ -248,6 +283,16 @@ static bool read_int(parser *it, bool negative, part *made)
     return advance(it);
 }
 
+/* Says how many arguments a function takes. */
+static bool fail_to_call(parser *it, nj_span name, size_t function, int got)
+{
+    const char *least = functions[function].most == functions[function].least ? "" : "at least ";
+    it->failed = name.at;
+    snprintf(it->error->what, sizeof it->error->what, "%s takes %s%d arguments, got %d", functions[function].name, least,
+             functions[function].least, got);
+    return false;
+}
+
 static bool read_call(parser *it, nj_span name, part *made)
 {
     size_t i = 0, count = sizeof functions / sizeof *functions;
@@ -255,8 +300,14 @@ static bool read_call(parser *it, nj_span name, part *made)
     while (i < count && !nj_span_is(name, functions[i].name)) {
         i++;
     }
+    if (!advance(it)) {
+        return false;
+    }
+    if (i == count) {
+        return fail_at(it, name.at, "unknown function");
+    }
     do {
-        if (i == count || !advance(it) || !read_expression(it, OR, made)) {
+        if ((operands > 0 && !advance(it)) || !read_expression(it, OR, made)) {
             return false;
         }
         height = made->height > height ? made->height : height;
@@ -267,8 +318,13 @@ static bool read_call(parser *it, nj_span name, part *made)
     if (functions[i].most == 1) {
         put_function(it, functions[i].name);
     }
-    bool right = is_symbol(it, ")") && operands >= functions[i].least && operands <= functions[i].most;
-    return right && advance(it) && grow(made, height);
+    if (!expect(it, ")", "expected ')'")) {
+        return false;
+    }
+    if (operands < functions[i].least || operands > functions[i].most) {
+        return fail_to_call(it, name, i, operands);
+    }
+    return grow(it, made, height);
 }
 
 static bool read_atom(parser *it, part *made)
@@ -279,14 +335,17 @@ static bool read_atom(parser *it, part *made)
         return read_int(it, false, made);
     }
     if (is_symbol(it, "(")) {
-        return advance(it) && read_expression(it, OR, made) && is_symbol(it, ")") && advance(it);
+        return advance(it) && read_expression(it, OR, made) && expect(it, ")", "expected ')'");
     }
     if (it->kind == STRING) {
         put_string(it, token);
         return advance(it);
     }
     bool is_constant = is_symbol(it, "true") || is_symbol(it, "false") || is_symbol(it, "none");
-    if ((it->kind != NAME && !is_constant) || !advance(it)) {
+    if (it->kind != NAME && !is_constant) {
+        return fail(it, "expected a value");
+    }
+    if (!advance(it)) {
         return false;
     }
     if (!is_constant && is_symbol(it, "(")) {
@@ -299,11 +358,14 @@ static bool read_atom(parser *it, part *made)
 static bool read_prefix(parser *it, int lowest, part *made)
 {
     if (is_symbol(it, "not")) {
-        if (lowest > NOT || !advance(it) || !read_expression(it, NOT, made)) {
+        if (lowest > NOT) {
+            return fail(it, "expected a value; put parentheses around 'not'");
+        }
+        if (!advance(it) || !read_expression(it, NOT, made)) {
             return false;
         }
         put_function(it, "not");
-        return grow(made, made->height);
+        return grow(it, made, made->height);
     }
     if (is_symbol(it, "-")) {
         if (!advance(it)) {
@@ -316,7 +378,7 @@ static bool read_prefix(parser *it, int lowest, part *made)
             return false;
         }
         put_function(it, "neg");
-        return grow(made, made->height);
+        return grow(it, made, made->height);
     }
     return read_atom(it, made);
 }
@@ -350,8 +412,10 @@ static bool read_logic(parser *it, int binding, part *made)
             put_span(it, word);
         }
     }
-    *made = (part){.height = height + 1, .logic = binding, .first_end = first_end};
-    return made->height <= HEIGHT_MAX;
+    bool fits = grow(it, made, height);
+    made->logic = binding;
+    made->first_end = first_end;
+    return fits;
 }
 
 static bool read_binary(parser *it, int binding, part *made)
@@ -362,13 +426,19 @@ static bool read_binary(parser *it, int binding, part *made)
         return false;
     }
     put_span(it, word);
+    if (!grow(it, made, made->height > right.height ? made->height : right.height)) {
+        return false;
+    }
     bool chained = binding == COMPARISON && binding_of(it) == COMPARISON;
-    return !chained && grow(made, made->height > right.height ? made->height : right.height);
+    return !chained || fail(it, "comparisons do not chain; join two of them with 'and'");
 }
 
 static bool read_expression(parser *it, int lowest, part *made)
 {
-    if (++it->depth > DEPTH_MAX || !read_prefix(it, lowest, made)) {
+    if (++it->depth > DEPTH_MAX) {
+        return fail(it, "more than 64 levels of nesting");
+    }
+    if (!read_prefix(it, lowest, made)) {
         return false;
     }
     for (int binding; (binding = binding_of(it)) >= lowest && binding > 0;) {
@@ -380,32 +450,31 @@ static bool read_expression(parser *it, int lowest, part *made)
     return true;
 }
 
-PyObject *nj_postfix(PyObject *text)
+size_t nj_postfix_room(size_t size)
 {
-    Py_ssize_t size;
-    const char *bytes = PyUnicode_AsUTF8AndSize(text, &size);
-    if (bytes == NULL) {
-        return NULL;
-    }
-    if (PyUnicode_GET_LENGTH(text) > CHARS_MAX) {
-        return Py_NewRef(Py_None);
-    }
-    parser it = {.at = (const unsigned char *)bytes, .end = (const unsigned char *)bytes + size};
-    it.words = PyMem_Malloc(GROWTH * ((size_t)size + 1));
-    if (it.words == NULL) {
-        return PyErr_NoMemory();
-    }
-    part made;
-    bool whole = advance(&it) && read_expression(&it, OR, &made) && it.kind == END;
-    PyObject *words = !whole ? Py_NewRef(Py_None) : PyUnicode_FromStringAndSize(it.words, (Py_ssize_t)it.length);
-    PyMem_Free(it.words);
-    return words;
+    return GROWTH * (size + 1);
 }
 
-PyObject *nj_postfix_of(PyObject *Py_UNUSED(module), PyObject *text)
+static size_t characters(const unsigned char *at, const unsigned char *end)
 {
-    if (!PyUnicode_Check(text)) {
-        return PyErr_Format(PyExc_TypeError, "expected a str, got %.100s", Py_TYPE(text)->tp_name);
+    size_t count = 0;
+    for (; at < end; at++) {
+        count += (*at & 0xC0) != 0x80;
     }
-    return nj_postfix(text);
+    return count;
+}
+
+bool nj_postfix(nj_span text, char *words, size_t *length, nj_syntax_error *error)
+{
+    parser it = {.at = text.at, .end = text.at + text.size, .words = words, .error = error};
+    part made;
+    if (characters(text.at, it.end) > CHARS_MAX) {
+        error->column = CHARS_MAX;
+        snprintf(error->what, sizeof error->what, "more than %d characters", CHARS_MAX);
+        return false;
+    }
+    bool whole = advance(&it) && read_expression(&it, OR, &made) && (it.kind == END || fail(&it, "expected an operator or the end"));
+    error->column = whole ? 0 : characters(text.at, it.failed);
+    *length = it.length;
+    return whole;
 }

@@ -1,0 +1,20 @@
+/* Reads expressions as manifests write them, by the grammar in docs/manifest.md, and writes them in postfix. */
+#ifndef NOJIT_EXPR_INFIX_H
+#define NOJIT_EXPR_INFIX_H
+
+#include "base/internal.h"
+#include "base/span.h"
+
+/* Why a text is no expression, and at which of its characters: of "unexpected" and "unknown function" that is which. */
+typedef struct {
+    char what[96];
+    size_t column;
+} nj_syntax_error;
+
+/* How many bytes the words of a text of so many bytes may take. */
+NJ_INTERNAL size_t nj_postfix_room(size_t size);
+
+/* Writes a text in postfix; false if it is no expression. */
+NJ_INTERNAL bool nj_postfix(nj_span text, char *words, size_t *length, nj_syntax_error *error);
+
+#endif
