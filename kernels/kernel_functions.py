@@ -1,7 +1,8 @@
-"""Triton helpers of several families: cheap activations and divisions, and programmatic dependent launch.
+"""Device functions of several families: fast activations and divisions, and programmatic dependent launch.
 
-Programmatic dependent launch, where the architecture has it: the later kernel sets the option ``launch_pdl`` and calls
-`wait_for_last` before it reads results of the earlier one; the earlier kernel calls `let_next_start`.
+Programmatic dependent launch lets a kernel start before the previous one has ended, on architectures that have it. The
+later kernel sets the option ``launch_pdl`` and calls `wait_for_last` before it reads results of the earlier one; the
+earlier kernel calls `let_next_start`.
 """
 
 import triton
@@ -10,11 +11,12 @@ import triton.language as tl
 
 @triton.jit
 def gelu(x):
-    """Return ``x * Phi(x)`` of fp32 values (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415), with an error of 4e-7 at most.
+    """Return ``x * Phi(x)`` of fp32 values, with an error of at most 4e-7.
 
-    The tail ``Phi(-abs(x))`` is ``t * exp2(q(t) - x * x * log2(e) / 2)`` with ``t = 1 / (1 + 0.318198 * abs(x))`` and a
-    polynomial q, fitted to a relative error of 8e-8. The library's erf branches per element, and its instructions depend on
-    one another, a latency that a program of few warps cannot hide.
+    Phi is the normal distribution (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415). The tail
+    ``Phi(-abs(x))`` is ``t * exp2(q(t) - x * x * log2(e) / 2)`` with ``t = 1 / (1 + 0.318198 * abs(x))`` and a
+    polynomial q, fitted to a relative error of 8e-8. Triton's erf branches for each element, and its instructions
+    depend on one another; a program of few warps cannot hide that latency.
     """
     # rsqrt of a square: two instructions, where a division takes seven for cases that do not occur here
     root = tl.rsqrt(1.0 + 0.3181980515339463 * tl.abs(x))
@@ -28,18 +30,18 @@ def gelu(x):
     # the whole tail: half of erfc
     q = q * t - 2.9761573982738416
     tail = t * tl.exp2(q - 0.7213475204444817 * x * x)
-    # the tail of an infinity is 0: a positive one must not be multiplied by it
+    # the tail of an infinity is 0: do not multiply +inf by it
     return x * tl.where(x < 0.0, tail, 1.0 - tail)
 
 
 @triton.jit
 def gelu_rounded(x):
-    """Return ``x * Phi(x)`` of fp32 values, for results rounded to 16 bits, in three quarters of the instructions of `gelu`.
+    """Return ``x * Phi(x)`` of fp32 values, for results rounded to 16 bits, with 3/4 of the instructions of `gelu`.
 
-    The tail ``Phi(-abs(x))`` is ``exp2(q(abs(x)))`` with a polynomial q. For every 16-bit number the result rounds to the nearest
-    value or its neighbour, for 99 % of fp16 numbers to the nearest.
+    The tail ``Phi(-abs(x))`` is ``exp2(q(abs(x)))`` with a polynomial q. For every 16-bit x the result rounds to the
+    nearest 16-bit value or a neighbour of it; for 99 % of fp16 numbers to the nearest.
     """
-    # clamped, so that infinity is not multiplied by a tail of 0
+    # clamp, so that infinity is not multiplied by a tail of 0
     far = tl.minimum(tl.abs(x), 13.5)
     q = 4.585314883343017e-08 * far - 2.645477252372075e-06
     q = q * far + 6.537329318234697e-05
@@ -55,7 +57,7 @@ def gelu_rounded(x):
 
 @triton.jit
 def let_next_start():
-    """Allow the next kernel of the stream to launch once all programs of this one have called this."""
+    """Let the stream's next kernel launch once all programs of this kernel have called this function."""
     if tl.target_info.cuda_capability_geq(9, 0):
         tl.extra.cuda.gdc_launch_dependents()
 
@@ -69,7 +71,7 @@ def wait_for_last():
 
 @triton.jit
 def divide(number, by):
-    """Return ``number // by`` and ``number % by`` of int32 numbers that are not negative."""
+    """Return ``number // by`` and ``number % by`` of int32 numbers that are not negative, in few instructions."""
     # a signed division takes nearly twice the instructions
     quotient = (tl.cast(number, tl.uint32) // tl.cast(by, tl.uint32)).to(tl.int32)
     return quotient, number - quotient * by
@@ -77,15 +79,15 @@ def divide(number, by):
 
 @triton.jit
 def reciprocal(by):
-    """Return the inverse for `divide_by`, of an int32 number of at least 1."""
-    # all bits set, which is -1 as a signed number
+    """Return the number that `divide_by` takes as `inverse`, for a divisor `by` of at least 1 (int32)."""
+    # all bits set: -1 as a signed number
     return tl.cast(by * 0 - 1, tl.uint32) // tl.cast(by, tl.uint32)
 
 
 @triton.jit
 def divide_by(number, by, inverse):
-    """Return quotient and remainder as `divide` does, but faster; `inverse` is ``reciprocal(by)``, computed once before a loop."""
-    # at most one below the quotient, for numbers of 31 bits
+    """Return ``number // by`` and ``number % by`` without a division; `inverse` is ``reciprocal(by)``."""
+    # for numbers of 31 bits this is the quotient, or one less
     quotient = tl.umulhi(tl.cast(number, tl.uint32), inverse).to(tl.int32)
     rest = number - quotient * by
     short = rest >= by
@@ -94,10 +96,11 @@ def divide_by(number, by, inverse):
 
 @triton.jit
 def worked_out_here(sizes):
-    """Return int32 sizes that are opaque to the compiler, so that values derived from them are computed in this part of a program.
+    """Return int32 `sizes` as values that the compiler cannot see through, in a warp-specialized kernel.
 
-    Otherwise the compiler computes them before the parts start, for all parts, and keeps them in registers that no part can
-    spare. A kernel that spills to local memory starts 2 us later.
+    Values derived from them are then computed in this partition. Otherwise the compiler computes them before the
+    partitions start, and keeps them in registers that no partition can spare. A kernel that spills to local memory
+    starts 2 us later.
     """
     given = ()
     for place in tl.static_range(len(sizes)):

@@ -1,7 +1,8 @@
-"""Shared parts of attention's forward passes for sm_90: early copies of queries, exponentials, start and end of a tile.
+"""Device functions that attention's forward kernels for sm_90 share: copies of queries, exponentials, steps of a tile.
 
-Consumer `OWN` owns the rows with that number in each tile of queries. If queries have two buffers, the next ones are copied
-while the current tile is computed. Where that is faster, consumers take turns to start their products.
+A tile of queries belongs to several consumers, groups of four warps; consumer `OWN` computes the `OWN`-th part of the
+rows. If queries have two buffers, the next tile's are copied while the current one is computed. Consumers may take
+turns to start their products, where that is faster.
 """
 
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
@@ -18,17 +19,17 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 @gluon.jit
 def copy_queries(q_map, batch, head, row_start, memory, full, empty, turn):
-    """Copy the queries of one tile, as soon as their buffer is free.
+    """Copy the queries of one tile to shared memory, as soon as their buffer is free.
 
     Args:
-        q_map: describes queries [batch, heads, q_len, head_dim] in boxes of [1, 1, rows, head_dim].
-        batch: the batch.
-        head: the head.
-        row_start: the first query.
+        q_map: TMA descriptor of the queries [batch, heads, q_len, head_dim] with boxes [1, 1, rows, head_dim].
+        batch: batch index.
+        head: head index.
+        row_start: the tile's first query.
         memory: buffers [stages * consumers, 1, 1, rows, head_dim]; a stage holds a box for each consumer.
-        full: barriers [stages, 1] that a stage's copies complete.
-        empty: barriers [stages, 1] at which its consumers arrive.
-        turn: the number of tiles copied before.
+        full: barriers [stages, 1], completed by a stage's copies.
+        empty: barriers [stages, 1], at which the stage's consumers arrive.
+        turn: number of tiles copied before.
     """
     STAGES: gl.constexpr = full.shape[0]
     CONSUMERS: gl.constexpr = memory.shape[0] // STAGES
@@ -42,14 +43,14 @@ def copy_queries(q_map, batch, head, row_start, memory, full, empty, turn):
 
 @gluon.jit
 def queries_of(OWN: gl.constexpr, memory, full, turn):
-    """Return a consumer's queries [rows, head_dim] in shared memory."""
+    """Return the queries [rows, head_dim] of consumer `OWN` in shared memory; `turn` tiles came before."""
     STAGES: gl.constexpr = full.shape[0]
     return memory.index(turn % STAGES * (memory.shape[0] // STAGES) + OWN).reshape([memory.shape[3], memory.shape[4]])
 
 
 @gluon.jit
 def weigh(scores, row_max, row_sum, qk_scale):
-    """Return the exponentials of scores [rows, keys], the factor for previous sums, the new maximum and the new sum."""
+    """Return exponentials of scores [rows, keys], the factor for previous sums, new maximum and new sum of each row."""
     new_max = gl.maximum(row_max, gl.max(scores, 1))
     # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
     shift = gl.where(new_max == float("-inf"), 0.0, new_max) * qk_scale
@@ -60,14 +61,14 @@ def weigh(scores, row_max, row_sum, qk_scale):
 
 @gluon.jit
 def take_turn(OWN: gl.constexpr, order, number):
-    """Wait for this consumer's turn: until the previous consumer has started its products, or for the first, the last one.
+    """Wait for this consumer's turn: until the previous consumer (for the first one, the last) has started its products.
 
     Consumers then never start together: while one computes exponentials, the tensor cores work for another.
 
     Args:
         OWN: the consumer.
         order: barriers [consumers, 1] with one arrival each; [1, 1] if consumers take no turns.
-        number: the number of turns that it had before.
+        number: number of turns that this consumer had before.
     """
     if order.shape[0] > 1:
         FIRST: gl.constexpr = 1 if OWN == 0 else 0
@@ -76,22 +77,23 @@ def take_turn(OWN: gl.constexpr, order, number):
 
 @gluon.jit
 def pass_turn(OWN: gl.constexpr, order):
-    """Let the next consumer start its products."""
+    """Let the consumer after `OWN` start its products."""
     if order.shape[0] > 1:
         mbarrier.arrive(order.index((OWN + 1) % order.shape[0]))
 
 
 @gluon.jit
 def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
-    """Multiply a tile's queries by its first keys, once both have arrived, and release the keys.
+    """Multiply a tile's queries by its first tile of keys once both have been copied, and free the keys' buffer.
 
     Args:
         OWN: the consumer.
-        queries: its own, from `queries_of`.
-        memory: queries, keys, values and results: buffers [stages, 1, 1, rows, width], for queries as in `copy_queries`.
+        queries: this consumer's queries, from `queries_of`.
+        memory: queries, keys, values and results: buffers [stages, 1, 1, rows, width], for queries as in
+            `copy_queries`.
         barriers: full and empty barriers of queries, of keys and of values, then those of `take_turn`.
-        turn: the number of query tiles before.
-        used: the number of key tiles before.
+        turn: number of query tiles before.
+        used: number of key tiles before.
 
     Returns:
         The products [rows, keys].
@@ -100,7 +102,7 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
     stage = used % k_memory.shape[0]
     mbarrier.wait(q_full.index(turn % q_full.shape[0]), turn // q_full.shape[0] & 1)
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
-    # a tile of queries has one turn more than it has tiles of keys
+    # each tile of queries has one turn more than it has tiles of keys
     take_turn(OWN, order, used + turn)
     token = _scores(queries, k_memory, stage)
     pass_turn(OWN, order)
@@ -111,20 +113,20 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
 
 @gluon.jit
 def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, turn, used):
-    """Multiply queries by key tile `used`, and concurrently the weights by the values of the previous tile.
+    """Multiply queries by key tile `used` and, at the same time, weights by the values of the previous tile.
 
     Args:
         OWN: the consumer.
-        queries: as for `first_scores`.
-        weights: the weights of the values, [rows, keys].
-        acc: the previous sums of values, [rows, v_dim].
-        memory: as for `first_scores`.
-        barriers: as for `first_scores`.
-        turn: the number of query tiles before.
-        used: the number of key tiles before.
+        queries: this consumer's queries, from `queries_of`.
+        weights: the softmax weights of the previous tile, [rows, keys].
+        acc: sums of weighted values so far, [rows, v_dim].
+        memory: buffers, as in `first_scores`.
+        barriers: barriers, as in `first_scores`.
+        turn: number of query tiles before.
+        used: number of key tiles before.
 
     Returns:
-        The products [rows, keys], whose keys are released, and the pending sums of values, for `summed`.
+        The products [rows, keys], whose keys are freed, and the sums of values in flight, for `summed`.
     """
     k_full, k_empty, order, k_memory = barriers[2], barriers[3], barriers[6], memory[1]
     stage = used % k_memory.shape[0]
@@ -140,7 +142,7 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
 
 @gluon.jit
 def summed(acc_token, memory, barriers, used):
-    """Wait for pending sums of values, and release the values of tile `used` - 1; return the sums."""
+    """Wait for sums of values in flight, free the buffer of tile `used` - 1's values, and return the sums."""
     acc = warpgroup_mma_wait(0, deps=(acc_token,))
     mbarrier.arrive(barriers[5].index((used - 1) % memory[2].shape[0]))
     return acc
@@ -148,7 +150,7 @@ def summed(acc_token, memory, barriers, used):
 
 @gluon.jit
 def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
-    """Add the weighted values of tile `used` - 1 once they have arrived, and release them; return the sums."""
+    """Add the weighted values of tile `used` - 1 once they have been copied, free their buffer, and return the sums."""
     order = barriers[6]
     take_turn(OWN, order, used + turn)
     token = _sums(weights, acc, memory, barriers, used)
@@ -158,7 +160,7 @@ def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
 
 @gluon.jit
 def _scores(queries, k_memory, stage):
-    """Start the products of queries with the keys in a buffer."""
+    """Start the product of the queries with the keys in a stage; return it in flight."""
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     k = k_memory.index(stage).reshape([BLOCK_N, k_memory.shape[4]])
@@ -169,7 +171,7 @@ def _scores(queries, k_memory, stage):
 
 @gluon.jit
 def _sums(weights, acc, memory, barriers, used):
-    """Start to add the weighted values of tile `used` - 1, once they have arrived."""
+    """Start to add the weighted values of tile `used` - 1 once they have been copied; return the sums in flight."""
     v_full, v_memory = barriers[4], memory[2]
     stage = (used - 1) % v_memory.shape[0]
     mbarrier.wait(v_full.index(stage), (used - 1) // v_memory.shape[0] & 1)
@@ -179,11 +181,11 @@ def _sums(weights, acc, memory, barriers, used):
 
 @gluon.jit
 def write_rows(OWN: gl.constexpr, acc, row_sum, out_map, out_memory, batch, head, row_start):
-    """Divide a consumer's sums of values [rows, v_dim] by those of weights, and store them from `row_start` on."""
+    """Divide a consumer's sums of values [rows, v_dim] by its sums of weights, and store them from row `row_start` on."""
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, out_memory.shape[4], 16])
     inverse = 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum)
     out = acc * gl.convert_layout(inverse, gl.SliceLayout(1, out_layout))[:, None]
-    # the previous tile's store must have read its buffer
+    # wait until the store of the previous tile has read the buffer
     tma.store_wait(0)
     out_memory.index(OWN).reshape([out_memory.shape[3], out_memory.shape[4]]).store(out.to(out_memory.dtype))
     fence_async_shared()

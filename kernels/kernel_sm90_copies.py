@@ -1,4 +1,4 @@
-"""Copies between global and shared memory with TMA descriptors, for every supported Triton."""
+"""Copies and additions between global and shared memory with TMA, under the names that every supported Triton has."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -8,7 +8,7 @@ from triton.experimental.gluon.language.nvidia.hopper import tma
 
 @builtin
 def _add_out(tensor_desc, coord, src, _semantic=None):
-    """Add a tile in shared memory to a tile in global memory; newer versions of Triton call it async_atomic_add."""
+    """Add a tile in shared memory to a tile in global memory, as newer versions of Triton's async_atomic_add do."""
     from triton._C.libtriton.ir import DESCRIPTOR_REDUCE_KIND  # noqa: PLC0415 - for an older Triton only
 
     coord = _semantic._convert_to_ir_values(coord, require_i64=False)  # noqa: SLF001 - as Triton's own do
@@ -23,9 +23,9 @@ add_out = tma.async_atomic_add if hasattr(tma, "async_atomic_add") else _add_out
 
 @gluon.jit
 def wait_until_written():
-    """Wait until the copies and additions of this warp from shared memory are visible to others; for one warp.
+    """Wait until this warp's copies and additions from shared memory are visible in global memory; call it in one warp.
 
-    `tma.store_wait` only waits until shared memory was read; in Triton 3.6 it can do nothing else.
+    `tma.store_wait` only waits until shared memory was read; Triton 3.6 has no other wait.
     """
     gl.inline_asm_elementwise(
         "cp.async.bulk.wait_group 0; bar.warp.sync -1; mov.u32 $0, 0;", "=r", [], gl.int32, is_pure=False, pack=1
@@ -36,8 +36,8 @@ def wait_until_written():
 def wait_for_count(pointer, count):
     """Wait until an int32 in global memory is at least `count`.
 
-    Writes that other programs made before they counted, with a release, can then be read, and added to by the copy engine, which
-    accesses global memory through another proxy than loads.
+    Then this program may read all that other programs wrote before they counted up with release semantics. TMA may add
+    to it as well: a proxy fence orders TMA's accesses.
     """
     while _load_acquired(pointer) < count:
         pass

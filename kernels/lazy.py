@@ -1,4 +1,4 @@
-"""Lazy packages of operators: the first use of a name imports its module, and with it torch."""
+"""Packages of operators that import their modules, and with them torch, only when a name is used."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def lazily(
     """Return a ``__getattr__`` for a package that imports its modules on first use.
 
     Args:
-        package: its ``__name__``.
-        names: the names that it exports.
-        elsewhere: the modules of the names that `home` does not define.
+        package: ``__name__`` of the package.
+        names: names that the package exports.
+        elsewhere: module of each name that `home` does not define.
         home: the module that defines all other names.
     """
     homes = dict.fromkeys(names, home) | dict(elsewhere or {})

@@ -1,8 +1,9 @@
-"""Where operators get their kernels: from the bundles at hand, or from a provider that a test installs.
+"""Source of the operators' kernels: the bundles at hand, or a provider that a test installs.
 
-Operators call `get` with a kernel's manifest name at every call and launch the result. By default it is the kernel of the
-first bundle per arch that holds it, in the order of `nojit.runtime.discover.holders`. `override` installs another provider for
-the whole process, not for one thread, because autograd runs backward kernels on its own threads.
+Operators call `get` with a kernel's manifest name at every call, and launch the result. By default, `get` returns the
+kernel from the first bundle for each arch that holds it, in the order of `nojit.runtime.discover.holders`. `override`
+installs another provider for the whole process, not for one thread, because autograd runs backward kernels on threads
+of its own.
 """
 
 from __future__ import annotations
@@ -25,34 +26,34 @@ __all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "is_batc
 
 
 class Kernel(Protocol):
-    """A kernel that can be launched; `nojit.runtime.Kernel` is one."""
+    """Interface of a kernel that can be launched; `nojit.runtime.Kernel` implements it."""
 
     def __call__(self, *args: Any, **constexprs: Any) -> Any:
-        """Launch with the grid and the config from the bundle."""
+        """Launch with the grid and the config that the bundle has."""
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Return a launch over `grid`, as in Triton."""
+        """Return a function that launches over `grid`, as in Triton."""
 
 
 Provider = Callable[[str], Kernel]
-"""Function that returns the kernel of a name, or raises `KernelNotFoundError`."""
+"""Function that returns the kernel with a given name, or raises `KernelNotFoundError`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A provider and its cached kernels."""
+    """A provider, and the kernels that it has returned so far."""
 
     provider: Provider
     devices: frozenset[str]
-    """Device types, in torch's names, that its kernels run on."""
+    """Torch's names of the device types that the kernels run on, such as ``cuda``."""
     batch_invariant: bool | None = False
-    """Whether results must not depend on the batch; None until the environment was read, once."""
+    """Whether results must not depend on the batch; None until the environment variable has been read."""
     kernels: dict[str, Kernel] = field(default_factory=dict)
     rehearses: Source | None = None
-    """The source for which calls through this one are cached."""
+    """For a rehearsal, the source under which its calls are cached; otherwise None."""
 
     def kernel(self, name: str) -> Kernel:
-        """Return the kernel `name`; the provider is asked once and its answer cached.
+        """Return the kernel `name`; the first call asks the provider, later ones return the same kernel.
 
         Raises:
             KernelNotFoundError: the provider does not have it.
@@ -66,14 +67,14 @@ class Source:
 
 def _from_bundles(name: str) -> Kernel:
     """Return the kernel `name` from the bundles at hand: for each arch, from the first bundle that holds it."""
-    # bundles open at the first launch; a process that overrides the provider never opens any
+    # import here: bundles open at the first launch, and a process that overrides the provider never opens any
     from nojit.runtime.discover import LIBRARY, operators_ask, remedy, survey  # noqa: PLC0415
 
     found, problems, broken = survey(os.environ)
     if problems:
         raise problems[0]
     policy = os.environ.get("NOJIT_TRUST"), os.environ.get("NOJIT_TRUSTED_KEYS")
-    # a rebuilt file counts as a new one
+    # the modification time makes a rebuilt file a new one
     files = tuple((one, one.path.stat().st_mtime_ns) for one in found)
     held, passed_over, accept = _holders(files, tuple(map(str, broken)), policy)
     if name in held:
@@ -92,7 +93,10 @@ def _from_bundles(name: str) -> Kernel:
 
 
 def _missing(error: KernelNotFoundError, name: str) -> Kernel:
-    """Return a stand-in, launched by Triton's JIT, for a kernel that no bundle holds; raise `error` if ``NOJIT_MISS`` is ``error``."""
+    """Return a kernel that Triton's JIT compiles, in place of one that no bundle holds; or raise `error`.
+
+    It raises `error` if ``NOJIT_MISS`` is ``error``.
+    """
     from nojit.runtime.jit import UnavailableError, policy  # noqa: PLC0415 - as above
 
     if policy() == "error":
@@ -110,11 +114,11 @@ def _missing(error: KernelNotFoundError, name: str) -> Kernel:
 def _holders(
     files: tuple[tuple[Found, int], ...], broken: tuple[str, ...], _policy: tuple[str | None, ...]
 ) -> tuple[dict[str, dict[str, BundleFile]], tuple[str, ...], Accept | None]:
-    """Return for each kernel the bundles that hold it by arch; the skipped foreign bundles and why, `broken` first; the policy.
+    """Return the bundles that hold each kernel, by kernel name and arch; why others were skipped; and the trust policy.
 
-    A bundle that was asked for by name must be intact: a damaged or refused one raises an error when it is loaded. A foreign
-    bundle that is damaged, refused or older than one beside it is skipped. Bundles stay open, so that the launched bytes are
-    the verified bytes.
+    The reasons begin with `broken`. A bundle that was asked for by name must be intact: a damaged or refused one raises
+    an error when it is loaded. A foreign bundle is skipped if it is damaged, refused, or older than one beside it.
+    Bundles stay open, so that the launched bytes are the verified bytes.
     """
     from nojit.runtime.discover import holders, serving  # noqa: PLC0415 - as above
     from nojit.runtime.events import log  # noqa: PLC0415 - as above
@@ -148,40 +152,41 @@ def _holders(
 
 @cache
 def _open(files: tuple[BundleFile, ...], names: tuple[str, ...]) -> Bundle:
-    """Open bundles of different archs as one, and cache the result."""
+    """Open several files, bundles for different archs, as one bundle; the result is cached."""
     from nojit.runtime.loader import Bundle  # noqa: PLC0415 - loads the C core
 
     return Bundle([file.duplicate() for file in files], names=names)
 
 
 class _Current:
-    """Holder of the current source. It is replaced in one assignment, so that readers see the old or the new one."""
+    """Holder of the current source. A single assignment replaces it, so that readers see either the old or the new source."""
 
     source = Source(_from_bundles, frozenset({"cuda"}), batch_invariant=None)
 
 
 CURRENT: Final = _Current()
-"""The process's holder; every call reads its `source`."""
+"""The process's holder of the current source; every call reads its `source`."""
 
 
 def get(name: str) -> Kernel:
     """Return the kernel `name` from the current source.
 
     Raises:
-        KernelNotFoundError: no bundle at hand holds it.
-        BundleError: a bundle named by ``NOJIT_BUNDLES``, one of the library or the checkout's is missing or damaged.
-        BundleTrustError: ``NOJIT_TRUST`` refuses one that holds it.
+        KernelNotFoundError: no bundle at hand holds the kernel.
+        BundleError: a bundle that ``NOJIT_BUNDLES`` names, or one of the library or the checkout, is missing or
+            damaged.
+        BundleTrustError: ``NOJIT_TRUST`` refuses a bundle that holds the kernel.
     """
     return CURRENT.source.kernel(name)
 
 
 def devices() -> frozenset[str]:
-    """Return the device types that kernels currently run on."""
+    """Return torch's names of the device types that the current source's kernels run on."""
     return CURRENT.source.devices
 
 
 def is_batch_invariant() -> bool:
-    """Return whether results must not depend on the batch. Operators ask before they choose a kernel or split a sum by it.
+    """Return whether results must not depend on the batch; operators then choose kernels and splits independently of it.
 
     Raises:
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
@@ -201,11 +206,11 @@ def _is_set_in_the_environment() -> bool:
 def override(
     provider: Provider, *, devices: frozenset[str] = frozenset({"cpu"}), batch_invariant: bool = False
 ) -> Iterator[None]:
-    """Take kernels for tensors on `devices` from `provider` until the block ends.
+    """Take kernels for tensors on `devices` from `provider` until the block ends, in the whole process.
 
     Args:
-        provider: returns kernels by name.
-        devices: device types, in torch's names, that its kernels run on.
+        provider: returns the kernel with a given name.
+        devices: torch's names of the device types that its kernels run on.
         batch_invariant: whether results must not depend on the batch.
 
     Raises:
@@ -222,7 +227,7 @@ def override(
 
 
 class _Rehearsed:
-    """A kernel whose calls do everything except the launch."""
+    """A kernel for rehearsals: calls choose and load a variant, but launch nothing."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -236,11 +241,12 @@ class _Rehearsed:
 
 @contextmanager
 def rehearsal() -> Iterator[None]:
-    """Run operator calls up to their launches, and launch nothing, until the block ends.
+    """Run operator calls without their launches until the block ends, to prepare for real calls.
 
-    Calls choose and load variants, allocate results and fill the caches. The first real call with operands of the same
-    shapes and strides is then as fast as any later one. Results hold undefined values. Kernels must have a ``warmup``, as
-    kernels from bundles do. The block affects the whole process, as `override` does: no other thread may launch meanwhile.
+    The calls choose and load variants, allocate results and fill the caches. The first real call with operands of the
+    same shapes and strides is then as fast as any later one. Results hold undefined values. Kernels must have a
+    ``warmup``, as kernels from bundles do. The block affects the whole process, as `override` does: no other thread may
+    launch meanwhile.
     """
     before = CURRENT.source
     source = before.rehearses or before

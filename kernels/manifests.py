@@ -1,7 +1,7 @@
-"""Facts about a kernel from the library's manifests, for calls that no bundle serves: its function and a table for one call.
+"""Kernels in the library's manifests: functions and configs for calls that no bundle serves.
 
-The manifests are installed with the package. A table from here has no variants. Its rows are the manifest's configs for the
-call's case; the manifest's build-time rules are part of their ``requires``.
+The manifests are installed with the package. A table made here has no variants. Its rows are the manifest's configs for
+the types and constexprs of a call; the manifest's build-time rules are part of their ``requires``.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ _RULES: Final = ("archs", "when", "requires")
 
 
 class Entry(Record):
-    """A kernel of a manifest."""
+    """A kernel's entry in a manifest."""
 
     words: Mapping[str, Any]
-    """The entry as the TOML file has it."""
+    """The entry as read from the TOML file."""
     archs: tuple[str, ...]
-    """The archs of its bundle."""
+    """The archs for which the manifest's bundle is built."""
 
 
 def entry_of(kernel: str) -> Entry | None:
-    """Return the manifest entry of a kernel; None if no manifest has it."""
+    """Return a kernel's manifest entry; None if no manifest has the kernel."""
     return _entries(FOLDER).get(kernel)
 
 
 def source_of(kernel: str) -> str | None:
-    """Return the location of a kernel's function, ``module:function``; None if no manifest has it."""
+    """Return where a kernel's function is defined, as ``module:function``; None if no manifest has the kernel."""
     entry = entry_of(kernel)
     return None if entry is None else str(entry.words["source"])
 
 
 @cache
 def modules() -> frozenset[str]:
-    """Return the modules of all functions that the manifests name: kernels and functions passed as constexprs."""
+    """Return the names of all modules that define kernels of the manifests, or functions passed to them as constexprs."""
     places = [place for entry in _entries(FOLDER).values() for place in _places(entry.words)]
     return frozenset(place.partition(":")[0] for place in places)
 
 
 def _places(words: Mapping[str, Any]) -> Iterator[str]:
-    """List the functions that a kernel's entry names."""
+    """Yield all functions, as ``module:function``, that a kernel's entry names."""
     yield str(words["source"])
     listed = [value for values in words.get("matrix", {}).values() for value in values]
     listed += [value for config in words["configs"] for value in config.values()]
@@ -75,7 +75,7 @@ def _entries(folder: Path) -> dict[str, Entry]:
 
 
 def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
-    """Return a table of a kernel's params and configs, without the types and matrix of any call."""
+    """Return a kernel table with params and configs, but without the types and matrix values of a call."""
     words = entry.words
     derived = words.get("derived", {}).items()
     return KernelTable(
@@ -97,12 +97,12 @@ def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
 
 
 def table_of(entry: Entry, blank: KernelTable, call: CallFacts) -> KernelTable:
-    """Return the table of configs that can serve a call.
+    """Return a kernel table with the configs that can serve a call.
 
     Args:
-        entry: the kernel.
-        blank: its `blank_table`.
-        call: the call, for an arch of the manifest.
+        entry: the kernel's manifest entry.
+        blank: the result of `blank_table` for this entry.
+        call: facts about the call, for an arch of the manifest.
 
     Raises:
         ArgumentError: the call leaves out a constexpr of the matrix.
@@ -139,13 +139,13 @@ def _config(config: Mapping[str, Any], words: Mapping[str, Any], params: tuple[P
 
 
 def _of_arch(words: Mapping[str, Any], call: CallFacts) -> list[int]:
-    """List the indices of the configs for the arch of a call."""
+    """Return the indices of the entry's configs for the arch of a call."""
     configs = enumerate(words["configs"])
     return [number for number, config in configs if f"sm_{call.arch}" in config.get("archs", (f"sm_{call.arch}",))]
 
 
 def _axes(words: Mapping[str, Any], params: tuple[Param, ...], call: CallFacts) -> Iterator[Axis]:
-    """List the axes; a constexpr axis has the single value from the call."""
+    """Yield the axes of the matrix; an axis of constexpr values has only the value from the call."""
     constexprs = {param.name: param.default for param in params if param.constexpr}
     for name, listed in words.get("matrix", {}).items():
         values = tuple(map(_value, listed))
@@ -162,7 +162,7 @@ def _axes(words: Mapping[str, Any], params: tuple[Param, ...], call: CallFacts) 
 def _types(
     words: Mapping[str, Any], params: tuple[Param, ...], chosen: Mapping[str, Value], call: CallFacts
 ) -> Iterator[str]:
-    """Return the type of each runtime param, in Triton's spelling."""
+    """Yield the type of each param that is not a constexpr, in Triton's spelling; `chosen` has the values of the axes."""
     for param in params:
         if param.constexpr:
             continue
@@ -173,7 +173,7 @@ def _types(
 
 
 def _value(value: Any) -> Any:
-    """Parse a constexpr in a manifest's spelling."""
+    """Parse a constexpr value as the TOML file has it."""
     if not isinstance(value, dict):
         return value
     if "function" in value:
@@ -182,6 +182,11 @@ def _value(value: Any) -> Any:
 
 
 def arch_for(entry: Entry, capability: int) -> int:
-    """Return the manifest's arch nearest to a device's: the newest one that is not newer than the device, else the oldest."""
+    """Return the newest of the manifest's archs that is not newer than the device, or else the oldest.
+
+    Args:
+        entry: the kernel's manifest entry.
+        capability: compute capability of the device, as 10 * major + minor.
+    """
     numbers = sorted(map(arch_number, entry.archs))
     return max((number for number in numbers if number <= capability), default=numbers[0])

@@ -1,9 +1,9 @@
 """Replay of cached calls: a look-up, the allocation of results, and launches.
 
-The first call of a specialization is validated and made through a `Recording`, which writes a *recipe*: the allocations and
-launches, with operands and results by index. A *memo* caches the recipe. Its key is the library's source, the non-tensor
-arguments, and for each operand its dtype, device, shape, strides, whether its address is a multiple of 16, and whether it
-requires a gradient. Later calls with the same key replay the recipe in C.
+The first call of a specialization is validated and run through a `Recording`, which writes a *recipe*: the allocations
+and launches, with operands and results by index. A *memo* is a cache of recipes. Its key is the library's source, the
+non-tensor arguments, and for each operand its dtype, device, shape, strides, whether its address is a multiple of 16,
+and whether it requires a gradient. Later calls with the same key replay the recipe in C.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["DIRECT", "Caller", "Memo", "Recording", "made_and_remembered", "new_
 
 _CONSTANT: Final = -1
 _MOST_MADE: Final = 128
-"""Maximum number of operands and intermediate results of a recipe: the core's ``NJ_MADE_MAX``."""
+"""The most operands and intermediate results in a recipe: ``NJ_MADE_MAX`` of the C code."""
 
 
 class Caller(Protocol):
-    """Interface through which an operator allocates and launches."""
+    """Interface through which an operator allocates tensors and launches kernels."""
 
     def make(self, function: Callable[..., Tensor], *args: Any, **named: Any) -> Tensor:
-        """Call a function that makes a tensor."""
+        """Call a function that allocates or converts a tensor, and return the tensor."""
 
     def launch(self, kernel: str, *args: Any, **named: Any) -> None:
-        """Launch a kernel."""
+        """Launch the kernel with the manifest name `kernel`."""
 
     def constant(self, *tensors: Tensor) -> None:
-        """Declare tensors that are the same for all calls with this key."""
+        """Declare tensors that are the same in all calls with the same cache key."""
 
 
 class _Direct:
@@ -55,10 +55,10 @@ DIRECT: Final[Caller] = _Direct()
 
 
 def new_contiguous(caller: Caller, like: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
-    """Return an uninitialized contiguous tensor on the device of `like`, with its dtype or `dtype`.
+    """Return an uninitialized contiguous tensor on the device of `like`, with the dtype of `like` unless `dtype` is given.
 
-    torch parses sizes passed as separate arguments 0.9 us faster than a tuple, and takes device and dtype from another tensor
-    at no cost: half the time of allocating a result.
+    torch parses sizes passed as separate arguments 0.9 us faster than a tuple, and takes device and dtype from another
+    tensor at no cost: together half the time of allocating a result.
     """
     if dtype is not None and dtype != like.dtype:
         like = like.new_empty(0, dtype=dtype)
@@ -68,11 +68,12 @@ def new_contiguous(caller: Caller, like: Tensor, shape: Sequence[int], dtype: to
 
 
 class Recording:
-    """Caller that also writes down every allocation and launch.
+    """Caller that allocates and launches, and records both for replays.
 
     Attributes:
-        operands: the operands to use instead of the given ones: an operand given twice is two objects here.
-        source: the source that later calls take kernels from.
+        operands: the operands for the operator to use. They replace the given ones, since an operand that was given
+            twice must be two objects here.
+        source: the kernel source of later calls.
     """
 
     def __init__(self, *operands: Tensor | None) -> None:
@@ -81,7 +82,7 @@ class Recording:
         self._steps: list[Any] = []
         self._made = 0
         self._places: dict[int, int] = {}
-        # keeps the objects alive, so that no other gets their ids
+        # keep the objects alive, so that no other object gets their ids
         self._held: list[object] = []
         self.operands = tuple(map(self._enter, operands))
         self._count = self._made
@@ -98,7 +99,7 @@ class Recording:
         self._held.append(value)
 
     def stands(self, view: Tensor, of: Tensor) -> Tensor:
-        """Declare that a view starts at the address of a tensor, so that a launch may take either; return the view.
+        """Declare that `view` starts at the address of `of`, so that a launch may take either; return the view.
 
         Raises:
             ValueError: the view starts at another address.
@@ -110,33 +111,33 @@ class Recording:
         return view
 
     def constant(self, *tensors: Tensor) -> None:
-        """Declare tensors that are the same for all calls with this key."""
+        """Declare tensors that are the same in all calls with the same cache key."""
         for tensor in tensors:
             self._name(tensor, _CONSTANT)
 
     def make(self, function: Callable[..., Tensor], *args: Any, **named: Any) -> Tensor:
-        """Call a function that makes a tensor, and record it."""
+        """Call a function that allocates or converts a tensor; record the call, and return the tensor."""
         result = function(*args, **named)
         self._name(result, self._write(function, args, named, keeps=True))
         return result
 
     def launch(self, kernel: str, *args: Any, **named: Any) -> None:
-        """Launch a kernel, and record it."""
+        """Launch the kernel with the manifest name `kernel`, and record the launch."""
         self._launching.kernel(kernel)(*args, **named)
         self._write(self.source.kernel(kernel), args, named, keeps=False)
 
     def touch(self, tensor: Tensor) -> None:
-        """Tell autograd that a tensor was modified, so that it refuses a gradient that needs the old contents; record it."""
+        """Tell autograd that `tensor` was modified, so that it refuses gradients of its old values; record this step."""
         increment_version(tensor)
         self._write(increment_version, (tensor,), {}, keeps=False)
 
     @property
     def fits(self) -> bool:
-        """Whether a recipe can hold the number of recorded tensors."""
+        """True if a recipe can hold as many tensors as were recorded."""
         return self._made <= _MOST_MADE
 
     def recipe(self, *results: Tensor) -> Recipe:
-        """Return the recipe that was recorded, with `results` as its result: one tensor or a tuple."""
+        """Return the recorded recipe; its replay returns `results`, one tensor or a tuple."""
         return Recipe(self._count, tuple(self._steps), tuple(self._places[id(result)] for result in results))
 
     def _write(self, function: Any, args: tuple[Any, ...], named: dict[str, Any], *, keeps: bool) -> int:
@@ -149,7 +150,7 @@ class Recording:
         return self._add((function, tuple(arguments), tuple(named), places, keeps))
 
     def _add(self, step: tuple[Any, ...]) -> int:
-        """Add a step; return the index of its result."""
+        """Append a step to the recipe; return the index of the step's result."""
         self._steps.append(step)
         place = self._made
         self._made += step[-1]
@@ -173,14 +174,14 @@ def made_and_remembered(
     *,
     lasts: Callable[[Tensor], bool] | None = None,
 ) -> Tensor:
-    """Make the first call of a specialization and cache its recipe in a memo.
+    """Run the first call of a specialization, and cache its recipe.
 
     Args:
-        memo: the memo for the operands and `out`, made with `in_place`.
-        operands: the operands of the call.
+        memo: the cache, from `new_memo` with `in_place`; its operands are `operands` and `out`.
+        operands: the tensors of the call.
         out: the tensor to write to; None to allocate the result.
-        words: the other arguments of the call.
-        make: validates and makes the call with the recording's operands and `out`, and returns the result.
+        words: the non-tensor arguments of the call.
+        make: validates and runs the call, with the recording's operands and output, and returns the result.
         lasts: returns whether equal calls may replay the recipe, given the result; None if they always may.
     """
     recording = Recording(*operands, out)
@@ -196,18 +197,18 @@ def made_and_remembered(
 def new_memo(
     operands: int, limit: int, *, in_place: Collection[int] | None = None, under_autocast: bool = False
 ) -> Memo:
-    """Return a memo for calls of `operands` operands for which `is_plain` holds.
+    """Return a cache of recipes for calls with `operands` tensors for which `is_plain` holds.
 
-    ``memo(*operands, source, *words)`` replays a cached call and returns its results, or None if the call is not cached;
-    ``memo.remember(recipe, *operands, source, *words)`` caches one.
+    ``memo(*operands, source, *words)`` replays a cached call and returns its results, or None if the call is not
+    cached; ``memo.remember(recipe, *operands, source, *words)`` caches a recipe.
 
     Args:
         operands: the number of operands; each may be None.
         limit: the number of recipes to keep, a power of two; the least recently used ones are dropped.
         in_place: None if no operand is an output. Otherwise the last operand is the output (or None), and these are the
-            indices of the operands that may be the same tensor as the output. The memo does not replay a call whose output
-            may overlap another operand.
-        under_autocast: whether it also replays calls under autocast, for operands that autocast has already cast.
+            indices of the operands that may be the same tensor as the output. The memo does not replay a call whose
+            output may overlap another operand.
+        under_autocast: replay calls under autocast as well, for operands that autocast has already cast.
     """
     mask = sum(1 << number for number in in_place or ())
     states = () if under_autocast else ((autocasts, False),)

@@ -1,12 +1,13 @@
-"""Facts for the tuner about a kernel family: the calls to measure, and the constexprs that it may choose.
+"""Interface of kernel families for the tuner: the calls to measure, and the constexprs that it may choose.
 
-A family's ``problems.py`` has a function ``problems(use)`` that lists `TuningProblem`, and ``ROLES``, which gives the purpose
-of each kernel's constexprs. The uses are:
+A family's ``problems.py`` has a function ``problems(use)`` that lists its `TuningProblem`, and ``ROLES``, which gives
+the purpose of each kernel's constexprs. The uses are:
 
-- ``tune``: tables are made from these;
-- ``held_out``: drawn with a fixed seed and never in ``tune``; they judge keys, spaces and problems during development;
-- ``fresh``: drawn with another seed, for a final check of choices that were not fitted to them;
-- ``bars``: the shapes with promised speed.
+- ``tune``: the tuner measures these to make tuning tables;
+- ``held_out``: drawn with a fixed seed and never in ``tune``; they test tuning keys, spaces and problems during
+  development;
+- ``fresh``: drawn with another seed, for a final test of choices that were not fitted to them;
+- ``bars``: the shapes for which the documentation promises a speed.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ __all__ = [
 T = TypeVar("T")
 
 DRAWN: Final = ("held_out", "fresh")
-"""The uses whose problems are drawn from a seed."""
+"""The uses whose problems are all random, from a fixed seed."""
 USES: Final = ("tune", *DRAWN, "bars")
 NAMED: Final = 3.0
-"""The weight of a shape from a known model, relative to a drawn one."""
+"""Weight of a shape from a known model in tuning; a random shape has 1."""
 FRESH: Final = 5
-"""Number of the ``fresh`` draw: raise it when tables, keys or problems change after a look at the last one."""
-# for each gap to fill; more candidates would only move problems to the edges
+"""Seed of the use ``fresh``: raise it when tables, keys or problems change after someone looked at the last draw."""
+# candidates for each gap to fill; more would only move problems to the edges
 _CANDIDATES: Final = 4
 
 
@@ -57,16 +58,16 @@ class Roles:
     """The purpose of each of a kernel's constexprs and options."""
 
     tunables: tuple[str, ...]
-    """They change only the speed."""
+    """Constexprs and options that change only the speed; the tuner chooses them."""
     numerics: tuple[str, ...]
-    """They change how results are rounded: arguments of the operator, never tuned."""
+    """Constexprs that change how results are rounded: arguments of the operator, never tuned."""
     semantics: tuple[str, ...]
-    """They change the result, or follow from the shape."""
+    """Constexprs that change the result, or follow from the shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch as an operator requests it."""
+    """Kernel name and arguments of a launch, as an operator requests it."""
 
     kernel: str
     args: tuple[Any, ...]
@@ -80,27 +81,27 @@ class Work:
     kernel: str
     args: tuple[Any, ...]
     named: Mapping[str, Any]
-    """The constexprs of the case."""
+    """The constexprs that determine the result, by name."""
     outputs: tuple[Tensor, ...]
-    """The tensors that a launch writes, or the parts of them that are compared."""
+    """The tensors that a launch writes, or the parts of them that the check compares with `expected`."""
     expected: tuple[Tensor, ...]
-    """The expected value of each output."""
+    """The expected values of each output."""
     tolerances: tuple[float, ...]
-    """The largest absolute error of each output."""
+    """The largest allowed absolute error of each output."""
     moved_bytes: int
-    """The least number of bytes to read and write."""
+    """The least number of bytes that a launch must read and write."""
     flops: int
 
 
 class TuningProblem(Protocol):
-    """One call shape of one kernel.
+    """Interface of one call of one kernel, to tune or measure.
 
-    It may also have a ``weight`` above 0, default 1: how much it counts when configs are chosen.
+    It may also have a ``weight`` above 0: how much it counts when configs are chosen, 1 by default.
     """
 
     @property
     def name(self) -> str:
-        """Return the name, unique per kernel, use and dtype."""
+        """Return the name, unique for a kernel, use and dtype."""
 
     @property
     def kernel(self) -> str:
@@ -108,7 +109,7 @@ class TuningProblem(Protocol):
 
     @property
     def shape_class(self) -> str:
-        """Return the class of the shape, for reports."""
+        """Return the class of similar shapes, for reports."""
 
     @property
     def dtype(self) -> str:
@@ -116,14 +117,14 @@ class TuningProblem(Protocol):
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """Return the sizes, for reports."""
+        """Return the size arguments by name, for reports."""
 
     def prepare(self, device: str) -> Work:
-        """Allocate the arguments and compute the expected results."""
+        """Allocate random arguments on `device`, and compute the expected results."""
 
 
 class _Recorder:
-    """A kernel that records the requested launches and launches nothing."""
+    """A kernel that records its calls and launches nothing."""
 
     def __init__(self, name: str, launches: list[Launch]) -> None:
         self._name = name
@@ -137,7 +138,7 @@ class _Recorder:
 
 
 def recorded(call: Callable[[], T]) -> tuple[Launch, T]:
-    """Run an operator without launching; return its one launch, and its results, which are not written.
+    """Run an operator without launching; return its single launch, and its results, which have undefined values.
 
     Raises:
         ValueError: the operator launches no kernel, or several.
@@ -147,12 +148,12 @@ def recorded(call: Callable[[], T]) -> tuple[Launch, T]:
         result = call()
     if len(launches) != 1:
         raise ValueError(f"expected one launch, got {len(launches)}")
-    # memos keep the recorder alive; it must not keep the tensors alive
+    # memos keep the recorder alive, which must not keep the tensors alive
     return launches.pop(), result
 
 
 def check_use(use: str) -> None:
-    """Check that a string is one of the `USES`.
+    """Require that `use` is one of the `USES`.
 
     Raises:
         ValueError: it is not.
@@ -162,7 +163,7 @@ def check_use(use: str) -> None:
 
 
 def draws(name: str, use: str) -> random.Random:
-    """Return a generator of random numbers that are the same on every machine: `name` and the use are the seed."""
+    """Return a generator of random numbers, seeded by `name` and `use`, that are the same on every machine."""
     seeds = {"held_out": name, "fresh": f"{name} fresh {FRESH}"}
     return random.Random(seeds.get(use, f"{name} {use}"))  # noqa: S311 - shapes, no secrets
 
@@ -176,14 +177,14 @@ def listed_and_drawn(
     counts: Mapping[str, int],
     key: Callable[[T], Hashable],
 ) -> list[T]:
-    """List the items for a use: for ``tune`` all listed ones and drawn ones, for another use drawn ones only.
+    """List the items for a use: for ``tune`` all of `listed` and random ones, for another use random ones only.
 
     Args:
-        use: one of `counts`.
-        name: as for `draws`.
+        use: one of the keys of `counts`.
+        name: seed of the random items, as in `draws`.
         listed: distinct items.
         draw: returns a random item, which may repeat.
-        counts: how many to draw for each use, including ``tune``.
+        counts: number of random items for each use, including ``tune``.
         key: maps similar items to the same value; no two uses share a value.
     """
     found = {key(one): one for one in listed}
@@ -198,14 +199,14 @@ def listed_and_drawn(
 
 
 def spread(known: Sequence[T], draw: Callable[[], T], far: Callable[[T, T], float], count: int) -> tuple[T, ...]:
-    """Draw problems into the gaps between known ones: of a few candidates, take the one farthest from all others.
+    """Draw problems into the gaps between known ones: of a few random candidates, take the one farthest from all others.
 
     Mitchell, "Spectrally optimal sampling for distribution ray tracing", 1991, section 4.
 
     Args:
         known: the existing problems.
         draw: returns a random candidate.
-        far: the distance between two problems.
+        far: returns the distance between two problems.
         count: the number of problems to draw.
     """
     found: list[T] = []
@@ -217,15 +218,15 @@ def spread(known: Sequence[T], draw: Callable[[], T], far: Callable[[T, T], floa
 
 
 def generator(name: str, device: str) -> torch.Generator:
-    """Return a random generator on a device, seeded by `name`: the same values on every device of one type."""
+    """Return a torch random generator on `device`, seeded by `name`: it yields the same values on all devices of one type."""
     return torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
 
 
 def rounding(expected: Tensor, dtype: torch.dtype) -> float:
-    """Return the error bound of a result that is computed in fp32 and rounded once to `dtype`.
+    """Return the allowed error of a result that is computed in fp32 and rounded once to `dtype`.
 
-    The bound is one unit in the last place of the largest expected value, for fp32 five units. Half a unit covers the rounding,
-    the rest covers the errors of fp32 sums.
+    It is one unit in the last place of the largest expected value; for fp32, five units. Half a unit is for the
+    rounding, the rest for the errors of fp32 sums.
     """
     units = 5.0 if dtype == torch.float32 else 1.0
     return units * torch.finfo(dtype).eps * float(expected.abs().max()) if expected.numel() else 0.0

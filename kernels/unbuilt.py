@@ -1,4 +1,4 @@
-"""Kernels of the library that no bundle at hand holds: Triton's JIT compiles their calls if ``NOJIT_MISS`` allows it."""
+"""Kernels of the library that no bundle at hand holds: Triton's JIT compiles them if ``NOJIT_MISS`` allows it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _BUNDLE = "nojit-kernels"
 
 
 class _Manifest(Record):
-    """Placeholder for a kernel's bundles."""
+    """Stand-in for the bundles of a kernel that no bundle holds."""
 
     base: KernelTable
 
     def table(self, kernel: str) -> KernelTable:
-        """Return a table with only the kernel's params."""
+        """Return a kernel table with the params only: no variants."""
         del kernel
         return self.base
 
 
 class Unbuilt(Kernel):
-    """A kernel without bundles; every call is a miss."""
+    """A kernel that no bundle holds; every call is a miss, for Triton's JIT to compile."""
 
     def __init__(self, entry: Entry, params: tuple[Param, ...]) -> None:
         self._entry = entry
@@ -68,7 +68,7 @@ def unbuilt(name: str) -> Unbuilt:
     """Return a kernel whose calls Triton's JIT compiles.
 
     Raises:
-        UnavailableError: no manifest has it, or its function cannot be imported.
+        UnavailableError: no manifest has the kernel, or its function cannot be imported.
     """
     entry = entry_of(name)
     if entry is None:

@@ -1,4 +1,4 @@
-"""Flex decoding: ``flex_decoding``, attention of up to 127 queries to long keys and values, paged or not."""
+"""``flex_decoding``: attention of up to 127 queries to many keys and values, paged or not."""
 
 from __future__ import annotations
 

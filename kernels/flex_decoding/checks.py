@@ -1,4 +1,4 @@
-"""Validation of decoding operands."""
+"""Validation of the operands of flex decoding."""
 
 # ruff: noqa: PLR0917 - the operator has as many operands
 
@@ -30,18 +30,18 @@ MOST_QUERIES: Final = 127
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of a validated call."""
+    """Sizes of a validated call."""
 
     batch: int
     heads: int
     kv_heads: int
     q_len: int
     kv_len: int
-    """The capacity of keys in each batch."""
+    """Capacity of keys of each batch; a call with `kv_lens` may use fewer."""
     head_dim: int
     v_dim: int
     page_bits: int
-    """The base-two logarithm of the page size; 0 without pages."""
+    """log2 of the number of keys in a page; 0 without pages."""
 
     @property
     def group(self) -> int:
@@ -52,7 +52,7 @@ class Sizes:
 def check_operands(
     query: Tensor, key: Tensor, value: Tensor, kv_lens: Tensor | None, page_table: Tensor | None, enable_gqa: bool
 ) -> Sizes:
-    """Require operands whose shapes, dtypes and devices agree and that kernels take; return their sizes.
+    """Require operands with matching shapes, dtypes and devices that kernels support; return their sizes.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -90,7 +90,7 @@ def check_operands(
 
 
 def _check_table(page_table: Tensor, query: Tensor, batch: int, page_size: int) -> int:
-    """Require a page table; return the base-two logarithm of the page size."""
+    """Require a page table int32 [batch, pages]; return log2 of the page size."""
     _check_ints("page_table", page_table, query)
     check_rank("page_table", page_table, "B, pages")
     check_shape("page_table", page_table, (batch, page_table.shape[1]), "B, pages")
@@ -109,7 +109,7 @@ def _check_ints(argument: str, value: Tensor, query: Tensor) -> None:
 
 
 def check_mask(mask: Mask, sizes: Sizes) -> None:
-    """Require a mask for the operands' batches and heads, or one for all.
+    """Require a mask for as many batches and heads as the operands have, or one for all of them.
 
     Raises:
         ValueError: other numbers of batches or heads.

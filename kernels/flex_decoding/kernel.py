@@ -1,8 +1,8 @@
-"""Attention of a few queries to many keys, split among several programs, and the kernel that merges their parts.
+"""Triton kernels of flex decoding: attention of few queries to many keys, split among programs, and the merge of the parts.
 
 After flash decoding (Dao et al. 2023, https://crfm.stanford.edu/2023/10/12/flashdecoding.html). `flex_decoding_kernel`
-serves masks of one interval per query, from a band or a table; `flex_decoding_blocks_kernel` serves lists of blocks with
-bitmaps. `nojit.kernels.flex.tables` describes the tables. Exponentials use base two.
+is for masks where each query sees one interval of keys, from a band or a table; `flex_decoding_blocks_kernel` is for
+masks stored as lists of blocks with bitmaps. `nojit.kernels.flex.tables` describes the tables. Exponentials use base 2.
 """
 
 import triton
@@ -95,17 +95,21 @@ def flex_decoding_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Compute attention of all queries to one split of their visible keys.
+    """Compute attention of all queries to one split of the keys that they see.
 
-    q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim]: any strides,
-    the last 1. If `PAGED`, k and v are [pages, heads // group, 1 << page_bits, ...], and an int32 table with row stride
-    `stride_tb` has the pages of each batch. With `has_lens`, batch b has only ``lens[b]`` keys. Query m sees the keys from
-    m + `left` to m + `right`; with `from_end`, both bounds are shifted by the number of keys minus that of queries. With
-    `has_spans`, keys must also lie in the query's interval in spans, int32 [..., q_len, 2]. `SCORE_MOD` modifies scores; for it
-    query m is at position m or, with `has_lens`, the last query at the last key. Slots and bias are those that it takes. Results
-    are written by `store_results`. `pack` is `group`, or divides it. Grid: cdiv(q_len * pack, BLOCK_M) * splits * batch * heads // pack.
+    q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim]: any
+    strides, the last 1. If `PAGED`, k and v are [pages, heads // group, 1 << page_bits, ...], and an int32 table with
+    row stride `stride_tb` has the pages of each batch. With `has_lens`, batch b has only ``lens[b]`` keys.
+
+    Query m sees the keys from m + `left` to m + `right`; with `from_end`, both bounds are shifted by the number of keys
+    minus that of queries. With `has_spans`, keys must also lie in the query's interval in spans, int32 [..., q_len, 2].
+    `SCORE_MOD` modifies scores, as in `nojit.kernels.flex.kernel_mods`; `first_*`, `second_*` and `bias_*` are the
+    values that it captures. For it, query m is at position m or, with `has_lens`, the last query at the last key.
+
+    `store_results` writes the results. `pack`, the heads whose queries share a tile, is `group` or divides it. Grid:
+    cdiv(q_len * pack, BLOCK_M) * splits * batch * heads // pack.
     """
-    # the merge kernel may start early: it waits for the parts itself
+    # flex_decoding_merge_kernel may start early: it waits for the parts itself
     if splits > 1:
         let_next_start()
     tiles = tl.cdiv(q_len * pack, BLOCK_M)
@@ -128,21 +132,22 @@ def flex_decoding_kernel(
     some = inside & (first < last)
     one_slot = (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach)
     other_slot = (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach)
-    # the rows of a bias are query indices, independent of their positions
+    # the rows of a bias are query indices, not positions
     bias = (bias_ptr - shift * bias_stride_m, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n)
     places = queries + shift
-    # keys visible to any row: no others are read, not even in pages that no longer exist; and keys visible to all rows
+    # keys that any row sees, since no others may be read, not even in pages that no longer exist; and keys that all
+    # rows see
     begin, all_last = band_at(tile * BLOCK_M // pack, band_shift + left, band_shift + right, length)
     latest_query = tl.minimum((tile + 1) * BLOCK_M, q_len * pack) - 1
     all_first, end = band_at(latest_query // pack, band_shift + left, band_shift + right, length)
-    # in a band the first and the last row determine this, unless one sees nothing
+    # in a band the first and the last row determine these bounds, unless one of them sees nothing
     if (has_spans != 0) | (begin >= all_last) | (all_first >= end):
         begin = tl.min(tl.where(some, first, kv_len), 0)
         end = tl.max(tl.where(some, last, 0), 0)
         all_first = tl.max(tl.where(inside, first, 0), 0)
         all_last = tl.min(tl.where(inside, last, kv_len), 0)
-    # the last step is moved back to end at the last key, and masks keys that the step before has seen; with fewer keys than
-    # a step, the last key is loaded repeatedly
+    # the last step is moved back to end at the last key, and masks keys that an earlier step has seen; with fewer keys
+    # than a step, the last key is loaded repeatedly
     latest = tl.maximum(end - BLOCK_N, begin)
     lanes = tl.minimum(tl.arange(0, BLOCK_N), tl.maximum(end - begin - 1, 0))
 
@@ -187,7 +192,7 @@ def flex_decoding_kernel(
 
 @triton.jit
 def _entry(blocks_ptr, number, count):
-    """Return the block column and the bitmap of an entry, given its number; an absent one past `count`."""
+    """Return the block column and the bitmap index of entry `number`; past `count` entries, those of an absent block."""
     there = number < count
     column = tl.load(blocks_ptr + 2 * number.to(tl.int64), mask=there, other=0)
     return column, tl.load(blocks_ptr + 2 * number.to(tl.int64) + 1, mask=there, other=-1)
@@ -260,15 +265,15 @@ def flex_decoding_blocks_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
-    """Compute attention of all queries to one split of their visible blocks; operands as for `flex_decoding_kernel`.
+    """Compute attention of all queries to one split of the blocks that they see.
 
-    For each block row of `block` queries, spans, int32 [..., block rows, 3], has the start of its list in blocks, its number
-    of full blocks, which come first, and its number of blocks; blocks, int32 [..., 2], has the block column and the bitmap's
-    index, -1 if full. Bitmaps are int32 [..., block, block / 32]. If heads have lists of their own, `pack` is 1. `BLOCK_N`
-    divides `block`. Grid: cdiv(q_len, block) * cdiv(min(q_len, block) * pack, BLOCK_M) * splits * batch * heads //
-    pack.
+    Arguments that are not mentioned here are those of `flex_decoding_kernel`. For each block row of `block` queries,
+    spans, int32 [..., block rows, 3], has the start of its list in blocks, its number of full blocks, which come first,
+    and its number of blocks. blocks, int32 [..., 2], has the block column and the index of the bitmap, -1 for a full
+    block. Bitmaps are int32 [..., block, block / 32]. If heads have different lists, `pack` is 1. `BLOCK_N` divides
+    `block`. Grid: cdiv(q_len, block) * cdiv(min(q_len, block) * pack, BLOCK_M) * splits * batch * heads // pack.
     """
-    # the merge kernel may start early: it waits for the parts itself
+    # flex_decoding_merge_kernel may start early: it waits for the parts itself
     if splits > 1:
         let_next_start()
     height = tl.minimum(q_len, block)
@@ -287,7 +292,7 @@ def flex_decoding_blocks_kernel(
     shift = tl.where(has_lens != 0, length - q_len, 0)
     one_slot = (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach)
     other_slot = (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach)
-    # the rows of a bias are query indices, independent of their positions
+    # the rows of a bias are query indices, not positions
     bias = (bias_ptr - shift * bias_stride_m, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n)
     places = queries + shift
     span_ptr = spans_ptr + index_b * stride_sb + index_g.to(tl.int64) * pack * stride_sh + block_row * 3
@@ -321,7 +326,7 @@ def flex_decoding_blocks_kernel(
         k_ptrs = rows_of(k_head_ptr, start, lanes, here, page_bits, stride_kb, stride_kn, PAGED)
         k = load_some_rows(k_ptrs, there, head_dim, BLOCK_D)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
-        # for a full block, read the first bitmap and treat all its bits as set
+        # a full block has no bitmap: read the first one and treat all its bits as set
         words_ptr = row_bits + tl.maximum(bitmap, 0).to(tl.int64) * block * words
         bits = tl.load(words_ptr[:, None] + (inner // WORD)[None, :], mask=inside[:, None], other=0)
         bits = bits | tl.where(bitmap < 0, -1, 0)
@@ -358,10 +363,10 @@ def flex_decoding_merge_kernel(
     BLOCK_DV: tl.constexpr,
     BLOCK_S: tl.constexpr,
 ):
-    """Merge the parts of a row, in order, and write its output and, if requested, its log-sum.
+    """Merge the parts of each row, in order; write its output and, if requested, its log-sum.
 
-    Parts are in the format of `store_results`; out is [batch, heads, q_len, v_dim], any strides, the last 1. Grid: batch * heads *
-    q_len.
+    `store_results` describes the parts. out is [batch, heads, q_len, v_dim], any strides, the last 1. Grid: batch *
+    heads * q_len.
     """
     wait_for_last()
     row = tl.program_id(0).to(tl.int64)
@@ -379,7 +384,8 @@ def flex_decoding_merge_kernel(
         shift = tl.where(new_highest == float("-inf"), 0.0, new_highest)
         weights = tl.exp2(sums - shift)
         there = (parts < splits)[:, None] & (cols < v_dim)[None, :]
-        # numbers of a part in which the row sees nothing are undefined and ignored; so no load waits for another
+        # the other numbers of a part where the row sees nothing are undefined; they are ignored only below, so that no
+        # load waits for another
         values = tl.load(row_ptr + parts[:, None] * width + cols[None, :], mask=there, other=0.0)
         values = tl.where((sums > float("-inf"))[:, None], values, 0.0)
         keep = tl.exp2(highest - shift)

@@ -1,11 +1,11 @@
-"""Shared parts of the decoding kernels: assignment of work, the online softmax, and stores.
+"""Device functions that the decoding kernels share: assignment of work, the online softmax, and stores.
 
-A program owns a *tile*, up to `BLOCK_M` rows of queries that read one head of keys and values, and one *split* of their
-visible keys. Rows are packed: row r of a group of `pack` heads is query ``r // pack`` of head ``r % pack``, so that keys and
-values are read once for all of them.
+A program owns a *tile*, up to `BLOCK_M` rows of queries that read the same head of keys and values, and one *split*, a
+part of the keys that they see. Rows are packed: row r of a group of `pack` heads is query ``r // pack`` of head ``r %
+pack``, so that keys and values are read once for all of these heads.
 
-Keys may lie in pages: row ``key % size`` of page ``table[key // size]``, with a power of two of rows per page. Table entries are
-looked up one step ahead, so that no copy waits for a table.
+Keys may lie in pages: key n is row ``n % size`` of page ``table[n // size]``, where the page size is a power of two.
+Table entries are loaded one step ahead, so that copies of keys do not wait for the table.
 """
 
 import triton
@@ -14,7 +14,7 @@ import triton.language as tl
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
 WORD = tl.constexpr(32)
-"""Keys per word of a bitmap."""
+"""Keys in a 32-bit word of a bitmap."""
 
 
 @triton.jit
@@ -31,7 +31,7 @@ def place_program(tiles, splits, groups):
 
 @triton.jit
 def part_of(split, splits, count):
-    """Return the first of `count` steps of a split, and the exclusive end; the first splits take one more."""
+    """Return the range [first, end) of a split's steps; `count` steps are divided evenly, the first splits take one more."""
     least = count // splits
     more = count - least * splits
     first = split * least + tl.minimum(split, more)
@@ -40,20 +40,20 @@ def part_of(split, splits, count):
 
 @triton.jit
 def band_at(query, left, right, length):
-    """Return the first key that a query sees in a band, and the exclusive end."""
+    """Return the first key and the exclusive end that a query sees in a band; `length` is the number of keys."""
     return tl.maximum(query + left, 0), tl.minimum(query + right + 1, length)
 
 
 @triton.jit
 def length_of(lens_ptr, has_lens, index_b, kv_len):
-    """Return the number of keys of a batch: from the device if `has_lens`, but at most the capacity."""
+    """Return the number of keys of a batch: from device memory if `has_lens`, but at most the capacity `kv_len`."""
     said = tl.load(lens_ptr + index_b, mask=has_lens != 0, other=kv_len)
     return tl.maximum(tl.minimum(said, kv_len), 0)
 
 
 @triton.jit
 def load_queries(q_ptr, heads, queries, inside, stride_qh, stride_qm, head_dim, BLOCK_D: tl.constexpr):
-    """Load a tile of queries; absent rows and columns read as 0."""
+    """Load a tile of queries; rows that are not `inside`, and columns past `head_dim`, read as 0."""
     cols = tl.arange(0, BLOCK_D)
     ptrs = q_ptr + (heads.to(tl.int64) * stride_qh + queries.to(tl.int64) * stride_qm)[:, None] + cols[None, :]
     return tl.load(ptrs, mask=inside[:, None] & (cols < head_dim)[None, :], other=0.0)
@@ -61,7 +61,7 @@ def load_queries(q_ptr, heads, queries, inside, stride_qh, stride_qm, head_dim, 
 
 @triton.jit
 def pages_of(keys, there, table_ptr, page_bits, index_b, PAGED: tl.constexpr):
-    """Look up the pages of the keys that are `there`; without pages, return the batch instead."""
+    """Return the pages of the keys marked by `there`; without pages, return the batch, which stands in for a page."""
     if PAGED:
         return tl.load(table_ptr + (keys >> page_bits), mask=there, other=0)
     else:  # noqa: RET505 - Triton compiles only the branch taken
@@ -70,9 +70,9 @@ def pages_of(keys, there, table_ptr, page_bits, index_b, PAGED: tl.constexpr):
 
 @triton.jit
 def rows_of(base_ptr, first, lanes, pages, page_bits, stride_page, stride_row, PAGED: tl.constexpr):
-    """Return pointers to rows of keys or values: `lanes` of the rows from `first` on.
+    """Return pointers to rows of keys or values: rows `first` + `lanes`.
 
-    Without pages, only the base changes from step to step, so that little is recomputed.
+    Without pages only the base changes from step to step, so that little is recomputed.
     """
     if PAGED:
         inner = (first + lanes) & ((1 << page_bits) - 1)
@@ -83,21 +83,21 @@ def rows_of(base_ptr, first, lanes, pages, page_bits, stride_page, stride_row, P
 
 @triton.jit
 def load_rows(row_ptrs, width, BLOCK: tl.constexpr):
-    """Load rows that all exist; absent columns read as 0, so that NaNs in padding never enter."""
+    """Load rows that all exist; columns past `width` read as 0, so that NaN in padding has no effect."""
     cols = tl.arange(0, BLOCK)
     return tl.load(row_ptrs[:, None] + cols[None, :], mask=(cols < width)[None, :], other=0.0)
 
 
 @triton.jit
 def load_some_rows(row_ptrs, there, width, BLOCK: tl.constexpr):
-    """Load the rows that are `there`; other rows, and absent columns, read as 0."""
+    """Load the rows marked by `there`; other rows, and columns past `width`, read as 0."""
     cols = tl.arange(0, BLOCK)
     return tl.load(row_ptrs[:, None] + cols[None, :], mask=there[:, None] & (cols < width)[None, :], other=0.0)
 
 
 @triton.jit
 def modify(scores, index_b, own, places, keys, seen, first, second, bias, SCORE_MOD: tl.constexpr):
-    """Modify scores with a function as in `nojit.kernels.flex.kernel_mods`; return them in base two."""
+    """Modify scores with the function `SCORE_MOD` (see `nojit.kernels.flex.kernel_mods`); return them in base 2."""
     heads = own.to(tl.int64)[:, None]
     scores, _ = SCORE_MOD(scores, index_b, heads, places[:, None], keys[None, :], seen, first, second, bias)
     return scores * LOG2_E
@@ -105,7 +105,7 @@ def modify(scores, index_b, own, places, keys, seen, first, second, bias, SCORE_
 
 @triton.jit
 def weigh(scores, row_max, row_sum):
-    """Return the exponentials of base-two scores, the factor for previous sums, the new maximum and the new sum."""
+    """Return the exponentials of base-2 scores, the factor for previous sums, the new maximum and the new sum of each row."""
     new_max = tl.maximum(row_max, tl.max(scores, 1))
     # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
     shift = tl.where(new_max == float("-inf"), 0.0, new_max)
@@ -119,10 +119,10 @@ def store_results(
     acc, row_sum, row_max, out_ptr, lse_ptr, part_ptr, has_lse, index_b, heads, own, queries, inside, split, splits, q_len,
     v_dim, width, stride_ob, stride_oh, stride_om, BLOCK_DV: tl.constexpr,
 ):  # fmt: skip
-    """Write the output of a tile and, if requested, its log-sums; or, with several splits, a part of both.
+    """Write the output of a tile and, if requested, its log-sums; with several splits, write a part instead.
 
-    Parts are fp32 [batch, heads, q_len, splits, width]: `v_dim` numbers of the output, then their log-sum in base two. If a
-    row sees nothing in a split, the log-sum is -inf, and nothing else is written.
+    Parts are fp32 [batch, heads, q_len, splits, width]: `v_dim` numbers of the output, then their log-sum in base 2. If
+    a row sees nothing in a split, only the log-sum, -inf, is written.
     """
     out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     # a fully masked row has sum 0 and maximum -inf: log2(0) is -inf already

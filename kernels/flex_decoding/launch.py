@@ -1,4 +1,4 @@
-"""Launches of a validated call: allocation of the results, choice of the splits, and one or two launches."""
+"""Launches of a validated decoding call: allocation of the results, number of splits, attention kernel, merge kernel."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -23,14 +23,14 @@ from torch import Tensor
 __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
 
 MIN_WIDTH: Final = 64
-"""The smallest tile width that is built."""
+"""The smallest tile width (padded head dimension) for which kernels are built."""
 UNIT: Final = 16
-"""Alignment of the rows of partial results."""
+"""Rows of partial results are padded to a multiple of this many elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """The operands, mask, modification and sizes of a call."""
+    """Operands, mask, score modification and sizes of a call."""
 
     q: Tensor
     k: Tensor
@@ -44,13 +44,13 @@ class Decoding:
 
     @property
     def pack(self) -> int:
-        """The number of query heads that share the rows of a tile: those of one key head, unless each has blocks of its own."""
+        """Query heads whose queries share a tile: all that read one key head, or 1 if heads have different blocks."""
         alone = self.mask.words.mode == "bitmap" and self.mask.spans is not None and self.mask.spans.shape[1] > 1
         return 1 if alone else self.sizes.group
 
     @property
     def pairs(self) -> int:
-        """The number of programs per split."""
+        """Number of programs for each split."""
         one = self.sizes
         rows, blocks = one.q_len * self.pack, 1
         if self.mask.words.mode == "bitmap":
@@ -60,10 +60,10 @@ class Decoding:
 
     @property
     def seen(self) -> int:
-        """The number of keys that a tile of queries sees, as far as it is known without a device synchronization."""
+        """Number of keys that a tile of queries sees, as far as the host knows without synchronizing with the device."""
         one, (mode, left, right, _, block) = self.sizes, self.mask.words
         if mode == "bitmap" and self.mask.spans is not None and self.mask.blocks is not None:
-            # only the average is known
+            # the host knows only the average number of blocks
             rows: int = math.prod(self.mask.spans.shape[:3])
             entries: int = self.mask.blocks.shape[0]
             return min(-(-entries // rows) * block, one.kv_len)
@@ -73,7 +73,7 @@ class Decoding:
 
 
 def part_width(v_dim: int) -> int:
-    """Return the stride between partial rows of `v_dim` elements, which leaves space for the log-sum and alignment."""
+    """Return the stride between partial rows of `v_dim` elements: with the log-sum, and padded for alignment."""
     return -(-(v_dim + 1) // UNIT) * UNIT
 
 
@@ -82,7 +82,7 @@ def splits_for(one: Decoding, *, alone: bool = False) -> int:
 
     Args:
         one: the call.
-        alone: choose as for one of its sequences, independently of the others' key blocks.
+        alone: choose as for one of the call's sequences, independently of the key blocks of the others.
     """
     pairs, seen = one.pairs, one.seen
     if alone:
@@ -93,7 +93,7 @@ def splits_for(one: Decoding, *, alone: bool = False) -> int:
 
 @cache
 def _unread(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return placeholders, int32 and fp32, for absent tensors that no kernel reads."""
+    """Return an int32 and an fp32 tensor that stand for absent tensors, which no kernel reads."""
     with lasting():
         return nothing(torch.int32, device), nothing(torch.float32, device)
 
@@ -106,7 +106,7 @@ def launch_decoding(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the attention, and the merge if there are several splits."""
+    """Launch the attention kernel and, if there are several splits, the merge kernel."""
     parts = None
     if splits > 1:
         shape = (*one.q.shape[:3], splits, part_width(one.sizes.v_dim))
@@ -125,7 +125,7 @@ def launch_attention(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the kernel that writes the output and the log-sums, or their parts for several splits."""
+    """Launch the kernel that writes the output and the log-sums, or with several splits their `parts`."""
     ints, floats = _unread(one.q.device)
     caller.constant(ints, floats)
     sizes, mask, pack = one.sizes, one.mask, one.pack
@@ -188,22 +188,22 @@ def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, c
 
 
 def _width(dim: int) -> int:
-    """Round a head dimension up to a tile width."""
+    """Return the tile width for a head dimension: the next power of two, at least `MIN_WIDTH`."""
     return max(MIN_WIDTH, 1 << (dim - 1).bit_length())
 
 
 def _widths(sizes: Sizes) -> dict[str, int]:
-    """Choose the tile widths among the built pairs: equal ones, and 256 with 128."""
+    """Return BLOCK_D and BLOCK_DV, the padded head dimensions: a built pair, which is equal widths, or 256 with 128."""
     widths = _width(sizes.head_dim), _width(sizes.v_dim)
     block_d, block_dv = widths if widths == (256, 128) else (max(widths), max(widths))
     return {"BLOCK_D": block_d, "BLOCK_DV": block_dv}
 
 
 def _mask_arguments(mask: Mask, sizes: Sizes, unread: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    """Return the tables of a mask, and the kernel's numbers that precede `has_lens`."""
+    """Return the tables of a mask, and the kernel's integer arguments that precede `has_lens`."""
     if mask.spans is not None and mask.blocks is not None and mask.bits is not None:
         return (mask.spans, mask.blocks, mask.bits), (mask.words.block,)
-    # an absent bound becomes one past all positions; sums with it stay within 32 bits
+    # replace an absent bound by one past all positions; sums with it stay within 32 bits
     most = sizes.kv_len + sizes.q_len
     left = -most if mask.words.left is None else max(-most, min(mask.words.left, most))
     right = most if mask.words.right is None else max(-most, min(mask.words.right, most))
@@ -212,7 +212,7 @@ def _mask_arguments(mask: Mask, sizes: Sizes, unread: Tensor) -> tuple[tuple[Ten
 
 
 def _mask_strides(mask: Mask) -> tuple[int, int]:
-    """Return the strides of a mask's spans by batch and by head, 0 if all share them."""
+    """Return the strides of a mask's spans by batch and by head; 0 if all share them."""
     if mask.spans is None:
         return 0, 0
     strides = (0 if size == 1 else stride for size, stride in zip(mask.spans.shape, mask.spans.stride(), strict=True))

@@ -1,4 +1,4 @@
-"""Masks in the form that the decoding kernels take."""
+"""Masks in the form that the decoding kernels read."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Words(NamedTuple):
     """The parts of a mask that are not tensors."""
 
     mode: str
-    """One of `nojit.kernels.flex.tables.MODES`."""
+    """``"band"``, ``"interval"`` or ``"bitmap"``; `nojit.kernels.flex.tables` describes the modes."""
     left: int | None
-    """The bounds of a band: a query at position p sees the keys from p + left to p + right; None means no bound."""
+    """Bound of a band, as `right`: a query at position p sees the keys from p + left to p + right; None is no bound."""
     right: int | None
     from_end: bool
-    """Whether the last query is at the last key; else query m is at position m."""
+    """True if the last query is at the position of the last key; False if query m is at position m."""
     block: int
     """Rows and columns of a block of bitmaps."""
 
 
 class Mask(NamedTuple):
-    """A mask: its words, and the tables that `nojit.kernels.flex.tables` describes; None for those that its mode lacks."""
+    """A mask: its `Words`, and the tables that `nojit.kernels.flex.tables` describes; tables that its mode lacks are None."""
 
     words: Words
     spans: Tensor | None = None
@@ -41,14 +41,14 @@ _NOTHING_HIDDEN = Mask(Words("band", None, None, False, _BLOCK))
 
 
 def band_of_words(is_causal: bool, left: int | None, right: int | None) -> Mask:
-    """Return the band of a causal flag and a window, relative to the last key; None means no bound."""
+    """Return the band for a causal flag and a window, with the last query at the last key; None is no bound."""
     if not is_causal and left is None and right is None:
         return _NOTHING_HIDDEN
     return Mask(Words("band", None if left is None else -left, 0 if is_causal else right, True, _BLOCK))
 
 
 def known_mask(block_mask: BlockMask | None, is_causal: object, window: Window) -> Mask | None:
-    """Return the mask of a call that may be cached; None if it cannot be.
+    """Return the mask of a call whose replay may be cached; None if it may not.
 
     Raises:
         AttributeError: not a block mask.

@@ -1,4 +1,4 @@
-"""The operator `flex_decoding`, for Python and for torch's dispatcher."""
+"""Public operator `flex_decoding`, and its registration with torch's dispatcher."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
@@ -29,11 +29,11 @@ __all__ = ["flex_decoding"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _MEMO: Final = new_memo(operands=8, limit=4096)
-"""Memo of calls, by operands and either a mask's tables or a modification's captured tensors."""
+"""Cache of replays, by the operands and either a mask's tables or a modification's captured tensors."""
 Operands = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]
-"""Queries, keys, values, sequence lengths and page table."""
+"""Queries, keys, values, number of keys of each batch (`kv_lens`), page table; the last two may be None."""
 Facts = tuple[float | None, bool, bool, int | None]
-"""The scale, `enable_gqa`, `return_lse` and `splits`."""
+"""The arguments `scale`, `enable_gqa`, `return_lse` and `splits`."""
 _NOTHING: Final = (None, None, None)
 _ALL, _CAUSAL = (band_of_words(causal, None, None).words for causal in (False, True))
 
@@ -60,26 +60,27 @@ def flex_decoding(
     Args:
         query: [B, H, M, D], fp16, bf16 or fp32, M up to 127, D up to 256 (fp32: 128); any strides, the last 1. Autocast
             casts the operands and a dense bias; the output then has autocast's dtype.
-        key: [B or 1, Hkv, N, D]; with a page table [pages, Hkv, page size, D], the page size a power of two.
-        value: as the keys, with rows of Dv elements.
+        key: [B or 1, Hkv, N, D]; with a page table [pages, Hkv, page size, D], where the page size is a power of two.
+        value: [B or 1, Hkv, N, Dv]; with a page table [pages, Hkv, page size, Dv].
         score_mod: a modification of `nojit.kernels.flex.mods`.
         block_mask: the mask, as for ``flex_attention``, made for M queries and N keys.
         scale: factor of the scores; ``1 / sqrt(D)`` if None.
-        enable_gqa: allow H to be a multiple of Hkv; query head h then reads head ``h // (H // Hkv)``.
+        enable_gqa: allow H to be a multiple of Hkv; query head h then reads key head ``h // (H // Hkv)``.
         return_lse: also return the log-sum-exp of each row of scores.
         kernel_options: a config to run, instead of the one that the bundle prefers.
-        kv_lens: the number of keys of each batch, at most N, int32 [B] on the device; it is read without synchronization.
-            For score modifications the last query is then at the last key: query m is at ``kv_lens[b] - M + m``.
+        kv_lens: the number of keys of each batch, at most N, int32 [B] on the device; kernels read it, without
+            synchronization. For score modifications the last query is then at the last key: query m is at ``kv_lens[b]
+            - M + m``.
         page_table: the pages of each batch, int32 [B, N / page size]. Fully masked pages are not read.
         is_causal: mask all keys to the right of a query's position; the last query is at the last key.
-        window: ``(left, right)``: the query at position p sees the keys from ``p - left`` to ``p + right``; None means no
-            bound, and one int is both.
+        window: ``(left, right)``: the query at position p sees the keys from ``p - left`` to ``p + right``; None means
+            no bound, and one int sets both.
         splits: the number of programs that share the keys of a row; by default as many as keep the device busy. Results
-            differ by rounding.
+            for different numbers differ by rounding.
 
     Returns:
-        The output [B, H, M, Dv] in the dtype of `query` and, if requested, the natural-log sums, fp32 [B, H, M]. A query
-        that sees no key gives 0 and -inf.
+        The output [B, H, M, Dv] in the dtype of `query` and, if requested, the log-sum-exp (natural logarithm), fp32
+        [B, H, M]. A query that sees no key gives output 0 and log-sum-exp -inf.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -134,7 +135,7 @@ def _recall(
     window: Window,
     facts: Facts,
 ) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Replay a cached call; None if it is not cached."""
+    """Replay a cached call; return None if the call is not cached."""
     source = library.CURRENT.source
     known: Tensor | tuple[Tensor, Tensor] | None
     if score_mod is None and block_mask is None and window is None and type(is_causal) is bool:
@@ -144,7 +145,7 @@ def _recall(
         mask = known_mask(block_mask, is_causal, window)
         mod = modification_of(score_mod)
     except (AttributeError, TypeError, ValueError):
-        # not a modification, mask or window: the checks report it
+        # not a modification, mask or window: validation reports it later
         return None
     if mask is None:
         return None
@@ -156,9 +157,9 @@ def _recall(
 def _key_of(
     operands: Operands, mask: Mask, mod: Modification, facts: Facts, lengths: Sequence[int]
 ) -> tuple[tuple[Any, ...], tuple[object, ...]] | None:
-    """Return the tensors and other values of a call's cache key; None if a memo cannot hold them.
+    """Return the tensors and the other values of a call's cache key; None if the call cannot be cached.
 
-    The key includes the `lengths` of a block mask, which the first call checks, so that replays need not check them again.
+    The key includes `lengths`, those for which a block mask was made. The first call validates them; replays need not.
     """
     tensors = captured(mod)
     if mask.spans is not None:
@@ -183,7 +184,7 @@ def _mask_of(
     left: int | None,
     right: int | None,
 ) -> Mask:
-    """Return the mask of a call."""
+    """Return a call's mask in the form that kernels read, from a block mask, or from the causal flag and the window."""
     if block_mask is None:
         return band_of_words(is_causal, left, right)
     if is_causal or left is not None or right is not None:
@@ -204,7 +205,7 @@ def _attend(
     options: Mapping[str, int],
     lengths: Sequence[int] = (),
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Run a call without torch's dispatcher: replay its cached recipe, or validate, run and cache it."""
+    """Run a call without torch's dispatcher: replay a cached call, or validate and run a new one and cache it."""
     key = None if options else _key_of(operands, mask, mod, facts, lengths)
     if key is None:
         return _run(operands, mask, mod, *facts, options, DIRECT)
@@ -236,7 +237,7 @@ def _run(
     options: Mapping[str, int],
     caller: Caller,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Validate and run a call."""
+    """Validate a call, allocate the results and launch the kernels."""
     query, key, value, kv_lens, page_table = operands
     sizes = check_operands(query, key, value, kv_lens, page_table, enable_gqa)
     check_mask(mask, sizes)
@@ -283,7 +284,7 @@ def _flex_decoding(
 
 
 def _no_sums(out: Tensor) -> Tensor:
-    """Return the placeholder for absent log-sums: torch's operators have no optional results."""
+    """Return an empty tensor that stands for absent log-sums: torch's operators have no optional results."""
     return out.new_empty(0, dtype=torch.float32)
 
 

@@ -1,4 +1,4 @@
-"""Calls of decoding kernels to tune and measure."""
+"""Calls of the decoding kernels to tune and measure."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ ROLES: Final[Mapping[str, Roles]] = {
 _UNIT: Final = 128
 """Lengths and splits are multiples of this, so that splits start at the same keys for every tile size."""
 _FACTOR: Final = 2
-"""Allowed error, as a multiple of torch's own."""
+"""Allowed error, as a multiple of the error of torch's own operators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes and the mask of one call."""
+    """Sizes and mask of one call."""
 
     name: str
     batch: int
@@ -55,16 +55,16 @@ class Shape:
     kv_heads: int
     q_len: int
     kv_len: int
-    """A multiple of 128."""
+    """Number of keys, a multiple of 128."""
     dim: int
     mask: str = "none"
-    """``none``, ``causal`` (at the last key), ``dilated`` (every other key) or ``every other`` (block of 128 keys)."""
+    """``none``, ``causal`` (last query at last key), ``dilated`` (every other key), ``every other`` (block of 128)."""
     page: int = 0
-    """Rows per page; 0 without pages."""
+    """Keys in a page; 0 without pages."""
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes in the form that launches take."""
+        """Sizes in the form that launches take."""
         bits = max(self.page, 1).bit_length() - 1
         return Sizes(
             self.batch, self.heads, self.kv_heads, self.q_len, self.kv_len, self.dim, self.dim, bits
@@ -72,12 +72,12 @@ class Shape:
 
     @property
     def listed(self) -> int:
-        """The number of keys that programs walk."""
+        """Number of keys that programs read for each row."""
         return self.kv_len // 2 if self.mask == "every other" else self.kv_len
 
     @property
     def rows(self) -> int:
-        """The number of queries that read the same keys."""
+        """Number of query rows that read the same keys."""
         return self.q_len * self.heads // self.kv_heads
 
 
@@ -150,13 +150,13 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
     ),
 }
 _DRAWN: Final = {"tune": 70, "held_out": 16, "fresh": 16}
-"""The number of shapes drawn for each use and each of `_KINDS`; ``tune`` has the listed ones too."""
+"""Number of random shapes for each use and each of `_KINDS`; ``tune`` has the listed shapes as well."""
 _KINDS: Final = (("none", "causal"), tuple(_MODS))
-"""Masks of the kernels that read spans, and of the kernels that read lists of blocks."""
+"""Masks for the kernel that reads intervals, and masks for the kernel that reads lists of blocks."""
 
 
 def _tuned() -> list[Shape]:
-    """List the listed shapes, and drawn ones for ``tune``, for each class of masks."""
+    """Return the listed and the random shapes of the use ``tune``."""
     found: list[Shape] = []
     for masks in _KINDS:
         listed = [one for one in PROBLEMS["tune"] if one.mask in masks]
@@ -170,7 +170,7 @@ def _tuned() -> list[Shape]:
 
 
 def _crossed(masks: Sequence[str]) -> list[Shape]:
-    """Draw a batch and a length for each number of queries and each group size: the best tile depends most on these."""
+    """Draw a batch size and a length for each number of queries and each group size, on which the best tile depends most."""
     numbers = draws("flex_decoding/crossed", "tune")
     crossed = product(masks, (64, 128), (1, 4, 5, 8), (1, 2, 5, 16, 64))
     return [
@@ -188,7 +188,7 @@ def _crossed(masks: Sequence[str]) -> list[Shape]:
 
 
 def _drawn(use: str) -> tuple[Shape, ...]:
-    """Draw shapes into the gaps between those of ``tune``, for each class of masks."""
+    """Draw random shapes for a `use`, with tuning keys in the gaps between those of ``tune``."""
     numbers = draws("flex_decoding", use)
     count = _DRAWN.get(use, 0)
     found: dict[str, Shape] = {}
@@ -202,7 +202,7 @@ def _draw(numbers: Random, masks: Sequence[str]) -> Shape:
     mask, dim = numbers.choice(masks), numbers.choice((64, 128))
     kv_heads, group = numbers.choice((1, 2, 4, 8)), numbers.choice((1, 4, 5, 8))
     batch, kv_len = _batch(numbers), _kv_len(numbers)
-    # with more rows of a causal mask, narrow and wide tiles of keys would end at different splits
+    # with more rows of a causal mask, small and large key tiles would end in different splits
     q_len = numbers.choice((1, 1, 1, 2, 5, 16, 32 if mask == "causal" else 64))
     page = numbers.choice((0, 0, 16, 32, 128)) if mask not in _MODS else 0
     return _shape(batch, kv_heads, group, q_len=q_len, kv_len=kv_len, dim=dim, mask=mask, page=page)
@@ -217,7 +217,7 @@ def _kv_len(numbers: Random) -> int:
 
 
 def _shape(batch: int, kv_heads: int, group: int, **rest: Any) -> Shape:
-    """Return a shape with `group` query heads per key head, named after its sizes."""
+    """Return a shape with `group` query heads per key head, named by its sizes."""
     one = Shape("", batch, kv_heads * group, kv_heads, **rest)
     sizes = f"{batch} x {one.heads}/{kv_heads} x {one.q_len} against {one.kv_len}"
     return replace(one, name=f"{one.mask}, {sizes}, D {one.dim}, pages of {one.page}")
@@ -231,7 +231,7 @@ def _far(one: Shape, other: Shape) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """One call of one kernel."""
+    """One call of one kernel; base class of the problems."""
 
     shape: Shape
     kernel: str
@@ -244,16 +244,16 @@ class _Problem:
 
     @property
     def shape_class(self) -> str:
-        """The number of rows that read the same keys."""
+        """The class of the shape in reports: the number of rows that read the same keys."""
         return "few rows" if self.shape.rows <= 16 else "many rows"
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         return {name: getattr(self.shape, name) for name in Shape.__slots__ if name != "name"}
 
     def decoding(self, device: str) -> Decoding:
-        """Return random operands, paged in random order."""
+        """Return random operands on `device`; pages are in random order."""
         one, source = self.shape, generator(self.shape.name, device)
 
         def random(*shape: int) -> Tensor:
@@ -268,7 +268,7 @@ class _Problem:
         return Decoding(q, k, v, None, table, _mask(one, device), NO_MOD, one.sizes, one.dim**-0.5)
 
     def splits(self, call: Decoding) -> int:
-        """Choose about as many splits as the operator would, of equal lengths."""
+        """Return about as many splits as the operator would choose, all of the same length."""
         units = self.shape.listed // _UNIT
         return max(splits for splits in range(1, splits_for(call) + 1) if units % splits == 0)
 
@@ -279,7 +279,7 @@ class DecodingProblem(_Problem):
     __slots__ = ()
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the results of the first and the last head."""
+        """Return random operands on `device`, and the expected results of the first and the last head."""
         one, call = self.shape, self.decoding(device)
         splits = self.splits(call)
         out = torch.empty_like(call.q)
@@ -302,7 +302,7 @@ class DecodingProblem(_Problem):
 
 
 def _split_results(call: Decoding, one: Shape, place: tuple[int, int], splits: int, to: torch.dtype) -> Tensor:
-    """Compute attention of one head over each split alone: [M, splits, D]."""
+    """Compute attention of one head over each split separately: [M, splits, D]."""
     batch, head = place
     kv_head = head * one.kv_heads // one.heads
     k, v = (
@@ -325,12 +325,12 @@ def _split_results(call: Decoding, one: Shape, place: tuple[int, int], splits: i
 
 
 class MergeProblem(_Problem):
-    """One call of the kernel that merges splits."""
+    """One call of the kernel that merges the parts of splits."""
 
     __slots__ = ()
 
     def prepare(self, device: str) -> Work:
-        """Return random parts."""
+        """Return random parts on `device`, and the expected output."""
         one, source = self.shape, generator(self.shape.name, device)
         splits = merged_splits(one)
         shape = (one.batch, one.heads, one.q_len, splits, part_width(one.dim))
@@ -344,14 +344,14 @@ class MergeProblem(_Problem):
 
 
 def merged_splits(one: Shape) -> int:
-    """Return the number of splits that the operator would choose for a call, without operands."""
+    """Return the number of splits that the operator would choose for a shape."""
     nothing = torch.empty(0)
     call = Decoding(nothing, nothing, nothing, None, None, band_of_words(False, None, None), NO_MOD, one.sizes, 1.0)
     return splits_for(call)
 
 
 def problems(use: str) -> tuple[DecodingProblem | MergeProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.

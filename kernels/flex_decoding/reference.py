@@ -1,4 +1,4 @@
-"""Decoding in plain torch with dense scores, in the dtype of its operands: pass fp64 for a precise reference."""
+"""Flex decoding in plain torch with dense scores, in the dtype of its operands: pass fp64 for a precise reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def gathered(rows: Tensor, page_table: Tensor | None) -> Tensor:
-    """Gather paged keys or values [pages, Hkv, page size, D] for each batch: [B, Hkv, N, D]."""
+    """Return paged keys or values [pages, Hkv, page size, D] gathered for each batch: [B, Hkv, N, D]."""
     if page_table is None:
         return rows
     return rows[page_table.long()].transpose(1, 2).flatten(2, 3)
@@ -30,7 +30,7 @@ def visible(
     is_causal: bool = False,
     window: Window = None,
 ) -> Tensor:
-    """Return the mask of visible keys, bool [B, H, M, N], which is `shape`."""
+    """Return which keys each query sees, bool of the given shape [B, H, M, N]."""
     b, h, m, n = _places(shape, device)
     lens = (torch.full((shape[0],), shape[3], device=device) if kv_lens is None else kv_lens).view(-1, 1, 1, 1)
     places = m + lens - shape[2]
@@ -58,14 +58,14 @@ def flex_decoding(
     is_causal: bool = False,
     window: Window = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M] for the operator's arguments, with masks as functions."""
+    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M]; arguments are the operator's, masks functions."""
     key, value = (gathered(rows, page_table).expand(query.shape[0], -1, -1, -1) for rows in (key, value))
     group = query.shape[1] // key.shape[1]
     key, value = (rows.repeat_interleave(group, dim=1) for rows in (key, value))
     shape = (*query.shape[:3], key.shape[2])
     words = {"kv_lens": kv_lens, "is_causal": is_causal, "window": window}
     seen = visible(shape, query.device, mask_mod=mask_mod, **words)  # type: ignore[arg-type]  # of several types
-    # unseen keys may hold anything, NaN included: replace them, so that 0 times them stays 0
+    # keys that no query sees may hold anything, NaN included: replace them, since 0 times NaN is NaN
     unread = ~seen.any(2)[..., None]
     key, value = key.masked_fill(unread, 0.0), value.masked_fill(unread, 0.0)
     scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
@@ -82,7 +82,7 @@ def flex_decoding(
 
 
 def _places(shape: tuple[int, int, int, int], device: torch.device) -> tuple[Tensor, ...]:
-    """Return the indices of batches, heads, queries and keys, each along its dimension."""
+    """Return the indices of batches, heads, queries and keys, each as a tensor along its own dimension of `shape`."""
     return tuple(
         torch.arange(size, device=device).view([-1 if dim == own else 1 for dim in range(4)])
         for own, size in enumerate(shape)
@@ -90,5 +90,5 @@ def _places(shape: tuple[int, int, int, int], device: torch.device) -> tuple[Ten
 
 
 def _each(function: Callable[..., Tensor], places: tuple[Tensor, ...]) -> Tensor:
-    """Apply a function of scalar indices to all of them."""
+    """Apply a function of scalar indices to all combinations of `places`."""
     return function(*torch.broadcast_tensors(*places))

@@ -1,7 +1,7 @@
-"""Number of splits for the keys of each row (split-KV), so that few rows keep a device busy.
+"""Number of splits for the keys of each row (split-KV), so that calls with few rows keep a device busy.
 
-It depends on the capacity of keys, never on their current number: no device synchronization is needed, and a captured call
-stays valid as sequences grow.
+It depends on the capacity of keys, not on their current number: so the host need not synchronize with the device, and a
+call in a CUDA graph stays valid as sequences grow.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 __all__ = ["KEYS", "MOST", "splits_of", "tile_height"]
 
 KEYS: Final = 128
-"""Keys per step in the model: as many as the widest tiles have."""
+"""Keys per step of the model: those of the largest tile."""
 AT_ONCE: Final = 1
-"""Programs that keep a multiprocessor busy: with two, each waits for the other's keys."""
+"""Programs that keep an SM busy: with two, each would wait for the other's keys."""
 START: Final = 1
-"""The fixed cost of a program, in steps: filling its pipeline and writing its result."""
+"""Fixed cost of a program, to fill its pipeline and write its result, in units of a step."""
 MERGE: Final = 2
-"""The cost of the merge kernel, in steps of a program."""
+"""Cost of the merge kernel, in units of a step of a program."""
 WAVES: Final = 6
 """The most waves of programs to consider."""
 MOST: Final = 1024
@@ -25,26 +25,26 @@ _HEIGHTS: Final = (16, 32, 64)
 
 
 def tile_height(rows: int) -> int:
-    """Return the rows of queries per program, for `rows` that read the same keys."""
+    """Return the rows of queries in a program's tile if `rows` of them read the same keys."""
     return next((height for height in _HEIGHTS if rows <= height), _HEIGHTS[-1])
 
 
 def splits_of(pairs: int, keys: int, processors: int) -> int:
-    """Choose the number of splits that finishes first.
+    """Choose the number of splits with the least modelled time.
 
     Args:
         pairs: the number of programs without splits.
         keys: the most keys that a row can see.
-        processors: the number of multiprocessors.
+        processors: the number of SMs.
     """
     steps = -(-keys // KEYS)
     slots = AT_ONCE * processors
-    # split counts that fill the last wave
+    # numbers of splits that fill the last wave
     full = {min(wave * slots // max(pairs, 1), steps, MOST) for wave in range(1, WAVES + 1)}
     return min(sorted({1, *full} - {0}), key=lambda splits: _cost(splits, pairs, steps, slots))
 
 
 def _cost(splits: int, pairs: int, steps: int, slots: int) -> int:
-    """Return the time of the splits, in steps of a program."""
+    """Return the modelled time for a number of splits, in units of a step; `slots` programs run at a time."""
     waves = -(-pairs * splits // slots)
     return waves * (-(-steps // splits) + START) + (MERGE if splits > 1 else 0)

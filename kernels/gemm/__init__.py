@@ -1,1 +1,1 @@
-"""Shared parts of dense products: tiles and their order, K loops, epilogues, the loop over TMA descriptors for sm_90."""
+"""Parts that the kernels of dense products share: order of tiles, K loops, epilogues, and the TMA pipeline for sm_90."""

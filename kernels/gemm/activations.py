@@ -1,4 +1,4 @@
-"""Activations in the epilogues of products: their names, their numbers in kernels, and torch's equivalents."""
+"""Activations in the epilogues of products: names, numbers in kernels, and equivalent torch functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIVATIONS: Final[Mapping[str, int]] = {
     "sigmoid": 6,
     "tanh": 7,
 }
-"""The number of each activation in `kernel_tiles.activate`."""
+"""The number that selects each activation in `kernel_tiles.activate`."""
 
 FUNCTIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "none": lambda x: x,
@@ -34,4 +34,4 @@ FUNCTIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
 }
-"""Torch's equivalents, which gradients use."""
+"""The torch function equal to each activation, which gradients use."""

@@ -1,4 +1,4 @@
-"""Cache of prepared calls with an output argument, by everything that they depend on."""
+"""Cache of prepared calls of matrix products, which may have an output argument."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ _MOST: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[T]):
-    """A prepared call, and the extents of its tensors."""
+    """A prepared call, and the memory extents of its tensors."""
 
     call: T
     spans: tuple[int, ...]
-    """Bytes from the first element of each tensor to the end of its last."""
+    """For each tensor, the bytes from its first element to the end of its last one."""
 
     def lie_apart(self, tensors: Sequence[Tensor]) -> bool:
-        """Return whether the first tensor lies entirely before or after each of the others; a fast, sufficient check."""
+        """Return whether the first tensor lies in memory entirely before or after each of the others.
+
+        This check is fast. A False does not prove that elements overlap.
+        """
         first = tensors[0].data_ptr()
         behind = first + self.spans[0]
         for tensor, span in zip(tensors[1:], self.spans[1:], strict=True):
@@ -35,7 +38,7 @@ class Kept(Generic[T]):
 
 
 def keep(calls: dict[Hashable, Kept[T]], facts: Hashable, call: T, tensors: Sequence[Tensor]) -> Kept[T]:
-    """Cache a call; when the cache is full it is cleared, since calls in use are soon prepared again."""
+    """Cache a call under the key `facts`; a full cache is cleared first, since calls in use are soon prepared again."""
     if len(calls) >= _MOST:
         calls.clear()
     return calls.setdefault(facts, Kept(call, tuple(map(_span_bytes, tensors))))

@@ -1,15 +1,16 @@
-"""The main loop of dense products for sm_90: TMA descriptors and warp specialization.
+"""Device functions of the sm_90 kernels for dense products: their pipeline with TMA and warp specialization.
 
-A program is persistent and takes tiles at a fixed stride. One warp, the producer, copies boxes of both operands into shared
-memory, as far ahead as stages allow. Each consumer, a group of four warps, owns 64 rows of the tile and all its columns.
-Results go through shared memory, a panel of 128 bytes of columns at a time, through two alternating buffers.
+Programs are persistent: program p takes tiles p, p + programs, and so on. One warp, the producer, copies parts of both
+operands into shared memory, `STAGES` steps ahead at most. Each consumer, a group of four warps, computes 64 rows of the
+tile and all its columns. Results go through shared memory in panels of columns 128 bytes wide, through two alternating
+buffers.
 
-TMA descriptors have four dimensions, [parts, batch, rows, columns]; they pad with zeros and skip stores outside the tensor.
-Boxes have rows of 128 bytes, 64 of them, or for b as many as its map has; their columns are the depth of a step. 8-bit matrices
-are copied as they are, in the order that wgmma needs: a row-major, b column-major.
+TMA descriptors have four dimensions, [parts, batch, rows, columns]. TMA reads zeros and skips stores outside the
+tensor. A copy takes a box of 64 rows (for b, the rows of its descriptor's box) by the 128 bytes of K that a step
+multiplies. 8-bit matrices must have the memory order that wgmma needs: a row-major, b column-major.
 
-All functions take two tuples of constexprs: ``TILE``, a config's (BLOCK_M, BLOCK_N, GROUP, STAGES), and ``TRANS``, whether each
-operand is described, and stored in shared memory, as its transpose.
+All functions take two tuples of constexprs: ``TILE`` is a config's (BLOCK_M, BLOCK_N, GROUP, STAGES), and ``TRANS``
+tells for each operand whether its descriptor and its tiles in shared memory are transposed.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
@@ -26,14 +27,14 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
 OWNED = gl.constexpr(64)
-"""Rows of a tile per consumer."""
+"""Rows of a tile that each consumer computes."""
 DEPTH = gl.constexpr(64)
-"""The depth of a step for 16-bit operands."""
+"""Elements of K per step for 16-bit operands: 128 bytes."""
 
 
 @gluon.jit
 def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.constexpr, PANEL: gl.constexpr):
-    """Allocate shared memory for `COUNT` tiles [HEIGHT, WIDTH] of the map's dtype, in panels of `PANEL` columns."""
+    """Allocate shared memory for `COUNT` tiles [HEIGHT, WIDTH], in panels of `PANEL` columns, with the dtype of `of_map`."""
     BITS: gl.constexpr = of_map.dtype.primitive_bitwidth
     layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=PANEL * BITS // 8, element_bitwidth=BITS, rank=2)
     return gl.allocate_shared_memory(of_map.dtype, [COUNT, HEIGHT, WIDTH], layout)
@@ -41,7 +42,7 @@ def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.conste
 
 @gluon.jit
 def lanes_of(acc):
-    """Return the rows and the columns of a tile, in the layout of its elements."""
+    """Return the row numbers [rows, 1] and column numbers [1, columns] of a tile, in its register layout."""
     layout: gl.constexpr = acc.type.layout
     rows = gl.arange(0, acc.shape[0], layout=gl.SliceLayout(1, layout))
     cols = gl.arange(0, acc.shape[1], layout=gl.SliceLayout(0, layout))
@@ -50,7 +51,7 @@ def lanes_of(acc):
 
 @gluon.jit
 def operands_of(a_map, b_map, TILE: gl.constexpr, TRANS: gl.constexpr):
-    """Allocate shared memory for both operands, with separate buffers for each consumer's rows."""
+    """Allocate shared memory for `STAGES` steps of both operands; the rows of each consumer have buffers of their own."""
     DEEP: gl.constexpr = a_map.block_type.shape[3]
     a_memory = allocate(a_map, TILE[3] * (TILE[0] // OWNED), OWNED, DEEP, DEEP)
     b_memory = allocate(b_map, TILE[3], TILE[1] if TRANS[1] else DEEP, DEEP if TRANS[1] else TILE[1], DEEP)
@@ -59,13 +60,13 @@ def operands_of(a_map, b_map, TILE: gl.constexpr, TRANS: gl.constexpr):
 
 @gluon.jit
 def reshaped(memory, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """Return a view of tiles with another height and width; panels stay as wide, and the number of elements is the same."""
+    """Return a view of tiles in shared memory as [HEIGHT, WIDTH]; sizes and panel widths stay the same."""
     return reinterpret(memory, memory.dtype, [memory.shape[0], HEIGHT, WIDTH], memory.layout)
 
 
 @gluon.jit
 def barriers_for(COUNT: gl.constexpr, READERS: gl.constexpr):
-    """Return barriers for full stages, with one arriving copier, and for empty ones, with `READERS` arriving readers."""
+    """Return `COUNT` barriers for full stages, with one arrival each, and `COUNT` for empty ones, with `READERS` arrivals."""
     full = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(COUNT):
@@ -76,16 +77,17 @@ def barriers_for(COUNT: gl.constexpr, READERS: gl.constexpr):
 
 @gluon.jit
 def pieces_of(sizes, TILE: gl.constexpr):
-    """Return the number of pieces of work: tiles of all matrices, times the split-K parts."""
+    """Return the number of pieces of work of all programs: tiles of all matrices, times the split-K parts."""
     batch, m_len, n_len, _, splits = sizes
     return batch * splits * gl.cdiv(m_len, TILE[0]) * gl.cdiv(n_len, TILE[1])
 
 
 @gluon.jit
 def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr, TOGETHER: gl.constexpr = 1):
-    """Return the part of the depth, the product, the first row and column, and the steps of a piece of work.
+    """Return the place of piece of work `number`: (split-K part, matrix, first row, first column), first and end step.
 
-    The number of steps is a multiple of `TOGETHER`; steps past the depth read zeros.
+    The number of steps is a multiple of `TOGETHER`; steps past the end of K read zeros. A step has `DEEP` elements of
+    K.
     """
     _, m_len, n_len, k_len, splits = sizes
     steps = gl.cdiv(k_len, DEEP * TOGETHER)
@@ -97,7 +99,10 @@ def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr, TOGETHER: gl
 def produce(
     maps, memory, barriers, sizes, steps_z, TILE: gl.constexpr, TRANS: gl.constexpr, TOGETHER: gl.constexpr = 1
 ):
-    """Copy the rows of a and the columns of b that each tile needs; `steps_z` are 0 for shared operands, else 1."""
+    """Copy the rows of a and the columns of b that each tile needs; run by the producer warp.
+
+    `steps_z` has for a and for b 0 if the batch shares the matrix, else 1.
+    """
     DEEP: gl.constexpr = maps[0].block_type.shape[3]
     sizes = worked_out_here(sizes)
     copied = 0
@@ -112,7 +117,7 @@ def produce(
 def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TILE: gl.constexpr, TRANS: gl.constexpr):
     """Copy the steps [first, last) of a tile; return the number of steps copied so far.
 
-    `sources` has the matrices' indices in both batches, and the first row and column of the tile.
+    `sources` has the index of a's matrix, the index of b's matrix, and the first row and column of the tile.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -142,13 +147,14 @@ def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TIL
 def multiply_steps(
     OWN: gl.constexpr, acc, before, memory, barriers, used, count, TILE: gl.constexpr, TRANS: gl.constexpr
 ):
-    """Multiply the rows of consumer `OWN` by `count` steps, after `used` earlier ones.
+    """Add the products of `count` steps to the rows `acc` of consumer `OWN`; `used` steps came before.
 
-    The product of stage `before` may be in flight at the start; the product of the returned stage is in flight at the end.
+    Returns `acc` and the stage of the last product. That product may still run; so may, at the start, that of stage
+    `before`.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
-    # not range(used, used + count): Triton 3.6 and 3.7 fail on a value that only bounds a nested loop
+    # a range(used, used + count) does not work: Triton 3.6 and 3.7 fail on a value that only bounds a nested loop
     for step in range(count):
         number = used + step
         stage = number % TILE[3]
@@ -166,7 +172,10 @@ def multiply_steps(
 
 @gluon.jit
 def scale_and_add(acc, epilogue, index_z, row, col):
-    """Return ``activation(alpha * acc + beta * input)``; for a beta of 0 the input is not read."""
+    """Return ``activation(alpha * acc + beta * input)`` for the tile at (row, col) of matrix `index_z`.
+
+    If beta is 0, the input is not read.
+    """
     input_ptr, m_len, n_len, stride_z, stride_row, stride_col, alpha, beta, activation = epilogue
     acc = acc * alpha
     if beta != 0.0:
@@ -184,7 +193,7 @@ def store_rows(
     OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     EPILOGUE: gl.constexpr,
 ):  # fmt: skip
-    """Store rows of a consumer, `PANEL` columns at a time, through two alternating buffers; `STORED` columns are done."""
+    """Store the rows of a consumer through two alternating buffers, `PANEL` columns at a time; `STORED` columns are done."""
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -194,7 +203,7 @@ def store_rows(
         split, index_z, row, col = place
         if EPILOGUE:
             acc = scale_and_add(acc, epilogue, index_z, row, col + STORED)
-        # the previous store from this buffer must have read it
+        # wait until the previous store from this buffer has read it
         if STORED == 0:
             tma.store_wait(0)
         else:

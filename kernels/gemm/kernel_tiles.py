@@ -1,6 +1,6 @@
-"""Shared parts of dense product kernels in Triton: order of tiles, K loops, epilogues, partial sums.
+"""Device functions that Triton kernels of dense products share: order of tiles, K loops, epilogues, partial sums.
 
-`place_piece`, `part_of` and `activate` also serve Gluon kernels. Offsets that grow with a tensor are 64-bit.
+Gluon kernels use `place_piece`, `part_of` and `activate` as well. Offsets that grow with a tensor are 64-bit.
 """
 
 import triton
@@ -12,16 +12,19 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.constexpr_function
 def bits(count, length, dim, rank):
-    """Return the bases of an index that counts to `count` in steps of `length` along one dimension: for register layouts."""
+    """Return the bases of a linear register layout for an index that counts to `count` in steps of `length` along `dim`.
+
+    `count` is a power of two; each basis is a list of `rank` coordinates.
+    """
     return [[length << bit if at == dim else 0 for at in range(rank)] for bit in range(count.bit_length() - 1)]
 
 
 @triton.jit
 def place_piece(number, m_len, n_len, steps, splits, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Return the location of a piece of work: its product and part of the depth, its first row and column, its steps.
+    """Return the location of piece of work `number`: matrix, split-K part, first row, first column, first step, end of steps.
 
-    Steps are [first, last). Neighbours go down `GROUP` tiles, a power of two, before they go across, so that concurrent
-    programs read few rows and columns.
+    Consecutive pieces go down `GROUP` tiles (a power of two) before they go across, so that programs that run at the
+    same time read few rows and columns.
     """
     tiles_m = (m_len + BLOCK_M - 1) // BLOCK_M
     tiles_n = (n_len + BLOCK_N - 1) // BLOCK_N
@@ -35,8 +38,8 @@ def place_piece(number, m_len, n_len, steps, splits, BLOCK_M: tl.constexpr, BLOC
     split = index
     first = index
     last = index + steps
-    # no copy can start before this is known, and usually nothing needs a division. A division takes a tenth of a microsecond,
-    # and skipping cold code for one takes as long. So a single branch skips all of them
+    # no copy can start before this is known, and usually no division is needed. A division takes a tenth of a
+    # microsecond, and so does each branch around one. So a single branch skips all of them
     if (number >= height * tiles_n) | (height & (height - 1) != 0) | (splits > 1):
         tile = number
         if number >= tiles_m * tiles_n:
@@ -58,14 +61,14 @@ def place_piece(number, m_len, n_len, steps, splits, BLOCK_M: tl.constexpr, BLOC
 
 @triton.jit
 def place_tile(number, m_len, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Return the first row and column of a tile, in the order of `place_piece`."""
+    """Return the first row and the first column of tile `number`, in the order of `place_piece`."""
     _, _, row, col, _, _ = place_piece(number, m_len, n_len, 0, 1, BLOCK_M, BLOCK_N, GROUP)
     return row, col
 
 
 @triton.jit
 def part_of(split, splits, steps):
-    """Return the first step of a part of the depth, and the exclusive end."""
+    """Return the range [first, end) of the steps of split-K part `split`; `splits` parts share `steps` steps."""
     first = split * 0
     last = steps
     if splits > 1:
@@ -77,10 +80,11 @@ def part_of(split, splits, steps):
 
 @triton.jit
 def activate(x, activation, ROUNDED: tl.constexpr = False):
-    """Apply an activation, by its number in `nojit.kernels.gemm.activations`, to fp32 values; `ROUNDED` if 16-bit results follow.
+    """Apply the activation with the given number, of `nojit.kernels.gemm.activations`, to fp32 values.
 
-    Numbers from 4 on share one formula, ``scale * logistic(u) + shift``, to save code in every tile. Its exp overflows to inf
-    for very negative u, which gives the correct 0.
+    `ROUNDED` states that results are then rounded to 16 bits. Numbers from 4 on share one formula, ``scale *
+    logistic(u) + shift``, to save code in every tile. Its exp overflows to inf for very negative u, which gives the
+    correct 0.
     """
     if activation == 1:
         x = tl.where(x < 0.0, 0.0, x)
@@ -100,11 +104,11 @@ def activate(x, activation, ROUNDED: tl.constexpr = False):
 
 @triton.jit
 def add_product(acc, a, b, PRECISION: tl.constexpr):
-    """Add ``a @ b``, a step of the depth, to `acc`.
+    """Return ``acc + a @ b`` for one step of K.
 
-    fp32 products are added up within the step first: the error then grows with the number of steps, not with the depth.
+    fp32 products are first summed up within the step, so that the error grows with the number of steps and not with K.
     """
-    # the limit on imprecise sums only keeps Triton from fusing the addition
+    # setting max_num_imprecise_acc only keeps Triton from fusing the addition
     if a.dtype == tl.float32 and PRECISION == "ieee":
         acc += tl.dot(a, b, input_precision=PRECISION, max_num_imprecise_acc=a.shape[1])
     else:
@@ -116,9 +120,9 @@ def add_product(acc, a, b, PRECISION: tl.constexpr):
 def multiply(
     acc, a_ptrs, b_ptrs, in_rows, in_cols, depth, stride_ak, stride_bk, PRECISION: tl.constexpr, BLOCK_K: tl.constexpr
 ):
-    """Add the product of ``[BLOCK_M, depth]`` by ``[depth, BLOCK_N]`` to `acc`; the pointers are those of the first step.
+    """Add the product of a [BLOCK_M, depth] and b [depth, BLOCK_N] to `acc`; the pointers are those of the first step of K.
 
-    Only the rest after the last whole step is masked, so that no extra variant is needed.
+    Only the rest after the last whole step is masked, so that any depth needs no further variant.
     """
     for _ in range(depth // BLOCK_K):
         a = tl.load(a_ptrs, mask=in_rows, other=0)
@@ -137,13 +141,13 @@ def multiply(
 
 @triton.jit
 def spread(ptr, rows, cols, stride_row, stride_col):
-    """Return the addresses of a tile."""
+    """Return pointers to the elements of a tile at `rows` and `cols`."""
     return ptr + rows.to(tl.int64)[:, None] * stride_row + cols.to(tl.int64)[None, :] * stride_col
 
 
 @triton.jit
 def apply_epilogue(acc, input_ptrs, inside, alpha, beta, activation):
-    """Return ``activation(alpha * acc + beta * input)``; for a beta of 0 the input is not read."""
+    """Return ``activation(alpha * acc + beta * input)``; if beta is 0, the input is not read."""
     acc *= alpha
     if beta != 0.0:
         acc += beta * tl.load(input_ptrs, mask=inside, other=0.0).to(tl.float32)

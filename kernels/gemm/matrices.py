@@ -1,4 +1,4 @@
-"""Memory layout of the operands of dense products: batches of matrices, and their TMA descriptors."""
+"""Memory layouts of the operands of dense products: batches of matrices, and their TMA descriptions."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from torch import Tensor
 __all__ = ["BATCHED", "Layout", "Mapped", "layout_of", "mapped", "stored", "transposed"]
 
 BATCHED: Final = 3
-"""The rank of a batch of matrices."""
+"""Number of dimensions of a batch of matrices."""
 PANEL_BYTES: Final = 128
-"""The width of the boxes of stores, in bytes."""
+"""Width of a TMA store, in bytes."""
 FP32_BYTES: Final = 4
 
 
 class Layout(NamedTuple):
-    """Sizes and strides of a batch of matrices; a single matrix is a batch with stride 0."""
+    """Sizes and strides (batch, rows, columns) of a batch of matrices; a single matrix has batch stride 0."""
 
     shape: tuple[int, int, int]
     strides: tuple[int, int, int]
 
 
 class Mapped(NamedTuple):
-    """The TMA description of a batch of matrices, or of their transposes."""
+    """TMA description of a batch of matrices, or of their transposes: (parts, batch, rows, columns)."""
 
     shape: tuple[int, int, int, int]
     strides: tuple[int, int, int, int]
     turned: bool
-    """Whether it describes the transposes."""
+    """True if it describes the transposes."""
     step: int
-    """The stride to the next product's matrix; 0 if all share one."""
+    """Distance, in matrices, from one product's matrix to the next one's: 1, or 0 if all products share a matrix."""
 
     def describe(self, value: Tensor) -> Described:
-        """Describe a tensor with this layout."""
+        """Return the TMA description of the tensor `value`, which has this layout."""
         return Described(value, self.strides, self.shape)
 
 
 def layout_of(value: Tensor, batch: int) -> Layout:
-    """Return the layout of one matrix, or a batch, for `batch` products."""
+    """Return the layout of a matrix, or of a batch of matrices, for `batch` products."""
     if value.dim() == BATCHED:
         (_, rows, cols), (stride_z, stride_row, stride_col) = value.shape, value.stride()
     else:
@@ -49,16 +49,17 @@ def layout_of(value: Tensor, batch: int) -> Layout:
 
 
 def transposed(layout: Layout) -> Layout:
-    """Return the layout of the transposes."""
+    """Return the layout of the transposed matrices."""
     (batch, rows, cols), (stride_z, stride_row, stride_col) = layout
     return Layout((batch, cols, rows), (stride_z, stride_col, stride_row))
 
 
 def mapped(layout: Layout, element_bytes: int, *, turn: bool = True) -> Mapped | None:
-    """Return the TMA description of matrices aligned to 16 bytes, or of their transposes if they may be `turn`ed.
+    """Return the TMA description of matrices aligned to 16 bytes or, if `turn` allows it, of their transposes.
 
     Returns:
-        None if no descriptor can hold them: it needs contiguous columns, and row and matrix strides of 16 bytes.
+        None if no descriptor can hold them: columns must be contiguous, and row and matrix strides multiples of 16
+            bytes.
     """
     straight = _mapped(layout, element_bytes, turned=False)
     if straight is not None or not turn:
@@ -67,7 +68,11 @@ def mapped(layout: Layout, element_bytes: int, *, turn: bool = True) -> Mapped |
 
 
 def stored(of_out: Mapped, element_bytes: int, parts: int) -> tuple[Mapped, int]:
-    """Return the description of the result, or of fp32 partial sums for split-K, and the columns of a box."""
+    """Return the TMA description for stores, and the columns of a box.
+
+    With one of `parts` it describes the result; with several (split-K), fp32 partial sums [parts, batch, rows,
+    columns].
+    """
     if parts == 1:
         return of_out, PANEL_BYTES // element_bytes
     _, batch, rows, cols = of_out.shape
@@ -81,7 +86,7 @@ def _mapped(layout: Layout, element_bytes: int, *, turned: bool) -> Mapped | Non
     unit = MAP_BYTES // element_bytes
     if (stride_col != 1 and cols != 1) or not batch * rows * cols:
         return None
-    # a dimension of size 1 may have any stride: replace one that a map cannot hold
+    # a dimension of size 1 may have any stride: replace one that a descriptor cannot hold
     if rows == 1:
         stride_row = unit
     shared = stride_z == 0 or batch == 1

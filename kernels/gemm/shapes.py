@@ -1,4 +1,4 @@
-"""Shapes of dense products to tune and measure: squares, batches, and the projections of models of 4k and 8k."""
+"""Shapes of dense products to tune and measure: squares, batches, and linear layers of models 4096 and 8192 wide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BARS", "TUNED", "Shape", "draw_shape"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One product of batches of matrices."""
+    """One product of two matrices, or of two batches of them."""
 
     name: str
     batch: int
@@ -20,23 +20,23 @@ class Shape:
     n: int
     k: int
     trans_b: bool = False
-    """Whether b is column-major, as the weights of a linear layer are."""
+    """True if b is column-major, as the weight of a linear layer is."""
 
     @property
     def kind(self) -> str:
-        """The class of the shape: few rows, many small matrices, or large ones."""
+        """The class of the shape in reports: few rows, many small matrices, or large ones."""
         if self.m <= 64:
             return "decode"
         return "batch" if self.batch > 1 else "large"
 
     @property
     def flops(self) -> int:
-        """The number of multiplications and additions."""
+        """Number of floating-point operations: multiplications and additions."""
         return 2 * self.batch * self.m * self.n * self.k
 
     @property
     def elements(self) -> int:
-        """The number of elements of both operands and the result."""
+        """Number of elements of both operands and the result."""
         return self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
 
 
@@ -63,7 +63,7 @@ BARS: Final = (
     _linear(16, 8192, 8192),
     _linear(8192, 10240, 8192),
 )
-"""The shapes with promised speed."""
+"""The shapes for which the documentation promises a speed."""
 
 TUNED: Final = (
     *BARS,
@@ -80,14 +80,14 @@ TUNED: Final = (
     Shape("4096 rows, 64 columns", 1, 4096, 64, 4096),
     Shape("heads of 128, scores of 2048", 32, 2048, 2048, 128, trans_b=True),
 )
-"""The shapes that tables are made from."""
+"""The shapes that the tuner measures to make tuning tables."""
 
 _MOST_ELEMENTS: Final = 1 << 28
 _MOST_FLOPS: Final = 1 << 42
 
 
 def draw_shape(rng: Random) -> Shape:
-    """Draw a product of any class that is not too large; sides are multiples of 8."""
+    """Draw a random product of any class; too large ones are drawn again. Sizes are multiples of 8."""
     while True:
         batch = rng.choice((1, 1, 1, 8, 64, 256))
         m, n, k = (8 * round(2 ** rng.uniform(2, 10.5)) for _ in range(3))

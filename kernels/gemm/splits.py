@@ -1,6 +1,6 @@
-"""Split-K and copy heights, so that products of few tiles or rows keep a device busy.
+"""Number of split-K parts, and rows per copy, so that products with few tiles or rows keep a device busy.
 
-A second kernel adds up the parts in order: results repeat to the bit.
+A second kernel adds up the split-K parts in order, so that results are bit-identical every time.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Final
 __all__ = ["copied_rows", "padded_width", "splits_of"]
 
 TILE: Final = 64
-"""The sides of the smallest tiles of products."""
+"""Rows and columns of the smallest tile."""
 LEAST_DEPTH: Final = 512
-"""The least depth of a part: a shallower one costs more to write and add than it saves."""
+"""The least K of a split-K part: a shorter part costs more to write and add up than it saves."""
 MOST: Final = 16
 UNIT: Final = 16
-"""Alignment of the rows of partial sums."""
+"""The columns of partial sums are padded to a multiple of this."""
 FEW: Final = (16, 32)
-"""The heights below `TILE` that the boxes of kernels over TMA descriptors may have."""
+"""Rows below `TILE` that a TMA box of the left operand may have."""
 
 
 def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> int:
-    """Choose the number of parts for split-K: 1, unless tiles leave more than two thirds of the multiprocessors idle."""
+    """Choose the number of split-K parts: 1, unless tiles leave at least two thirds of the SMs idle."""
     tiles = batch * -(-rows // TILE) * -(-cols // TILE)
     if not tiles or 3 * tiles > processors:
         return 1
@@ -29,13 +29,13 @@ def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> 
 
 
 def padded_width(cols: int) -> int:
-    """Return the columns of partial sums, with padding for alignment."""
+    """Return the columns of partial sums, `cols` padded for alignment."""
     return -(-cols // UNIT) * UNIT
 
 
 def copied_rows(rows: int, *, whole: bool) -> int:
-    """Choose how many rows of the left operand a copy has: copying rows past the last one takes as long as copying others.
+    """Return how many rows of the left operand a TMA copy takes: rows past the last one would take time as well.
 
-    `whole` forces full copies: for an operand that is described as its transpose, and under batch invariance.
+    `whole` forces `TILE` rows: for an operand whose transpose is described, and under batch invariance.
     """
     return next((few for few in FEW if rows <= few and not whole), TILE)

@@ -1,4 +1,4 @@
-"""Products with 4-bit weights, two per byte: ``uint4x2_mixed_mm``, for fp16 or bf16 and any strides."""
+"""``uint4x2_mixed_mm``: products of fp16 or bf16 matrices by 4-bit weights, two in a byte, with any strides."""
 
 from __future__ import annotations
 

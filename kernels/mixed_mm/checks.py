@@ -21,13 +21,13 @@ __all__ = ["BYTES", "FLOATS", "Operands", "check_operands"]
 
 FLOATS: Final = (torch.float16, torch.bfloat16)
 BYTES: Final = (torch.uint8, torch.int32, torch.int64)
-"""Dtypes of packed weights, with one byte per element."""
+"""Allowed dtypes of packed weights; each element holds one byte, two weights."""
 Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
-"""The operand, packed weights, and the groups' scales and zeros."""
+"""a [M, K], packed weights b [K / 2, N], scales and zero points of groups (or None)."""
 
 
 def check_operands(operands: Operands, group_size: int | None) -> None:
-    """Require a matrix, weights of matching depth, and scales and zeros for all groups or none.
+    """Require a [M, K], packed weights [K / 2, N], and scales and zero points with one row for each group of `group_size`.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.

@@ -1,4 +1,4 @@
-"""The Triton kernel of products with 4-bit weights, for any strides and any architecture."""
+"""Triton kernel of products with 4-bit weights, for any strides and any architecture."""
 
 import triton
 import triton.language as tl
@@ -7,7 +7,7 @@ from nojit.kernels.gemm.kernel_tiles import place_piece, spread
 
 @triton.jit
 def _unpack(packed, dtype: tl.constexpr):
-    """Return the nibbles of bytes [rows, columns], minus 8, as rows [2 * rows, columns]."""
+    """Return the 4-bit weights of bytes [rows, columns], minus 8, as [2 * rows, columns]: low nibbles are even rows."""
     narrow = packed.to(tl.uint8)
     low = (narrow & 15).to(tl.int8) - 8
     high = (narrow >> 4).to(tl.int8) - 8
@@ -17,10 +17,10 @@ def _unpack(packed, dtype: tl.constexpr):
 
 @triton.jit
 def _scale(weights, groups, depth, cols, in_depth, in_cols, GROUPS: tl.constexpr):
-    """Return ``(weight + 8 - zero) * scale``, rounded once, for weights that start at `depth`."""
+    """Return ``(weight + 8 - zero) * scale``, rounded once, for weights (minus 8) whose first row of w is `depth`."""
     scales_ptr, zeros_ptr, has_zeros, group_size, stride_sk, stride_sn, stride_zk, stride_zn = groups
     if GROUPS == "whole":
-        # all of them belong to one group
+        # all rows of this step belong to one group
         rows = depth // group_size + tl.zeros((1,), tl.int32)
         inside = in_cols
     else:
@@ -65,11 +65,12 @@ def mixed_mm_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Write ``a @ w``: a [m_len, k_len], w from the nibbles of b [k_len / 2, n_len]; any strides.
+    """Write ``a @ w``: a [m_len, k_len], w [k_len, n_len] from the nibbles of b [k_len / 2, n_len]; any strides.
 
-    With `GROUPS`, each column has a scale for `group_size` rows of w and, if `has_zeros`, a zero point; ``"whole"`` means that
-    groups are multiples of steps. With several `splits` (split-K), each writes the sums of a part of the depth to
-    `partial_ptr`, fp32 [splits, m_len, width]. Grid: splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
+    With `GROUPS`, each column has a scale for every `group_size` rows of w and, if `has_zeros`, a zero point;
+    ``"whole"`` states that `BLOCK_K` divides the group size. With `splits` > 1 (split-K), a program writes the sums of
+    one part of K to `partial_ptr`, fp32 [splits, m_len, width]. Grid: splits * cdiv(m_len, BLOCK_M) * cdiv(n_len,
+    BLOCK_N).
     """
     steps = tl.cdiv(k_len, BLOCK_K)
     _, split, row, col, first, last = place_piece(
@@ -98,7 +99,7 @@ def mixed_mm_kernel(
         b_ptrs += BLOCK_K // 2 * stride_bk
     left = depth % BLOCK_K
     if left > 0:
-        # zeros of a cancel any weight that is finite
+        # a is 0 past the end, so the weights there do not matter if they are finite
         a = tl.load(a_ptrs, mask=in_rows & (lanes < left)[None, :], other=0)
         packed = tl.load(b_ptrs, mask=in_cols & (2 * bytes_down < left)[:, None], other=0)
         weights = _unpack(packed, dtype)

@@ -1,9 +1,9 @@
-"""Products of few rows with 4-bit weights, bound by memory: weights are loaded from memory straight into registers.
+"""Gluon kernel of products of few rows with 4-bit weights, bound by memory: weights are loaded straight into registers.
 
-The warps of a program share its columns and split the depth. Each loads whole lines, unpacks them, and multiplies on tensor
-cores, columns of b by rows of a; their sums are added up in shared memory. The order of columns in the product, and of the
-depth in the sum, is free if both operands agree. So a thread loads adjacent elements, and uses them at the positions that
-tensor cores expect.
+The warps of a program share its columns and divide K. Each warp loads whole cache lines of bytes, unpacks them, and
+multiplies on tensor cores: columns of b by rows of a. The program adds up the warps' sums in shared memory. A product
+does not change if columns of the result are permuted, or if both operands permute K alike. So a thread loads adjacent
+elements, and uses them at whichever positions tensor cores expect.
 """
 
 from nojit.kernels.gemm.kernel_tiles import bits, part_of
@@ -14,14 +14,14 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 
 ROWS = gl.constexpr(16)
-"""Rows of bytes that the four threads of a column load, four rows per thread: a depth of 32."""
+"""Rows of bytes that the four threads of a column load, four rows each: 32 rows of w."""
 
 
 @gluon.constexpr_function
 def _layout_of_words(warps, unroll, width, rows):
-    """Return the layout of words [warps * unroll, 4 * rows, 8 * width].
+    """Return the register layout of int32 words of b, [warps * unroll, 4 * rows, 8 * width].
 
-    A thread has `width` words of each of its rows, and a warp has whole cache lines.
+    A thread holds `width` words in each of its rows, and a warp holds whole cache lines.
     """
     registers = [*bits(width, 1, 2, 3), *bits(rows, 1, 1, 3), *bits(unroll, 1, 0, 3)]
     lanes = [*bits(4, rows, 1, 3), *bits(8, width, 2, 3)]
@@ -31,9 +31,9 @@ def _layout_of_words(warps, unroll, width, rows):
 
 @gluon.constexpr_function
 def _layout_of_rows(warps, unroll, rows):
-    """Return the layout of pairs of a, [warps * unroll, rows, 16].
+    """Return the register layout of int32 pairs of a, [warps * unroll, rows, 16].
 
-    A thread has 8 elements of the depth: those that it multiplies by its bytes of b.
+    In each row a thread holds four pairs: the 8 elements of K that it multiplies by its bytes of b.
     """
     registers = [*bits(4, 1, 2, 3), *bits(rows // 8, 8, 1, 3), *bits(unroll, 1, 0, 3)]
     lanes = [*bits(4, 4, 2, 3), *bits(8, 1, 1, 3)]
@@ -42,7 +42,7 @@ def _layout_of_rows(warps, unroll, rows):
 
 @gluon.constexpr_function
 def _layout_of_pairs(warps, unroll, width):
-    """Return the layout of pairs of scales, [warps * unroll, 16 * width]; a thread has the scales of its words."""
+    """Return the register layout of int32 pairs of scales, [warps * unroll, 16 * width]; a thread has those of its words."""
     registers = [*bits(2 * width, 1, 1, 2), *bits(unroll, 1, 0, 2)]
     lanes = [[0, 0], [0, 0], *bits(8, 2 * width, 1, 2)]
     return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 2), [], [warps * unroll, 16 * width])
@@ -50,15 +50,24 @@ def _layout_of_pairs(warps, unroll, width):
 
 @gluon.jit
 def _load_pairs(ptr, rows, depth, cols, n_len, depth_end, stride, LAYOUT: gl.constexpr, WORDS: gl.constexpr):
-    """Load scales, or zeros, for words that start at `depth`: for their first two columns and for their last two.
+    """Load the scales (or zero points) of words: those of a word's first two columns, and those of its last two.
 
-    `rows` are the rows of the scales: the groups of the words.
+    Args:
+        ptr: first scale.
+        rows: row of the scales, the group, for each word.
+        depth: first row of w for each word.
+        cols: column of each pair of scales.
+        n_len: columns of w.
+        depth_end: end of the rows to load.
+        stride: distance between rows of scales.
+        LAYOUT: layout of the pairs, from `_layout_of_pairs`.
+        WORDS: layout of the words.
     """
     parent: gl.constexpr = gl.SliceLayout(1, WORDS)
     ptrs = as_words(ptr + rows.to(gl.int64)[:, None] * stride) + cols[None, :]
     COUNT: gl.constexpr = LAYOUT.shape[1] // 8
     inside = gl.max_constancy((depth < depth_end)[:, None] & (2 * cols < n_len)[None, :], [1, COUNT])
-    # scales that are not loaded meet zeros of a, and must be finite
+    # scales that are not loaded are multiplied by zeros of a, and must be finite
     pairs = gl.load(ptrs, mask=inside, other=0).reshape(LAYOUT.shape[0], LAYOUT.shape[1] // 2, 2)
     first, last = parted(pairs)
     first = gl.convert_layout(first, parent, assert_trivial=True)[:, None, :]
@@ -68,7 +77,7 @@ def _load_pairs(ptr, rows, depth, cols, n_len, depth_end, stride, LAYOUT: gl.con
 
 @gluon.jit
 def _multiply(acc, b, a, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr, UNROLL: gl.constexpr):
-    """Add the product of a step's words to `acc`, [warps, columns, rows]."""
+    """Add the product of a step's words b and rows a to `acc`, [warps, columns, rows]."""
     WARPS: gl.constexpr = acc.shape[0]
     BLOCK_N: gl.constexpr = acc.shape[1]
     BLOCK_M: gl.constexpr = acc.shape[2]
@@ -91,7 +100,7 @@ def _multiply(acc, b, a, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr, UNROL
 
 @gluon.jit
 def _store_sums(acc, out_ptr, col, m_len, n_len, stride_om):
-    """Add up the sums of the warps, [warps, columns, rows], in order, and store them."""
+    """Add up the sums of all warps, [warps, columns, rows], in order, and store them as rows from column `col` on."""
     WARPS: gl.constexpr = acc.shape[0]
     BLOCK_N: gl.constexpr = acc.shape[1]
     BLOCK_M: gl.constexpr = acc.shape[2]
@@ -110,9 +119,9 @@ def _store_sums(acc, out_ptr, col, m_len, n_len, stride_om):
 
 @gluon.jit
 def _load_step(step, start, steps, left, a_from, b_from, TURNED: gl.constexpr):
-    """Load a step's pairs of a and words of b; if `TURNED`, steps start at `start` and wrap around.
+    """Load the pairs of a and the words of b of one step; past the last step, a reads as 0.
 
-    Past the last step a reads as 0.
+    With `TURNED`, step 0 is step `start` of K, and steps wrap around at `steps`.
     """
     a_base, a_offsets, a_cols = a_from
     b_base, b_offsets, b_rows, b_step, in_cols = b_from
@@ -152,15 +161,15 @@ def mixed_mm_few_kernel(
     BLOCK_N: gl.constexpr,
     UNROLL: gl.constexpr,
 ):
-    """Write the sums of a part of the depth, or, with one part, ``a @ b``, for at most `BLOCK_M` rows.
+    """Write ``a @ w`` or, with several `splits`, the sums of parts of K, for at most `BLOCK_M` rows.
 
-    a [m_len, k_len] and b, bytes [k_len / 2, n_len], are row-major with row strides of 16 bytes; so are scales and zeros,
-    [groups, n_len], if `GROUPS` has them. The depth of a group is a multiple of 32. The rows of b in a step (16 per warp and
-    `UNROLL`), and `BLOCK_M` rows of a, each span less than 2^31 bytes. The result is [splits, m_len, width].
-    Grid: splits * cdiv(n_len, BLOCK_N).
+    a [m_len, k_len] and b, bytes [k_len / 2, n_len], are row-major with row strides of multiples of 16 bytes; so are
+    scales and zero points, [groups, n_len], if `GROUPS` has them. `group_size` is a multiple of 32. The rows of b in a
+    step (16 for each warp and `UNROLL`), and `BLOCK_M` rows of a, span less than 2^31 bytes each. The result is
+    [splits, m_len, width]. Grid: splits * cdiv(n_len, BLOCK_N).
     """
     WARPS: gl.constexpr = gl.num_warps()
-    # words of a thread in a row, and rows of bytes per step of a program
+    # words of a thread in a row of bytes, and rows of bytes that a program loads per step
     WIDTH: gl.constexpr = BLOCK_N // 32
     STEP: gl.constexpr = WARPS * UNROLL * ROWS
     dtype: gl.constexpr = a_ptr.dtype.element_ty
@@ -183,7 +192,7 @@ def mixed_mm_few_kernel(
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(2, of_words)))
     words = gl.arange(0, 8 * WIDTH, layout=gl.SliceLayout(0, gl.SliceLayout(1, of_words)))
     b_rows = parts[:, None, None] * ROWS + rows[None, :, None]
-    # a thread's words lie within 16 bytes, and row lengths are multiples of that
+    # all words of a thread lie within 16 bytes, and rows are multiples of 16 bytes long
     in_cols = gl.max_constancy((col + 4 * words < n_len)[None, None, :], [1, 1, WIDTH])
     b_base = as_words(b_ptr + deep * stride_bk + col)
     b_offsets = (b_rows * (stride_bk // 4)).to(gl.int32) + words[None, None, :]
@@ -192,7 +201,7 @@ def mixed_mm_few_kernel(
     lines = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, gl.SliceLayout(2, of_rows)))
     depth = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(1, of_rows)))
     a_cols = parts[:, None, None] * ROWS + depth[None, None, :]
-    # past the last row it is loaded again, and its result is not stored
+    # past the last row, load that row again; its result is not stored
     lines = gl.minimum(lines, m_len - 1)[None, :, None]
     a_base = as_words(a_ptr + 2 * deep)
     a_offsets = (lines * (stride_am // 2)).to(gl.int32) + a_cols
@@ -200,20 +209,22 @@ def mixed_mm_few_kernel(
     group_parts = gl.arange(0, WARPS * UNROLL, layout=gl.SliceLayout(1, of_pairs))
     group_depth = 2 * first * STEP + group_parts * 2 * ROWS
     group_cols = gl.arange(0, 16 * WIDTH, layout=gl.SliceLayout(0, of_pairs)) + col // 2
-    # values of another part, such as infinite scales, must not enter
+    # values of another split-K part, such as infinite scales, must not enter
     depth_end = 2 * (first * STEP + left)
 
     a_from = (a_base, a_offsets, a_cols)
-    # a thread's rows all exist or none does; absent words meet zeros of a
+    # all rows of a thread exist or none does; absent words are multiplied by zeros of a
     b_from = (b_base, b_offsets, b_rows // 4 * 4, STEP // 4 * stride_bk, in_cols)
     steps = last - first
-    # programs with few columns need little of a: eight sets of them start apart, so that they do not all read the same lines
+    # programs with few columns need little of a: eight sets of them start at different steps, so that they do not all
+    # read the same cache lines
     TURNED: gl.constexpr = BLOCK_N == 32 and GROUPS == "none"
     start = tile // 16 % 8 * steps // 8
     acc = gl.zeros([WARPS, BLOCK_N, BLOCK_M], gl.float32, product)
     a, b = _load_step(0, start, steps, left, a_from, b_from, TURNED)
     for step in range(0, steps, 2):
-        # two steps per iteration, so that prefetched values stay in their registers; with an odd count the last reads zeros of a
+        # two steps per iteration, so that prefetched values stay in their registers; if their number is odd, the last
+        # one reads zeros of a
         for ahead in gl.static_range(1, 3):
             next_a, next_b = _load_step(step + ahead, start, steps, left, a_from, b_from, TURNED)
             pairs = ()
@@ -231,6 +242,6 @@ def mixed_mm_few_kernel(
             a = next_a
             b = next_b
     if dtype != gl.float16:
-        # weights were a quarter of their value
+        # unpacked weights are a quarter of their value
         acc *= 4
     _store_sums(acc, out_ptr + split.to(gl.int64) * m_len * width, col, m_len, n_len, stride_om)

@@ -1,11 +1,12 @@
-"""Products of many rows with 4-bit weights for sm_90, over TMA descriptors; see `nojit.kernels.gemm.kernel_sm90`.
+"""Gluon kernel of products of many rows with 4-bit weights for sm_90, with TMA.
 
-It computes the transposed product, columns of b by rows of a, so that unpacked weights are the register operand of tensor
-cores. Each byte is copied once to shared memory, and unpacked once, by the warp group that owns its columns.
+`nojit.kernels.gemm.kernel_sm90` describes the pipeline. The kernel computes the transposed product, columns of b by
+rows of a, so that unpacked weights are the register operand of wgmma. Each byte is copied to shared memory once, and
+unpacked once, by the warp group (consumer) that owns its columns.
 
-The order of columns in a group's tile is free if results are stored accordingly: a thread has two rows of 16, 8 apart, and
-uses two neighbouring columns for them. Scales and zeros of a step follow its bytes in shared memory: a consumer loads nothing
-from global memory.
+The order of columns in a consumer's tile is free if results are stored accordingly: of 16 rows of the operand a thread
+holds two, 8 apart, and uses two neighbouring columns for them. The producer copies the scales and zero points of a step
+to shared memory after its bytes, so that a consumer loads nothing from global memory.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
@@ -26,19 +27,19 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.language.extra.cuda import gdc_launch_dependents
 
 BYTES = gl.constexpr(32)
-"""Rows of bytes per step."""
+"""Rows of bytes of b per step."""
 
 
 @gluon.jit
 def _pieces(sizes, TILE: gl.constexpr):
-    """Return the number of pieces of work: tiles, times the split-K parts."""
+    """Return the number of pieces of work of all programs: tiles, times the split-K parts."""
     m_len, n_len, _, splits = sizes
     return splits * gl.cdiv(n_len, TILE[0]) * gl.cdiv(m_len, TILE[1])
 
 
 @gluon.jit
 def _piece_at(number, sizes, TILE: gl.constexpr):
-    """Return the part of the depth, the first column and row, and the steps of a piece of work."""
+    """Return the split-K part, the first column, the first row, and the range of steps of piece `number`."""
     m_len, n_len, k_len, splits = sizes
     steps = gl.cdiv(k_len, DEPTH)
     _, split, col, row, first, last = place_piece(number, n_len, m_len, steps, splits, TILE[0], TILE[1], TILE[2])
@@ -47,11 +48,11 @@ def _piece_at(number, sizes, TILE: gl.constexpr):
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
-    """Copy the columns of b, of its scales and zeros, and the rows of a that each tile needs."""
+    """Copy the bytes of b, the scales and zero points, and the rows of a that each tile needs; run by the producer warp."""
     full, empty = barriers
     OWNERS: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // OWNED
-    # after a, b and the result
+    # scales and zero points follow a, b and the result
     OF_GROUPS: gl.constexpr = len(memory) - 3
     of_owner: gl.constexpr = maps[1].block_type.nbytes + OF_GROUPS * maps[3].block_type.nbytes
     sizes = worked_out_here(sizes)
@@ -82,14 +83,14 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
 
 @gluon.constexpr_function
 def _layout_of_shorts():
-    """Return the layout in which each thread holds its part of a left operand: int16 [32, 32], two columns in each int16."""
+    """Return the register layout of a left operand as int16 [32, 32], with two columns of b in each int16."""
     registers, lanes = [[4, 0], [8, 0], [16, 0]], [[1, 0], [2, 0], [0, 1], [0, 2], [0, 4]]
     return gl.DistributedLinearLayout(registers, lanes, [[0, 8], [0, 16]], [], [32, 32])
 
 
 @gluon.jit
 def _pairs(memory):
-    """Load the scales or zeros of 64 columns, two per int32 of [1, 32]."""
+    """Load the scales or zero points of 64 columns as int32 [1, 32], two in each int32."""
     layout: gl.constexpr = gl.SliceLayout(0, _layout_of_shorts())
     in_order: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     return reinterpret(memory, gl.int32, [OWNED // 2], in_order).load(layout)[None, :]
@@ -97,7 +98,10 @@ def _pairs(memory):
 
 @gluon.jit
 def _weights(OWN: gl.constexpr, memory, number, GROUPS: gl.constexpr, TILE: gl.constexpr):
-    """Unpack a step's bytes [32, 64] as the left operand of a product, [64, 64]; its rows are the columns, permuted."""
+    """Unpack the bytes [32, 64] of step `number` to weights [64, 64], the left operand of wgmma; its rows are columns of b.
+
+    The columns are permuted; `_store` restores their order.
+    """
     own = number % TILE[3] * (TILE[0] // OWNED) + OWN
     of_shorts: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=OWNED, element_bitwidth=16, rank=2)
     shorts = reinterpret(memory[1].index(own), gl.int16, [BYTES, OWNED // 2], of_shorts).load(_layout_of_shorts())
@@ -112,7 +116,7 @@ def _weights(OWN: gl.constexpr, memory, number, GROUPS: gl.constexpr, TILE: gl.c
 
 @gluon.jit
 def _wait_for(full, number, TILE: gl.constexpr):
-    """Wait until a step has arrived."""
+    """Wait until the copies of step `number` have arrived."""
     mbarrier.wait(full.index(number % TILE[3]), number // TILE[3] & 1)
 
 
@@ -120,7 +124,7 @@ def _wait_for(full, number, TILE: gl.constexpr):
 def _multiply_in_turn(
     OWN: gl.constexpr, acc, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr
 ):  # fmt: skip
-    """Unpack and multiply each of `count` steps, after `used` earlier ones."""
+    """Unpack and multiply each of `count` steps for consumer `OWN`, one after another; `used` steps came before."""
     full, empty = barriers
     for step in range(count):
         number = used + step
@@ -134,14 +138,14 @@ def _multiply_in_turn(
 
 @gluon.jit
 def _multiply_ahead(OWN: gl.constexpr, acc, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr):
-    """Multiply as `_multiply_in_turn`, but unpack the next step while tensor cores multiply this one."""
+    """Multiply `count` steps for consumer `OWN`, unpacking the next step while tensor cores multiply this one."""
     gl.static_assert(TILE[3] >= 3, "a consumer waits for the step after the next before it frees this one's")
     full, _ = barriers
     last = used + count - 1
     _wait_for(full, used, TILE)
     weights = _weights(OWN, memory, used, GROUPS, TILE)
     _wait_for(full, gl.minimum(used + 1, last), TILE)
-    # two steps per iteration: each unpacks to registers of its own
+    # two steps per iteration, so that each unpacks to registers of its own
     for turn in range(count // 2):
         number = used + 2 * turn
         acc, weights = _multiply(OWN, acc, weights, memory, barriers, number, last, GROUPS, TILE)
@@ -155,10 +159,11 @@ def _multiply_ahead(OWN: gl.constexpr, acc, memory, barriers, used, count, GROUP
 def _multiply(
     OWN: gl.constexpr, acc, weights, memory, barriers, number, last, GROUPS: gl.constexpr, TILE: gl.constexpr
 ):  # fmt: skip
-    """Multiply the unpacked step `number`, and meanwhile unpack the next step; return the sums and the next step's weights.
+    """Multiply the unpacked step `number` while unpacking the next step; return the sums and the next step's weights.
 
-    At a tile's `last` step this unpacks the last step again, and the caller ignores the result. The wait for the step after the next comes before the wait for the product: without a branch between them the compiler
-    would move the unpacking past the product's end.
+    At a tile's `last` step it unpacks that step again, and the caller ignores the result. The wait for the next copies
+    comes before the wait for the product: without a branch between them, the compiler would move the unpacking past the
+    product's end.
     """
     full, empty = barriers
     token = warpgroup_mma(weights, memory[0].index(number % TILE[3]).permute((1, 0)), acc, is_async=True)
@@ -171,7 +176,7 @@ def _multiply(
 
 @gluon.jit
 def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.constexpr):
-    """Store columns of a consumer, 64 rows at a time, through two alternating buffers; `STORED` rows are done."""
+    """Store the columns of a consumer through two alternating buffers, 64 rows at a time; `STORED` rows are done."""
     if acc.shape[1] > OWNED:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -185,7 +190,7 @@ def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.conste
         else:
             tma.store_wait(1)
         piece = out_memory.index(OWN * 2 + STORED // OWNED % 2)
-        # rows are columns of b in the order of `_weights`
+        # the rows of acc are columns of b in the order of `_weights`
         ordered = acc.to(out_memory.dtype).reshape(4, 2, 8, OWNED).permute(0, 2, 1, 3).reshape(OWNED, OWNED)
         piece.permute((1, 0)).store(ordered)
         fence_async_shared()
@@ -195,8 +200,8 @@ def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.conste
 
 @gluon.jit
 def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, TILE: gl.constexpr, GROUPS: gl.constexpr):
-    """Write the columns of consumer `OWN` of every tile."""
-    # two consumers with many rows alternate: one unpacks while the tensor cores multiply for the other
+    """Compute and store the columns of consumer `OWN` of every tile of this program."""
+    # two consumers with many rows alternate: one unpacks while tensor cores multiply for the other
     ALONE: gl.constexpr = TILE[0] == OWNED or TILE[1] == OWNED
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = worked_out_here(sizes)
@@ -235,12 +240,13 @@ def mixed_mm_sm90_kernel(
     GROUP: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """Write ``a @ w``: a [m_len, k_len], w from the nibbles of b [k_len / 2, n_len].
+    """Write ``a @ w``: a [m_len, k_len], w [k_len, n_len] from the nibbles of b [k_len / 2, n_len].
 
-    The maps describe [1, 1, rows, columns]: a in boxes of [1, 1, 64, 64], b in boxes of [1, 1, 32, 64], and the result, [splits,
-    1, m_len, n_len], in boxes of [1, 1, 64, PANEL], 128 bytes wide; with several splits each is the sum of a part of the depth.
-    Scales and zeros, [1, 1, groups, n_len], have boxes of [1, 1, 1, 64] and are read if `GROUPS` has them; the depth of a group
-    is a multiple of 64. `STAGES` is the number of steps of depth 64 in shared memory. Any grid in x.
+    The TMA descriptors describe a [1, 1, m_len, k_len] in boxes [1, 1, 64, 64], b [1, 1, k_len / 2, n_len] in boxes [1,
+    1, 32, 64], and the result [splits, 1, m_len, n_len] in boxes [1, 1, 64, PANEL], 128 bytes wide; with several splits
+    each is the sum over a part of K. Scales and zero points [1, 1, groups, n_len], in boxes [1, 1, 1, 64], are read if
+    `GROUPS` has them; `group_size` is a multiple of 64. A step is 64 of K; shared memory holds `STAGES` of them. Grid:
+    any size in x.
     """
     # the merge kernel may start early: it waits for the sums itself
     if PANEL == 32:

@@ -59,7 +59,7 @@ def _unpacking(is_half, together, groups):
 
 @gluon.constexpr_function
 def _constraints(together, groups):
-    """Return the register constraints of the assembly."""
+    """Return the register constraints of the assembly that unpacks weights."""
     count = 4 if together else 2
     pairs = {"none": 0, "scales": count // 2, "zeros": count}[groups]
     given = ["r", "r"] if together else ["h"]
@@ -68,13 +68,13 @@ def _constraints(together, groups):
 
 @gluon.jit
 def as_words(ptrs):
-    """Cast pointers to int32 pointers at the same addresses."""
+    """Return `ptrs` as pointers to int32 at the same addresses."""
     return ptrs.to(gl.pointer_type(gl.int32), bitcast=True)
 
 
 @gluon.jit
 def halves_of_words(words, dtype: gl.constexpr):
-    """Return both halves of each word, [.., 2 * words], in memory order."""
+    """Return both 16-bit halves of each word as `dtype`, [.., 2 * words], in memory order."""
     low, high = gl.inline_asm_elementwise(
         "mov.b32 {$0, $1}, $2;", "=h,=h,r", (words,), (gl.int16, gl.int16), is_pure=True, pack=1
     )
@@ -84,7 +84,7 @@ def halves_of_words(words, dtype: gl.constexpr):
 
 @gluon.jit
 def parted(pairs):
-    """Return the first and the second element of each pair [.., 2]."""
+    """Return the first and the second elements of pairs [.., 2]."""
     return pairs.split()
 
 
@@ -111,7 +111,7 @@ def unpack_words(first, second, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr
 
 @gluon.jit
 def halves_together(words):
-    """Return the first halves of each two words [.., 2] as one word, and their second halves as another."""
+    """Return for each two words [.., 2] a word of their first halves, and a word of their second halves."""
     first, second = words.split()
     low, high = gl.inline_asm_elementwise(
         "prmt.b32 $0, $2, $3, 0x5410; prmt.b32 $1, $2, $3, 0x7632;",

@@ -1,7 +1,8 @@
-"""Prepared calls: the kernel and launch arguments of an already validated product.
+"""Kernel and launch arguments of a validated product with 4-bit weights.
 
-Few rows go to `mixed_mm_few`, which loads weights from memory into registers. More rows, on `sm_90`, go to `mixed_mm_sm90`
-over TMA descriptors. Both need row-major operands with row strides of 16 bytes. All other calls go to `mixed_mm`.
+Few rows go to `mixed_mm_few`, which loads weights straight into registers. More rows, on `sm_90`, go to
+`mixed_mm_sm90`, which uses TMA. Both need row-major operands with row strides of multiples of 16 bytes. All other calls
+go to `mixed_mm`.
 """
 
 from __future__ import annotations
@@ -22,43 +23,43 @@ from torch import Tensor
 __all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "mapped_parts", "parts_of", "prepare"]
 
 FEW: Final = 32
-"""The most rows of `mixed_mm_few`."""
+"""The most rows (M) that `mixed_mm_few` takes."""
 FEWEST: Final = 16
-"""Above this many rows, products with more wide tiles than multiprocessors go to `mixed_mm_sm90`, if it runs."""
+"""Above this many rows, `mixed_mm_sm90` runs products with more wide tiles than SMs, if it can."""
 WIDE: Final = 128
-"""The columns of a wide tile of `mixed_mm_sm90`."""
+"""Columns of a wide tile of `mixed_mm_sm90`."""
 ALIGNED: Final = 16
-"""Alignment of lengths and strides for `mixed_mm_few` and `mixed_mm_sm90`."""
+"""Lengths and strides for `mixed_mm_few` and `mixed_mm_sm90` are multiples of this many elements."""
 FEW_GROUP: Final = 32
-"""Group sizes of `mixed_mm_few` are multiples of this."""
+"""Group sizes for `mixed_mm_few` are multiples of this."""
 MAPPED_GROUP: Final = 64
-"""Group sizes of `mixed_mm_sm90` are multiples of this."""
+"""Group sizes for `mixed_mm_sm90` are multiples of this."""
 WHOLE_GROUP: Final = 128
-"""For multiples of this, no step of `mixed_mm` spans two groups."""
+"""If the group size is a multiple of this, no step of `mixed_mm` spans two groups."""
 MOST_DEEP: Final = 1 << 31
-"""Kernels count depths in 32 bits: a larger group size means one group of all rows."""
+"""A group size of at least this means one group of all rows: kernels count K in 32 bits."""
 LEAST_DEPTH: Final = 1024
-"""The least depth of a part (split-K): a shallower one costs more to write and add than it saves."""
+"""The least K of a split-K part: a shorter part costs more to write and add up than it saves."""
 MOST_PARTS: Final = 16
 NARROW: Final = 32
-"""The columns of the narrowest tile of `mixed_mm_few`."""
+"""Columns of the narrowest tile of `mixed_mm_few`."""
 TILE: Final = 64
-"""The sides of the smallest tile of `mixed_mm_sm90`."""
+"""Rows and columns of the smallest tile of `mixed_mm_sm90`."""
 STEP_ROWS: Final = 1024
-"""The most rows of b in a step of `mixed_mm_few`: 16 for each of 16 warps, four times."""
+"""The most rows of b that a step of `mixed_mm_few` reads: 16 for each of 16 warps, four times."""
 MOST_SPAN: Final = 1 << 31
-"""The largest span, in bytes, of a or b in a step of `mixed_mm_few`: its offsets have 32 bits."""
+"""The most bytes that the rows of a or b in a step of `mixed_mm_few` may span: its offsets have 32 bits."""
 Runs = Callable[[str, Tensor], bool]
-"""Function that returns whether a kernel runs on an operand's device."""
+"""Function that returns whether a kernel runs on a tensor's device."""
 
 
 def runs(kernel: str, a: Tensor) -> bool:
-    """Return whether `mixed_mm_few` or `mixed_mm_sm90` runs on an operand's device."""
+    """Return whether `kernel`, `mixed_mm_few` or `mixed_mm_sm90`, runs on the device of `a`."""
     return takes_maps(a) if kernel == "mixed_mm_sm90" else a.is_cuda
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None) -> Hashable:
-    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
+    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
     facts = tuple(
         None if value is None else (value.dtype, value.device, value.shape, value.stride())
         for value in (*operands, out)
@@ -67,49 +68,49 @@ def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None
 
 
 def parts_of(tiles: int, depth: int, count: int) -> int:
-    """Choose the number of parts for split-K on `count` multiprocessors: 1, unless half of them would be idle."""
+    """Choose the number of split-K parts on `count` SMs: 1, unless half of them would be idle."""
     if not tiles or 2 * tiles > count:
         return 1
     return max(1, min(count // tiles, depth // LEAST_DEPTH, MOST_PARTS))
 
 
 def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
-    """Choose the number of parts for split-K in `mixed_mm_sm90` on `count` multiprocessors."""
+    """Choose the number of split-K parts of `mixed_mm_sm90` on `count` SMs."""
     return parts_of(-(-rows // TILE) * -(-cols // TILE), depth, count)
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether a tensor's address suits neither TMA descriptors nor vector loads."""
+    """Return whether any tensor's address is unsuitable for TMA descriptors and vector loads."""
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (*operands, out))
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A product that is ready to launch."""
+    """A validated product with 4-bit weights that is ready to launch."""
 
     kernel: str
     shape: tuple[int, int]
-    """The result's shape."""
+    """[M, N], the shape of the result."""
     maps: tuple[Mapped, ...] | None
-    """The maps of a, b, the result, scales and zeros, a's for absent ones; None for pointer kernels."""
+    """TMA descriptions of a, b, the result, scales and zeros (that of a for absent ones); None for the other kernels."""
     partial: tuple[int, int, int, int] | None
-    """The shape of partial sums, fp32; None without split-K."""
+    """Shape of the partial sums, fp32; None without split-K."""
     unused: Tensor
-    """The pointer kernel's placeholder for absent partial sums."""
+    """Tensor that `mixed_mm` receives in place of partial sums if there are none."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
     merge: tuple[Any, ...]
-    """Arguments of the merge kernel after its tensors."""
+    """Arguments of the merge kernel that follow its tensors."""
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Launch the product."""
+        """Launch the product; return the result, a new tensor unless `out` is given."""
         a, b, scales, zeros = operands
         result = out
         if result is None:
             result = new_contiguous(caller, a, self.shape)
         if not result.numel():
             return result
-        # any pointer serves as a placeholder
+        # any pointer stands for absent scales and zeros
         groups = (a if scales is None else scales, a if zeros is None else zeros)
         sums = None
         if self.partial is not None:
@@ -130,13 +131,13 @@ class Prepared:
 
 
 def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_run: Runs | None = None) -> Prepared:
-    """Prepare a validated call.
+    """Choose the kernel for a validated call and return its launch arguments.
 
     Args:
         operands: a, b, scales and zeros.
-        out: where to write, if given.
-        group_size: the depth of a group; None for one group.
-        may_run: returns whether a kernel may run on a's device; `runs` by default.
+        out: where to write the result; None for a new tensor.
+        group_size: rows of w in a group; None for one group.
+        may_run: returns whether a kernel may run on a tensor's device; `runs` by default.
     """
     whole = _Whole(operands, out, group_size)
     may = may_run or runs
@@ -152,7 +153,7 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A product before its kernel is chosen."""
+    """A validated product for which no kernel has been chosen yet."""
 
     operands: Operands
     out: Tensor | None
@@ -172,53 +173,53 @@ class _Whole:
 
     @property
     def count(self) -> int:
-        """The device's number of multiprocessors."""
+        """Number of SMs of the device."""
         return processors(self.operands[0])
 
     @property
     def kind(self) -> str:
-        """The dequantization: with or without scales and zeros."""
+        """The constexpr that says how weights are dequantized: with or without scales and zero points."""
         _, _, scales, zeros = self.operands
         return "none" if scales is None else "scales" if zeros is None else "zeros"
 
     @property
     def group_size(self) -> int:
-        """The depth of a group; of a single group, at least the whole depth and a multiple of any step."""
+        """Rows of w in a group; for a single group at least K, and a multiple of every step."""
         if self.given_size is not None and self.given_size < MOST_DEEP:
             return self.given_size
         return max(-(-self.depth // 256), 1) * 256
 
     def groups_are(self, multiple: int) -> bool:
-        """Return whether group sizes, if there are groups, are multiples of `multiple`."""
+        """Return whether the group size is a multiple of `multiple`; True without groups."""
         return self.group_size % multiple == 0
 
     @property
     def result(self) -> Layout:
-        """The result's layout."""
+        """Layout of the result."""
         if self.out is not None:
             return layout_of(self.out, 1)
         return Layout((1, self.rows, self.cols), (0, self.cols, 1))
 
     def stride(self, value: Tensor | None) -> int:
-        """Return the row stride of an operand; for a single row, any stride that kernels take."""
+        """Return the row stride of an operand; for a single row, a stride that kernels accept."""
         return ALIGNED if value is None or value.shape[0] <= 1 else value.stride(0)
 
     @property
     def lies_by_rows(self) -> bool:
-        """Whether all operands and the result are row-major, with row strides of 16 elements."""
+        """True if all operands and the result are row-major, with row strides of multiples of 16 elements."""
         present = [value for value in self.operands if value is not None]
         aligned = all(value.stride(1) == 1 and self.stride(value) % ALIGNED == 0 for value in present)
         sizes = self.rows and self.cols and self.depth and self.cols % ALIGNED == 0 and self.depth % ALIGNED == 0
         return bool(sizes) and aligned and self.operands[1].itemsize == 1 and self.result.strides[2] == 1
 
     def is_few(self, mappable: bool) -> bool:
-        """Return whether the product goes to `mixed_mm_few`; `mappable` tells whether `mixed_mm_sm90` could run it as well."""
+        """Return whether `mixed_mm_few` should run the product; `mappable`: whether `mixed_mm_sm90` could run it."""
         wide = mappable and self.rows > FEWEST and self.cols > WIDE * self.count
         return self.rows <= FEW and not wide and self.groups_are(FEW_GROUP) and self._steps_are_near
 
     @property
     def _steps_are_near(self) -> bool:
-        """Whether each step of `mixed_mm_few` stays within the reach of its offsets."""
+        """True if the 32-bit offsets of `mixed_mm_few` reach all elements of each step."""
         a, b, _, _ = self.operands
         span: int = max(FEW * self.stride(a) * a.itemsize, STEP_ROWS * self.stride(b))
         return span < MOST_SPAN
@@ -228,7 +229,7 @@ class _Whole:
         return self.stride(self.operands[2]), self.stride(self.operands[3])
 
     def few(self) -> Prepared:
-        """Prepare the product for the kernel for few rows."""
+        """Return the launch arguments for `mixed_mm_few`."""
         a, b, _, _ = self.operands
         parts = parts_of(-(-self.cols // NARROW), self.depth, self.count)
         width = padded_width(self.cols)
@@ -238,17 +239,17 @@ class _Whole:
         return self._prepared("mixed_mm_few", None, parts, numbers, {"GROUPS": self.kind})
 
     def maps(self) -> tuple[Mapped, ...] | None:
-        """Describe the operands and the result; None if TMA descriptors cannot hold them."""
+        """Return the TMA descriptions of the operands and the result; None if descriptors cannot hold them."""
         a, b, scales, zeros = self.operands
         of_groups = [layout_of(a if value is None else value, 1) for value in (scales, zeros)]
         layouts = (layout_of(a, 1), layout_of(b, 1), self.result, *of_groups)
-        # all except b have 16 bits
+        # all except b have 16-bit elements
         found = [mapped(layout, 1 if place == 1 else 2, turn=False) for place, layout in enumerate(layouts)]
         present = [each for each in found if each is not None]
         return tuple(present) if len(present) == len(found) else None
 
     def mapped(self, maps: tuple[Mapped, ...]) -> Prepared:
-        """Prepare the product for the kernel over TMA descriptors."""
+        """Return the launch arguments for `mixed_mm_sm90`, with the TMA descriptions `maps`."""
         uncut = library.is_batch_invariant()
         parts = 1 if uncut else mapped_parts(self.rows, self.cols, self.depth, self.count)
         of_a, of_b, of_out, *of_groups = maps
@@ -258,7 +259,7 @@ class _Whole:
         return self._prepared("mixed_mm_sm90", (of_a, of_b, of_out, *of_groups), parts, numbers, named)
 
     def pointed(self) -> Prepared:
-        """Prepare the product for the pointer kernel."""
+        """Return the launch arguments for `mixed_mm`."""
         a, b, scales, zeros = self.operands
         uncut = library.is_batch_invariant()
         parts = 1 if uncut else splits_of(1, self.rows, self.cols, self.depth, self.count)

@@ -1,4 +1,4 @@
-"""Products with 4-bit weights as an operator of torch, with the gradient of the other operand."""
+"""Torch operator ``uint4x2_mixed_mm``, and its gradient by the operand that is not packed."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
@@ -25,7 +25,7 @@ __all__ = ["uint4x2_mixed_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
+"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
 _MEMO: Final = new_memo(operands=5, limit=1024, in_place=())
 _NAMES: Final = ("a", "b", "scales", "zeros")
 
@@ -39,22 +39,23 @@ def uint4x2_mixed_mm(
     group_size: int | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply a matrix by 4-bit weights: ``a @ w``, rounded once.
+    """Multiply a matrix by packed 4-bit weights: ``a @ w``, rounded once.
 
-    Each byte of b holds two weights of a column: that of an even row in its low nibble, that of the next row in its high one.
-    A nibble q dequantizes to ``q - 8``, or, with scales, to ``(q - 8) * scale``, or, with zeros, to ``(q - zero) * scale``, in
-    the dtype of a.
+    Each byte of b holds two weights of a column: the low nibble is that of an even row of w, the high nibble that of
+    the next row. A nibble q is the weight ``q - 8``, with scales ``(q - 8) * scale``, and with zeros as well ``(q -
+    zero) * scale``, in the dtype of a.
 
     Args:
-        a: [M, K], any strides; fp16 or bf16, and K even. Autocast casts it, the scales and the zeros, unless `out` is given.
+        a: [M, K], any strides; fp16 or bf16, and K even. Autocast casts it, the scales and the zeros, unless `out` is
+            given.
         b: [K / 2, N], any strides: uint8, or bytes in int32 or int64 whose upper bits are ignored.
-        scales: [ceil(K / group_size), N], of the dtype of a.
+        scales: [ceil(K / group_size), N], of the dtype of a; None for unscaled weights.
         zeros: the zero point of each group, of the shape and dtype of scales; 8 if None.
-        group_size: the number of weight rows that share a scale, even; None for all rows.
+        group_size: the number of rows of w that share a scale, even; None for all rows.
         out: where to write the result, any strides; it must not require a gradient or overlap an operand.
 
     Returns:
-        [M, N] of the dtype of a, contiguous, or `out`. Sums are fp32. Differentiable by a.
+        [M, N] of the dtype of a, contiguous, or `out`. Sums are fp32. Differentiable in a.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -81,12 +82,12 @@ def uint4x2_mixed_mm(
 
 
 def _lowered(a: Tensor, *groups: Tensor | None) -> tuple[Any, ...]:
-    """Cast the operands of a product as autocast requires: to 16 bits, the only size that 4-bit weights support."""
+    """Cast the operands to autocast's dtype, which has 16 bits, the only size that 4-bit weights support."""
     return lowered(a), *(lowered(value) for value in groups)
 
 
 def _remember(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, scales, zeros = own
@@ -111,7 +112,7 @@ def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> T
 
 
 def _run(operands: Operands, group_size: int | None, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Run a call; validate and prepare it if no equal call was prepared."""
+    """Run a call; validate and prepare it unless an equal call was prepared before."""
     facts = facts_of_call(operands, out, group_size)
     present = [value for value in operands if value is not None]
     tensors = () if out is None else (out, *present)
@@ -127,7 +128,7 @@ def _run(operands: Operands, group_size: int | None, out: Tensor | None, caller:
 
 
 def _check_apart(operands: Operands, out: Tensor) -> None:
-    """Require an `out` that overlaps no operand; operands of another dtype must not even share its storage."""
+    """Require that `out` overlaps no operand; for operands of another dtype, that it does not share their storage."""
     for name, value in zip(_NAMES, operands, strict=True):
         if value is None:
             continue
@@ -148,7 +149,7 @@ def _run_into(
 
 
 def _allocate(a: Tensor, b: Tensor, *_: object) -> Tensor:
-    """Return the result's metadata for tracing."""
+    """Return an empty tensor with the result's shape and dtype, for torch's tracing."""
     return a.new_empty(a.shape[0], b.shape[1])
 
 
@@ -167,7 +168,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     b, scales, zeros = ctx.saved_tensors
     to_a = None
     if ctx.needs_input_grad[0]:
-        # an expanded gradient, for example of a sum, has no contiguous rows
+        # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
         dense = grad if 0 not in grad.stride() else grad.contiguous()
         to_a = mm(dense, unpack(b, ctx.dtype, scales, zeros, ctx.group_size).mT)
     return to_a, None, None, None, None

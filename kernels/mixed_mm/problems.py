@@ -1,4 +1,4 @@
-"""Products with 4-bit weights to tune and measure: the projections of models, for one token and for many."""
+"""Products with 4-bit weights to tune and measure: linear layers of language models, for one token and for many."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ ROLES: Final[Mapping[str, Roles]] = {
     "mixed_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("GROUPS", "PANEL")),
 }
 Shape = tuple[int, int, int]
-"""Rows, columns and depth."""
+"""(M, N, K) of a product."""
 
 _DRAWN: Final = {"tune": 60, "held_out": 10, "fresh": 10}
-"""The number of shapes drawn for each use; ``tune`` has the listed ones too."""
+"""Number of random shapes for each use; ``tune`` has the listed shapes as well."""
 _DRAWN_FEW: Final = {"tune": 180, "held_out": 10, "fresh": 10}
-"""The number of drawn shapes with few rows, whose fastest config jumps from one size to the next."""
-# the part of the result that is compared
+"""Number of random shapes with few rows for each use; there, the fastest config changes from one size to the next."""
+# rows of the result that the check compares with torch's
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
-# the variance of weights uniform on -8 to 7
+# variance of weights that are uniform on -8 to 7
 _VARIANCE: Final = 21.25
 _LAYERS: Final = ((8192, 8192), (4096, 4096), (28672, 4096), (4096, 14336))
 _GROUP: Final = 128
-"""The number of weight rows that share a scale, in problems with scales."""
+"""Rows of w that share a scale, in problems with scales."""
 _FEW: Final = (1, 2, 4, 8, 12, 16, 24, 32)
 _MANY: Final = (32, 64, 128, 512, 1024, 4096)
 
@@ -44,53 +44,53 @@ BARS: Final[Mapping[str, tuple[Shape, ...]]] = {
     "mixed_mm_sm90": tuple((m, n, k) for m in (64, 1024, 4096) for n, k in _LAYERS),
     "mixed_mm": ((1024, 4096, 4096), (4096, 8192, 8192)),
 }
-"""The shapes with promised speed."""
+"""The shapes for which the documentation promises a speed, by kernel."""
 TUNED: Final[Mapping[str, tuple[Shape, ...]]] = {
     "mixed_mm_few": tuple((m, n, k) for m in _FEW for n, k in (*_LAYERS, (10240, 8192))),
     "mixed_mm_sm90": tuple((m, n, k) for m in _MANY for n, k in (*_LAYERS, (6144, 4096))),
     "mixed_mm": tuple((m, n, k) for m in _MANY for n, k in ((8192, 8192), (4096, 4096), (14336, 4096))),
 }
-"""The shapes that tables are made from."""
+"""The shapes that the tuner measures to make tuning tables, by kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class MixedProblem:
-    """One product on one kernel; the first rows of its result are compared with torch's."""
+    """One product on one kernel; the check compares the first rows of its result with torch's."""
 
     shape: Shape
     kernel: str
     dtype: str
     scaled: bool = False
-    """Whether groups of weights have scales."""
+    """True if groups of weights have scales."""
 
     @property
     def name(self) -> str:
-        """The shape in words, and whether there are scales."""
+        """The shape as a phrase, and whether weights have scales."""
         rows, cols, depth = self.shape
         return f"{rows} tokens, {depth} to {cols}{', scales' if self.scaled else ''}"
 
     @property
     def shape_class(self) -> str:
-        """Whether it is bound by loading weights or by compute."""
+        """The class of the shape in reports, by its bottleneck: loading weights, or compute."""
         return "decode" if self.shape[0] <= 64 else "prefill"
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         rows, cols, depth = self.shape
         return {"m": rows, "n": cols, "k": depth, "scaled": self.scaled}
 
     @property
     def weight(self) -> float:
-        """Its weight: shapes of models count more than drawn ones."""
+        """Weight of the problem in tuning: shapes of known models weigh more than random ones."""
         return NAMED if self.shape in TUNED[self.kernel] else 1.0
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the compared part of the result in fp32."""
+        """Return random operands on `device`, and the expected first rows of the result in fp32."""
         (rows, cols, depth), dtype = self.shape, _DTYPES[self.dtype]
         source = generator(self.name, device)
         a = torch.randn(rows, depth, generator=source, device=device, dtype=dtype)
-        # keeps results near one
+        # scaled so that results are near one
         a.mul_((_VARIANCE * depth) ** -0.5)
         b = torch.randint(0, 256, (depth // 2, cols), generator=source, device=device, dtype=torch.uint8)
         scales, size = None, None
@@ -100,7 +100,7 @@ class MixedProblem:
         operands = (a, b, scales, None)
         call = prepare(operands, None, size, lambda kernel, _: kernel == self.kernel)
         launch, out = recorded(lambda: call(operands, None))
-        # as in kernels, dequantized weights are rounded once
+        # as kernels do, round dequantized weights once
         weights = reference.unpack(b, dtype, scales, None, size)
         expected = a[:_ROWS].float() @ weights.float()
         return Work(
@@ -109,7 +109,7 @@ class MixedProblem:
             named=launch.named,
             outputs=(out[:_ROWS],),
             expected=(expected,),
-            # tensor cores add up products in an order of their own
+            # tensor cores add in another order than the reference
             tolerances=(rounding(expected, dtype) + 1e-5 * depth**0.5,),
             moved_bytes=b.numel() + (a.numel() + out.numel()) * a.itemsize,
             flops=2 * rows * cols * depth,
@@ -117,7 +117,7 @@ class MixedProblem:
 
 
 def problems(use: str) -> tuple[MixedProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.
@@ -141,12 +141,12 @@ def _shapes(use: str, kernel: str, scaled: bool) -> Sequence[Shape]:
 
 
 def _is_whole(shape: Shape, kernel: str) -> bool:
-    """Return whether one launch writes the result: `mixed_mm_sm90` uses split-K for few tiles."""
+    """Return whether one launch of `kernel` writes the result: `mixed_mm_sm90` uses split-K if there are few tiles."""
     return kernel != "mixed_mm_sm90" or mapped_parts(*shape, OTHERS) == 1
 
 
 def _draw(rng: Random, kernel: str) -> Shape:
-    """Draw a product without split-K."""
+    """Draw a random product that `kernel` computes without split-K."""
     while True:
         rows = round(2 ** rng.uniform(0, 5)) if kernel == "mixed_mm_few" else 8 * round(2 ** rng.uniform(2, 9))
         shape = rows, 128 * rng.randint(32, 160), 128 * rng.randint(8, 112)

@@ -1,4 +1,4 @@
-"""Products with 4-bit weights in plain torch: unpacked weights, and torch's own product."""
+"""Products with 4-bit weights in plain torch: unpack the weights, then multiply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def unpack(
     zeros: Tensor | None = None,
     group_size: int | None = None,
 ) -> Tensor:
-    """Return the weights [K, N] of bytes [K / 2, N]: an even row's in the low nibble, minus 8 or its zero point."""
+    """Return the weights [K, N] of bytes [K / 2, N], low nibbles in even rows: nibble minus 8 or zero point, times scale."""
     packed = b.to(torch.int32)
     both = torch.stack((packed & 15, packed >> 4 & 15), 1).reshape(2 * b.shape[0], b.shape[1])
     if scales is None:
@@ -34,5 +34,5 @@ def uint4x2_mixed_mm(
     zeros: Tensor | None = None,
     group_size: int | None = None,
 ) -> Tensor:
-    """Return ``a @ w``, computed in the dtype of a, fp64 included."""
+    """Return ``a @ w``, computed in the dtype of a (fp64 works as well)."""
     return a @ unpack(b, a.dtype, scales, zeros, group_size)

@@ -1,4 +1,4 @@
-"""Sums of two matrix products in one launch: ``mm_plus_mm``, for fp16, bf16 or fp32 and any strides."""
+"""``mm_plus_mm``: the sum of two matrix products in one launch, for fp16, bf16 or fp32 and any strides."""
 
 from __future__ import annotations
 

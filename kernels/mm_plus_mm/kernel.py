@@ -1,4 +1,4 @@
-"""The Triton kernel of sums of two products, for any strides and any architecture."""
+"""Triton kernel of ``a @ b + c @ d``, for any strides and any architecture."""
 
 import triton
 import triton.language as tl

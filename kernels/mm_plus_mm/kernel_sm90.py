@@ -1,7 +1,7 @@
-"""Sums of two products for sm_90, over TMA descriptors; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
+"""Gluon kernel of ``a @ b + c @ d`` for sm_90, with TMA; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
 
-The steps of the second product follow those of the first through the same stages, so that copies also run ahead from one
-product into the other.
+The steps of the second product follow those of the first through the same stages of shared memory, so that copies of
+the second run ahead during the first.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
@@ -23,7 +23,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
 PANEL = gl.constexpr(64)
-"""Columns per store."""
+"""Columns that a TMA store writes."""
 
 
 @gluon.jit
@@ -35,7 +35,7 @@ def _tiles(sizes, TILE: gl.constexpr):
 def _produce(
     maps, memory, more_memory, barriers, sizes, TILE: gl.constexpr, TRANS: gl.constexpr, MORE_TRANS: gl.constexpr
 ):
-    """Copy the rows of a and c and the columns of b and d that each tile needs."""
+    """Copy the rows of a and c and the columns of b and d that each tile needs; run by the producer warp."""
     sizes = worked_out_here(sizes)
     m_len, n_len, k_len, more_len = sizes
     copied = 0
@@ -53,7 +53,7 @@ def _consume(
     OWN: gl.constexpr, maps, memory, more_memory, barriers, sizes, TILE: gl.constexpr, TRANS: gl.constexpr,
     MORE_TRANS: gl.constexpr,
 ):  # fmt: skip
-    """Write the rows of consumer `OWN` of every tile."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
     sizes = worked_out_here(sizes)
     m_len, n_len, k_len, more_len = sizes
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
@@ -96,8 +96,9 @@ def mm_plus_mm_sm90_kernel(
 ):
     """Write ``a @ b + c @ d``: a [m_len, k_len], b [k_len, n_len], c [m_len, more_len], d [more_len, n_len].
 
-    The maps describe [1, 1, rows, columns] in boxes of [1, 1, 64, 64], with ``TRANS`` an operand as its transpose. `STAGES` is
-    the number of steps of depth 64, of either product, in shared memory. Any grid in x.
+    The TMA descriptors describe each operand as [1, 1, rows, columns], or its transpose with ``TRANS_*``, and the
+    result [1, 1, m_len, n_len], in boxes [1, 1, 64, 64]. A step is 64 of k_len or more_len; shared memory holds
+    `STAGES` of them. Grid: any size in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     trans: gl.constexpr = (TRANS_A, TRANS_B)

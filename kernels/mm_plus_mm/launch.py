@@ -1,4 +1,4 @@
-"""Prepared calls: launch arguments of an already validated sum of products."""
+"""Launch arguments of a validated ``mm_plus_mm`` call."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from torch import Tensor
 __all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
 
 Operands = tuple[Tensor, Tensor, Tensor, Tensor]
-"""The factors of both products, in order."""
+"""The matrices a, b, c and d."""
 
 
 def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
-    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
+    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
     return (library.CURRENT.source, facts, _is_unaligned(operands, out), switch_of(operands[0]))
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether a tensor is not aligned for TMA descriptors."""
+    """Return whether any operand's address, or that of `out`, is unsuitable for TMA descriptors."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A sum that is ready to launch."""
+    """A validated ``mm_plus_mm`` call that is ready to launch."""
 
     kernel: str
     shape: tuple[int, int]
-    """The result's shape."""
+    """[M, N], the shape of the result."""
     order: tuple[int, int, int, int]
-    """The kernel's order of the operands; for a column-major result it computes the transpose."""
+    """Indices of a, b, c and d in the kernel's order; for a column-major result it computes the transpose."""
     maps: tuple[Mapped, ...] | None
-    """The maps of the operands and the result; None for the pointer kernel."""
+    """TMA descriptions of the operands and the result; None for the kernel that takes pointers."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Launch the sum."""
+        """Launch the kernel; return the result, a new tensor unless `out` is given."""
         first, result = operands[0], out
         if result is None:
             result = new_contiguous(caller, first, self.shape)
@@ -61,12 +61,13 @@ class Prepared:
 
 
 def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor], bool] | None = None) -> Prepared:
-    """Prepare a validated call.
+    """Choose the kernel for a validated call and return its launch arguments.
 
     Args:
-        operands: the factors.
-        out: where to write, if given.
-        maps_run: returns whether the kernel over maps may run on an operand's device; `takes_maps` by default.
+        operands: a, b, c and d.
+        out: where to write the result; None for a new tensor.
+        maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a tensor's device; by
+            default, it asks the device.
     """
     first = operands[0]
     rows, cols = operands[0].shape[0], operands[1].shape[1]
@@ -89,7 +90,7 @@ def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor],
 
 
 def _maps_of(factors: tuple[Layout, ...], result: Layout, element_bytes: int) -> tuple[Mapped, ...] | None:
-    """Describe all factors, or their transposes, and the result; None if TMA descriptors cannot hold them."""
+    """Return the TMA descriptions of operands (or their transposes) and result; None if descriptors cannot hold them."""
     maps = (*(mapped(layout, element_bytes) for layout in factors), mapped(result, element_bytes, turn=False))
     found = tuple(of for of in maps if of is not None)
     return found if len(found) == len(maps) else None

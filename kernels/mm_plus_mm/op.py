@@ -1,4 +1,4 @@
-"""The sum of two products as an operator of torch; its gradients are products."""
+"""Torch operator ``mm_plus_mm``, ``a @ b + c @ d`` in one launch, and its gradients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["mm_plus_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
+"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
 _MEMO: Final = new_memo(operands=5, limit=1024, in_place=())
 
 
@@ -41,14 +41,14 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
 
     Args:
         a: [M, K], any strides; fp16, bf16 or fp32. Autocast casts all operands, unless `out` is given.
-        b: [K, N], of the same dtype and device.
-        c: [M, L]; L may differ from K.
-        d: [L, N].
+        b: [K, N], of the dtype and device of `a`.
+        c: [M, L], of the dtype and device of `a`; L may differ from K.
+        d: [L, N], of the dtype and device of `a`.
         out: where to write the result, any strides; it must not require a gradient or overlap an operand.
 
     Returns:
-        [M, N], contiguous, or `out`. Sums are fp32. fp32 operands are multiplied in full precision unless torch's switch for
-        matmuls allows TF32. Differentiable twice.
+        [M, N], contiguous, or `out`. Sums are fp32. fp32 operands are multiplied in full precision unless torch's
+        switch for matmuls allows TF32. Differentiable twice.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -78,7 +78,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
 
 
 def _remember(operands: Operands, out: Tensor | None) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, c, d = own
@@ -88,7 +88,7 @@ def _remember(operands: Operands, out: Tensor | None) -> Tensor:
 
 
 def _check(operands: Operands) -> None:
-    """Require two pairs of matrices whose products have equal shapes."""
+    """Require two pairs of matrices, a [M, K] and b [K, N], c [M, L] and d [L, N]."""
     a, b, c, d = operands
     check_tensor("a", a)
     check_dtype("a", a)
@@ -102,7 +102,7 @@ def _check(operands: Operands) -> None:
 
 
 def _run(operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Run a call; validate and prepare it if no equal call was prepared."""
+    """Run a call; validate and prepare it unless an equal call was prepared before."""
     facts = facts_of_call(operands, out)
     tensors = () if out is None else (out, *operands)
     kept = _CALLS.get(facts)
@@ -126,7 +126,7 @@ def _run_into(a: Tensor, b: Tensor, c: Tensor, d: Tensor, out: Tensor) -> None:
 
 
 def _allocate(a: Tensor, b: Tensor, *_: object) -> Tensor:
-    """Return the result's metadata for tracing."""
+    """Return an empty tensor with the result's shape and dtype, for torch's tracing."""
     return a.new_empty(a.shape[0], b.shape[1])
 
 
@@ -143,7 +143,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     a, b, c, d = ctx.saved_tensors
-    # an expanded gradient, for example of a sum, has no contiguous rows
+    # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
     dense = grad if 0 not in grad.stride() else grad.contiguous()
     wanted = ctx.needs_input_grad
     return (

@@ -20,7 +20,7 @@ ROLES: Final[Mapping[str, Roles]] = {
 }
 
 _DRAWN: Final = {"held_out": 10, "fresh": 10}
-# the part of the result that is compared
+# rows of the result that the check compares with torch's
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -42,7 +42,10 @@ BARS: Final = (
     _shape(64, 4096, 4096, 64, True),
     _shape(1, 8192, 8192, 64, True),
 )
-"""The shapes with promised speed: squares, and layers with a low-rank addition, each with its second product's depth."""
+"""The shapes for which the documentation promises a speed: squares, and layers with a low-rank addition.
+
+Each has the K of its second product as well.
+"""
 
 TUNED: Final = (
     *BARS,
@@ -56,48 +59,48 @@ TUNED: Final = (
     _shape(8192, 1024, 1024, 8192),
     _shape(4096, 4096, 256, 256),
 )
-"""The shapes that tables are made from."""
+"""The shapes that the tuner measures to make tuning tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairProblem:
-    """One sum of two products on one kernel; both right factors have the same memory order.
+    """One sum of two products on one kernel; b and d have the same memory order.
 
-    The first rows of the result are compared with torch's.
+    The check compares the first rows of the result with torch's.
     """
 
     shape: Shape
     more: int
-    """The depth of the second product."""
+    """K of the second product."""
     kernel: str
     dtype: str
 
     @property
     def name(self) -> str:
-        """The name of the shape, and the memory order of right operands."""
+        """The name of the shape, and the memory order of b and d."""
         return f"{self.shape.name}, by columns" if self.shape.trans_b else self.shape.name
 
     @property
     def shape_class(self) -> str:
-        """Whether it is bound by the result or by the depth."""
+        """The class of the shape in reports, by its bottleneck: storing the result, or the products."""
         if self.shape.kind == "decode":
             return "decode"
         return "flat" if self.shape.k + self.more <= 512 else "deep"
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         one = self.shape
         return {"m": one.m, "n": one.n, "k": one.k, "more": self.more, "trans_b": one.trans_b}
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the compared part of the result in fp32."""
+        """Return random operands on `device`, and the expected first rows of the result in fp32."""
         one, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
 
         def factors(depth: int) -> tuple[torch.Tensor, torch.Tensor]:
             left = torch.randn(one.m, depth, generator=source, device=device, dtype=dtype)
             sides = (one.n, depth) if one.trans_b else (depth, one.n)
-            # keeps results near one
+            # scaled so that results are near one
             right = torch.randn(*sides, generator=source, device=device, dtype=dtype).mul_(depth**-0.5)
             return left, right.mT if one.trans_b else right
 
@@ -112,7 +115,7 @@ class PairProblem:
             named=launch.named,
             outputs=(out[:_ROWS],),
             expected=(expected,),
-            # tensor cores add up products in an order of their own
+            # tensor cores add in another order than the reference
             tolerances=(rounding(expected, dtype) + 1e-5 * (one.k + self.more) ** 0.5,),
             moved_bytes=(sum(value.numel() for value in operands) + out.numel()) * out.itemsize,
             flops=one.flops + 2 * one.m * one.n * self.more,
@@ -120,7 +123,7 @@ class PairProblem:
 
 
 def problems(use: str) -> tuple[PairProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.

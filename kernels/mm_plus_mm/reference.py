@@ -1,4 +1,4 @@
-"""Sums of two products in plain torch, in the dtype of their operands, fp64 included."""
+"""``mm_plus_mm`` in plain torch, computed in the dtype of the operands (fp64 works as well)."""
 
 from __future__ import annotations
 

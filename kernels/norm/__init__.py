@@ -1,4 +1,4 @@
-"""Norms of rows: ``rms_norm``, and ``add_rms_norm``, which adds a residual first; for fp16, bf16 or fp32."""
+"""``rms_norm``, and ``add_rms_norm``, which adds a residual first; for fp16, bf16 or fp32."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Root mean square norms of rows, forward and backward: a program owns `ROWS` rows, or several runs of them.
+"""Triton kernels of root mean square norms, forward and backward: a program owns one or several groups of `ROWS` rows.
 
-    y = x * rstd * weight,  rstd = (mean(x**2) + eps) ** -0.5        (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467)
+    y = x * rstd * weight,  rstd = (mean(x**2) + eps) ** -0.5        (Zhang and Sennrich 2019,
+    https://arxiv.org/abs/1910.07467)
 
-Rows that fit a tile of `BLOCK` columns (`WHOLE`) are read once; longer ones twice, the first time only for their sums.
+Rows that fit into `BLOCK` columns (`WHOLE`) are read once. Longer rows are read twice, the first time only for their
+sums.
 """
 
 # ruff: noqa: C901 - constexpr branches are resolved at compile time
@@ -13,7 +15,7 @@ import triton.language as tl
 
 @triton.jit
 def _load_sum(input_ptrs, residual_ptrs, cols, mask):
-    """Load a tile, plus the residual if there is one, rounded as the stored sum."""
+    """Load a tile of the input, plus the residual if there is one; the sum is rounded as it will be stored."""
     x = tl.load(input_ptrs + cols[None, :], mask=mask, other=0.0)
     if residual_ptrs is not None:
         residual = tl.load(residual_ptrs + cols[None, :], mask=mask, other=0.0)
@@ -23,7 +25,7 @@ def _load_sum(input_ptrs, residual_ptrs, cols, mask):
 
 @triton.jit
 def _scale(x, weight_ptr, weighs, cols, width):
-    """Multiply an fp32 tile by the weights of its columns, if it `weighs`."""
+    """Return the fp32 tile x, multiplied by the weights of its columns if `weighs` is 1."""
     if weighs != 0:
         x *= tl.load(weight_ptr + cols, mask=cols < width, other=0.0).to(tl.float32)[None, :]
     return x
@@ -31,7 +33,7 @@ def _scale(x, weight_ptr, weighs, cols, width):
 
 @triton.jit
 def _rstd_of(squares, width, eps):
-    """Return rstd, [ROWS, 1], of rows whose squares are [ROWS, BLOCK]; 0 if the squares overflow fp32, as in torch."""
+    """Return rstd [ROWS, 1] from the squares [ROWS, BLOCK] of rows; 0 if the squares overflow fp32, as in torch."""
     return tl.rsqrt(tl.sum(squares, 1) / width + eps)[:, None]
 
 
@@ -52,10 +54,10 @@ def rms_norm_fwd_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write ``(input + residual) * rstd * weight``, and the sum, if there is a residual.
+    """Write ``(input + residual) * rstd * weight`` and, if there is a residual, ``input + residual``.
 
-    input and residual are [rows, width] with row strides `stride_input` and `stride_residual`, in elements; the results are
-    contiguous. Grid: cdiv(rows, ROWS).
+    input and residual are [rows, width] with row strides `stride_input` and `stride_residual`, in elements; the results
+    are contiguous. The weight is used if `weighs` is 1. Grid: cdiv(rows, ROWS).
     """
     places = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     wide = places.to(tl.int64)[:, None]
@@ -85,14 +87,14 @@ def rms_norm_fwd_kernel(
 
 @triton.jit
 def _load_pair(grad_ptrs, input_ptrs, cols, mask):
-    """Load a tile of the gradient and one of the normalized tensor, both as fp32."""
+    """Load a tile of the gradient and a tile of the normalized tensor, both as fp32."""
     grad = tl.load(grad_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32)
     return grad, tl.load(input_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32)
 
 
 @triton.jit
 def _store_gradient(grad_input_ptrs, grad_sum_ptrs, cols, mask, value):
-    """Write a tile of the input's gradient, plus that of the sum if there is one."""
+    """Store a tile of the input's gradient, plus the gradient of the sum if there is one."""
     if grad_sum_ptrs is not None:
         value += tl.load(grad_sum_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32)
     tl.store(grad_input_ptrs + cols[None, :], value.to(grad_input_ptrs.dtype.element_ty), mask=mask)
@@ -100,7 +102,7 @@ def _store_gradient(grad_input_ptrs, grad_sum_ptrs, cols, mask, value):
 
 @triton.jit
 def _clear(ptr, width, BLOCK: tl.constexpr):
-    """Write zeros."""
+    """Write zeros to `width` elements."""
     for start in range(0, width, BLOCK):
         cols = start + tl.arange(0, BLOCK)
         tl.store(ptr + cols, tl.zeros((BLOCK,), tl.float32), mask=cols < width)
@@ -128,10 +130,11 @@ def rms_norm_bwd_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write the input's gradient, and, if `shares` is 1, each program's share of the weight's, fp32 [programs, width].
+    """Write the gradient by the input and, if `shares` is 1, each program's part of the gradient by the weight.
 
-    grad and grad_sum are [rows, width]; grad_sum is added to the input's gradient. Results are contiguous. A program takes
-    every `programs`-th run of `ROWS` rows. Long rows are read three times: for their squares, for their products with the
+    The parts are fp32 [programs, width]. grad and grad_sum are [rows, width]; grad_sum, the gradient by the sum of
+    input and residual, is added to the input's gradient. Results are contiguous. Program p takes the groups of `ROWS`
+    rows p, p + programs, and so on. Long rows are read three times: for their squares, for their products with the
     gradient, and for the result. Grid: programs.
     """
     program = tl.program_id(0)
@@ -153,14 +156,14 @@ def rms_norm_bwd_kernel(
             cols = start + lanes
             grad, x = _load_pair(grad_ptrs, input_ptrs, cols, in_rows & (cols < width)[None, :])
             squares += x * x
-        # with an eps of 0, rstd past the last row is inf, and 0 times inf is NaN
+        # if eps is 0, rstd past the last row is inf, and 0 times inf is NaN
         rstd = tl.where(in_rows, _rstd_of(squares, width, eps), 0.0)
         products = tl.zeros((ROWS, BLOCK), tl.float32)
         for start in range(0, BLOCK if WHOLE else width, BLOCK):
             cols = start + lanes
             if not WHOLE:
                 grad, x = _load_pair(grad_ptrs, input_ptrs, cols, in_rows & (cols < width)[None, :])
-            # rows past the end are zeros and add nothing
+            # rows past the end are 0 and add nothing
             normal = x * rstd
             products += _scale(grad, weight_ptr, weighs, cols, width) * normal
             if WHOLE:
@@ -170,7 +173,7 @@ def rms_norm_bwd_kernel(
                 tl.store(share_ptr + cols, known + tl.sum(grad * normal, 0), mask=cols < width)
         mean = (tl.sum(products, 1) / width)[:, None]
         if not WHOLE:
-            # the next run reads this run's share, perhaps in other threads
+            # the next group of rows reads this program's part, perhaps in other threads
             tl.debug_barrier()
         for start in range(0, BLOCK if WHOLE else width, BLOCK):
             cols = start + lanes

@@ -1,4 +1,4 @@
-"""Root mean square norms as operators of torch, with their gradients.
+"""Torch operators of root mean square norms, with their gradients.
 
     rms_norm(x) = x * (mean(x**2) + eps) ** -0.5 * weight           over the last dimension
 
@@ -34,11 +34,11 @@ __all__ = ["add_rms_norm", "normalize", "rms_norm", "run_backward"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _EPS: Final = torch.finfo(torch.float32).eps
-"""Torch's default for every dtype, since it computes in fp32."""
+"""Torch's default eps for every dtype: that of fp32, since it computes in fp32."""
 MOST_REMEMBERED: Final = 1024
 _MEMO: Final = new_memo(operands=3, limit=MOST_REMEMBERED)
 RUNS: Final = 4
-"""Programs of the backward kernel per multiprocessor: each writes a row of sums for the weight's gradient."""
+"""Programs of the backward kernel per SM; each writes a row of sums for the weight's gradient."""
 
 
 def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002 - torch's name
@@ -47,7 +47,7 @@ def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = No
     Args:
         input: [..., N], fp16, bf16 or fp32. Rows that are not contiguous or not evenly spaced are copied first.
         weight: [N], on the same device; None skips the product. If dtypes differ, both are converted to the wider one.
-        eps: added to the mean of the squares; None means that of fp32, 2**-23, as in torch.
+        eps: added to the mean of the squares; None means 2**-23, the eps of fp32, as in torch.
 
     Returns:
         [..., N], contiguous and of the input's dtype; computed in fp32 and rounded once. Differentiable once.
@@ -82,14 +82,15 @@ def add_rms_norm(
     """Add a residual and normalize the sum in one pass: return ``rms_norm(input + residual)``, and the sum.
 
     Args:
-        input: as for `rms_norm`.
-        residual: of the input's shape and device.
-        weight: as for `rms_norm`. If dtypes differ, torch computes the addition in a separate pass.
-        eps: as for `rms_norm`.
+        input: [..., N], fp16, bf16 or fp32. Rows that are not contiguous or not evenly spaced are copied first.
+        residual: the tensor to add, of the input's shape and device. If its dtype or the weight's differs from the
+            input's, torch computes the addition in a separate pass.
+        weight: [N], on the same device; None skips the product.
+        eps: added to the mean of the squares; None means 2**-23, the eps of fp32, as in torch.
 
     Returns:
-        The norm, and the sum, which is rounded before it is normalized; both [..., N], contiguous and of the dtype of torch's
-        sum. Differentiable once.
+        The norm, and the sum, which is rounded before it is normalized; both [..., N], contiguous and of the dtype of
+        torch's sum. Differentiable once.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
@@ -121,7 +122,10 @@ def _remember(
     eps: float | None,
     own: float,
 ) -> tuple[Tensor, ...]:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
+
+    `eps` is the caller's argument, `own` the number to use.
+    """
     _check(input, residual, weight)
     recording = Recording(input, residual, weight)
     own_input, own_residual, own_weight = recording.operands
@@ -133,7 +137,7 @@ def _remember(
 
 
 def _differ(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors are floats of different dtypes."""
+    """Return whether both are tensors of floats, of different dtypes."""
     return one.dtype != other.dtype and one.dtype in FLOATS and other.dtype in FLOATS
 
 
@@ -151,7 +155,7 @@ def _check(input: Tensor, residual: Tensor | None, weight: Tensor | None) -> Non
 
 
 def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
-    """Return a tensor with contiguous, evenly spaced rows of the same values, and the row stride."""
+    """Return `value`, or a copy if its rows are not contiguous or not evenly spaced; and the row stride in elements."""
     *outer, width = value.shape
     apart = None
     steps = [(size, stride) for size, stride in zip(outer, value.stride(), strict=False) if size != 1]
@@ -168,7 +172,7 @@ def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
 
 
 def _weights_of(weight: Tensor | None, other: Tensor, caller: Caller) -> tuple[Tensor, int]:
-    """Return contiguous weights and 1; without weights, a placeholder pointer and 0."""
+    """Return contiguous weights and 1; without weights, `other` as a pointer that is not read, and 0."""
     if weight is None:
         return other, 0
     return weight if weight.stride(0) == 1 else caller.make(Tensor.contiguous, weight), 1
@@ -181,7 +185,7 @@ def normalize(
     eps: float,
     caller: Caller = DIRECT,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the norm and, if there is a residual, the sum, for validated operands."""
+    """Return the norm and, if there is a residual, the sum; operands are already validated."""
     width = input.shape[-1]
     out = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
     total = None
@@ -201,7 +205,16 @@ def normalize(
 def run_backward(
     grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, eps: float, weighs: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of the normalized tensor and of the weight; the latter is empty unless `weighs`."""
+    """Return the gradients by the normalized tensor and by the weight; the latter is empty unless `weighs`.
+
+    Args:
+        grad: gradient by the norm, [..., N].
+        grad_total: gradient by the sum, or None.
+        total: the tensor that was normalized.
+        weight: weight of the forward pass, or None.
+        eps: eps of the forward pass.
+        weighs: whether the gradient by the weight is requested.
+    """
     width = total.shape[-1]
     found = torch.empty_like(total, memory_format=torch.contiguous_format)
     if not found.numel():

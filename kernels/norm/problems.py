@@ -1,4 +1,4 @@
-"""Norms to tune and measure, by rows and width."""
+"""Norms to tune and measure, by number and width of rows."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _TUNED: Final = (
 )
 _DRAWN: Final = {"held_out": 14, "fresh": 14}
 _WIDTHS: Final = (96, 192, 768, 1536, 2560, 3072, 3584, 6144, 7168, 12288)
-# limits a call to a millisecond or two
+# most elements, so that a call takes a millisecond or two
 _MOST: Final = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
 class NormProblem:
-    """One norm with a weight; forward with or without a residual, backward with the weight's gradient."""
+    """One norm with a weight: forward, with or without a residual, or backward with the weight's gradient."""
 
     kernel: str
     dtype: str
@@ -48,21 +48,21 @@ class NormProblem:
 
     @property
     def name(self) -> str:
-        """Rows, width, and whether a residual is added."""
+        """Number and width of rows, and whether a residual is added."""
         return f"{self.rows} x {self.width}{' and a residual' if self.added else ''}"
 
     @property
     def shape_class(self) -> str:
-        """The length class of rows."""
+        """The class of the shape in reports: the width of rows."""
         return "short" if self.width <= 512 else "model" if self.width <= 8192 else "long"
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         return {"rows": self.rows, "width": self.width, "added": self.added}
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the result in fp32."""
+        """Return random operands on `device`, and the expected result in fp32."""
         dtype, source = _DTYPES[self.dtype], generator(self.name, device)
         shape = (self.rows, self.width)
 
@@ -108,7 +108,7 @@ class NormProblem:
 
 
 def problems(use: str) -> tuple[NormProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.

@@ -1,4 +1,4 @@
-"""Norms of rows in plain torch."""
+"""``rms_norm`` and ``add_rms_norm`` in plain torch."""
 
 from __future__ import annotations
 
