@@ -1,6 +1,6 @@
-"""Pointwise operators, and the generator that turns an expression into kernels, their manifest and an operator.
+"""Pointwise operators, and the generator that turns an expression into kernels, their manifest and a torch operator.
 
-``nojit.kernels.pointwise.op`` has the operators that ship; `load_operators` and `define` make others.
+``nojit.kernels.pointwise.op`` has the operators that nojit ships; `load_operators` and `define` register further ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Generate the kernels and the manifest of a file of pointwise operators.
+"""Command that generates the kernels and the manifest of pointwise operators from a file of specs.
 
     python -m nojit.kernels.pointwise SPECS [--out FOLDER]
 
-writes ``<stem>_kernels.py`` and ``<stem>.toml`` into FOLDER, for ``nojit build``. Without SPECS it rewrites this checkout's own
-kernels and manifest.
+writes ``<stem>_kernels.py`` and ``<stem>.toml`` into FOLDER, for ``nojit build``, where ``<stem>`` is the name of SPECS
+without its ending. Without SPECS it rewrites the kernels and the manifest of this checkout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHECKOUT = _HERE.parents[1]
 
 
 def generate(specs: Path) -> dict[str, str]:
-    """Return the text of each file generated from a file of specs, by name.
+    """Return the texts of the files generated from a file of specs, by file name.
 
     Raises:
         ManifestError: a spec is invalid.
@@ -37,7 +37,7 @@ def generate(specs: Path) -> dict[str, str]:
 
 
 def generate_own() -> dict[Path, str]:
-    """Return the text of the library's own kernels and manifest, by path."""
+    """Return the texts of the library's own kernels and manifest, by path."""
     specs = _HERE / "operators.toml"
     file = read_specs(specs)
     origin = f"kernels/pointwise/{specs.name}"
@@ -49,7 +49,7 @@ def generate_own() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write the files for the command line; exit 1 on an error."""
+    """Run the command line: write the generated files; exit with 1 on an error."""
     parser = argparse.ArgumentParser(
         "python -m nojit.kernels.pointwise",
         description=__doc__,
@@ -73,14 +73,14 @@ def main() -> None:
 
 
 def _placed(specs: Path, folder: Path) -> dict[Path, str]:
-    """Return the text of each file generated from a file of specs, by path; create the folder."""
+    """Return the texts generated from a file of specs, by path in `folder`, which is created."""
     files = generate(specs)
     folder.mkdir(parents=True, exist_ok=True)
     return {folder / name: text for name, text in files.items()}
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file atomically."""
+    """Write a file atomically: a reader sees the old or the new text."""
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as beside:
         made = Path(beside, path.name)
         made.write_text(text, encoding="utf-8")

@@ -1,6 +1,7 @@
-"""Differentiation of programs, in reverse mode: each step is visited once, and forward steps are shared.
+"""Derivatives of programs in reverse mode: each step is differentiated once, and the gradients reuse the forward steps.
 
-As in torch, a tie of ``maximum`` or ``minimum`` gives each side half, and ``relu`` and ``abs`` have gradient 0 at 0.
+As in torch, a tie of ``maximum`` or ``minimum`` gives each side half of the gradient, and ``relu`` and ``abs`` have
+gradient 0 at 0.
 """
 
 # ruff: noqa: ARG001, ARG005 - all rules have one signature, used or not
@@ -20,10 +21,10 @@ _Rule = Callable[[Builder, int, Step, int], Sequence[int | None]]
 
 
 def gradients(program: Program) -> Program:
-    """Return the program that computes the gradients of all inputs, in their order, from ``grad`` and the inputs.
+    """Return the program that computes the gradients by all inputs, in their order, from ``grad`` and the inputs.
 
     Args:
-        program: has one result, and no input called ``grad``.
+        program: a program with one result, and no input called ``grad``.
 
     Raises:
         ValueError: the gradients have too many steps.
@@ -64,7 +65,7 @@ def _mul(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | 
 
 
 def _div(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:
-    # grad / y may overflow where the gradient of y does not, so it is not reused as a factor
+    # do not reuse grad / y as a factor: it may overflow where the gradient by y does not
     part = builder.apply("div", place, step.args[1])
     return builder.apply("div", grad, step.args[1]), builder.apply("neg", builder.product(grad, part))
 
@@ -92,7 +93,7 @@ def _where(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int 
     test, bound, value = step.args
     asked = builder.steps[test]
     if asked.op in _OPPOSITES and asked.args == (value, bound):
-        # clamp is spelled with such a bound: NaN is on neither side, and torch's clamp has gradient 0 there
+        # the parser writes clamp with such a bound: NaN is on neither side, and torch's clamp has gradient 0 there
         kept = builder.add("where", builder.add(_OPPOSITES[asked.op], value, bound), grad, zero)
     else:
         kept = builder.add("where", test, zero, grad)
@@ -108,12 +109,12 @@ def _abs(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | 
 def _relu(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:
     if builder.number_at(grad) == 0:
         return (grad,)
-    # a step of its own with derivative 0; a where would have none
+    # a separate step, whose derivative is 0: a where would have none
     return (builder.add("relu_grad", step.args[0], grad),)
 
 
 def _slope(rule: Callable[[Builder, int, int], int]) -> _Rule:
-    """Return the rule of a unary function whose derivative `rule` builds, given a builder, the operand and the result."""
+    """Return the differentiation rule of a unary function; `rule` builds the derivative from builder, operand and result."""
     return lambda builder, grad, step, place: (builder.product(grad, rule(builder, step.args[0], place)),)
 
 
@@ -132,7 +133,7 @@ def _silu(builder: Builder, x: int, y: int) -> int:
 
 
 def _gauss(builder: Builder, x: int, scale: float, width: float) -> int:
-    """Return ``scale * exp(width * x * x)``."""
+    """Build ``scale * exp(width * x * x)``; return the index of its step."""
     inner = builder.product(builder.number(width), builder.product(x, x))
     return builder.product(builder.number(scale), builder.apply("exp", inner))
 
@@ -144,7 +145,7 @@ def _gelu(builder: Builder, x: int, y: int) -> int:
 
 
 def _gelu_tanh(builder: Builder, x: int, y: int) -> int:
-    """Differentiate ``x * sigmoid(u)`` with u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
+    """Build the derivative of ``x * sigmoid(u)``, where u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
 
     ``1 - sigmoid(u)`` is multiplied by a large factor, so it must keep its digits where sigmoid(u) is nearly 1.
     """

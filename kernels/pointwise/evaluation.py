@@ -1,4 +1,4 @@
-"""Evaluation of programs with torch's own operators: the reference for kernels, and second derivatives."""
+"""Evaluation of programs with torch's operators: as the reference for kernels, and for second derivatives."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ _OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "trunc_divide": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
 }
 _TENSORS_ONLY: Final = FUNCTIONS.keys() - {"abs", "where"}
-"""Functions of torch that refuse numbers."""
+"""Functions for which torch's version refuses Python numbers."""
 
 
 def wide(value: Tensor) -> Tensor:
-    """Return a tensor in the kernels' compute type: fp32 for 16-bit floats, else unchanged."""
+    """Return a tensor in the dtype that kernels compute in: fp32 for 16-bit floats, otherwise unchanged."""
     return value.float() if value.dtype in {torch.float16, torch.bfloat16} else value
 
 
 def evaluate(program: Program, operands: Mapping[str, Tensor | float]) -> tuple[Any, ...]:
-    """Compute all results in the types of the operands; a result that depends on no operand is a number.
+    """Compute all results of a program in the dtypes of the operands; a result that depends on no operand is a number.
 
     Args:
         program: the program to evaluate.
-        operands: the inputs, which may broadcast, and scalars, by name.
+        operands: tensors, which may broadcast, and scalars, by name.
     """
     like = next(value for value in operands.values() if isinstance(value, Tensor))
     found: list[Any] = []
@@ -84,6 +84,6 @@ def _compute(step: Step, args: list[Any], operands: Mapping[str, Tensor | float]
 
 @lru_cache(maxsize=256)
 def chosen(program: Program, needed: tuple[bool, ...]) -> Program:
-    """Return the program without the results that are not needed."""
+    """Return the program with only those results for which `needed` is True."""
     results = tuple(place for place, need in zip(program.results, needed, strict=True) if need)
     return Program(program.inputs, program.scalars, program.steps, results).pruned()

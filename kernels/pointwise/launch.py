@@ -1,4 +1,4 @@
-"""Launches of the kernels of one part of an operator, over tensors of one dtype and device."""
+"""Launches of an operator's kernels, or of its gradients', over tensors of one dtype and device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Launcher"]
 
 
 class Launcher:
-    """Launcher of one operator, or of its gradients."""
+    """Launches the kernels of one operator, or of its gradients."""
 
     def __init__(self, spec: OperatorSpec, part: Part) -> None:
         self.flat = part.kernel
@@ -29,7 +29,15 @@ class Launcher:
     def launch_flat(
         self, tensors: Sequence[Tensor], n: int, word: str, scalars: Sequence[float], caller: Caller = DIRECT
     ) -> None:
-        """Launch over `n` elements that all tensors store in the same order; results come last."""
+        """Launch the flat kernel over `n` elements, which all tensors store in the same order.
+
+        Args:
+            tensors: operands, then results.
+            n: number of elements.
+            word: value of the operator's choice, or an empty string.
+            scalars: numbers, in the operator's order.
+            caller: launches the kernel.
+        """
         if n:
             caller.launch(self.flat, *tensors, n, *scalars, **self._named[word])
 
@@ -41,7 +49,15 @@ class Launcher:
         scalars: Sequence[float],
         caller: Caller = DIRECT,
     ) -> None:
-        """Launch over operands that broadcast to the common shape of the results."""
+        """Launch over operands that broadcast to the shape of the results, with the kernel that suits their strides.
+
+        Args:
+            operands: tensors to read.
+            outs: tensors to write, all of one shape.
+            word: value of the operator's choice, or an empty string.
+            scalars: numbers, in the operator's order.
+            caller: launches the kernel.
+        """
         shape = outs[0].shape
         if not outs[0].numel():
             return
@@ -56,9 +72,12 @@ class Launcher:
             caller.launch(self.rectangles, *tensors, *tiles.numbers, *scalars, KINDS=kinds, **self._named[word])
 
     def _kinds(self, tensors: Sequence[Tensor], tiles: Rectangles) -> str:
-        """Return the most specific kinds that are built and whose requirements the tensors satisfy."""
+        """Return the most specific kinds of strides that are built and that the tensors have.
+
+        A kind is a letter for each tensor, as in `kernel_parts.rectangle_pointers`.
+        """
         kinds = tiles.kinds[: len(self._rows)]
-        # several results share one layout, or use the general kind
+        # several results have the same strides, or use the general kind
         if tiles.kinds == self._all_rows:
             return self._rows
         aligned = kinds in self._others and set(tiles.kinds[len(self._rows) - 1 :]) == {"r"}
@@ -74,7 +93,7 @@ class Launcher:
         scalars: Sequence[float],
         caller: Caller,
     ) -> None:
-        """Launch over contiguous copies of tensors with more than four distinct dimensions in memory."""
+        """Launch over contiguous copies of tensors that have more than four dimensions after merging."""
         spread = [caller.make(Tensor.expand, operand, outs[0].shape) for operand in operands]
         copies = [caller.make(Tensor.contiguous, operand) for operand in spread]
         results = [caller.make(torch.empty_like, out, memory_format=torch.contiguous_format) for out in outs]

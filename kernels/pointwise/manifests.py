@@ -1,4 +1,4 @@
-"""The manifest of pointwise operators: types, cases, hints and configs of their kernels."""
+"""Generator of the manifest of pointwise operators: types, cases, hints and configs of their kernels."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FEW_TENSORS = 4
 
 
 def write_manifest(file: SpecFile, source: str, origin: str) -> str:
-    """Return the manifest of a file of specs.
+    """Return the manifest for a file of specs, as TOML.
 
     Args:
         file: the specs.
-        source: the kernels' location: a module, or a file relative to the manifest.
+        source: where the kernels are defined: a module, or a file relative to the manifest.
         origin: the file of specs, to name in the first line.
     """
     head = f"# Generated from {origin} by `python -m nojit.kernels.pointwise`: change that instead.\nschema = 1\n"
@@ -43,14 +43,18 @@ def write_manifest(file: SpecFile, source: str, origin: str) -> str:
 
 
 def kinds_of(spec: OperatorSpec, part: Part) -> tuple[str, ...]:
-    """List the kinds of rectangles that a part is built for, the most general last; each kind's last letter is that of outputs."""
+    """Return the kinds of rectangles that a part is built for, the most general one last.
+
+    A kind has a letter for each tensor, as in `kernel_parts.rectangle_pointers`; its last letter is that of all
+    results.
+    """
     count = len(part.inputs)
     more = spec.kinds if part.outputs == ("out",) else ()
     return ("r" * (count + 1), *(f"{kinds}r" for kinds in more), "s" * (count + 1))
 
 
 def _flat(spec: OperatorSpec, part: Part, source: str) -> str:
-    """Return the manifest entry of the flat kernel."""
+    """Return the manifest entry of a part's flat kernel."""
     forward = part.outputs == ("out",)
     axis = len(spec.index) > 1 and forward
     pointers = [f"{name}_ptr" for name in part.tensors]
@@ -69,7 +73,7 @@ def _flat(spec: OperatorSpec, part: Part, source: str) -> str:
 
 
 def _tuning(spec: OperatorSpec, *, axis: bool) -> Iterator[str]:
-    """Yield the tuning space: fp16 reuses the measurements of bf16, and 64-bit sizes those of 32-bit ones."""
+    """Yield the lines of the tuning space: fp16 reuses the measurements of bf16, and 64-bit sizes those of 32-bit ones."""
     alike, rules = [], []
     if {"fp16", "bf16"} <= set(spec.dtypes):
         alike.append('dtype = [["fp16", "bf16"]]')
@@ -84,10 +88,10 @@ def _tuning(spec: OperatorSpec, *, axis: bool) -> Iterator[str]:
 
 
 def _rectangles(spec: OperatorSpec, part: Part, source: str) -> str:
-    """Return the manifest entry of the rectangle kernel.
+    """Return the manifest entry of a part's rectangle kernel.
 
-    The kind of rows has configs for aligned and for unaligned operands, the most general kind only one for unaligned operands,
-    and every other kind only one for aligned operands.
+    The kind of contiguous rows has configs for aligned and for unaligned operands, the most general kind has one for
+    unaligned operands, and every other kind has one for aligned operands.
     """
     pointers = {f"{name}_ptr": "*{dtype}" for name in part.tensors}
     sizes = dict.fromkeys(
@@ -113,7 +117,7 @@ def _configs(spec: OperatorSpec, part: Part) -> Iterator[dict[str, Any]]:
     rows, *others, whatever = kinds_of(spec, part)
     aligned = _aligned(part, rows)
     narrow = f"nx <= {_NARROW} and {aligned}"
-    # with many tensors a thread takes half as many elements, or its registers would spill
+    # with many tensors a thread takes half as many elements, since otherwise its registers would spill
     warps = 8 if len(part.tensors) > _FEW_TENSORS else 4
     yield {"BY": 32, "BX": _NARROW, "num_warps": warps, "when": f"KINDS == '{rows}'", "requires": narrow}
     yield {"BY": 4, "BX": 512, "num_warps": warps, "when": f"KINDS == '{rows}'", "requires": aligned}
@@ -125,7 +129,10 @@ def _configs(spec: OperatorSpec, part: Part) -> Iterator[dict[str, Any]]:
 
 
 def _aligned(part: Part, kinds: str) -> str:
-    """Return the condition for vector loads of each operand: along x for rows, along y for adjacent columns."""
+    """Return the condition, as an expression, under which all operands allow vector loads.
+
+    Vectors go along x for contiguous rows, and along y for contiguous columns.
+    """
     letters = dict(zip(part.inputs, kinds, strict=False)) | dict.fromkeys(part.outputs, kinds[-1])
     facts = ["nx % 16 == 0"] + (["ny % 16 == 0"] if "t" in kinds else [])
     for name, letter in letters.items():
@@ -152,5 +159,5 @@ def _key(key: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML, whose basic strings include all JSON strings."""
+    """Return a value as TOML; its basic strings include all JSON strings."""
     return json.dumps(list(value) if isinstance(value, tuple) else value)

@@ -1,8 +1,9 @@
-"""The library's pointwise operators; see `nojit.kernels.pointwise.operator` for their common rules.
+"""The pointwise operators that nojit ships.
 
-Inputs broadcast, may have any strides, and are converted to a common dtype by torch's promotion rules. Results are fp16,
-bf16 or fp32, computed in fp32 and rounded once. All operators are differentiable. With `out` they have no gradients. All
-raise `ArgumentError` for a wrong type, dtype or device, and `ValueError` for a wrong shape, layout or string.
+Inputs broadcast, may have any strides, and are converted to a common dtype by torch's promotion rules. Results are
+fp16, bf16 or fp32, computed in fp32 and rounded once. All operators are differentiable. With `out`, the tensor to write
+the result to, they have no gradients. All raise `ArgumentError` for a wrong type, dtype or device, and `ValueError` for
+a wrong shape, layout or string.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def vector_add(
 
 
 add = vector_add
-"""Torch's name for it."""
+"""Torch's name for `vector_add`."""
 
 
 def sub(
@@ -75,12 +76,12 @@ def sub(
 
 
 def _scaled(plain: Operator, left: Tensor, right: Tensor, alpha: float, *, sign: int, out: Tensor | None) -> Tensor:
-    """Return `left` plus `sign` times `alpha` times `right`; for an alpha of 1, by `plain`."""
+    """Return ``left + sign * alpha * right``; if `alpha` is 1, by `plain`, which computes ``left + sign * right``."""
     if isinstance(alpha, bool):
         refuse_type("alpha", "a number, not a bool", alpha)
     factor = check_number("alpha", alpha)
     check_tensors(input=left, other=right)
-    # the result of ints alone would be ints: refused with any alpha
+    # the result of ints alone would be ints, which is refused for every alpha
     if factor == 1 or not (left.is_floating_point() or right.is_floating_point()):
         return plain.call((left, right), out=out)
     return _ADD_SCALED.call((left, right), scalars=(sign * factor,), out=out)
@@ -100,8 +101,8 @@ def div(
 ) -> Tensor:
     """Return ``input / other``; for ints the result is a float.
 
-    `rounding_mode` rounds quotients to integers: ``"trunc"`` towards 0, ``"floor"`` down as Python's ``//``. Both refuse ints
-    alone, since the result would be ints.
+    `rounding_mode` rounds quotients to integers: ``"trunc"`` towards 0, ``"floor"`` down as Python's ``//``. Both
+    refuse operands that are all ints, since the result would be ints.
     """
     if rounding_mode is None:
         return _DIV.call((input, other), "none", out=out)
@@ -113,12 +114,12 @@ def div(
 
 
 def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Return ``max(input, 0)``; NaN stays."""
+    """Return ``max(input, 0)``; NaN stays NaN."""
     return _RELU.call((input,), out=out)
 
 
 def gelu(input: Tensor, approximate: str = "none", *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Return ``x * Phi(x)``, the Gaussian error linear unit: through erf (``"none"``), or its tanh form (``"tanh"``)."""
+    """Return ``x * Phi(x)``, the Gaussian error linear unit: with erf (``"none"``), or in its tanh form (``"tanh"``)."""
     return _GELU.call((input,), approximate, out=out)
 
 
@@ -168,7 +169,7 @@ def add_silu(input: Tensor, residual: Tensor, *, out: Tensor | None = None) -> T
 
 
 def add_gelu(input: Tensor, residual: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Return ``gelu(input + residual)``, through erf."""
+    """Return ``gelu(input + residual)``, computed with erf."""
     return _ADD_GELU.call((input, residual), out=out)
 
 
@@ -179,7 +180,7 @@ def clamp(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Limit `input` to the numbers `min` and `max`; None means no limit, and at most one may be None."""
+    """Limit `input` to at least `min` and at most `max`; None means no limit, and at most one of them may be None."""
     if min is None is max:
         refuse_value("min", "a number for min, for max or for both", "neither")
     for name, bound in (("min", min), ("max", max)):

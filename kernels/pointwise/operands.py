@@ -1,4 +1,4 @@
-"""Layout, dtype and overlap checks of operands, and allocation of results."""
+"""Checks of the layout, dtype and overlap of operands, and allocation of results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["alike", "apart", "converted", "fitted", "result_like", "same"]
 
 
 def alike(first: Tensor, tensors: Sequence[Tensor]) -> bool:
-    """Return whether all are contiguous tensors of one shape, dtype and device."""
+    """Return whether all tensors are contiguous, with the shape, dtype and device of `first`."""
     shape, dtype, device = first.shape, first.dtype, first.get_device()
     for tensor in tensors:
         if (
@@ -29,7 +29,7 @@ def alike(first: Tensor, tensors: Sequence[Tensor]) -> bool:
 
 
 def apart(out: Tensor, tensors: Sequence[Tensor]) -> bool:
-    """Return whether each tensor, of the layout of `out`, is the same memory as `out` or disjoint from it."""
+    """Return whether each tensor has the same memory as `out` or memory disjoint from it; all have the layout of `out`."""
     start, size = out.data_ptr(), out.numel() * out.element_size()
     distances = [abs(tensor.data_ptr() - start) for tensor in tensors]
     return all(distance == 0 or distance >= size for distance in distances)
@@ -41,12 +41,12 @@ def same(one: Tensor, other: Tensor) -> bool:
 
 
 def converted(tensors: Sequence[Tensor], dtype: torch.dtype, caller: Caller = DIRECT) -> list[Tensor]:
-    """Convert the tensors of another dtype."""
+    """Return the tensors, converted to `dtype` where they have another one."""
     return [tensor if tensor.dtype == dtype else caller.make(Tensor.to, tensor, dtype) for tensor in tensors]
 
 
 def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dtype, caller: Caller = DIRECT) -> Tensor:
-    """Allocate a result, with the layout of the first operand of its shape."""
+    """Allocate a result of the broadcast shape, with the layout of the first operand that has this shape."""
     shape = broadcast(names, tensors)
     for tensor in tensors:
         if tensor.shape == shape:
@@ -57,7 +57,7 @@ def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dt
 
 
 def fitted(value: Any, shape: Sequence[int], dtype: torch.dtype, grad: Tensor) -> Tensor:
-    """Sum the gradient `value` over broadcast dimensions, and return it in `shape` and `dtype`."""
+    """Sum the gradient `value` over broadcast dimensions; return it with the given shape and dtype."""
     found = value if isinstance(value, Tensor) else torch.full_like(grad, value)
     if found.shape != grad.shape:
         found = found.expand(grad.shape)

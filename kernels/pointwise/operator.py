@@ -1,4 +1,4 @@
-"""A spec as an operator of torch: promotion, broadcasting, any strides, ``out=``, gradients, tracing."""
+"""Torch operators made from specs: type promotion, broadcasting, any strides, ``out=``, gradients, tracing."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ OTHERS: Final = frozenset({
     "flash_attention_backward", "flex_attention", "flex_attention_backward", "flex_decoding", "mm_plus_mm", "rms_norm",
     "scaled_mm", "uint4x2_mixed_mm",
 })  # fmt: skip
-"""The library's other operators, whose names are taken: torch has one namespace for all."""
+"""Names of the library's other operators, which a spec must not use: torch has one namespace for all."""
 MOST_REMEMBERED: Final = 4096
-"""The number of cached calls per operator: a server that batches sequences of any length meets thousands."""
+"""The most calls that an operator caches for replays: a server that batches sequences of any length makes thousands."""
 
 
 class Operator:
     """A pointwise operator, registered with torch as ``nojit::<name>``.
 
-    Call it with its inputs by position or name, and with scalars, choice and ``out`` by name. Inputs of different dtypes are
-    first converted to a common dtype by torch's promotion rules.
+    Call it with its input tensors by position or name, and with its scalars, choice and ``out`` by name. Inputs of
+    different dtypes are first converted to a common dtype by torch's promotion rules.
     """
 
     def __init__(self, spec: OperatorSpec) -> None:
@@ -68,7 +68,7 @@ class Operator:
         self._register()
 
     def __call__(self, *operands: Tensor, out: Tensor | None = None, **named: Any) -> Tensor:
-        """Compute the result.
+        """Compute the result, a new tensor or `out`.
 
         Raises:
             ArgumentError: a wrong type, dtype or device, or an extra or missing argument.
@@ -86,7 +86,14 @@ class Operator:
     def call(
         self, tensors: Sequence[Tensor], word: str = "", scalars: Sequence[float] = (), out: Tensor | None = None
     ) -> Tensor:
-        """Compute the result for arguments in the spec's order."""
+        """Compute the result for arguments in the spec's order.
+
+        Args:
+            tensors: input tensors.
+            word: value of the choice, or an empty string.
+            scalars: numbers.
+            out: where to write the result; None for a new tensor.
+        """
         if not torch.compiler.is_dynamo_compiling():
             known: Tensor | None = self._memo(*tensors, out, library.CURRENT.source, word, *scalars)
             if known is not None:
@@ -97,13 +104,16 @@ class Operator:
         if scalars:
             scalars = [check_number(name, value) for name, value in zip(self.spec.scalars, scalars, strict=True)]
             self._refuse_ints(tensors, words[1:])
-        # always called: it refuses tangents. The tensors that pass are None or on a device that kernels run on
+        # call is_plain in any case: it refuses tangents. Tensors that pass are None or on a device that kernels run on
         if is_plain(*tensors, out) and None is not tensors[0]:
             return self._remember(words, tensors, word, scalars, out)
         return self._dispatch(tensors, word, scalars, out)
 
     def _refuse_ints(self, tensors: Sequence[Tensor], scalars: Sequence[object]) -> None:
-        """Refuse calls that torch computes in ints: only ints, and an operation that ints have. An infinite scalar counts as float."""
+        """Refuse calls whose result torch computes in ints: all operands are ints, and the operation is defined for ints.
+
+        An infinite scalar counts as a float.
+        """
         check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
         whole = all(isinstance(value, int) or value in (-math.inf, math.inf) for value in scalars)
         if whole and not self._floats_of_ints and not any(tensor.is_floating_point() for tensor in tensors):
@@ -111,7 +121,7 @@ class Operator:
             refuse_type(self.spec.inputs[0], what, tensors[0].dtype)
 
     def _dispatch(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
-        """Call through torch's dispatcher, for tracing and gradients."""
+        """Run the operator through torch's dispatcher, for tracing and gradients."""
         check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
         rest = (*((word,) if self._words else ()), *scalars)
         if out is None:
@@ -131,7 +141,10 @@ class Operator:
         scalars: Sequence[float],
         out: Tensor | None,
     ) -> Tensor:
-        """Compute the result without torch's dispatcher, and cache the call under `words`, its original arguments."""
+        """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
+
+        `words` are the non-tensor arguments as the caller gave them, part of the cache key.
+        """
 
         def make(operands: list[Tensor], target: Tensor | None, recording: Recording) -> Tensor:
             if target is None:
@@ -146,7 +159,7 @@ class Operator:
         return made_and_remembered(self._memo, tensors, out, words, make, lasts=lasts)
 
     def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
-        """Compute the result on a device."""
+        """Validate a call from torch's dispatcher and compute the result into a new tensor."""
         first = tensors[0]
         if first.dtype in self._dtypes and alike(first, tensors):
             out = torch.empty_like(first)
@@ -162,7 +175,7 @@ class Operator:
         scalars: Sequence[float],
         caller: Caller = DIRECT,
     ) -> Tensor:
-        """Compute the result for validated operands."""
+        """Compute the result of validated operands, in the common dtype `dtype`."""
         out = result_like(self.spec.inputs, tensors, dtype, caller)
         self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)
         return out
@@ -192,7 +205,7 @@ class Operator:
                 check_apart("out", out, name, tensor)
 
     def _check_fit(self, tensors: Sequence[Tensor], out: Tensor, dtype: torch.dtype) -> None:
-        """Require an output with the result's shape, dtype and device."""
+        """Require that `out` has the result's shape, dtype and device."""
         shape = broadcast(self.spec.inputs, tensors)
         if out.dtype != dtype or out.device != tensors[0].device:
             refuse_type("out", f"{dtype} on {tensors[0].device} as the result has", f"{out.dtype} on {out.device}")
@@ -202,13 +215,13 @@ class Operator:
             refuse_value("out", "memory of its own for each element", f"strides {out.stride()}")
 
     def _check(self, tensors: Sequence[Tensor]) -> torch.dtype:
-        """Require tensors that a kernel can read; return their common dtype."""
+        """Require tensors that kernels can read; return their common dtype."""
         for name, tensor in zip(self.spec.inputs, tensors, strict=True):
             check_tensor(name, tensor)
         return self._check_kinds(tensors)
 
     def _check_kinds(self, tensors: Sequence[Tensor]) -> torch.dtype:
-        """Require tensors of one device and of built dtypes; return their common dtype."""
+        """Require tensors on one device, of dtypes that kernels are built for; return their common dtype."""
         names = self.spec.inputs
         for name, tensor in zip(names[1:], tensors[1:], strict=True):
             check_like_device(name, tensor, names[0], tensors[0])
@@ -219,7 +232,7 @@ class Operator:
         return dtype
 
     def _run_backward(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> tuple[Tensor, ...]:
-        """Compute the gradients of all inputs, from the tensors that the derivative names."""
+        """Compute the gradients by all inputs from the tensors that the derivative's program names."""
         assert self._backward is not None  # noqa: S101 - registered only with one
         dtype = promote(tensors, floats=False)
         shape_like = result_like(self._slope.inputs, tensors, dtype)
@@ -243,9 +256,9 @@ class Operator:
     def _gradients(
         self, grad: Tensor, tensors: Sequence[Tensor | None], word: str, scalars: Sequence[float]
     ) -> Sequence[Tensor]:
-        """Compute all gradients with their kernel."""
+        """Compute the gradients by all inputs with the gradient kernel."""
         if 0 in grad.stride():
-            # an expanded gradient, for example of a sum: no kernel is built for repeated results
+            # an expanded gradient, for example that of a sum: no kernel is built for repeated elements
             grad = grad.contiguous()
         named = {"grad": grad} | dict(zip(self.spec.inputs, tensors, strict=True))
         numbers = dict(zip(self.spec.scalars, scalars, strict=True))
@@ -308,13 +321,16 @@ class Operator:
         self._backward_op = getattr(torch.ops.nojit, name).default
 
     def _split(self, given: Sequence[Any], count: int = 0) -> tuple[Sequence[Tensor], str, Sequence[float]]:
-        """Split flat arguments into tensors, choice and scalars."""
+        """Split flat arguments into tensors, value of the choice, and scalars.
+
+        `count` is the number of tensors; 0 means that of the operator's inputs.
+        """
         count = count or len(self.spec.inputs)
         words = 1 if self._words else 0
         return given[:count], given[count] if words else "", given[count + words :]
 
     def _checked(self, given: Sequence[Any]) -> tuple[Sequence[Tensor], str, Sequence[float]]:
-        """Split flat arguments and check them: torch's dispatcher checks only that they are tensors and numbers."""
+        """Split flat arguments and validate them: torch's dispatcher checks only that they are tensors and numbers."""
         split = self._split(given)
         for name, tensor in zip(self.spec.inputs, split[0], strict=True):
             check_tensor(name, tensor)
@@ -332,7 +348,7 @@ class Operator:
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG002 - torch's signature
         tensors, word, scalars = self._split(inputs)
         needed = ctx.needs_input_grad[: len(tensors)]
-        # the gradient kernel always computes all gradients
+        # the gradient kernel computes all gradients in any case
         program = self._slope if self._backward is not None else chosen(self.spec.derivatives[word], tuple(needed))
         reads = [name in program.inputs for name in self.spec.inputs]
         ctx.save_for_backward(*(tensor if read else None for tensor, read in zip(tensors, reads, strict=True)))
@@ -340,12 +356,12 @@ class Operator:
 
 
 def define(spec: OperatorSpec) -> Operator:
-    """Register an operator with torch; registering an equal spec again returns the same operator.
+    """Register an operator with torch and return it; registering an equal spec again returns the same operator.
 
     Raises:
         ValueError: another operator has its name.
     """
-    # the library's operators register first, so that a clash is reported here, not at a later import
+    # register the library's operators first, so that a clash of names is reported here and not at a later import
     from nojit.kernels.pointwise import op  # noqa: F401, PLC0415 - which defines operators itself
 
     if spec.name in OTHERS:
@@ -374,7 +390,7 @@ def load_operators(path: Path | str) -> Mapping[str, Operator]:
 
 
 def load_own() -> Mapping[str, Operator]:
-    """Register the library's operators; return them by name."""
+    """Register the operators that nojit ships; return them by name."""
     return {spec.name: _register(spec) for spec in read_specs(Path(__file__).with_name("operators.toml")).operators}
 
 

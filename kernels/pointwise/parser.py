@@ -21,12 +21,12 @@ from nojit.runtime.expr_ops import ExpressionError
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "RESERVED", "check_name", "parse", "parse_gradients"]
 
 MAX_LENGTH: Final = 4096
-"""Maximum number of characters of an expression."""
+"""The most characters of an expression."""
 MAX_DEPTH: Final = 64
-"""Maximum nesting of calls, parentheses and signs."""
+"""The deepest nesting of calls, parentheses and signs in an expression."""
 MAX_INPUTS: Final = 8
 RESERVED: Final = frozenset({"grad", "out", "true", "false", "none", *keyword.kwlist, *FUNCTIONS})
-"""Names that no input may have: those of generated kernels, of Python and of functions."""
+"""Names that no input may have: those that generated kernels, Python or functions of expressions use."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,30}", re.ASCII)
 _TOKEN: Final = re.compile(
@@ -47,7 +47,7 @@ class _Token(NamedTuple):
 
 
 def check_name(name: object, what: str, reserved: Collection[str] = RESERVED) -> None:
-    """Check a name for use in generated code.
+    """Require that `name` can be used in generated code; `what` says in the error what it names.
 
     Raises:
         ValueError: not a lower-case identifier of at most 31 characters, or a reserved name.
@@ -59,11 +59,11 @@ def check_name(name: object, what: str, reserved: Collection[str] = RESERVED) ->
 
 
 def parse(text: object, inputs: Sequence[str], scalars: Sequence[str] = ()) -> Program:
-    """Parse an expression.
+    """Parse an expression into a program.
 
     Args:
         text: the expression.
-        inputs: the names of its operands; it must use all of them.
+        inputs: the names of its tensors; it must use all of them.
         scalars: the names of its numbers; it must use all of them.
 
     Raises:
@@ -89,7 +89,7 @@ def parse(text: object, inputs: Sequence[str], scalars: Sequence[str] = ()) -> P
 
 
 def parse_gradients(texts: Sequence[str], inputs: Sequence[str], scalars: Sequence[str] = ()) -> Program:
-    """Parse the gradients of all inputs, in their order: expressions over ``grad``, inputs and scalars.
+    """Parse one expression for the gradient by each input, over ``grad``, inputs and scalars, into one program.
 
     Raises:
         ExpressionError: a text is not an expression over these names, or is too long, deep or large.
@@ -101,7 +101,7 @@ def parse_gradients(texts: Sequence[str], inputs: Sequence[str], scalars: Sequen
 
 
 class _Reader:
-    """A parser of one text, with one token of look-ahead."""
+    """Parser of one text, with one token of look-ahead."""
 
     def __init__(self, text: str, names: dict[str, str], builder: Builder) -> None:
         self.text = text
@@ -219,7 +219,7 @@ class _Reader:
         return self._apply(token.column, token.text, *args)
 
     def _clamp(self, token: _Token, value: int, low: int, high: int) -> int:
-        """Return clamp as comparisons, so that a value on a bound keeps its gradient, as in torch."""
+        """Build clamp(value, low, high) from comparisons, so that a value on a bound keeps its gradient, as in torch."""
         if self.builder.number_at(value) is not None:
             raise self._error("expected an operand to clamp, got a number", token.column)
         raised = self.builder.add("where", self.builder.add("lt", value, low), low, value)

@@ -20,7 +20,7 @@ __all__ = ["PROBLEMS", "ROLES", "PointwiseProblem", "Problem", "problems"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One shape, the same for all operands."""
+    """One shape, which all operands have."""
 
     name: str
     shape: tuple[int, ...]
@@ -64,16 +64,16 @@ PROBLEMS: Final = {
         Problem("past 2^31 elements", ((1 << 31) + 1024,)),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` has the shapes with promised speed.
+"""Shapes by use: `test` is small enough for Triton's interpreter, `bars` has those with promised speed.
 
-`tune` lists coarse steps first: a tuner that runs out of time has seen all sizes.
+`tune` lists a coarse selection first: a tuner that runs out of time has then measured all magnitudes.
 """
 
-# one or two operators for each number of tensors; the others behave the same
+# number of tensors of each measured operator; others with as many tensors behave the same
 _TENSORS: Final = {"vector_add": 3, "gelu": 2, "silu": 2, "swiglu": 3, "addcmul": 4}
 _FLOPS: Final = {"vector_add": 1, "gelu": 12, "silu": 6, "swiglu": 7, "addcmul": 3}
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-# widths of held-out shapes, multiplied by random token counts
+# widths of random shapes, combined with random token counts
 _WIDTHS: Final = (1024, 2560, 3072, 5120, 6144, 9216, 11008, 13824, 18432, 27648)
 _HELD_OUT: Final = 12
 _MOST: Final = 1 << 29
@@ -94,33 +94,33 @@ ROLES: Final[Mapping[str, Roles]] = _roles()
 
 @dataclass(frozen=True, slots=True)
 class PointwiseProblem:
-    """One operator on one shape."""
+    """One call of one operator on one shape."""
 
     name: str
     kernel: str
     dtype: str
     shape: tuple[int, ...]
     approximate: str = ""
-    """The choice of gelu."""
+    """For gelu, the value of its argument `approximate`."""
 
     @property
     def shape_class(self) -> str:
-        """The bottleneck: launch, L2, or memory."""
+        """The class of the shape in reports, by its bottleneck: launch, L2, or memory."""
         total = self.n * _TENSORS[self.kernel] * _DTYPES[self.dtype].itemsize
         return "launch" if total < 1 << 20 else "cache" if total < 48 << 20 else "memory"
 
     @property
     def n(self) -> int:
-        """The number of elements of each operand."""
+        """Number of elements of each operand."""
         return math.prod(self.shape)
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The number of elements, and the operator's choice."""
+        """Number of elements and the operator's choice, by name, for the tuner."""
         return {"n": self.n} | ({"approximate": self.approximate} if self.approximate else {})
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the expected result in fp32."""
+        """Return random operands on `device`, and the expected result in fp32."""
         dtype = _DTYPES[self.dtype]
         source = generator(self.name, device)
         count = _TENSORS[self.kernel] - 1
@@ -141,14 +141,14 @@ class PointwiseProblem:
 
 
 def _expected(kernel: str, operands: list[Tensor], words: tuple[str, ...]) -> Tensor:
-    """Compute the result in fp32, for fp32 operands in place of fp64: a tenth of the memory."""
+    """Compute the expected result from operands in fp32, which takes a tenth of the memory of fp64."""
     function = getattr(reference, kernel)
     result: Tensor = function(*(operand.float() for operand in operands), *words)
     return result
 
 
 def problems(use: str) -> tuple[PointwiseProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.
@@ -159,13 +159,14 @@ def problems(use: str) -> tuple[PointwiseProblem, ...]:
         for kernel in _TENSORS
         for place, problem in enumerate(_drawn(use, kernel) if use in DRAWN else PROBLEMS[use])
         for word in (("none", "tanh") if kernel == "gelu" else ("",))
-        # bound by memory: twice the elements at half the bytes measure nearly the same
+        # memory is the bottleneck: fp32 measures nearly the same as bf16 with twice the elements, so half of its
+        # problems suffice
         for dtype in (("bf16", "fp32") if place % 2 == 0 else ("bf16",))
     )
 
 
 def _drawn(use: str, kernel: str) -> tuple[Problem, ...]:
-    """Draw shapes outside the tuned ones, with sizes uniform on a logarithmic scale."""
+    """Draw random shapes for a `use`, none of them tuned, with sizes uniform on a logarithmic scale."""
     rng = draws(f"pointwise/{kernel}", use)
     known = {math.prod(problem.shape) for problem in PROBLEMS["tune"]}
     found: dict[int, Problem] = {}

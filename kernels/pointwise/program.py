@@ -1,8 +1,8 @@
-"""Programs: an expression as a list of distinct steps, each after the steps that it reads.
+"""Programs: an expression as a list of distinct steps, where a step uses only earlier ones.
 
-The parser (`nojit.kernels.pointwise.parser`) turns an expression into a `Program`. It is differentiated by
-`nojit.kernels.pointwise.derivatives`, written as a kernel by `nojit.kernels.pointwise.source` and evaluated with torch by
-`nojit.kernels.pointwise.evaluation`. This module is pure and needs only the standard library.
+The parser (`nojit.kernels.pointwise.parser`) turns an expression into a `Program`.
+`nojit.kernels.pointwise.derivatives` differentiates it, `nojit.kernels.pointwise.source` writes it as a kernel, and
+`nojit.kernels.pointwise.evaluation` evaluates it with torch. This module needs only the standard library.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ __all__ = ["COMPARISONS", "FUNCTIONS", "MAX_STEPS", "Builder", "Function", "Numb
 
 Number = int | float
 MAX_STEPS: Final = 512
-"""Maximum number of steps of a program: more would need more registers than a thread has."""
+"""The most steps of a program: more would need more registers than a thread has."""
 COMPARISONS: Final[Mapping[str, str]] = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the language."""
+    """A function that expressions may call."""
 
     arity: int
     floats: bool = True
-    """Whether the result for ints is a float."""
+    """True if the result for ints is a float."""
     of_numbers: Callable[..., Number] | None = None
-    """Computes the function of numbers at parse time; None if the function takes operands only."""
+    """Python function that evaluates it for numbers at parse time; None if an argument must be an operand."""
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
@@ -54,7 +54,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "trunc_divide": Function(2, of_numbers=lambda x, y: float(math.trunc(x / y))),
     "where": Function(3, floats=False),
 }
-"""Functions by name. ``where`` takes a comparison first; ``clamp`` is parsed as two of them."""
+"""The functions that expressions may call. ``where`` takes a comparison first; ``clamp`` is parsed as two."""
 
 _ARITHMETIC: Final[Mapping[str, Callable[..., Number]]] = {
     "add": lambda x, y: x + y,
@@ -67,19 +67,19 @@ _ARITHMETIC: Final[Mapping[str, Callable[..., Number]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation over earlier steps."""
+    """One operation on the results of earlier steps."""
 
     op: str
-    """``input``, ``scalar``, ``number``, an arithmetic operation, a comparison or a function."""
+    """Name of the operation: ``input``, ``scalar``, ``number``, an arithmetic operation, a comparison or a function."""
     args: tuple[int, ...] = ()
-    """The steps that it reads."""
+    """Indices of the steps whose results are its arguments."""
     value: str | Number | None = None
-    """The name of an input or scalar, or the number."""
+    """For ``input`` and ``scalar`` the name, for ``number`` the number; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The steps of one or more results over the same inputs."""
+    """The steps that compute one or more results from the same inputs."""
 
     inputs: tuple[str, ...]
     scalars: tuple[str, ...]
@@ -88,16 +88,16 @@ class Program:
 
     @property
     def floats(self) -> bool:
-        """Whether the results are floats for all inputs, as for a division."""
+        """True if the results are floats for all inputs, as those of a division are."""
         return any(_floats(step) for step in self.steps)
 
     @property
     def floats_of_ints(self) -> bool:
-        """Whether the results are floats even if all inputs and scalars are ints."""
+        """True if the results are floats even if all inputs and scalars are ints."""
         return any(_floats(step) for step in self.steps if step.op != "scalar")
 
     def pruned(self) -> Program:
-        """Return the program without steps that no result needs, and without unused inputs and scalars."""
+        """Return the program without steps, inputs and scalars that no result needs."""
         needed = set(self.results)
         for place in range(len(self.steps) - 1, -1, -1):
             if place in needed:
@@ -127,18 +127,18 @@ def _floats(step: Step) -> bool:
 
 @dataclass(slots=True)
 class Builder:
-    """Builder of a program: equal operations become one step, and operations on numbers are evaluated at once."""
+    """Builder of a program: equal operations become one step, and operations on numbers are evaluated immediately."""
 
     steps: list[Step] = field(default_factory=list)
     _known: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     def add(self, op: str, *args: int, value: str | Number | None = None) -> int:
-        """Add a step, or find an equal one; return its index.
+        """Add a step, unless an equal one exists; return its index.
 
         Raises:
             ValueError: the program has too many steps.
         """
-        # 1 and 1.0 compare equal, as do 0.0 and -0.0, but are different numbers
+        # repr distinguishes 1 from 1.0, and 0.0 from -0.0, which compare equal
         key = (op, args, repr(value))
         if key not in self._known:
             if len(self.steps) >= MAX_STEPS:
@@ -150,16 +150,16 @@ class Builder:
         return self._known[key]
 
     def number(self, value: Number) -> int:
-        """Add a number."""
+        """Add a number, unless an equal one exists; return the index of its step."""
         return self.add("number", value=value)
 
     def number_at(self, place: int) -> Number | None:
-        """Return the value of the step at `place` if that step is a number; else None."""
+        """Return the value of step `place` if it is a number; otherwise None."""
         step = self.steps[place]
         return step.value if step.op == "number" and not isinstance(step.value, str) else None
 
     def apply(self, op: str, *args: int) -> int:
-        """Add an operation; evaluate it if all arguments are numbers.
+        """Add an operation on earlier steps, or evaluate it if all of them are numbers; return the index of the result.
 
         Raises:
             ValueError: the operation is undefined for these numbers, or takes no numbers.
@@ -181,7 +181,7 @@ class Builder:
         return self.number(found)
 
     def product(self, *factors: int) -> int:
-        """Add a product without factors of one; a factor of zero makes the product zero."""
+        """Add the product of some steps, leaving out factors of one; a factor of zero makes it zero. Return its index."""
         numbers = [self.number_at(factor) for factor in factors]
         if 0 in numbers:
             return self.number(0)
@@ -192,7 +192,7 @@ class Builder:
         return found
 
     def total(self, *terms: int) -> int:
-        """Add a sum without terms that are zero."""
+        """Add the sum of some steps, leaving out terms of zero; return its index."""
         left = [term for term in terms if self.number_at(term) != 0]
         found = left[0] if left else self.number(0)
         for term in left[1:]:

@@ -1,4 +1,4 @@
-"""Dtype and shape of pointwise results, by torch's rules."""
+"""Dtype and shape of pointwise results, by torch's promotion and broadcasting rules."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ DTYPES: Final[Mapping[str, torch.dtype]] = {
     "i32": torch.int32,
     "i64": torch.int64,
 }
-"""Dtypes by Triton's names."""
+"""Torch's dtypes by Triton's names."""
 
 
 def promote(tensors: Sequence[Tensor], *, floats: bool) -> torch.dtype:
-    """Return the common dtype: operands are converted to it, and results have it.
+    """Return the common dtype, to which operands are converted and which results have.
 
-    A tensor without dimensions counts only if its category is higher than that of the others: an fp32 one does not widen fp16.
+    A tensor without dimensions counts only if its category (ints, floats) is higher than that of the others: an fp32
+    one does not widen fp16.
 
     Args:
         tensors: the operands.
@@ -46,7 +47,7 @@ def promote(tensors: Sequence[Tensor], *, floats: bool) -> torch.dtype:
 
 
 def _combined(high: torch.dtype | None, low: torch.dtype | None) -> torch.dtype:
-    """Combine the dtypes of tensors with and without dimensions."""
+    """Return the common dtype of tensors with dimensions (`high`) and tensors without (`low`); None for no such tensors."""
     if high is None or low is None:
         return high or low or torch.get_default_dtype()
     if low.is_complex or (not high.is_floating_point and low.is_floating_point) or high == torch.bool:

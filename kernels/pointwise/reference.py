@@ -22,7 +22,7 @@ def vector_add(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002 - the oper
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:  # noqa: A002 - the operator's name
-    """Return GELU (Hendrycks and Gimpel 2016, section 2), exactly or in its tanh form."""
+    """Return gelu (Hendrycks and Gimpel 2016, section 2), exactly, or in its tanh form if `approximate` is ``"tanh"``."""
     if approximate == "tanh":
         inner = (2.0 / torch.pi) ** 0.5 * (input + 0.044715 * input**3)
         return 0.5 * input * (1.0 + torch.tanh(inner))

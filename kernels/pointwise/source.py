@@ -1,8 +1,8 @@
-"""Generator of Triton kernels: readable source, one statement per step.
+"""Generator of the Triton source of pointwise kernels: readable, one statement per step.
 
-An operator has a flat kernel and a rectangle kernel, and the same two for its gradients if requested. All use
-`kernel_parts`. Generated code contains only checked names and formatted numbers; the checked expression appears only in
-the docstring of its kernel.
+An operator has a flat kernel and a rectangle kernel, and if requested the same two for its gradients; all of them use
+`kernel_parts`. Generated code contains only validated names and formatted numbers. The expression itself appears only
+in the docstring of its kernel.
 """
 
 from __future__ import annotations
@@ -63,30 +63,30 @@ class Part:
     """The kernels of one computation: an operator, or its gradients."""
 
     kernel: str
-    """The flat kernel's name in manifests."""
+    """Name of the flat kernel in manifests."""
     function: str
-    """The stem of the function names."""
+    """Start of the names of the kernels' functions."""
     inputs: tuple[str, ...]
     scalars: tuple[str, ...]
     outputs: tuple[str, ...]
     programs: Mapping[str, Program]
     choice: str
     summary: str
-    """The results, for the docstring."""
+    """Description of the results, for the docstrings of the kernels."""
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """All pointer params, in the kernels' order."""
+        """Names of all tensors, inputs then outputs, in the order of the kernels' params."""
         return (*self.inputs, *self.outputs)
 
     @property
     def word(self) -> str:
-        """The constexpr of the choice."""
+        """Name of the constexpr that selects a program; empty if there is one program."""
         return self.choice.upper()
 
 
 def parts(spec: OperatorSpec) -> tuple[Part, ...]:
-    """List the parts that are built for an operator."""
+    """Return the parts that are built for an operator: itself and, if requested, its gradients."""
     texts = [" ".join(text.split()) for text in spec.texts.values()]
     forward = Part(
         spec.name, f"{spec.name}_fwd", spec.inputs, spec.scalars, ("out",), spec.programs, spec.choice,
@@ -105,7 +105,7 @@ def parts(spec: OperatorSpec) -> tuple[Part, ...]:
 
 
 def write_source(specs: Sequence[OperatorSpec], origin: str) -> str:
-    """Return a module with the kernels of some operators, in this repository's format."""
+    """Return the text of a module with the kernels of these operators; its docstring names `origin`, the file of specs."""
     functions = [text for spec in specs for part in parts(spec) for text in (_flat(part), _rectangles(part))]
     return "\n\n".join([_HEADER.format(origin=origin), *functions])
 
@@ -148,7 +148,7 @@ def _rectangles(part: Part) -> str:
 
 
 def _call(function: str, args: Sequence[str]) -> list[str]:
-    """Return a call on one line, or broken as the formatter would if it is too long."""
+    """Return the lines of a function call, broken as the formatter would if it is too long for one line."""
     line = f"{function}({', '.join(args)})"
     return [line] if len(line) <= 116 else [f"{function}(", f"    {', '.join(args)}", ")"]
 
@@ -177,7 +177,7 @@ def _computation(part: Part) -> list[str]:
 
 
 def _steps(program: Program, inputs: Sequence[str]) -> list[str]:
-    """Return the statements of the steps, with the results named."""
+    """Return the statements that compute a program's steps; its results get the names of the outputs."""
     values: list[str] = []
     lines = []
     results = {place: f"result_{number}" for number, place in reversed(list(enumerate(program.results)))}
@@ -190,14 +190,17 @@ def _steps(program: Program, inputs: Sequence[str]) -> list[str]:
         lines.append(f"{values[-1]} = {operation.format(*(values[arg] for arg in step.args))}")
     for number, place in enumerate(program.results):
         if values[place] != f"result_{number}":
-            # a number is broadcast to the tile's shape
+            # broadcast a number to the tile's shape
             plain = program.steps[place].op in {"number", "scalar"}
             lines.append(f"result_{number} = {f'in_{inputs[0]} * 0 + ' if plain else ''}{values[place]}")
     return lines
 
 
 def _operation(step: Step, program: Program) -> str:
-    """Return the operation's name; divisions by or of a number have their own, since correctly rounded ones take tensors only."""
+    """Return the name of the function for a step's operation.
+
+    Divisions by or of a number have names of their own, since Triton's correctly rounded ones take tensors only.
+    """
     if step.op not in {"div", *_ROUNDED}:
         return step.op
     above, below = (program.steps[arg].op == "number" for arg in step.args)

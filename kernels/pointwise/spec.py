@@ -1,4 +1,4 @@
-"""Specs of pointwise operators: read from a TOML file or passed to `specify`, and checked."""
+"""Specs of pointwise operators: read from a TOML file or passed to `specify`, and validated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLOATING: Final = ("fp16", "bf16", "fp32", "fp64")
 INTEGRAL: Final = ("i8", "i16", "i32", "i64")
 _USUAL: Final = ("fp16", "bf16", "fp32")
 _KINDS: Final = "rct"
-# suffixes of the operator's own variants and kernels
+# suffixes that nojit adds to an operator's name: an operator must not end with one
 _ENDINGS: Final = ("_out", "_bwd", "_rectangles")
 # constexprs of the kernels, which a choice must not shadow
 _CONSTEXPRS: Final = ("kinds", "by", "bx", "block", "tiles", "stream", "exact")
@@ -36,42 +36,45 @@ class OperatorSpec:
     name: str
     inputs: tuple[str, ...]
     scalars: tuple[str, ...]
-    """Names of numbers, which a call passes by name."""
+    """Names of its numbers, which a call passes by name."""
     choice: str
-    """The argument that selects among several programs; empty if there is one program."""
+    """Name of the argument that selects one of several programs; empty if there is one program."""
     programs: Mapping[str, Program]
-    """Programs by value of the choice, or by the empty string."""
+    """Program for each value of the choice; the key is an empty string if there is one program."""
     texts: Mapping[str, str]
-    """Expressions, by the same keys."""
+    """Expression for each value of the choice, as in `programs`."""
     derivatives: Mapping[str, Program]
-    """Programs of the gradients of all inputs, over ``grad`` and the needed inputs, by the same keys."""
+    """Program of the gradients by all inputs, from ``grad`` and the needed inputs, for each value of the choice."""
     dtypes: tuple[str, ...]
-    """Dtypes to build, in Triton's spelling."""
+    """Dtypes to build, by Triton's names."""
     gradient: bool
-    """Whether gradients have a kernel of their own; otherwise torch computes them."""
+    """True if gradients have a kernel; if False, torch computes them."""
     kinds: tuple[str, ...]
-    """Kinds of rectangles to build besides rows: a letter for each input (see `kernel_parts.rectangle_pointers`)."""
+    """Kinds of rectangles to build besides contiguous rows.
+
+    A kind has a letter for each input, as in `kernel_parts.rectangle_pointers`.
+    """
     index: tuple[str, ...]
-    """The types of the flat kernel's size."""
+    """Types of the flat kernel's number of elements, such as ``i64``."""
     core: str
-    """Condition for variants of the flat kernel in the profile ``core``."""
+    """Expression for the variants of the flat kernel that belong to the profile ``core``."""
     core_tiles: str
-    """Condition for variants of the rectangle kernel in the profile ``core``."""
+    """Expression for the variants of the rectangle kernel that belong to the profile ``core``."""
     tuned: bool
-    """Whether the flat kernel has a tuning space."""
+    """True if the flat kernel has a tuning space."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The values of the choice."""
+        """The values that the choice may have."""
         return tuple(self.programs) if self.choice else ()
 
 
 @dataclass(frozen=True, slots=True)
 class SpecFile:
-    """A file of specs."""
+    """The contents of a file of specs: a bundle table and operators."""
 
     bundle: Mapping[str, Any]
-    """The manifest's table ``bundle``."""
+    """The table ``bundle`` of the manifest to generate."""
     operators: tuple[OperatorSpec, ...]
 
 
@@ -91,21 +94,22 @@ def specify(
     core_tiles: str = "false",
     tuned: bool = False,
 ) -> OperatorSpec:
-    """Return the spec of an operator; check its values and parse its expressions.
+    """Return the spec of an operator; validate its values and parse its expressions.
 
     Args:
         name: the name of the operator and its kernels.
         inputs: the names of its tensors.
         expression: the formula; with `choice`, one for each value of the choice.
-        scalars: names of numbers.
-        choice: the argument that selects among expressions.
-        derivative: the gradient of each input, over ``grad``, inputs and scalars; replaces the derived one.
-        dtypes: the dtypes to build, in Triton's spelling.
+        scalars: the names of its numbers.
+        choice: the argument that selects one of several expressions.
+        derivative: the gradient by each input, over ``grad``, inputs and scalars; by default it is derived.
+        dtypes: the dtypes to build, by Triton's names.
         gradient: whether to build a kernel for the gradients.
-        kinds: rectangles to build besides rows, a letter for each input: for example "rc" for a row and a column.
-        index: the types of the flat kernel's size.
-        core: the variants of the flat kernel that belong to the profile ``core``.
-        core_tiles: the variants of the rectangle kernel that belong to the profile ``core``.
+        kinds: kinds of rectangles to build besides contiguous rows, a letter for each input: for example "rc" for a row
+            and a column.
+        index: the types of the flat kernel's number of elements.
+        core: expression for the variants of the flat kernel that belong to the profile ``core``.
+        core_tiles: expression for the variants of the rectangle kernel that belong to the profile ``core``.
         tuned: whether the flat kernel has a tuning space.
 
     Raises:
@@ -171,7 +175,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "derivative": dict,
     "expression": (str, dict),
 }
-"""The types of keys whose value is not text."""
+"""Types of the values that a spec may have, by key; all other values are text."""
 _SPELLED: Final[Mapping[type | tuple[type, ...], str]] = {
     str: "text",
     list: "an array of text",
@@ -179,13 +183,13 @@ _SPELLED: Final[Mapping[type | tuple[type, ...], str]] = {
     dict: "a table of text",
     (str, dict): "text or a table of text",
 }
-"""The types as messages name them."""
+"""The types as error messages name them."""
 _INDICES: Final = ("i32", "i64")
 _BUNDLE_KEYS: Final = ("name", "version", "archs")
 
 
 def read_specs(path: Path) -> SpecFile:
-    """Read a file of specs.
+    """Read and validate a file of specs.
 
     Raises:
         ManifestError: invalid TOML or an invalid value, with its location.
@@ -211,7 +215,7 @@ def read_specs(path: Path) -> SpecFile:
 
 
 def _check_bundle(bundle: Any, where: str) -> None:
-    """Check the ``bundle`` table's types; the manifest's reader checks the spelling of names."""
+    """Require that the ``bundle`` table's values have the right types; the manifest's reader validates the names."""
     _check_keys(bundle, _BUNDLE_KEYS, where)
     for key in _BUNDLE_KEYS:
         if key not in bundle:

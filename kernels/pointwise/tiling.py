@@ -1,4 +1,4 @@
-"""Common tilings of operands: one run of memory, or rectangles of at most four dimensions. Pure."""
+"""Tilings that suit all operands of a call: contiguous elements, or rectangles of at most four dimensions; pure functions."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _WIDTHS = (4096, 2048, 1024, 512, 256, 128, 64)
 
 @dataclass(frozen=True, slots=True)
 class Rectangles:
-    """Sizes and strides of up to four dimensions, in elements: x, along which results are contiguous, y, and two outer ones."""
+    """Sizes and strides, in elements, of up to four dimensions: x (where results are contiguous), y, two outer ones."""
 
     nx: int
     ny: int
     n0: int
     n1: int
     strides: tuple[tuple[int, int, int, int], ...]
-    """Strides of each tensor along 1, 0, y and x; 0 for absent dimensions."""
+    """Strides of each tensor along outer dimensions 1 and 0, y and x; 0 for absent dimensions."""
     kinds: str
-    """A letter for each tensor, as in `kernel_parts.rectangle_pointers`."""
+    """A letter for each tensor's strides, as in `kernel_parts.rectangle_pointers`."""
     numbers: tuple[int, ...]
     """Sizes and strides in the order of the kernels' params."""
 
 
 Shape = tuple[int, ...]
 Placed = tuple[Shape, Shape]
-"""The sizes and the strides of a tensor."""
+"""(Sizes, strides) of a tensor."""
 
 
 @lru_cache(maxsize=4096)
 def tile(shape: Shape, tensors: tuple[Placed, ...]) -> int | Rectangles | None:
-    """Merge dimensions that merge in all tensors, and order them by the result's strides.
+    """Find a tiling for tensors: merge the dimensions that merge in all of them, and order the rest by the result's strides.
 
     Args:
-        shape: of the result.
-        tensors: sizes, which broadcast to that shape, and strides of each tensor; the result's last.
+        shape: shape of the result.
+        tensors: sizes and strides of each tensor, the result last; the sizes broadcast to `shape`.
 
     Returns:
-        The number of elements, if all tensors store them contiguously in one order; rectangles; or None if more than four
-        dimensions remain.
+        The number of elements, if all tensors store them contiguously in the same order; or else rectangles; or None if
+        more than four dimensions remain.
     """
     strides = [_broadcast(shape, *tensor) for tensor in tensors]
     dims = _merged([
@@ -69,7 +69,7 @@ _Dim = tuple[int, tuple[int, ...]]
 
 
 def _broadcast(shape: Shape, sizes: Shape, strides: Shape) -> Shape:
-    """Return the strides of a tensor along the dimensions of a shape: 0 for broadcast ones."""
+    """Return a tensor's strides along the dimensions of `shape`: 0 for broadcast ones."""
     steps = tuple(0 if size == 1 else stride for size, stride in zip(sizes, strides, strict=True))
     return (0,) * (len(shape) - len(sizes)) + steps
 
@@ -79,7 +79,7 @@ def _absent(count: int) -> _Dim:
 
 
 def _merged(dims: list[_Dim]) -> list[_Dim]:
-    """Sort dimensions by the result's strides, longest first, and merge those that are contiguous in all tensors."""
+    """Return dimensions sorted by the result's strides, longest first; those contiguous in all tensors are merged."""
     merged: list[_Dim] = []
     for size, steps in sorted(dims, key=lambda dim: dim[1][-1], reverse=True):
         if merged and all(above == step * size for above, step in zip(merged[-1][1], steps, strict=True)):
@@ -90,7 +90,7 @@ def _merged(dims: list[_Dim]) -> list[_Dim]:
 
 
 def _rows(dim: _Dim) -> list[_Dim]:
-    """Split one dimension into rows if a width divides it: a tile of one row would leave most of a program idle."""
+    """Split a single dimension into rows if a usual width divides it: a tile of one row would leave a program idle."""
     size, steps = dim
     width = next((width for width in _WIDTHS if size > width and size % width == 0), size)
     if width == size:
@@ -103,7 +103,7 @@ def _kind(sy: int, sx: int) -> str:
 
 
 def holds(rectangles: Rectangles, kinds: str, addresses: Sequence[int]) -> bool:
-    """Return whether tensors can be accessed in aligned vectors of 16 elements, as kernels for `kinds` require."""
+    """Return whether tensors at `addresses` allow the aligned vectors of 16 elements that kernels for `kinds` load."""
     if rectangles.nx % 16 or ("t" in kinds and rectangles.ny % 16):
         return False
     for letter, (s1, s0, sy, sx), address in zip(kinds, rectangles.strides, addresses, strict=True):

@@ -1,4 +1,4 @@
-"""Products of fp8 matrices with scales: per tensor, per row and column, or per block of depth 128."""
+"""``scaled_mm``: products of fp8 matrices with scales per tensor, per row and column, or per block of 128 along K."""
 
 from __future__ import annotations
 

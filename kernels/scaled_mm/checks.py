@@ -1,4 +1,4 @@
-"""Validation of the arguments of scaled products."""
+"""Validation of the arguments of ``scaled_mm``."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = [
 
 FORMATS: Final = (torch.float8_e4m3fn, torch.float8_e5m2)
 UNIT: Final = 16
-"""The depth and the columns of a product are multiples of this."""
+"""K and N of a product must be multiples of this."""
 MATRIX: Final = 2
 
 
 def check_out_dtype(out_dtype: object) -> None:
-    """Require a dtype that results can have."""
+    """Require one of the dtypes that results can have: fp16, bf16 or fp32."""
     # a value of another type may not support comparison
     if not isinstance(out_dtype, torch.dtype) or out_dtype not in FLOATS:
         refuse_type("out_dtype", " or ".join(map(str, FLOATS)), out_dtype)
 
 
 def check_operands(a: Tensor, b: Tensor) -> None:
-    """Require two fp8 matrices that can be multiplied: a row-major, b column-major."""
+    """Require two fp8 matrices a [M, K], row-major, and b [K, N], column-major."""
     check_tensor("a", a)
     check_tensor("b", b)
     check_dtype("a", a, FORMATS)
@@ -68,7 +68,7 @@ def check_operands(a: Tensor, b: Tensor) -> None:
 
 
 def check_bias(bias: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:
-    """Require one number per column, of the result's dtype, which must not be fp32."""
+    """Require a bias [N] of the result's dtype, which must not be fp32."""
     if out_dtype == torch.float32:
         refuse_type("bias", f"None where out_dtype is {torch.float32}", "a tensor")
     if bias.dtype != out_dtype:
@@ -79,7 +79,7 @@ def check_bias(bias: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> No
 
 
 def check_out(out: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:
-    """Require an output of the result's shape and dtype."""
+    """Require that `out` has the result's shape and dtype."""
     if out.dtype != out_dtype:
         refuse_type("out", f"{out_dtype} as out_dtype says", out.dtype)
     check_like_device("out", out, "a", a)
@@ -89,7 +89,10 @@ def check_out(out: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None
 
 
 def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
-    """Require an `out` that overlaps no operand; for operands of another dtype, not even the gaps between its elements."""
+    """Require that `out` overlaps no operand.
+
+    Operands of another dtype must not even lie in the gaps between its elements.
+    """
     for argument, operand in operands.items():
         if operand is None:
             continue
@@ -116,7 +119,7 @@ def _reach(value: Tensor) -> tuple[int, int]:
 
 
 def check_no_gradient(**values: Tensor | None) -> None:
-    """Require tensors that need no gradient: like torch's, scaled products have no derivative."""
+    """Require tensors that need no gradient: scaled products have no derivative, like torch's."""
     for argument, value in values.items():
         if differentiates(value):
             refuse_value(argument, "a tensor that requires no grad, as scaled_mm has no derivative", "one that does")

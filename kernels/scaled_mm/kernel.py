@@ -1,4 +1,4 @@
-"""Triton kernels of fp8 matrix products, for any row alignment and any architecture, and the split-K merge."""
+"""Triton kernels of fp8 matrix products, for any row alignment and any architecture, and the sum over split-K parts."""
 
 import triton
 import triton.language as tl
@@ -6,18 +6,18 @@ from nojit.kernels.gemm.kernel_tiles import place_piece, spread
 from nojit.kernels.kernel_functions import wait_for_last
 
 DEEP = tl.constexpr(128)
-"""The depth that shares a scale."""
+"""Elements of K that share a scale."""
 
 
 @triton.jit
 def _decode(x, E5M2: tl.constexpr):
-    """Return fp8 values for `tl.dot`; bytes become fp16, exactly, for devices that do not multiply fp8."""
+    """Return fp8 values for `tl.dot`; bytes become fp16, exactly, for devices without fp8 products."""
     if x.dtype == tl.uint8:
         bits = x.to(tl.uint16)
         if E5M2:
             x = (bits << 8).to(tl.float16, bitcast=True)
         else:
-            # fp16 has one exponent bit more and a bias greater by 8; denormals are correct too
+            # fp16 has one exponent bit more than e4m3, and a bias greater by 8; denormals are correct too
             number = ((bits & 0x80) << 8 | (bits & 0x7F) << 7).to(tl.float16, bitcast=True) * 256.0
             x = tl.where((bits & 0x7F) == 0x7F, float("nan"), number)
     return x
@@ -27,10 +27,10 @@ def _decode(x, E5M2: tl.constexpr):
 def _add_step(
     acc, a_ptrs, b_ptrs, in_a, in_b, step_scales, A_E5M2: tl.constexpr, B_E5M2: tl.constexpr, BLOCK_SCALES: tl.constexpr
 ):
-    """Add the product of one step along K to the fp32 sums; with `BLOCK_SCALES`, scale it by its block's scales first."""
+    """Add the product of one step of K to the fp32 sums `acc`; with `BLOCK_SCALES`, scale it by its block's scales first."""
     a = _decode(tl.load(a_ptrs, mask=in_a, other=0.0), A_E5M2)
     b = _decode(tl.load(b_ptrs, mask=in_b, other=0.0), B_E5M2)
-    # keeps the sums of several steps in fp32 even if those of tensor cores are not
+    # adds up steps in fp32 even if tensor cores add up less precisely
     product = tl.dot(a, b) if a.dtype == tl.float16 else tl.dot(a, b, max_num_imprecise_acc=a.shape[1])
     if BLOCK_SCALES:
         row_ptrs, in_rows, column_ptrs, in_cols = step_scales
@@ -74,14 +74,13 @@ def scaled_mm_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len] row-major, b [k_len, n_len] column-major, fp8 or its bytes.
+    """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len] row-major, b [k_len, n_len] column-major, fp8 or bytes.
 
-    `A_E5M2` and `B_E5M2` give the format of bytes. Scales are fp32: per row and column, or, with strides of 0, per tensor; with
-    `BLOCK_SCALES`, per 128 of the depth and per `a_span` rows and `b_span` columns.
-
-    With several `splits` (split-K), each multiplies a part of the depth and writes its sums to `partial_ptr`, fp32 [splits,
-    m_len, width]; `scaled_mm_merge_kernel` does the rest. BLOCK_K divides 128.
-    Grid: splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
+    `A_E5M2` and `B_E5M2` give the format of bytes: e5m2, or else e4m3. Scales are fp32: per row and column or, with
+    strides of 0, per tensor; with `BLOCK_SCALES`, per 128 of K and per `a_span` rows and `b_span` columns. With
+    `splits` > 1 (split-K), a program multiplies one part of K and writes its sums to `partial_ptr`, fp32 [splits,
+    m_len, width]; `scaled_mm_merge_kernel` adds up the parts, scales them and adds the bias. BLOCK_K divides 128. Grid:
+    splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
     steps = tl.cdiv(k_len, BLOCK_K)
     _, split, row, col, first, last = place_piece(
@@ -100,7 +99,7 @@ def scaled_mm_kernel(
     depth = tl.minimum(last * BLOCK_K, k_len) - start
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     whole = depth // BLOCK_K * BLOCK_K
-    # offsets from the first step: pointers carried through the loop would take registers
+    # use offsets from the first step: pointers carried through the loop would take registers
     for place in range(0, whole, BLOCK_K):
         block = ((start + place) // DEEP).to(tl.int64)
         scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
@@ -148,7 +147,7 @@ def scaled_mm_merge_kernel(
     stride_on,
     BLOCK: tl.constexpr,
 ):
-    """Add up split-K parts, fp32 [splits, m_len, width], in order, scale them unless `scaled`, and add the bias.
+    """Add up split-K parts, fp32 [splits, m_len, width], in order, scale them unless `scaled` is 1, and add the bias.
 
     Grid: m_len * cdiv(n_len, BLOCK).
     """

@@ -1,9 +1,9 @@
-"""fp8 matrix products for sm_90, over TMA descriptors; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
+"""Gluon kernel of fp8 matrix products for sm_90, with TMA; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
 
-wgmma accumulates fp8 products less precisely than fp32. Unless the caller accepts that, a consumer adds the product of each
-step, of depth 128, to fp32 sums in registers; block scales always require these sums. While one consumer adds, the tensor cores
-multiply for the other. For bf16 results a consumer adds the product of two steps at once: rounding to bf16 loses more than
-wgmma does over two steps.
+wgmma accumulates fp8 products less precisely than fp32. Unless the caller accepts that, a consumer adds the product of
+each step, 128 of K, to fp32 sums in registers; block scales always need these sums. While one consumer adds, tensor
+cores multiply for the other. For bf16 results a consumer adds the product of two steps at once: rounding to bf16 loses
+more than wgmma does over two steps.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
@@ -32,20 +32,20 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.language.extra.cuda import gdc_launch_dependents
 
 DEEP = gl.constexpr(128)
-"""The depth of a step, and of a block with a scale."""
+"""Elements of K per step, and per block that shares a scale."""
 WIDEST = gl.constexpr(128)
 """The most columns whose products a consumer adds to fp32 sums at once: more would take too many registers."""
 
 
 @gluon.constexpr_function
 def _of_blocks(scales):
-    """Return whether each block of the depth has scales of its own."""
+    """Return whether `scales` names a granularity where each block of K has scales of its own."""
     return scales in {"tiles", "rows"}
 
 
 @gluon.jit
 def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
-    """Load the scales of a consumer's rows in a step; with `SHARED`, `span` rows (1 or 128) share one scale."""
+    """Load the scales of a consumer's rows for a step of K; with `SHARED`, 1 or 128 rows share a scale."""
     scale_ptr, m_len, span, stride_m, stride_k = vectors[0]
     rows = lanes_of(like)[0]
     lines = row + rows
@@ -58,18 +58,18 @@ def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
 
 @gluon.jit
 def _column_scales(vectors, col, step, like):
-    """Load the scales of a tile's columns in a step; column scales are contiguous."""
+    """Load the scales of a tile's columns for a step of K; scales of columns are contiguous."""
     scale_ptr, n_len, stride_k, _ = vectors[1]
-    # addresses of other steps would be kept in registers for each column
+    # addresses for other steps would be kept in registers for each column
     cols = lanes_of(like)[1]
     return gl.load(scale_ptr + step.to(gl.int64) * stride_k + col + cols, mask=cols < n_len - col, other=0.0)
 
 
 @gluon.jit
 def _of_columns(first_ptr, n_len, stride, col, like):
-    """Load one number for each column of a tile, with a `stride` of 0 or 1.
+    """Load one number for each column of a tile from column `col` on, with a `stride` of 0 or 1.
 
-    Each number is loaded once by one of the consumer's threads, which then exchange them.
+    One of the consumer's threads loads each number, and the threads then exchange them.
     """
     cols = col + gl.arange(0, like.shape[1], layout=gl.BlockedLayout([1], [32], [4], [0]))
     values = gl.load(first_ptr + cols.to(gl.int64) * stride, mask=cols < n_len, other=0.0)
@@ -78,7 +78,7 @@ def _of_columns(first_ptr, n_len, stride, col, like):
 
 @gluon.jit
 def _tile_scale(vectors, col, step):
-    """Load the scale that `DEEP` columns share in a step; past the last column, that of the last block."""
+    """Load the scale that `DEEP` columns share in a step of K; past the last column, that of the last block."""
     scale_ptr, n_len, stride_k, stride_n = vectors[1]
     block = gl.minimum(col, n_len - 1) // DEEP
     return gl.load(scale_ptr + (step.to(gl.int64) * stride_k + block.to(gl.int64) * stride_n))
@@ -89,10 +89,10 @@ def _promote_steps(
     OWN: gl.constexpr, sums, memory, barriers, used, place, first, last, vectors, SCALES: gl.constexpr,
     TILE: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Multiply the rows of consumer `OWN` by the steps [first, last), after `used` earlier ones.
+    """Multiply the rows of consumer `OWN` by the steps [first, last), and add the products to fp32 sums.
 
-    `sums` has one tile for each group of columns; the products of `TOGETHER` steps are added to them, scaled if each block of
-    the depth has scales of its own.
+    `used` steps came before. `sums` has one tile for each group of columns. The products of `TOGETHER` steps are added
+    at once, scaled if each block of K has scales of its own.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -116,7 +116,7 @@ def _promote_steps(
                 a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
                 b = b_memory.index(stage).slice(part * WIDTH, WIDTH, 0).permute((1, 0))
                 product = warpgroup_mma(a, b, product, use_acc=behind > 0, is_async=True)
-            # loads issued here overlap with the tensor cores
+            # issue these loads here, where they overlap with the tensor cores
             by_columns = 1.0
             if SCALES == "rows":
                 by_columns = _column_scales(vectors, col + part * WIDTH, step, sums[part])
@@ -134,7 +134,7 @@ def _promote_steps(
 
 @gluon.jit
 def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
-    """Load the scales of a tile's rows in a step; with "tiles", multiply them by the column scale of each part of the tile."""
+    """Load the scales of a tile's rows for a step of K; with "tiles", multiply them by the column scale of each tile part."""
     by_rows = _row_scales(vectors, row, step, sums[0], True)
     factors = (by_rows,)
     if SCALES == "tiles":
@@ -146,7 +146,7 @@ def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
 
 @gluon.jit
 def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """Prefetch a tile's scales and bias to the L1 cache, since the end of a tile waits for them. For one warp."""
+    """Prefetch a tile's scales and bias to L1, since the end of a tile waits for them; run by one warp."""
     scale_a_ptr, m_len, _, stride_m, _ = vectors[0]
     scale_b_ptr, n_len, _, stride_n = vectors[1]
     bias_ptr, has_bias = vectors[2]
@@ -162,7 +162,7 @@ def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
 
 @gluon.jit
 def _bring(pointers):
-    """Prefetch the cache lines of pointers to L1, without loading them to registers."""
+    """Prefetch the cache lines at `pointers` to L1, without loading them to registers."""
     gl.inline_asm_elementwise(
         "prefetch.global.L1 [$1]; mov.u32 $0, 0;", "=r,l", [pointers.to(gl.int64)], gl.int32, is_pure=False, pack=1
     )
@@ -196,7 +196,7 @@ def _store_scaled(
 def _produce(
     maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Copy the operands of each tile."""
+    """Copy the operands of each tile to shared memory, and prefetch scales; run by the producer warp."""
     sizes = worked_out_here(sizes)
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
@@ -205,7 +205,7 @@ def _produce(
         copied = copy_steps(
             maps[0], maps[1], memory, barriers, (0, 0, row, col), first, last, copied, TILE, (False, True)
         )
-        # consumers have no registers for this
+        # the producer prefetches these, since consumers have no registers to spare
         if SCALES == "ends":
             _prefetch(vectors, row, col, TILE[0], TILE[1])
 
@@ -215,7 +215,7 @@ def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, PANEL: gl.constexpr,
     FAST: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Write the rows of consumer `OWN` of every tile."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
     WIDTH: gl.constexpr = TILE[1] if FAST or TILE[1] < WIDEST else WIDEST
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
     # with split-K, the merge kernel scales the sums
@@ -226,7 +226,7 @@ def _consume(
     sizes = worked_out_here(sizes)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
-        # derived values must not be kept in registers from tile to tile
+        # derived values must not stay in registers from tile to tile
         place, first, last = piece_at(number, worked_out_here(sizes), DEEP, TILE, TOGETHER)
         split, _, row, col = place
         own = (split, 0, row + OWN * OWNED, col)
@@ -279,15 +279,15 @@ def scaled_mm_sm90_kernel(
 ):
     """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len], b [k_len, n_len], fp8; `has_bias` is 1 or 0.
 
-    Scales are fp32. With `SCALES` "whole" there is one of a and one of b, and no bias. With "ends" they are per row and
-    column, or, with strides of 0, per tensor. Otherwise each 128 of the depth have their own: of a per `a_span` rows; of b per
-    column with "rows", per 128 columns with "tiles". Scales of columns, and the bias, are contiguous. `FAST` leaves all
-    accumulation to wgmma, for "whole" and "ends".
+    Scales are fp32, and `SCALES` is their granularity. With "whole" there is one scale of a and one of b, and no bias.
+    With "ends" scales are per row and per column or, with strides of 0, per tensor. With "rows" and "tiles" each 128 of
+    K have their own: of a per `a_span` rows; of b per column ("rows") or per 128 columns ("tiles"). Scales of columns,
+    and the bias, are contiguous. `FAST` leaves all accumulation to wgmma, for "whole" and "ends".
 
-    The maps describe a [1, 1, m_len, k_len] in boxes of [1, 1, ROWS, 128], fewer than 64 rows for an a with few rows, b's
-    transpose in boxes of [1, 1, BLOCK_N, 128], and the result [splits, 1, m_len, n_len] in boxes of [1, 1, 64, PANEL], 128 bytes
-    wide; with several splits each is the sum of a part of the depth, fp32, without the bias and the scales of "whole" and
-    "ends". `STAGES` is the number of steps in shared memory. Any grid in x.
+    The TMA descriptors describe a as [1, 1, m_len, k_len] in boxes [1, 1, ROWS, 128] (`ROWS` is below 64 if a has few
+    rows), the transpose of b in boxes [1, 1, BLOCK_N, 128], and the result [splits, 1, m_len, n_len] in boxes [1, 1,
+    64, PANEL], 128 bytes wide. With several splits (split-K) each is the fp32 sum over a part of K, without the bias
+    and the scales of "whole" and "ends". Shared memory holds `STAGES` steps. Grid: any size in x.
     """
     # the merge kernel may start early: it waits for the sums itself
     if PANEL == 32:

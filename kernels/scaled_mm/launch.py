@@ -1,4 +1,4 @@
-"""Prepared calls: launch arguments of an already validated scaled product."""
+"""Launch arguments of a validated ``scaled_mm`` call."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
 
 FP8_BYTES: Final = 1
 MULTIPLIES: Final = (9, 0)
-"""The first compute capability that multiplies fp8 and that every bundle targets."""
+"""The lowest compute capability with fp8 products for which every bundle has images."""
 FIRST: Final = (8, 9)
-"""The first compute capability that multiplies fp8. Without images of their own, such devices run the images for ``sm_80``."""
+"""The lowest compute capability with fp8 products. Without images for it, such devices run the images for ``sm_80``."""
 
 
 class Operands(NamedTuple):
-    """The tensors of a product."""
+    """The tensors of a product: a, b, both scales, and the bias or None."""
 
     a: Tensor
     b: Tensor
@@ -36,40 +36,40 @@ class Operands(NamedTuple):
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, dtype: torch.dtype, fast: bool) -> Hashable:
-    """Return the cache key of a call: everything that validation and launch arguments depend on, and the kernels' source."""
+    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
     values = (*operands, out)
     facts = tuple(None if x is None else (x.dtype, x.device, x.shape, x.stride()) for x in values)
     return (library.CURRENT.source, facts, _is_unaligned(operands, out), dtype, fast)
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether a matrix is not aligned for TMA descriptors."""
+    """Return whether the address of a, b or `out` is unsuitable for TMA descriptors."""
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (operands.a, operands.b, out))
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A product that is ready to launch."""
+    """A validated ``scaled_mm`` call that is ready to launch."""
 
     kernel: str
     shape: tuple[int, int]
-    """The result's shape."""
+    """[M, N], the shape of the result."""
     dtype: torch.dtype
-    """The result's dtype."""
+    """Dtype of the result."""
     maps: tuple[Mapped, Mapped, Mapped] | None
-    """The maps of a, b's transpose and the result; None for the pointer kernels."""
+    """TMA descriptions of a, the transpose of b, and the result; None for the kernel that takes pointers."""
     as_bytes: bool
-    """Whether the kernel takes operands as bytes."""
+    """True if the kernel takes the operands as bytes, since the device has no fp8 products."""
     partial: tuple[int, ...] | None
-    """The shape of partial sums, fp32; None without split-K."""
+    """Shape of the partial sums, fp32; None without split-K."""
     unused: Tensor
-    """The pointer kernels' placeholder for absent partial sums."""
+    """Tensor that the pointer kernel receives in place of partial sums if there are none."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
     merge_numbers: tuple[int, ...]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Launch the product."""
+        """Launch the product; return the result, a new tensor unless `out` is given."""
         a, b, scale_a, scale_b, bias = operands
         result = out
         if result is None:
@@ -104,14 +104,15 @@ def prepare(
     fast: bool,
     maps_run: Callable[[torch.device], bool] | None = None,
 ) -> Prepared:
-    """Prepare a validated call.
+    """Choose the kernel for a validated call and return its launch arguments.
 
     Args:
-        operands: the operands.
-        out: where to write, if given.
-        dtype: the result's dtype.
-        fast: whether the tensor cores may accumulate.
-        maps_run: returns whether the kernel over maps may run on a device; by default, it asks the device.
+        operands: a, b, both scales, and the bias or None.
+        out: where to write the result; None for a new tensor.
+        dtype: dtype of the result.
+        fast: whether tensor cores may accumulate with less precision than fp32.
+        maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a device; by default, it
+            asks the device.
     """
     a, b, scale_a, scale_b, _ = operands
     rows, cols = a.shape[0], b.shape[1]
@@ -133,31 +134,31 @@ def _maps_of(left: Layout, right: Layout, result: Layout, result_bytes: int) -> 
 
 
 def _takes_bytes(a: Tensor) -> bool:
-    """Return whether a tensor's device has no kernel that multiplies fp8."""
+    """Return whether the device of `a` has no kernel with fp8 products, so that operands are passed as bytes."""
     if not a.is_cuda or (found := capability(a)) >= MULTIPLIES:
         return False
     return found < FIRST or not _is_built(a.device)
 
 
 def _is_built(device: torch.device) -> bool:
-    """Return whether a bundle at hand has the fp8 kernel for a device."""
+    """Return whether a bundle at hand has the kernel with fp8 products for `device`."""
     try:
         kernel = library.get("scaled_mm")
     except KernelNotFoundError:
         return False
-    # a test's replacement of a bundle's kernel runs anywhere
+    # a kernel that a test installs has no `fits` and runs on any device
     fits: Callable[[int | None], bool] = getattr(kernel, "fits", lambda _: True)
     return fits(device.index)
 
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A product before its kernel is chosen."""
+    """A validated product for which no kernel has been chosen yet."""
 
     operands: Operands
     left: Layout
     right: Layout
-    """The layout of b's transpose."""
+    """Layout of the transpose of b."""
     result: Layout
     scales: Scales
     dtype: torch.dtype
@@ -165,30 +166,30 @@ class _Whole:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Rows, columns and depth."""
+        """(M, N, K)."""
         _, rows, depth = self.left.shape
         return rows, self.right.shape[1], depth
 
     @property
     def processors(self) -> int:
-        """The device's number of multiprocessors."""
+        """Number of SMs of the device."""
         a = self.operands.a
         return processors(a)
 
     @property
     def splits(self) -> int:
-        """The number of parts for split-K; 1 under batch invariance."""
+        """Number of split-K parts; 1 under batch invariance."""
         return 1 if library.is_batch_invariant() else splits_of(1, *self.sizes, self.processors)
 
     @property
     def bias_stride(self) -> int:
-        """The stride of the bias."""
+        """Stride of the bias in elements; 0 without a bias."""
         bias = self.operands.bias
         return 0 if bias is None else bias.stride(-1)
 
     @property
     def suits_maps(self) -> bool:
-        """Whether the kernel over maps is built for such scales and can read column scales and bias with their strides."""
+        """True if the sm_90 kernel is built for such scales and can read column scales and bias with their strides."""
         a, b, _, _, bias = self.operands
         if self.scales.kind != "ends" and not a.dtype == b.dtype == torch.float8_e4m3fn:
             return False
@@ -196,12 +197,12 @@ class _Whole:
         return (near is None or self.scales.strides[3] in near) and (bias is None or self.bias_stride == 1)
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
-        """Prepare the product for the kernel over TMA descriptors."""
+        """Return the launch arguments for the sm_90 kernel, with TMA descriptions of a, b's transpose and the result."""
         of_a, of_b, of_out = maps
         splits = self.splits
         of_out, panel = stored(of_out, self.dtype.itemsize, splits)
         kind, a_span, _, strides = self.scales
-        # per-tensor scales without bias have less code, so that small products start sooner
+        # per-tensor scales without a bias have a variant with less code, so that small products start sooner
         if kind == "ends" and not (self._has_bias or strides[0] or strides[3]):
             kind = "whole"
         formats = {self.operands.a.dtype, self.operands.b.dtype}
@@ -215,7 +216,7 @@ class _Whole:
         return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), False, numbers, named)
 
     def pointed(self) -> Prepared:
-        """Prepare the product for the pointer kernels, which always add up in fp32."""
+        """Return the launch arguments for the kernel that takes pointers, which always adds up in fp32."""
         kind, a_span, b_span, scale_strides = self.scales
         strides = (
             self.left.strides[1],

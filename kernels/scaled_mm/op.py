@@ -1,4 +1,4 @@
-"""The product of scaled fp8 matrices as an operator of torch, with the contract of ``torch._scaled_mm``.
+"""Torch operator ``scaled_mm``, the product of fp8 matrices with scales, with the contract of ``torch._scaled_mm``.
 
 y = (scale_a * a) @ (scale_b * b) + bias
 """
@@ -33,10 +33,10 @@ __all__ = ["scaled_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls from torch's dispatcher, and first calls before they are cached."""
+"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
 _MEMO: Final = new_memo(operands=6, limit=1024, in_place=())
 _NAMES: Final[Mapping[object, str]] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
-"""Dtypes as strings for a memo's key."""
+"""Dtypes of results as strings, for cache keys."""
 
 
 def scaled_mm(
@@ -54,14 +54,15 @@ def scaled_mm(
     Args:
         a: [M, K], e4m3 or e5m2, row-major. K is a multiple of 16.
         b: [K, N], e4m3 or e5m2, not both e5m2; column-major, as ``weight.t()``. N is a multiple of 16.
-        scale_a: fp32, any strides: one element; or [M, 1], one per row; or [M, K / 128] or [M / 128, K / 128], rounded up,
-            one per block of depth 128 and 1 or 128 rows.
-        scale_b: fp32, any strides, of the same granularity: one element; or [1, N]; or [K / 128, N] or [K / 128, N / 128].
+        scale_a: fp32, any strides: one element; or [M, 1], one per row; or [M, K / 128] or [M / 128, K / 128], rounded
+            up, one per block of 128 along K and 1 or 128 rows.
+        scale_b: fp32, any strides, of the same granularity: one element; or [1, N]; or [K / 128, N] or [K / 128, N /
+            128], rounded up.
         bias: [N], of the result's dtype, one per column; None for fp32 results.
         out_dtype: bf16, fp16 or fp32. None means the dtype of `out`, or else bf16; torch's operator returns fp8 then.
-        use_fast_accum: let the tensor cores of ``sm_90`` accumulate with their 14-bit precision. False adds to fp32 sums after
-            each 128 of the depth; for bf16 results, after at most 256. Other devices, block scales, and matrices that TMA descriptors cannot hold
-            always add up in fp32.
+        use_fast_accum: let the tensor cores of ``sm_90`` accumulate with their 14-bit precision. False adds to fp32
+            sums after each 128 of K; for bf16 results, after at most 256. Other devices, block scales, and matrices
+            that TMA descriptors cannot hold always add up in fp32.
         out: where to write the result, any strides; it must not overlap an operand.
 
     Returns:
@@ -98,7 +99,7 @@ def scaled_mm(
 
 
 def _remember(operands: Operands, dtype: torch.dtype, fast: bool, out: Tensor | None) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its recipe for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         own_a, own_b, own_scale_a, own_scale_b, own_bias = own
@@ -118,7 +119,7 @@ def _run(
     out: Tensor | None = None,
     caller: Caller = DIRECT,
 ) -> Tensor:
-    """Run a call; validate and prepare it if no equal call was prepared."""
+    """Run a call; validate and prepare it unless an equal call was prepared before."""
     operands = Operands(a, b, scale_a, scale_b, bias)
     facts = facts_of_call(operands, out, out_dtype, use_fast_accum)
     tensors = () if out is None else (out, *(value for value in operands if value is not None))
@@ -163,7 +164,7 @@ def _allocate(
     out_dtype: torch.dtype,
     use_fast_accum: bool,
 ) -> Tensor:
-    """Return the result's metadata for tracing."""
+    """Return an empty tensor with the result's shape and dtype, for torch's tracing."""
     del scale_a, scale_b, bias, use_fast_accum
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 

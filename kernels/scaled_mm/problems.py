@@ -1,4 +1,4 @@
-"""Scaled products to tune and measure: the shapes of `nojit.kernels.gemm.shapes`, as launches of each kernel."""
+"""Scaled products to tune and measure: launches of each kernel for the shapes of `nojit.kernels.gemm.shapes`."""
 
 from __future__ import annotations
 
@@ -30,55 +30,55 @@ ROLES: Final[Mapping[str, Roles]] = {
 }
 
 _DRAWN: Final = {"tune": 120, "held_out": 12, "fresh": 12}
-"""The number of shapes drawn for each use; ``tune`` has the listed ones too."""
+"""Number of random shapes for each use; ``tune`` has the listed shapes as well."""
 _ROWS: Final = 256
-"""Rows of the result that are compared."""
+"""Rows of the result that the check compares with torch's."""
 _UNIT: Final = 16
 _KINDS: Final = (("scaled_mm", False, False), ("scaled_mm_sm90", False, False), ("scaled_mm_sm90", True, False), ("scaled_mm_sm90", False, True))  # fmt: skip
-"""Kernel, whether tensor cores accumulate, and whether scales are per block."""
+"""(Kernel, whether tensor cores accumulate, whether scales are per block) of the problems."""
 _IMPRECISE: Final = 2.0**-13
-"""Error of tensor-core sums after one instruction of depth 32."""
+"""Relative error of tensor-core sums after one instruction, 32 of K."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledProblem:
-    """One product on one kernel; the first rows of its result are compared with torch's."""
+    """One product on one kernel; the check compares the first rows of its result with torch's."""
 
     shape: Shape
     kernel: str
     fast: bool = False
     blocks: bool = False
-    """Whether a has scales per 1 by 128 block and b per 128 by 128 block; else per tensor."""
+    """True if scales are per block, 1 by 128 of a and 128 by 128 of b; False if they are per tensor."""
 
     @property
     def name(self) -> str:
-        """The name of the shape, the scales and the accumulation."""
+        """The name of the shape, of the scales and of the accumulation."""
         words = (self.shape.name, "scales of blocks" if self.blocks else "", "fast sums" if self.fast else "")
         return ", ".join(filter(None, words))
 
     @property
     def shape_class(self) -> str:
-        """The class of the shape."""
+        """The class of the shape in reports."""
         return self.shape.kind
 
     @property
     def dtype(self) -> str:
-        """The dtype of both operands."""
+        """Dtype of both operands."""
         return "fp8e4nv"
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The sizes of the call."""
+        """Size arguments of the call by name, for the tuner."""
         one = self.shape
         return {"m": one.m, "n": one.n, "k": one.k, "fast": self.fast, "blocks": self.blocks}
 
     @property
     def weight(self) -> float:
-        """Its weight: shapes of models count more than drawn ones."""
+        """Weight of the problem in tuning: shapes of known models weigh more than random ones."""
         return NAMED if self.shape in TUNED else 1.0
 
     def prepare(self, device: str) -> Work:
-        """Return random operands, and the compared part of the result in fp32."""
+        """Return random operands on `device`, and the expected first rows of the result in fp32."""
         one, source = self.shape, generator(self.name, device)
 
         def random(rows: int, cols: int) -> Tensor:
@@ -86,7 +86,7 @@ class ScaledProblem:
             return values.to(torch.float8_e4m3fn)
 
         def scale(*shape: int) -> Tensor:
-            # keeps results near one
+            # scaled so that results are near one
             return (torch.rand(shape, generator=source, device=device) + 0.5) * one.k**-0.25
 
         deep, wide = -(-one.k // DEEP), -(-one.n // DEEP)
@@ -109,7 +109,7 @@ class ScaledProblem:
         )
 
     def _launch(self, operands: Operands) -> tuple[Launch, Tensor]:
-        """Return the launch of this kernel, and its result, which is not written."""
+        """Return the arguments of this kernel's launch, and the tensor for its result; nothing is launched."""
         launches: dict[str, Launch] = {}
 
         def provide(name: str) -> Any:
@@ -124,7 +124,7 @@ class ScaledProblem:
 
 
 def problems(use: str) -> tuple[ScaledProblem, ...]:
-    """List the problems of a use; see `nojit.kernels.problem`.
+    """List the problems for a `use` such as ``"tune"``, ``"held_out"`` or ``"fresh"``; `nojit.kernels.problem` defines them.
 
     Raises:
         ValueError: an unknown use.
@@ -138,7 +138,7 @@ def problems(use: str) -> tuple[ScaledProblem, ...]:
 
 
 def _is_whole(shape: Shape) -> bool:
-    """Return whether such a product exists and one launch writes its result."""
+    """Return whether ``scaled_mm`` accepts the shape and writes the result in one launch, without split-K."""
     fits = shape.batch == 1 and not (shape.n % _UNIT or shape.k % _UNIT)
     return fits and splits_of(1, shape.m, shape.n, shape.k, OTHERS) == 1
 

@@ -1,4 +1,4 @@
-"""Scaled products in plain torch, in fp64 or the given dtype."""
+"""``scaled_mm`` in plain torch, in fp64 or a given dtype."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scaled_mm(  # noqa: PLR0917 - torch's order
 
 
 def spread(scale: Tensor, of: Tensor) -> Tensor:
-    """Return a scale for each element of a matrix, or one for all."""
+    """Return `scale` as one number for each element of the matrix `of`, or unchanged if it is one number for all."""
     if scale.numel() == 1:
         return scale.reshape(())
     for dim in range(2):

@@ -1,4 +1,4 @@
-"""Granularity of the scales of fp8 matrices, from their shapes: per tensor, per row or column, or per block of depth 128."""
+"""Granularity of the scales of fp8 matrices, found from their shapes: per tensor, per row or column, or per block of K."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from torch import Tensor, float32
 __all__ = ["DEEP", "Scales", "scales_of"]
 
 DEEP: Final = 128
-"""The depth of a block, and its rows or columns where it has several."""
+"""Elements of K per block; blocks of several rows or columns have as many of these."""
 
 
 class Scales(NamedTuple):
-    """Scales in the form that kernels read."""
+    """Granularity and strides of both scales, in the form that kernels take."""
 
     kind: str
-    """Granularity of b's scales: ``ends`` per tensor or column, ``tiles`` per 128 by 128 block, ``rows`` per 128 by 1."""
+    """Granularity of b's scales: ``ends``, per tensor or column; ``tiles``, per 128 by 128 block; ``rows``, per 128 by 1."""
     a_span: int
-    """The number of rows that share a scale."""
+    """Number of rows of a that share a scale."""
     b_span: int
-    """The number of columns that share a scale."""
+    """Number of columns of b that share a scale."""
     strides: tuple[int, int, int, int]
-    """Strides of a's scales along rows and depth, of b's along depth and columns; 0 where one serves all."""
+    """Strides of a's scales along rows and K, and of b's along K and columns; 0 where all share a scale."""
 
 
 def scales_of(scale_a: Tensor, scale_b: Tensor, a: Tensor, b: Tensor) -> Scales:
-    """Return the granularity of scales; refuse scales that do not match a product of a [M, K] by b [K, N].
+    """Return the granularity of both scales; require scales that match a product of a [M, K] by b [K, N].
 
     Raises:
         ArgumentError: not fp32, or not on the operands' device.
