@@ -13,7 +13,7 @@ DEPTH = gl.constexpr(64)
 OWNED = gl.constexpr(64)
 """Rows of the result that each consumer warp group computes."""
 ROWS = gl.constexpr(128)
-"""Rows of a strip: those of two consumers."""
+"""Rows of the sparse matrix or of the result that a program processes together: those of two consumers."""
 PANEL = gl.constexpr(64)
 """Columns that a TMA store writes, and columns of partial results that are contiguous in memory."""
 PADDED = gl.constexpr(256)

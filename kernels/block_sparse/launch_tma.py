@@ -29,14 +29,14 @@ __all__ = [
 Facts = tuple[tuple[Any, ...], dict[str, Any]]
 """(Arguments that follow the operands, constexprs by name) of a launch."""
 ROWS: Final = 128
-"""Rows of the strips and tiles that the sm_90 kernels take."""
+"""Rows of the strips (groups of block rows) and tiles that the sm_90 kernels take."""
 LEAST_BLOCK: Final = 32
 BOX: Final = 64
 """The most rows and columns per TMA copy; for smaller blocks, the block size."""
 
 
 class SddMaps(NamedTuple):
-    """TMA descriptors of the operands and the result of an sdd product."""
+    """TMA descriptors of the operands and the result of an sdd product: dense by dense, sparse result."""
 
     a: Described
     b: Described
@@ -47,7 +47,7 @@ class SddMaps(NamedTuple):
 
 
 class DsdMaps(NamedTuple):
-    """TMA descriptors of the operands and the result of a dsd product."""
+    """TMA descriptors of the operands and the result of a dsd product: sparse by dense, dense result."""
 
     s: Described
     d: Described
@@ -59,7 +59,7 @@ class DsdMaps(NamedTuple):
 
 
 def maps_of_sdd(a: Tensor, b: Tensor, out: Tensor, sizes: Sizes) -> SddMaps | None:
-    """Return the TMA descriptors for the sdd kernel of sm_90; None if it cannot run this call.
+    """Return the TMA descriptors of a product of dense matrices into blocks (sdd); None if the sm_90 kernel cannot run it.
 
     It can if the device has TMA, operands are 16-bit, row-major or column-major, and aligned as descriptors need,
     blocks have at least 32 rows, and `sizes` has tiles of 128 rows.
@@ -68,7 +68,10 @@ def maps_of_sdd(a: Tensor, b: Tensor, out: Tensor, sizes: Sizes) -> SddMaps | No
 
 
 def describe_sdd(a: Tensor, b: Tensor, out: Tensor) -> SddMaps | None:
-    """Return the TMA descriptors of an sdd product, for any device; None if descriptors cannot hold the operands."""
+    """Return the TMA descriptors of a product of dense matrices into blocks (sdd), for any device.
+
+    None if descriptors cannot hold the operands.
+    """
     left, right, result = _oriented(a), _oriented(b), described(out)
     if left is None or right is None or result is None:
         return None
@@ -76,16 +79,16 @@ def describe_sdd(a: Tensor, b: Tensor, out: Tensor) -> SddMaps | None:
 
 
 def maps_of_dsd(s: Tensor, d: Tensor, out: Tensor, block: int, height: int, turned: bool) -> DsdMaps | None:
-    """Return the TMA descriptors for the dsd kernel of sm_90; None if it cannot run this call.
+    """Return the TMA descriptors of a product of sparse by dense (dsd); None if the sm_90 kernel cannot run it.
 
-    d and the result must both be row-major or both column-major; `height` is the rows of a strip, `turned` transposes
-    s.
+    d and the result must both be row-major or both column-major; `height` is the rows of a strip (group of block rows),
+    `turned` transposes s.
     """
     return describe_dsd(s, d, out, turned) if block >= LEAST_BLOCK and height == ROWS and takes_maps(d) else None
 
 
 def describe_dsd(s: Tensor, d: Tensor, out: Tensor, turned: bool) -> DsdMaps | None:
-    """Return the TMA descriptors of a dsd product, for any device; None if descriptors cannot hold the operands."""
+    """Return the TMA descriptors of a product of sparse by dense (dsd), for any device; None if operands do not fit."""
     blocks, free, result = _oriented(s), _oriented(d), _oriented(out)
     if blocks is None or free is None or result is None or free[1] != result[1]:
         return None
@@ -104,7 +107,7 @@ def _oriented(value: Tensor) -> tuple[Described, bool] | None:
 def launch_sdd(
     maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes, caller: Caller = DIRECT
 ) -> None:
-    """Launch the sdd kernel of sm_90; `shape` is that of a, [Z, H, M, K]."""
+    """Launch the sm_90 kernel of a product of dense matrices into blocks (sdd); `shape` is that of a, [Z, H, M, K]."""
     facts, meaning = facts_of_sdd(maps, shape, tables, sizes)
     caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **meaning)
 
@@ -130,7 +133,10 @@ def launch_dsd(
     block: int,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the dsd kernel of sm_90; `shape` is that of the result, [Z, H, M, N], `cuts` the plan for split strips."""
+    """Launch the sm_90 kernel of a product of sparse by dense (dsd).
+
+    `shape` is that of the result, [Z, H, M, N]; `cuts` says how long strips (groups of block rows) are split.
+    """
     facts, meaning = facts_of_dsd(maps, shape, strips, cuts, block)
     caller.launch("block_sparse_dsd_sm90", maps.s, maps.d, maps.out, partial, *facts, **meaning)
 

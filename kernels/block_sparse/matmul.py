@@ -178,7 +178,10 @@ def _check(
 
 
 def _sides(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, trans_c: bool) -> tuple[Tensor, Tensor]:
-    """Return the left [Z, H, M, K] and the right [Z, H, K, N] operand of an sdd product, after all transposes."""
+    """Return the operands of a product of dense matrices into blocks, left [Z, H, M, K] and right [Z, H, K, N].
+
+    All transposes are applied.
+    """
     left, right = a.mT if trans_a else a, b.mT if trans_b else b
     return (right.mT, left.mT) if trans_c else (left, right)
 
@@ -186,7 +189,7 @@ def _sides(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, trans_c: bool) ->
 def _blocks_first(
     a: Tensor, b: Tensor, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> tuple[Tensor, Tensor, bool, bool]:
-    """Return the operands of ``dsd`` or ``dds`` as a dsd product.
+    """Return the operands of ``dsd`` or ``dds`` for `_run_dsd`, which multiplies blocks by a dense matrix.
 
     Returns:
         The blocks; the dense operand; whether to transpose the blocks; whether to transpose the product.
@@ -208,7 +211,7 @@ def _run_sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool, out: T
 def _run_dsd(
     s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool, out: Tensor | None
 ) -> Tensor:
-    """Run a dsd product into a new tensor, or into `out`.
+    """Multiply blocks by a dense matrix into a new tensor, or into `out`.
 
     Args:
         s: blocks [Z, nnz, block, block].

@@ -99,7 +99,7 @@ class MatmulProblem:
 
     problem: Problem
     free: int
-    """Size of the dimension that the layout does not determine: K of an sdd, N of a dsd."""
+    """Size of the dimension that the layout does not determine: K if the result is sparse, N if the left operand is."""
     kernel: str
     dtype: str
 
@@ -187,7 +187,7 @@ class MatmulProblem:
         return self._work(launch.args, launch.named, out[:1, :1, :height], exact, moved, partial.numel())
 
     def _strips(self, layout: BlockLayout, out: Tensor) -> tuple[tuple[Tensor, ...], Cuts]:
-        """Return the tables of the layout's strips, and the plan that says which strips are split."""
+        """Return the tables of the layout's strips (groups of block rows), and the plan that says which strips are split."""
         tables, sizes = layout.packing(out.device, out.dtype)
         return products.strips_of(tables, sizes, False, out.shape, True)
 
@@ -277,7 +277,7 @@ def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[Problem, int]:
 
 
 def _cut(use: str) -> list[tuple[Problem, int]]:
-    """Draw layouts that have one long row in each head, which dsd splits."""
+    """Draw layouts with one long row in each head, which a product of sparse by dense splits among programs."""
     rng = draws("block_sparse_merge", use)
     found: dict[str, tuple[Problem, int]] = {}
     while len(found) < _MERGED[use]:

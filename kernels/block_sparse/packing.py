@@ -21,31 +21,40 @@ from torch import Tensor
 __all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "is_long", "pack"]
 
 HEIGHTS: Final = {True: (64, 128), False: (32, 64, 128)}
-"""Possible rows of a strip: for 16-bit operands (True), where wgmma takes at least 64 rows, and for fp32 (False)."""
+"""Possible rows of a strip, the block rows that a program processes together: for 16-bit operands (True) and fp32 (False).
+
+wgmma, for 16-bit operands, takes at least 64 rows.
+"""
 TILES: Final = {True: ((64, 128), (128, 128), (128, 256)), False: ((32, 128), (64, 128), (128, 128))}
-"""Possible (rows, columns) of a tile of a sparse result, for 16-bit operands (True) and for fp32 (False)."""
+"""Possible (rows, columns) of a sparse result's tile, for 16-bit operands (True) and for fp32 (False)."""
 BALANCE: Final = {True: 80, False: 8}
 """Flops per byte of L2 bandwidth, roughly: on an H200 700 TFLOP/s, or 60 for fp32 (False), by 8 TB/s."""
 SKIPPING: Final = 32
 """The least block size for which the 16-bit kernels, those for sm_90, skip absent blocks."""
 OWNED: Final = 64
-"""Rows per consumer of the sm_90 kernels; they skip an entry where all of these rows lack a block."""
+"""Rows that a consumer warp group of the sm_90 kernels computes.
+
+It skips a block column in which none of these rows has a block.
+"""
 BLOCK_N: Final = 256
 """Columns of the dense operand that the model of the strip height assumes."""
 LONG: Final = 2
-"""A strip is split only if it has more than this many times the mean number of entries; see also the next two limits."""
+"""A strip (group of block rows) is split only if it has more than this many times the mean number of block columns.
+
+`LONG_ROWS` and `SHARE` are further conditions.
+"""
 LONG_ROWS: Final = 1024
-"""A strip is split only if its entries read more than this many rows of the dense operand."""
+"""A strip (group of block rows) is split only if it reads more than this many rows of the dense operand."""
 SHARE: Final = 3
-"""A strip is split only if it has more than this many times the work that each program gets on average."""
+"""A strip (group of block rows) is split only if it is more than this many times an average program's part of the work."""
 PROGRAMS: Final = 132
-"""Number of programs that the limit `SHARE` assumes: the SMs of an H200."""
+"""Number of programs that the condition `SHARE` assumes: the SMs of an H200."""
 BEGINNING: Final = 192
-"""Fixed cost of a task, in units of the time that one row of the dense operand takes."""
+"""Fixed cost of a task, all or part of a strip (group of block rows), in units of the time per row of the dense operand."""
 
 
 class StripSizes(NamedTuple):
-    """Sizes of the strips of a layout, or of its transpose; fields of `Sizes`."""
+    """Sizes of the strips (groups of block rows) of a layout, or of its transpose: six fields of `Sizes`."""
 
     height: int
     slots: int
@@ -65,19 +74,22 @@ class Sizes(NamedTuple):
     """Number of block columns."""
     nnz: int
     height: int
-    """Rows of a strip, in elements."""
+    """Rows of a strip, the block rows that a program processes together, in elements."""
     slots: int
-    """Number of slots for partial results: one for each task of the split strips."""
+    """Number of slots for partial sums: one for each part of a strip (group of block rows) that is split."""
     longest: int
-    """Number of entries in the longest strip."""
+    """Number of entries, block columns with a block, in the longest strip (group of block rows)."""
     entries: int
-    """Number of entries in all strips."""
+    """Number of entries, block columns with a block, in all strips (groups of block rows)."""
     long: int
-    """Number of strips with more than `LONG` times the mean number of entries: the first rows of the table `whole`."""
+    """Number of strips (groups of block rows) with more than `LONG` times the mean number of block columns.
+
+    They are the first rows of the table `whole`.
+    """
     ahead: int
-    """Number of other strips that together take about as long as one of the `long` strips."""
+    """Number of other strips (groups of block rows) that together take about as long as one of the `long` strips."""
     turned_height: int
-    """Rows of a strip of the transpose. The next five fields are the counterparts of `slots` to `ahead` for the transpose."""
+    """Rows of a strip (group of block rows) of the transpose; the next five fields are `slots` to `ahead` for it."""
     turned_slots: int
     turned_longest: int
     turned_entries: int
@@ -89,7 +101,7 @@ class Sizes(NamedTuple):
     """Columns of a tile of a sparse result, in elements."""
 
     def strips_of(self, turned: bool) -> StripSizes:
-        """Return the sizes of the layout's strips, or of its transpose's if `turned`."""
+        """Return the sizes of the strips (groups of block rows) of the layout or, if `turned`, of its transpose."""
         first = Sizes._fields.index("turned_height" if turned else "height")
         return StripSizes(*self[first : first + len(StripSizes._fields)])
 
@@ -100,19 +112,19 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """How a dsd product splits long strips, and the shape of their partial results."""
+    """How a product of sparse by dense splits long strips (groups of block rows), and the shape of partial sums."""
 
     height: int
-    """Rows of a strip, in elements."""
+    """Rows of a strip, the block rows that a program processes together, in elements."""
     slots: int
     shape: tuple[int, ...]
     """Shape of the partial results: [batch, slots, rows of a strip, padded columns]."""
     atomic: bool
-    """True if all tasks of a strip add to one slot, in any order; False if each task stores to a slot of its own."""
+    """True if all parts of a strip add to one slot of partial sums, in any order; False if each part has a slot."""
     long: int
-    """Number of long tasks, which are the first ones; 0 if long strips are split."""
+    """Number of long tasks (strips that a program processes alone), which come first; 0 if long strips are split."""
     ahead: int
-    """Number of other tasks that together take about as long as a long one."""
+    """Number of other tasks that together take about as long as one of the `long` tasks."""
 
     def allocate(self, like: Tensor, caller: Caller = DIRECT) -> Tensor:
         """Allocate the partial results (fp32) on the device of `like`, zeroed for atomic adds.
@@ -153,15 +165,18 @@ class Packing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Strips:
-    """The entries of all strips as tensors of length E, ordered by strip and column."""
+    """Block columns with a block (entries) of all strips (groups of block rows), as tensors of length E.
+
+    They are ordered by strip and column.
+    """
 
     strip: Tensor
-    """Strip of each entry, numbered across all heads."""
+    """Strip (group of block rows) of each entry, numbered across all heads."""
     column: Tensor
     blocks: Tensor
     """[E, block rows of a strip]: the number of each block, -1 if absent."""
     lengths: Tensor
-    """Number of entries of each strip."""
+    """Number of entries, block columns with a block, of each strip."""
     strips: int
     """Number of strips per head."""
     cols: int
@@ -191,7 +206,10 @@ def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Pack
 
 
 def choose_height(active: Tensor, block: int, narrow: bool) -> int:
-    """Choose the rows of a strip with the least modelled time of a dsd product; among equals, the largest."""
+    """Choose the rows of a strip, the block rows that a program processes together, for a product of sparse by dense.
+
+    The height has the least modelled time; among equals, it is the largest.
+    """
 
     def time(height: int) -> float:
         here, entries = int(active.sum()), _occupied(active, height // block)
@@ -207,7 +225,7 @@ def choose_height(active: Tensor, block: int, narrow: bool) -> int:
 
 
 def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = False) -> tuple[int, int]:
-    """Choose the (rows, columns) of a tile with the least modelled time of an sdd product.
+    """Choose the (rows, columns) of a tile for a product of dense matrices into blocks, by the least modelled time.
 
     `over_maps` restricts the choice to the 128 rows that the sm_90 kernel takes. This kernel is faster even if half a
     tile is wasted: with scattered blocks of 32 and 64 on an H200, 1.1 to 1.8 times.
@@ -241,7 +259,7 @@ def _union(active: Tensor, group: int) -> Tensor:
 
 
 def _occupied(active: Tensor, group: int) -> int:
-    """Count the entries of all strips of `group` block rows each."""
+    """Count the block columns with a block in all strips of `group` block rows each."""
     return int(_union(active, group).sum())
 
 
@@ -271,10 +289,11 @@ def _strips(index: Tensor, group: int) -> _Strips:
 
 
 def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, int, int, int, int]]:
-    """Split long strips into tasks of nearly equal length.
+    """Split long strips (groups of block rows) into tasks of nearly equal length.
 
     Returns:
-        The tables tasks, entries, blocks, merges and whole; and the fields of `StripSizes` except the height.
+        The tables tasks, entries, blocks, merges and whole of `Packing.tables`; and the fields of `StripSizes` except
+        the height.
     """
     lengths = strips.lengths
     long_ones = is_long(lengths)
@@ -314,7 +333,10 @@ def _ahead(lengths: Tensor, long_ones: Tensor, block: int) -> int:
 
 
 def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
-    """List the tasks of strips that are split into `parts` each, [T, 5]: strip, first entry, end, slot, merge."""
+    """List the tasks of strips (groups of block rows) that are split into `parts` each.
+
+    Returns [T, 5]: strip, first entry, end of the entries, slot of the partial sum, row of the table merges.
+    """
     strip = torch.arange(len(lengths), device=lengths.device).repeat_interleave(parts)
     part = torch.arange(len(strip), device=strip.device) - (parts.cumsum(0) - parts)[strip]
     begin = (lengths.cumsum(0) - lengths)[strip]
@@ -327,18 +349,19 @@ def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
 
 
 def _limit(lengths: Tensor, block: int) -> int:
-    """Return the most entries that a task may have before its strip is split."""
+    """Return how many block columns a strip (group of block rows) may have before it is split."""
     present = lengths[lengths > 0]
     mean = -(-int(present.sum()) // len(present)) if len(present) else 1
     return max(LONG * mean, LONG_ROWS // block)
 
 
 def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Split the entries of each strip into tiles of `width` block columns; return the tables tiles, columns and blocks.
+    """Split the block columns of each strip (group of block rows) into tiles of `width` block columns.
 
     In a strip, columns that both halves of the rows need come first, then those that only the upper half needs, so that
     few tiles are nearly unused by a half. Tiles of a long strip are placed beside strips with blocks in the same
-    columns, so that both find the dense operand in L2.
+    columns, so that both find the dense operand in L2. Returns the tables tiles, columns and blocks of
+    `Packing.tables`.
     """
     lengths = strips.lengths
     tiles = -(-lengths // width)

@@ -114,7 +114,7 @@ def _sdd_into(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[in
 
 
 def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor, caller: Caller) -> None:
-    """Launch an sdd product into `out`, with the sm_90 kernel where it can run, or else the general one."""
+    """Launch a product of dense matrices into blocks (sdd), with the sm_90 kernel if it can run, or the general one."""
     if not out.numel():
         return
     own = Sizes(*sizes)
@@ -128,13 +128,16 @@ def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int]
 def launch_sdd(
     a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes, caller: Caller = DIRECT
 ) -> None:
-    """Launch the sdd kernel for any strides; `tables` are the three tables of tiles, `own` the sizes of the layout."""
+    """Launch the general kernel of a product of dense matrices into blocks (sdd), for any strides.
+
+    `tables` are the three tables of tiles in `Packing.tables`, `own` the sizes of the layout.
+    """
     facts, meaning = facts_of_sdd(a, b, out, tables, own)
     caller.launch("block_sparse_sdd", a, b, out, *facts, **meaning)
 
 
 def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
-    """Return the arguments that follow the operands of the general sdd kernel, and its constexprs."""
+    """Return the arguments that follow the operands of the general sdd kernel (dense by dense), and its constexprs."""
     tiles, columns, blocks = tables
     batch, _, rows, depth = a.shape
     sizes = (batch, len(tiles), -(-rows // own.tile), rows, depth, own.block)
@@ -166,7 +169,7 @@ def _allocate_dsd(
     flip: bool,
     deterministic: bool,  # noqa: ARG001 - as above
 ) -> Tensor:
-    """Allocate the result of a dsd product; with `flip`, so that its transpose is contiguous."""
+    """Allocate the result of a product of blocks by a dense matrix; with `flip`, so that its transpose is contiguous."""
     rows = Sizes(*sizes).rows_of(turned)
     if flip:
         return d.new_empty(*d.shape[:2], d.shape[3], rows).mT
@@ -189,7 +192,10 @@ def run_dsd(
     out: Tensor,
     caller: Caller,
 ) -> None:
-    """Launch a dsd product into `out`, with the sm_90 kernel where it can run, and the sum over its split strips."""
+    """Launch a product of blocks by a dense matrix (dsd), and the sum over the rows that were split among programs.
+
+    The sm_90 kernel runs it where it can, or else the general kernel.
+    """
     if not out.numel():
         return
     own = Sizes(*sizes)
@@ -207,14 +213,14 @@ def run_dsd(
 def strips_of(
     tables: Sequence[Tensor], own: Sizes, turned: bool, shape: Sequence[int], deterministic: bool
 ) -> tuple[tuple[Tensor, ...], Cuts]:
-    """Return the tables of strips for a dsd product of `shape`, and the plan for split strips.
+    """Return the tables of strips (groups of block rows) for a product of blocks by a dense matrix, and how to split them.
 
     Args:
         tables: `Packing.tables`.
         own: sizes of the layout.
         turned: use the tables of the transpose.
         shape: shape of the result, [Z, H, M, N].
-        deterministic: give each task a slot, so that sums have a fixed order.
+        deterministic: give each part of a strip a slot for its sums, so that sums have a fixed order.
 
     Under batch invariance the choice must not depend on the batch: every strip that may be split is split.
     """
@@ -244,7 +250,10 @@ def launch_dsd(
     turned: bool,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the dsd kernel for any strides; `partial` receives the partial results of split strips."""
+    """Launch the general kernel of a product of blocks by a dense matrix (dsd), for any strides.
+
+    `partial` receives the partial sums of rows that are split among programs.
+    """
     facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, turned)
     caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **meaning)
 
@@ -252,7 +261,7 @@ def launch_dsd(
 def facts_of_dsd(
     s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, turned: bool
 ) -> Facts:
-    """Return the arguments that follow the operands and partial results of the general dsd kernel, and its constexprs."""
+    """Return the general dsd kernel's (sparse by dense) arguments after operands and partial sums, and its constexprs."""
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = out.shape
     sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
@@ -263,7 +272,7 @@ def facts_of_dsd(
 
 
 def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, caller: Caller = DIRECT) -> None:
-    """Launch the kernel that sums up the partial results of split strips into `out`."""
+    """Launch the kernel that sums up the partial results of rows that were split among programs into `out`."""
     caller.launch("block_sparse_merge", partial, out, *facts_of_merge(out, merges, cuts))
 
 
