@@ -48,7 +48,7 @@ USES: Final = ("tune", *DRAWN, "bars")
 NAMED: Final = 3.0
 """Weight of a shape from a known model in tuning; a random shape has 1."""
 FRESH: Final = 5
-"""Seed of the use ``fresh``: raise it when tables, keys or problems change after someone looked at the last draw."""
+"""Number in the seed of the use ``fresh``: raise it when tables, keys or problems change after a look at the last draw."""
 # candidates for each gap to fill; more would only move problems to the edges
 _CANDIDATES: Final = 4
 

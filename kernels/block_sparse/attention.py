@@ -1,4 +1,4 @@
-"""Block-sparse attention as a module: an sdd product, a softmax over the blocks, and a dsd product."""
+"""Block-sparse attention as a module: scores at the active blocks, a softmax over them, and their product with values."""
 
 # ruff: noqa: PLR0917 - as many operands and terms
 

@@ -85,7 +85,7 @@ def _step(sparse, block, CHUNKS: tl.constexpr):
 
 @triton.jit
 def _live(start, span, CHUNKS: tl.constexpr):
-    """Return a mask [1, CHUNKS, 1] of the chunks, from `start` on, that belong to the span."""
+    """Return a mask [1, CHUNKS, 1]: which of the `CHUNKS` chunks of 16 columns, from `start` on, belong to the span."""
     return (start + tl.arange(0, CHUNKS) < span[3])[None, :, None]
 
 
@@ -107,13 +107,13 @@ def _mask_term(value, multiplies):
 
 @triton.jit
 def _row_max(tile):
-    """Return the maximum of each row of a tile [ROWS, CHUNKS, 16] as [ROWS, 1, 1]."""
+    """Return the maximum of each row of a tile [ROWS, CHUNKS, 16]: [ROWS]."""
     return tl.max(tl.max(tile, 2), 1)
 
 
 @triton.jit
 def _row_sum(tile):
-    """Return the sum of each row of a tile [ROWS, CHUNKS, 16] as [ROWS, 1, 1]."""
+    """Return the sum of each row of a tile [ROWS, CHUNKS, 16]: [ROWS]."""
     return tl.sum(tl.sum(tile, 2), 1)
 
 
@@ -185,7 +185,7 @@ def _store_tile(values, ptrs, start, span, CHUNKS: tl.constexpr):
 
 @triton.jit
 def _inverse(row_sum):
-    """Return ``1 / row_sum`` for [ROWS, 1, 1]; 0 where the sum is 0, in fully masked rows."""
+    """Return ``1 / row_sum`` as [ROWS, 1, 1], and 1 for fully masked rows, whose sum and exponentials are 0."""
     return (1.0 / tl.where(row_sum == 0.0, 1.0, row_sum))[:, None, None]
 
 

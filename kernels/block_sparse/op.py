@@ -143,9 +143,9 @@ def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]
 
 
 def _listed(x: Tensor, spans: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, int, tuple[int, ...]]]:
-    """Yield the launches for a sparse tensor, two if its long rows get a launch of their own.
+    """Yield the launches for a sparse tensor: one, or two if its long block rows get a launch of their own.
 
-    Long rows of tensors of at least `APART_BYTES` get one if the best tile for them differs from that for the other
+    They get one if the tensor has at least `APART_BYTES` bytes and the best tile for them differs from that for other
     rows.
 
     Yields:

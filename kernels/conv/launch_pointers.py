@@ -196,7 +196,7 @@ def launch_merge(
 
 
 def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
-    """Launch a sum as one matrix product if each output position reads one input position; return whether it did."""
+    """Launch a convolution as one matrix product, if each output position reads one input position; return whether it did."""
     if not (one.sweep.is_pointwise and one.groups == 1 and x.element_size() == 2 and one.positions <= sweeps.LIMIT):
         return False
     sizes = (one.batch, *one.sweep.out)

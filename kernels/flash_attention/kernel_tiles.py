@@ -65,7 +65,10 @@ def span_of(
 
 @triton.jit
 def hidden_tile(place, full_first, full_last, HAS_LEFT: tl.constexpr):
-    """Return the start of the tile at `place` where the tiles that all queries see in full are skipped."""
+    """Return the start of a tile from `place`, its start if the tiles that all queries see in full are not counted.
+
+    Those are the tiles from `full_first` to `full_last`, which another loop processes.
+    """
     if HAS_LEFT:
         return place + tl.where(place >= full_first, full_last - full_first, 0)
     else:  # noqa: RET505 - as above

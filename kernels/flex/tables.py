@@ -95,7 +95,10 @@ class MaskTables:
 
     @property
     def is_orderly(self) -> bool:
-        """Whether tiles of keys can add to a tile of queries in turn: always, except for intervals without hulls by key."""
+        """Whether tiles of keys can add to the gradient of a tile of queries in turn.
+
+        They always can, except for intervals whose tables by key were left out for that reason.
+        """
         return self.is_wide and (self.mode != "interval" or self.by_key.blocks.dim() > 1)
 
     @property

@@ -61,7 +61,7 @@ def load_queries(q_ptr, heads, queries, inside, stride_qh, stride_qm, head_dim, 
 
 @triton.jit
 def pages_of(keys, there, table_ptr, page_bits, index_b, PAGED: tl.constexpr):
-    """Return the pages of the keys marked by `there`; without pages, return the batch, which stands in for a page."""
+    """Return the page that holds each key marked by `there`; without pages, return the batch, which indexes keys instead."""
     if PAGED:
         return tl.load(table_ptr + (keys >> page_bits), mask=there, other=0)
     else:  # noqa: RET505 - Triton compiles only the branch taken

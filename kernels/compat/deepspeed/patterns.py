@@ -42,7 +42,10 @@ def layout_of(layout: Tensor | BlockLayout, block: int) -> BlockLayout:
 
 
 def local_windows(num_blocks: int, sizes: Sequence[int], *, is_causal: bool) -> Tensor:
-    """Return adjacent windows in which all blocks see each other; `sizes` are their lengths, and the last one repeats."""
+    """Return adjacent windows in which all blocks see each other; `sizes` are their lengths, and the last one repeats.
+
+    If `is_causal`, a block sees only itself and earlier blocks.
+    """
     missing = max(0, num_blocks - sum(sizes))
     lengths = torch.tensor([*sizes, *[sizes[-1]] * -(-missing // sizes[-1])])
     window = torch.repeat_interleave(lengths)[:num_blocks]
