@@ -50,10 +50,9 @@ def fakecuda_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeC
 
 def forget_images() -> None:
     """Let the runtime load each image anew, as in a process of its own."""
-    from nojit.runtime import images
+    from nojit.runtime import _core
 
-    images._loaded.libraries.clear()
-    images._loaded.functions.clear()
+    _core.forget_images()
 
 
 @pytest.fixture

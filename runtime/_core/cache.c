@@ -8,7 +8,7 @@ void nj_cache_clear(nj_cache *cache)
     nj_places *places = atomic_exchange(&cache->places, NULL);
     cache->used = 0;
     for (size_t i = 0; places != NULL && i < places->capacity; i++) {
-        nj_entry *entry = atomic_load_explicit(&places->entries[i], memory_order_relaxed);
+        nj_cache_entry *entry = atomic_load_explicit(&places->entries[i], memory_order_relaxed);
         if (entry != NULL) {
             Py_DECREF(entry->plan);
             PyMem_Free(entry);
@@ -25,7 +25,7 @@ int nj_cache_traverse(nj_cache *cache, visitproc visit, void *arg)
 {
     nj_places *places = atomic_load_explicit(&cache->places, memory_order_relaxed);
     for (size_t i = 0; places != NULL && i < places->capacity; i++) {
-        nj_entry *entry = atomic_load_explicit(&places->entries[i], memory_order_relaxed);
+        nj_cache_entry *entry = atomic_load_explicit(&places->entries[i], memory_order_relaxed);
         if (entry != NULL) {
             Py_VISIT(entry->plan);
         }
@@ -33,7 +33,7 @@ int nj_cache_traverse(nj_cache *cache, visitproc visit, void *arg)
     return 0;
 }
 
-static bool same_key(const nj_entry *entry, const nj_key *key)
+static bool same_key(const nj_cache_entry *entry, const nj_key *key)
 {
     return entry->hash == key->hash && entry->count == key->count &&
            memcmp(entry->words, key->words, key->count * sizeof *key->words) == 0;
@@ -43,7 +43,7 @@ nj_plan_object *nj_cache_find(nj_cache *cache, const nj_key *key)
 {
     nj_places *places = atomic_load_explicit(&cache->places, memory_order_acquire);
     for (size_t at = key->hash; places != NULL; at++) {
-        const nj_entry *entry =
+        const nj_cache_entry *entry =
             atomic_load_explicit(&places->entries[at & (places->capacity - 1)], memory_order_acquire);
         if (entry == NULL) {
             return NULL;
@@ -55,7 +55,7 @@ nj_plan_object *nj_cache_find(nj_cache *cache, const nj_key *key)
     return NULL;
 }
 
-static void place(nj_places *places, nj_entry *entry)
+static void place(nj_places *places, nj_cache_entry *entry)
 {
     size_t at = entry->hash;
     while (atomic_load_explicit(&places->entries[at & (places->capacity - 1)], memory_order_relaxed) != NULL) {
@@ -80,7 +80,7 @@ static int grow(nj_cache *cache)
     places->previous = old;
     places->capacity = capacity;
     for (size_t i = 0; old != NULL && i < old->capacity; i++) {
-        nj_entry *entry = atomic_load_explicit(&old->entries[i], memory_order_relaxed);
+        nj_cache_entry *entry = atomic_load_explicit(&old->entries[i], memory_order_relaxed);
         if (entry != NULL) {
             place(places, entry);
         }
@@ -94,7 +94,7 @@ int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan_object *plan)
     if (cache->used >= NJ_ENTRIES_MAX || nj_cache_find(cache, key) != NULL) {
         return 0;
     }
-    nj_entry *entry = PyMem_Malloc(sizeof *entry + key->count * sizeof *key->words);
+    nj_cache_entry *entry = PyMem_Malloc(sizeof *entry + key->count * sizeof *key->words);
     if (entry == NULL) {
         PyErr_NoMemory();
         return -1;

@@ -18,13 +18,13 @@ typedef struct {
     nj_plan_object *plan;
     uint32_t count;
     uint64_t words[];
-} nj_entry;
+} nj_cache_entry;
 
 /* The entries, and the smaller array that they were in before. */
 typedef struct nj_places {
     struct nj_places *previous;
     size_t capacity; /* a power of two */
-    _Atomic(nj_entry *) entries[];
+    _Atomic(nj_cache_entry *) entries[];
 } nj_places;
 
 typedef struct {

@@ -53,7 +53,13 @@ static __attribute__((noinline)) int reach_host(const nj_signature *signature, P
     int ordinal = call->device == NJ_DEVICE_ANY ? nj_find_current_device() : call->device;
     nj_device *device = ordinal < 0 ? NULL : nj_need_device(ordinal);
     host_memory memory = {device, (CUdeviceptr)pointer->bits, 0};
-    if (device != NULL && nj_do_on_device(device, find_address, &memory).call == NULL) {
+    nj_outcome outcome = {.call = "no device"};
+    if (device != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        outcome = nj_on_device(device, find_address, &memory);
+        Py_END_ALLOW_THREADS
+    }
+    if (outcome.call == NULL) {
         pointer->bits = (int64_t)memory.address;
         return 0;
     }

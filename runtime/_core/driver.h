@@ -32,21 +32,4 @@ void nj_raise_driver(const nj_error *error, const nj_device *device, PyObject *w
 /* Raises the DriverError of a forked process. */
 void nj_raise_forked(PyObject *where);
 
-/* Does the work; once more in a new context where somebody has reset the device: libraries and kernels survive that, the
- * context and the limits in it do not. */
-static inline nj_outcome nj_do_on_device(nj_device *device, nj_work work, void *facts)
-{
-    unsigned int epoch = atomic_load_explicit(&device->epoch, memory_order_relaxed);
-    nj_outcome outcome = work(facts);
-    if (nj_is_lost(outcome)) {
-        Py_BEGIN_ALLOW_THREADS
-        outcome = nj_device_renew(device, epoch);
-        Py_END_ALLOW_THREADS
-        if (outcome.call == NULL) {
-            outcome = work(facts);
-        }
-    }
-    return outcome;
-}
-
 #endif

@@ -59,29 +59,42 @@ static PyObject *facts_of(const nj_entry_facts *facts)
     return params == NULL ? NULL : Py_BuildValue("(NII)", params, facts->own_shared_bytes, facts->kernel.registers);
 }
 
+PyObject *nj_read_entry(PyObject *facts, nj_entry *entry)
+{
+    PyObject *symbol, *sizes;
+    long long warps, ctas;
+    int arch_specific;
+    if (!PyArg_ParseTuple(facts, "UO!LLIp:entry", &symbol, &PyTuple_Type, &sizes, &warps, &ctas, &entry->sm, &arch_specific) ||
+        read_sizes(sizes, entry) < 0) {
+        return NULL;
+    }
+    PyObject *name = PyUnicode_AsEncodedString(symbol, "utf-8", "backslashreplace");
+    if (name != NULL) {
+        entry->symbol = (nj_span){(const unsigned char *)PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name)};
+    }
+    entry->num_warps = clamp(warps);
+    entry->num_ctas = clamp(ctas);
+    entry->arch_specific = arch_specific;
+    return name;
+}
+
 PyObject *nj_check_image(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer image;
-    PyObject *symbol, *sizes, *where;
-    long long warps, ctas;
-    int arch_specific;
+    PyObject *told = NULL, *where, *unread;
     nj_entry entry;
-    if (!PyArg_ParseTuple(args, "y*UO!LLIpO:check_image", &image, &symbol, &PyTuple_Type, &sizes, &warps, &ctas, &entry.sm,
-                          &arch_specific, &where)) {
+    if (!PyArg_ParseTuple(args, "y*OOOOOOO:check_image", &image, &unread, &unread, &unread, &unread, &unread, &unread, &where)) {
         return NULL;
     }
-    entry.num_warps = clamp(warps);
-    entry.num_ctas = clamp(ctas);
-    entry.arch_specific = arch_specific;
     nj_entry_facts facts;
     nj_error error;
-    PyObject *name = PyUnicode_AsEncodedString(symbol, "utf-8", "backslashreplace"), *told = NULL;
-    if (name != NULL && read_sizes(sizes, &entry) == 0) {
-        entry.symbol = (nj_span){(const unsigned char *)PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name)};
+    PyObject *asked = PyTuple_GetSlice(args, 1, 7), *name = asked == NULL ? NULL : nj_read_entry(asked, &entry);
+    if (name != NULL) {
         bool good = nj_entry_check((nj_span){image.buf, (size_t)image.len}, &entry, &facts, &error);
         told = good ? facts_of(&facts) : nj_raise(&error, where);
     }
     Py_XDECREF(name);
+    Py_XDECREF(asked);
     PyBuffer_Release(&image);
     return told;
 }

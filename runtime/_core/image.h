@@ -5,6 +5,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "image/entry.h"
+
+/* Reads what an image is held against: (symbol, sizes, num_warps, num_ctas, sm, arch_specific). What holds the symbol, new; NULL
+ * with an exception raised. */
+PyObject *nj_read_entry(PyObject *facts, nj_entry *entry);
+
 /* `check_image(image, symbol, sizes, num_warps, num_ctas, sm, arch_specific, where)`: checks that an image is the one that a table
  * describes. Returns the list of (offset, size) of the kernel's params, the bytes of its own static shared memory, and the registers
  * of a thread. Raises BundleFormatError or BundleIntegrityError at `where`. */

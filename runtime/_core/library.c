@@ -1,194 +1,86 @@
 #include "library.h"
 
+#include "errors.h"
+#include "image.h"
+
 #include "cold.h"
 
 PyTypeObject *nj_function_type;
 
-typedef struct {
-    PyObject_HEAD
-    CUlibrary handle;
-    PyObject *where;
-} nj_library;
-
-static PyObject *library_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *function_of(nj_function *it, bool loaded)
 {
-    static char *names[] = {"image", "where", NULL};
-    Py_buffer image;
-    PyObject *where;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*U:Library", names, &image, &where)) {
-        return NULL;
-    }
-    nj_library *self = nj_need_driver() < 0 ? NULL : (nj_library *)type->tp_alloc(type, 0);
-    if (self != NULL) {
-        self->where = Py_NewRef(where);
-        nj_outcome outcome;
-        Py_BEGIN_ALLOW_THREADS
-        /* no options: nothing may be compiled behind the user's back */
-        outcome = NJ_TRY(cuLibraryLoadData, &self->handle, image.buf, NULL, NULL, 0, NULL, NULL, 0);
-        Py_END_ALLOW_THREADS
-        if (nj_check(outcome, NULL, where) < 0) {
-            Py_CLEAR(self);
-        }
-    }
-    PyBuffer_Release(&image);
-    return (PyObject *)self;
-}
-
-static void library_dealloc(nj_library *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    Py_XDECREF(self->where);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-static PyObject *library_function(nj_library *self, PyObject *args)
-{
-    PyObject *symbol;
-    unsigned int shared_bytes;
-    if (!PyArg_ParseTuple(args, "UI:function", &symbol, &shared_bytes)) {
-        return NULL;
-    }
-    const char *name = PyUnicode_AsUTF8(symbol);
-    if (name == NULL) {
-        return NULL;
-    }
-    CUkernel handle;
-    if (NJ_CUDA(self->where, cuLibraryGetKernel, &handle, self->handle, name) < 0) {
-        return NULL;
-    }
     nj_function_object *function = (nj_function_object *)nj_function_type->tp_alloc(nj_function_type, 0);
-    if (function != NULL) {
-        function->symbol = Py_NewRef(symbol);
-        nj_function_init(&function->it, handle, shared_bytes);
+    if (function == NULL) {
+        return NULL;
     }
-    return (PyObject *)function;
+    function->it = it;
+    return Py_BuildValue("(NN)", function, PyBool_FromLong(loaded));
+}
+
+static PyObject *raise_at(const nj_error *error, PyObject *where)
+{
+    if (error->code == NJ_ERROR_DRIVER) {
+        nj_raise_driver(error, NULL, where);
+        return NULL;
+    }
+    return error->code == NJ_ERROR_MEMORY ? PyErr_NoMemory() : nj_raise(error, where);
+}
+
+PyObject *nj_load_image(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *content, *digest, *facts, *where;
+    nj_image image;
+    int device;
+    if (!PyArg_ParseTuple(args, "SSO!iiO:load_image", &content, &digest, &PyTuple_Type, &facts, &image.min_driver, &device, &where)) {
+        return NULL;
+    }
+    if (PyBytes_GET_SIZE(digest) != sizeof image.digest) {
+        return PyErr_Format(PyExc_ValueError, "expected the SHA-256 of an image, got %zd bytes", PyBytes_GET_SIZE(digest));
+    }
+    PyObject *symbol = nj_read_entry(facts, &image.entry);
+    if (symbol == NULL) {
+        return NULL;
+    }
+    memcpy(image.digest, PyBytes_AS_STRING(digest), sizeof image.digest);
+    image.content = (nj_span){(const unsigned char *)PyBytes_AS_STRING(content), (size_t)PyBytes_GET_SIZE(content)};
+    nj_error error;
+    nj_function *function;
+    bool loaded;
+    Py_BEGIN_ALLOW_THREADS
+    function = nj_image_load(&image, device, &loaded, &error);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(symbol);
+    return function == NULL ? raise_at(&error, where) : function_of(function, loaded);
 }
 
 static void function_dealloc(nj_function_object *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    nj_function_clear(&self->it);
-    Py_XDECREF(self->symbol);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-/* Appends (offset, size) of each param until the driver knows no more, or an exception is raised. */
-static nj_outcome append_params(CUkernel kernel, PyObject *list)
+static PyObject *function_load(nj_function_object *self, PyObject *number)
 {
-    for (size_t index = 0;; index++) {
-        size_t offset, size;
-        nj_outcome outcome = NJ_TRY(cuKernelGetParamInfo, kernel, index, &offset, &size);
-        if (outcome.call != NULL) {
-            return outcome.code == CUDA_ERROR_INVALID_VALUE ? NJ_SUCCESS : outcome;
-        }
-        PyObject *pair = Py_BuildValue("(nn)", (Py_ssize_t)offset, (Py_ssize_t)size);
-        int status = pair == NULL ? -1 : PyList_Append(list, pair);
-        Py_XDECREF(pair);
-        if (status < 0) {
-            return NJ_SUCCESS;
-        }
-    }
-}
-
-/* What is asked of a function on a device. */
-typedef struct {
-    const nj_function_object *function;
-    nj_device *device;
-    PyObject *list; /* of params, where they are asked for */
-} nj_asking;
-
-static nj_outcome list_params(void *facts)
-{
-    const nj_asking *asking = facts;
-    bool pushed;
-    nj_outcome outcome = nj_context_enter(asking->device, &pushed);
-    if (outcome.call == NULL) {
-        /* the context may have been lost half way */
-        if (PyList_SetSlice(asking->list, 0, PyList_GET_SIZE(asking->list), NULL) == 0) {
-            outcome = append_params(asking->function->it.handle, asking->list);
-        }
-        nj_context_leave(pushed);
-    }
-    return outcome;
-}
-
-static nj_outcome load(void *facts)
-{
-    const nj_asking *asking = facts;
-    nj_outcome outcome;
-    Py_BEGIN_ALLOW_THREADS
-    bool pushed;
-    CUfunction function;
-    outcome = nj_context_enter(asking->device, &pushed);
-    if (outcome.call == NULL) {
-        /* the driver puts an image on a device when this is first asked */
-        outcome = NJ_TRY(cuKernelGetFunction, &function, asking->function->it.handle);
-        nj_context_leave(pushed);
-    }
-    Py_END_ALLOW_THREADS
-    return outcome;
-}
-
-/* 0, or -1 with an exception raised. */
-static int ask_on_device(nj_work work, nj_asking *asking)
-{
-    nj_outcome outcome = nj_do_on_device(asking->device, work, asking);
-    return PyErr_Occurred() ? -1 : nj_check(outcome, asking->device, asking->function->symbol);
-}
-
-static nj_device *device_argument(PyObject *number)
-{
+    nj_error error;
+    bool placed;
     long ordinal = PyLong_AsLong(number);
     if (ordinal == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    return nj_need_device(ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal);
-}
-
-static PyObject *function_params(nj_function_object *self, PyObject *ordinal)
-{
-    nj_device *device = device_argument(ordinal);
-    if (device == NULL) {
-        return NULL;
-    }
-    if (nj_cuda.cuKernelGetParamInfo == NULL) {
+    Py_BEGIN_ALLOW_THREADS
+    placed = nj_function_place(self->it, ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal, &error);
+    Py_END_ALLOW_THREADS
+    if (placed) {
         Py_RETURN_NONE;
     }
-    PyObject *list = PyList_New(0);
-    if (list != NULL && ask_on_device(list_params, &(nj_asking){self, device, list}) < 0) {
-        Py_CLEAR(list);
-    }
-    return list;
+    PyObject *symbol = PyUnicode_FromString(self->it->symbol);
+    raise_at(&error, symbol);
+    Py_XDECREF(symbol);
+    return NULL;
 }
-
-static PyObject *function_load(nj_function_object *self, PyObject *ordinal)
-{
-    nj_device *device = device_argument(ordinal);
-    if (device == NULL || ask_on_device(load, &(nj_asking){self, device, NULL}) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef library_methods[] = {
-    {"function", (PyCFunction)library_function, METH_VARARGS,
-     PyDoc_STR("Find a kernel by its symbol; it has so many bytes of static shared memory.")},
-    {NULL},
-};
-
-static PyType_Slot library_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("An image in the driver, for the life of the process.")},
-    {Py_tp_new, library_new},
-    {Py_tp_dealloc, library_dealloc},
-    {Py_tp_methods, library_methods},
-    {0, NULL},
-};
 
 static PyMethodDef function_methods[] = {
-    {"params", (PyCFunction)function_params, METH_O,
-     PyDoc_STR("The driver's (offset, size) of each param on a device; None if this driver does not tell.")},
     {"load", (PyCFunction)function_load, METH_O, PyDoc_STR("Put the image on a device now.")},
     {NULL},
 };
@@ -200,13 +92,6 @@ static PyType_Slot function_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec library_spec = {
-    .name = "nojit.runtime._core.Library",
-    .basicsize = sizeof(nj_library),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = library_slots,
-};
-
 static PyType_Spec function_spec = {
     .name = "nojit.runtime._core.Function",
     .basicsize = sizeof(nj_function_object),
@@ -216,13 +101,6 @@ static PyType_Spec function_spec = {
 
 int nj_library_init(PyObject *module)
 {
-    PyObject *library = PyType_FromSpec(&library_spec);
     nj_function_type = (PyTypeObject *)PyType_FromSpec(&function_spec);
-    int status = library != NULL && nj_function_type != NULL &&
-                         PyModule_AddType(module, (PyTypeObject *)library) == 0 &&
-                         PyModule_AddType(module, nj_function_type) == 0
-                     ? 0
-                     : -1;
-    Py_XDECREF(library);
-    return status;
+    return nj_function_type == NULL ? -1 : PyModule_AddType(module, nj_function_type);
 }

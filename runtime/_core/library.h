@@ -1,22 +1,24 @@
-/* Images in the driver. They stay loaded for the life of the process: an unload would break a graph capture under way,
- * and any launch that another thread has in flight. */
+/* Kernels of images that the engine has loaded, for Python. */
 #ifndef NOJIT_LIBRARY_H
 #define NOJIT_LIBRARY_H
 
 #include "driver.h"
 
-#include "cuda/function.h"
+#include "cuda/library.h"
 
 /* A kernel of a loaded image. */
 typedef struct {
     PyObject_HEAD
-    PyObject *symbol;
-    nj_function it;
+    nj_function *it;
 } nj_function_object;
 
 extern PyTypeObject *nj_function_type;
 
-/* Makes the types; once, at import. */
+/* Makes the type; once, at import. */
 int nj_library_init(PyObject *module);
+
+/* `load_image(image, digest, entry, min_driver, device, where)`: the kernel of an
+ * image, and whether the driver loaded it now. Raises BundleFormatError, BundleIntegrityError or DriverError at `where`. */
+PyObject *nj_load_image(PyObject *module, PyObject *args);
 
 #endif

@@ -159,8 +159,7 @@ static int plan_init(nj_plan_object *self, PyObject *args, PyObject *kwargs)
     self->label = Py_NewRef(label);
     self->meta = Py_NewRef(meta);
     self->payload = Py_NewRef(payload);
-    self->function = (nj_function_object *)Py_NewRef(function);
-    facts->function = &self->function->it;
+    facts->function = ((nj_function_object *)function)->it;
     facts->argument_count = arguments < 0 ? 0 : (size_t)arguments;
     facts->cooperative = cooperative;
     facts->pdl = pdl;
@@ -205,7 +204,6 @@ static void plan_dealloc(nj_plan_object *self)
     plan_clear(self);
     Py_XDECREF(self->label);
     nj_plan_clear(&self->it);
-    Py_XDECREF(self->function);
     type->tp_free(self);
     Py_DECREF(type);
     NJ_END_FREE();

@@ -55,7 +55,7 @@ def test_an_image_that_is_not_what_the_table_says_is_never_loaded(
 def test_a_driver_that_disagrees_about_params_is_believed(tmp_path: Path, fakecuda: FakeCuda) -> None:
     path = make_bundle(tmp_path / "a.nojit", kernel("add", {"n": "i32"}))
     fakecuda.fail("cuKernelGetParamInfo", 1, call=1)
-    with pytest.raises(BundleIntegrityError, match=r"expected the driver to find params .* got \[\(0, 4\)\]"):
+    with pytest.raises(BundleIntegrityError, match=r"expected the driver to find 3 params in 'add', got 1"):
         loader.load(path).kernel("add")[(1,)](1)
     assert fakecuda.launch_count() == 0
 

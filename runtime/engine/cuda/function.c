@@ -1,25 +1,10 @@
 #include "cuda/function.h"
 
-#include <string.h>
-
 enum {
     /* of a block, static and dynamic together: a launch that takes more has to ask for it */
     USUAL_SHARED_BYTES = 48 * 1024,
     PORTABLE_CLUSTER_MAX = 8,
 };
-
-void nj_function_init(nj_function *function, CUkernel handle, unsigned int shared_bytes)
-{
-    memset(function, 0, sizeof *function);
-    function->handle = handle;
-    function->shared_bytes = shared_bytes;
-    pthread_mutex_init(&function->lock, NULL);
-}
-
-void nj_function_clear(nj_function *function)
-{
-    pthread_mutex_destroy(&function->lock);
-}
 
 /* Whether a launch with so many bytes of dynamic shared memory has to ask for them. */
 static bool is_unusual(const nj_function *function, unsigned int dynamic_bytes)

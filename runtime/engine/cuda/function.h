@@ -13,17 +13,15 @@ typedef struct {
     bool wide; /* clusters of more than eight */
 } nj_limits;
 
-/* A kernel of a loaded image. */
-typedef struct {
+/* A kernel of a loaded image, for the life of the process. */
+typedef struct nj_function {
+    struct nj_function *next; /* of the same image */
     CUkernel handle;
     unsigned int shared_bytes; /* static, of a block */
     pthread_mutex_t lock;      /* guards limits, but for their epochs */
     nj_limits limits[NJ_DEVICES_MAX];
+    char symbol[]; /* ends with a 0 */
 } nj_function;
-
-/* Makes one for a kernel of the driver's. */
-NJ_INTERNAL void nj_function_init(nj_function *function, CUkernel handle, unsigned int shared_bytes);
-NJ_INTERNAL void nj_function_clear(nj_function *function);
 
 /* Whether launches with so much dynamic shared memory, of clusters of so many CTAs, need limits raised. */
 bool nj_function_limited(const nj_function *function, unsigned int dynamic_bytes, unsigned int num_ctas);

@@ -1,0 +1,216 @@
+#include "cuda/library.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS = 1024, NEWER_TOOLKIT = 222 };
+
+/* An image that the driver holds. */
+typedef struct library {
+    struct library *next; /* of its bucket */
+    unsigned char digest[32];
+    CUlibrary handle;
+    nj_function *functions; /* as they were asked for; each keeps what was raised for it */
+} library;
+
+/* guards everything below; held while the driver loads an image, so that each is loaded once */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static library *buckets[BUCKETS];
+
+static bool check_version(int needed, nj_error *error)
+{
+    int version;
+    if (!nj_outcome_good(NJ_TRY(cuDriverGetVersion, &version), error)) {
+        return false;
+    }
+    return version >= needed ||
+           nj_driver_failed(error, "cuDriverGetVersion", NEWER_TOOLKIT, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+                            "expected a driver for CUDA %d.%d or later, this one is for %d.%d", needed / 1000, needed % 1000 / 10,
+                            version / 1000, version % 1000 / 10);
+}
+
+static library *load_locked(const nj_image *image, nj_error *error)
+{
+    CUlibrary handle;
+    if (!check_version(image->min_driver, error) ||
+        /* no options: nothing may be compiled behind the user's back */
+        !nj_outcome_good(NJ_TRY(cuLibraryLoadData, &handle, image->content.at, NULL, NULL, 0, NULL, NULL, 0), error)) {
+        return NULL;
+    }
+    library *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        nj_no_memory(error);
+        return NULL;
+    }
+    memcpy(made->digest, image->digest, sizeof made->digest);
+    made->handle = handle;
+    return made;
+}
+
+static library *find_locked(const nj_image *image, bool *loaded, nj_error *error)
+{
+    library **bucket = &buckets[(image->digest[0] << 8 | image->digest[1]) % BUCKETS];
+    for (library *one = *bucket; one != NULL; one = one->next) {
+        if (memcmp(one->digest, image->digest, sizeof one->digest) == 0) {
+            return one;
+        }
+    }
+    library *made = load_locked(image, error);
+    if (made != NULL) {
+        made->next = *bucket;
+        *bucket = made;
+        *loaded = true;
+    }
+    return made;
+}
+
+/* What the driver makes of a kernel's params, against what the image says. */
+typedef struct {
+    CUkernel handle;
+    const nj_device *device;
+    const nj_cubin_kernel *kernel;
+    const char *name;
+    nj_error *error;
+    bool agrees;
+} comparing;
+
+static bool compare(comparing *it, size_t number, size_t offset, size_t size)
+{
+    if (number == it->kernel->param_count) {
+        return nj_differ(it->error, "more", "expected the driver to find %zu params in %s", number, it->name);
+    }
+    nj_param param = it->kernel->params[number];
+    return (param.offset == offset && param.size == size) ||
+           nj_differ(it->error, nj_format("%zu bytes at offset %zu", size, offset).text,
+                     "expected the driver to find param %zu of %s to be %d bytes at offset %d", number, it->name, param.size,
+                     param.offset);
+}
+
+static bool compare_count(comparing *it, size_t found)
+{
+    return found == it->kernel->param_count || nj_differ(it->error, nj_format("%zu", found).text,
+                                                         "expected the driver to find %zu params in %s",
+                                                         it->kernel->param_count, it->name);
+}
+
+static nj_outcome compare_there(void *facts)
+{
+    comparing *it = facts;
+    bool pushed;
+    nj_outcome outcome = nj_context_enter(it->device, &pushed);
+    if (outcome.call != NULL) {
+        return outcome;
+    }
+    it->agrees = true;
+    for (size_t i = 0; it->agrees && outcome.call == NULL; i++) {
+        size_t offset, size;
+        outcome = NJ_TRY(cuKernelGetParamInfo, it->handle, i, &offset, &size);
+        if (outcome.code == CUDA_ERROR_INVALID_VALUE) { /* the driver knows no more */
+            it->agrees = compare_count(it, i);
+            outcome = NJ_SUCCESS;
+            break;
+        }
+        it->agrees = outcome.call != NULL || compare(it, i, offset, size);
+    }
+    nj_context_leave(pushed);
+    return outcome;
+}
+
+/* Whether the driver finds the params that the image has; drivers before CUDA 12.4 do not tell. */
+static bool check_params(CUkernel handle, nj_device *device, const nj_cubin_kernel *kernel, nj_error *error)
+{
+    nj_text name = nj_quote(kernel->symbol.at, kernel->symbol.size);
+    comparing it = {.handle = handle, .device = device, .kernel = kernel, .name = name.text, .error = error};
+    return nj_cuda.cuKernelGetParamInfo == NULL ||
+           (nj_outcome_good(nj_on_device(device, compare_there, &it), error) && it.agrees);
+}
+
+static nj_function *make_function(nj_span symbol, unsigned int shared_bytes, nj_error *error)
+{
+    nj_function *made = calloc(1, sizeof *made + symbol.size + 1);
+    if (made == NULL) {
+        nj_no_memory(error);
+        return NULL;
+    }
+    memcpy(made->symbol, symbol.at, symbol.size);
+    made->shared_bytes = shared_bytes;
+    pthread_mutex_init(&made->lock, NULL);
+    return made;
+}
+
+static void drop_function(nj_function *function)
+{
+    if (function != NULL) {
+        pthread_mutex_destroy(&function->lock);
+        free(function);
+    }
+}
+
+static nj_function *find_function_locked(library *library, nj_device *device, const nj_image *image, const nj_entry_facts *facts,
+                                         nj_error *error)
+{
+    for (nj_function *one = library->functions; one != NULL; one = one->next) {
+        if (nj_span_is(image->entry.symbol, one->symbol)) {
+            return one;
+        }
+    }
+    nj_function *made = make_function(image->entry.symbol, facts->own_shared_bytes, error);
+    bool good = made != NULL &&
+                nj_outcome_good(NJ_TRY(cuLibraryGetKernel, &made->handle, library->handle, made->symbol), error) &&
+                check_params(made->handle, device, &facts->kernel, error);
+    if (!good) {
+        drop_function(made);
+        return NULL;
+    }
+    made->next = library->functions;
+    library->functions = made;
+    return made;
+}
+
+nj_function *nj_image_load(const nj_image *image, int ordinal, bool *loaded, nj_error *error)
+{
+    nj_entry_facts facts;
+    *loaded = false;
+    nj_device *device = nj_entry_check(image->content, &image->entry, &facts, error) ? nj_device_ready(ordinal, error) : NULL;
+    if (device == NULL) {
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    library *library = find_locked(image, loaded, error);
+    nj_function *function = library == NULL ? NULL : find_function_locked(library, device, image, &facts, error);
+    pthread_mutex_unlock(&lock);
+    return function;
+}
+
+void nj_images_forget(void)
+{
+    pthread_mutex_lock(&lock);
+    memset(buckets, 0, sizeof buckets);
+    pthread_mutex_unlock(&lock);
+}
+
+typedef struct {
+    const nj_function *function;
+    const nj_device *device;
+} placing;
+
+static nj_outcome place_there(void *facts)
+{
+    const placing *it = facts;
+    bool pushed;
+    CUfunction function;
+    nj_outcome outcome = nj_context_enter(it->device, &pushed);
+    if (outcome.call == NULL) {
+        /* the driver puts an image on a device when this is first asked */
+        outcome = NJ_TRY(cuKernelGetFunction, &function, it->function->handle);
+        nj_context_leave(pushed);
+    }
+    return outcome;
+}
+
+bool nj_function_place(const nj_function *function, int ordinal, nj_error *error)
+{
+    nj_device *device = nj_device_ready(ordinal, error);
+    placing facts = {function, device};
+    return device != NULL && nj_outcome_good(nj_on_device(device, place_there, &facts), error);
+}

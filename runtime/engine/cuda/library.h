@@ -1,0 +1,29 @@
+/* Images in the driver, one for each content, whichever bundles hold it. They stay loaded for the life of the process: an unload
+ * would break a graph capture under way, and any launch that another thread has in flight. */
+#ifndef NOJIT_CUDA_LIBRARY_H
+#define NOJIT_CUDA_LIBRARY_H
+
+#include "cuda/function.h"
+#include "image/entry.h"
+
+/* An image of a bundle, and the kernel that is wanted of it. */
+typedef struct {
+    nj_span content;
+    unsigned char digest[32]; /* SHA-256 of the content */
+    int min_driver;           /* 13010: CUDA 13.1 */
+    nj_entry entry;
+} nj_image;
+
+/* Returns the kernel, the same one at each call: checks the image against its entry, loads it if the driver has not, and checks
+ * what a device's driver makes of it. `loaded` says whether it was loaded now. NULL with `error` filled, of NJ_ERROR_INTEGRITY or
+ * NJ_ERROR_FORMAT for another image than the entry's. */
+NJ_INTERNAL nj_function *nj_image_load(const nj_image *image, int device, bool *loaded, nj_error *error);
+
+/* Puts the image of a kernel on a device now; false with `error` filled. */
+NJ_INTERNAL bool nj_function_place(const nj_function *function, int device, nj_error *error);
+
+/* Has the next load of each image load it anew, as a test needs that stands for a new process. What is loaded stays, and so does
+ * what knows of it. */
+NJ_INTERNAL void nj_images_forget(void);
+
+#endif
