@@ -11,6 +11,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from nojit.runtime import _core
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, counted, nearest_or_few
 from nojit.runtime.format import (
     HEADER_BYTES,
@@ -19,7 +20,7 @@ from nojit.runtime.format import (
     decode_header,
     decode_index,
 )
-from nojit.runtime.payload import Group, Place, Placement, check_section_size, decode_placement, split_section
+from nojit.runtime.payload import Group, Place
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable
@@ -49,7 +50,7 @@ class _KernelPart(Record):
     """What was read of one kernel."""
 
     table: KernelTable
-    placement: Placement
+    placement: _core.Placement
     payload_start: int
     """Where its groups start in the file."""
 
@@ -250,15 +251,16 @@ class BundleFile:
         where = self._where(entry.name)
         raw_table, raw_placement = self._section(number, where)
         table = decode_table(raw_table, entry.name, entry.variants, entry.images, where)
-        return _KernelPart(table, decode_placement(raw_placement, entry, where), self._payload_starts[number])
+        return _KernelPart(table, _place_images(raw_placement, entry, where), self._payload_starts[number])
 
     def _section(self, number: int, where: str) -> tuple[bytes, bytes]:
         """Read the section of a kernel: its variant table, and where its images lie."""
         entry = self.index.kernels[number]
-        check_section_size(entry, where)
+        _core.check_section(entry.table.stored_bytes, entry.table.raw_bytes, where)
         packed = self._read(self._section_starts[number], entry.table.stored_bytes, where)
         _check_digest(packed, bytes.fromhex(entry.table.sha256), where)
-        return split_section(decompress(packed, entry.table.raw_bytes, where), entry, where)
+        raw = decompress(packed, entry.table.raw_bytes, where)
+        return _core.split_section(raw, entry.images, entry.groups, where)
 
     def _where(self, kernel: str) -> str:
         return f"{self.path} kernel {kernel}"
@@ -293,7 +295,7 @@ class BundleFile:
 
     def groups(self, kernel: str) -> tuple[Group, ...]:
         """Return the groups of a kernel in file order."""
-        return self._part(kernel).placement.groups()
+        return tuple([Group(*fields) for fields in self._part(kernel).placement.groups()])
 
     def verify(self, look: Look | None = None) -> None:
         """Check everything that the file holds, down to the last byte.
@@ -314,7 +316,7 @@ class BundleFile:
             where = self._where(entry.name)
             raw_table, raw_placement = self._section(number, where)
             table = decode_table(raw_table, entry.name, entry.variants, entry.images, where)
-            part = _KernelPart(table, decode_placement(raw_placement, entry, where), self._payload_starts[number])
+            part = _KernelPart(table, _place_images(raw_placement, entry, where), self._payload_starts[number])
             left -= sum(map(len, table.expressions()))
             if left < 0:
                 what = f"expected expressions of at most {most} characters in a bundle of this length"
@@ -324,9 +326,9 @@ class BundleFile:
             if used != entry.images:
                 raise refuse("images", f"expected every one of {entry.images} images in use", got=used, where=where)
             first = 0
-            for group in part.placement.groups():
+            for images, *_ in part.placement.groups():
                 self._group(entry.name, part, part.placement.find(first))
-                first += group.images
+                first += images
             if look is not None:
                 look(table, partial(self._image, entry.name, part))
 
@@ -358,6 +360,10 @@ class BundleFile:
         if self._fd < 0:
             raise ValueError(f"bundle is closed - at {where}")
         return self._fd
+
+
+def _place_images(raw: bytes, entry: KernelEntry, where: str) -> _core.Placement:
+    return _core.Placement(raw, entry.images, entry.payload_bytes, where)
 
 
 def _check_digest(packed: bytes, expected: bytes, where: str) -> None:

@@ -21,7 +21,6 @@ from nojit.runtime.strict import Json, canonical_json
 __all__ = [
     "FORMAT_VERSION",
     "GLOBAL_SCRATCH",
-    "GROUP_RECORD_BYTES",
     "HEADER_BYTES",
     "MAGIC",
     "PROFILE_SCRATCH",
@@ -43,8 +42,6 @@ SUFFIX = ".nojit"
 
 _HEADER = struct.Struct("<8sIIQQ32s")
 HEADER_BYTES = _core.HEADER_BYTES
-# of a kernel's section, for each group (`nojit.runtime.payload`)
-GROUP_RECORD_BYTES = 44
 
 # the two pointers that Triton appends to every kernel's parameters
 GLOBAL_SCRATCH = "$global_scratch"

@@ -12,6 +12,7 @@ import zstandard
 from nojit.aot.pack.likeness import group_alike
 from nojit.aot.pack.tables import KernelContent, build_table
 from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.runtime import _core
 from nojit.runtime.errors import BundleFormatError, PackageError
 from nojit.runtime.format import (
     BundleIndex,
@@ -23,14 +24,7 @@ from nojit.runtime.format import (
     encode_header,
     encode_index,
 )
-from nojit.runtime.payload import (
-    Group,
-    check_section_size,
-    decode_placement,
-    encode_groups,
-    encode_images,
-    split_section,
-)
+from nojit.runtime.payload import Group, encode_groups, encode_images
 from nojit.runtime.table_codec import check_table, decode_table, encode_table
 
 __all__ = [
@@ -173,10 +167,10 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
         decode_index(raw_index, f"bundle {content.name}")
         for kernel in kernels:
             entry, where = kernel.entry, f"kernel {kernel.entry.name}"
-            check_section_size(entry, where)
-            table, placement = split_section(kernel.raw, entry, where)
+            _core.check_section(entry.table.stored_bytes, entry.table.raw_bytes, where)
+            table, placement = _core.split_section(kernel.raw, entry.images, entry.groups, where)
             check_table(table, decode_table(table, entry.name, entry.variants, entry.images, where), where)
-            decode_placement(placement, entry, where)
+            _core.Placement(placement, entry.images, entry.payload_bytes, where)
     except BundleFormatError as error:
         raise PackageError("expected content that the bundle format can hold", got=error.finding()) from error
 

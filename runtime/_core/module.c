@@ -222,9 +222,9 @@ static PyMethodDef functions[] = {
     {"read_index", nj_read_index, METH_VARARGS, PyDoc_STR("The index of a bundle as a record.")},
     {"check_json", nj_check_json_of, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
     {"is_printable", nj_is_printable_of, METH_O, PyDoc_STR("Whether a text is safe to show.")},
-    {"check_groups", nj_check_groups, METH_VARARGS,
-     PyDoc_STR("Whether the images and the groups of a kernel surely keep every rule, and fill so many stored bytes.")},
-    {"find_image", nj_find_image, METH_VARARGS, PyDoc_STR("Where an image lies, in groups that were checked.")},
+    {"check_frame", nj_check_frame, METH_VARARGS, PyDoc_STR("Check the header of a zstd frame.")},
+    {"check_section", nj_check_section, METH_VARARGS, PyDoc_STR("Check that a section decompresses to no more than it may.")},
+    {"split_section", nj_split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
     {"read_table", nj_read_table, METH_VARARGS,
      PyDoc_STR("What a variant table is made of, if it surely keeps every rule; else None.")},
     {"read_tuning", nj_read_tuning, METH_VARARGS,
@@ -263,7 +263,8 @@ static int add_types(PyObject *module)
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
         nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_launch_table_init() < 0 ||
-        nj_tuning_init() < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0 || nj_limits_init(module) < 0) {
+        nj_tuning_init() < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0 || nj_limits_init(module) < 0 ||
+        nj_placement_init(module) < 0) {
         return -1;
     }
     if (PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||

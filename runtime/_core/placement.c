@@ -1,130 +1,157 @@
 #include "placement.h"
 
-#include "image/elf.h"
-#include "base/span.h"
+#include "errors.h"
+
+#include "bundle/frame.h"
+#include "bundle/header.h"
+#include "bundle/placement.h"
 
 #include "cold.h"
 
-enum {
-    LENGTH_BYTES = 4,
-    RECORD_BYTES = 44,
-    DIGEST_BYTES = 32,
-    BYTES_MAX = 8 << 20, /* of an image; of a group, stored or raw */
-    RAW_BYTES_FREE = 4 << 10,
-    RATIO_MAX = 64, /* of what is stored, what groups may be decompressed to beside that */
+typedef struct {
+    PyObject_HEAD
+    PyObject *raw; /* bytes, in which the placement lies */
+    nj_placement placement;
+} nj_placed;
+
+static nj_span span_of(const Py_buffer *buffer)
+{
+    return (nj_span){buffer->buf, (size_t)buffer->len};
+}
+
+static PyObject *bytes_of(nj_span span)
+{
+    return PyBytes_FromStringAndSize((const char *)span.at, (Py_ssize_t)span.size);
+}
+
+PyObject *nj_check_frame(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer frame;
+    unsigned long long raw_bytes;
+    PyObject *where;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "y*KO:check_frame", &frame, &raw_bytes, &where)) {
+        return NULL;
+    }
+    PyObject *checked = nj_frame_check(span_of(&frame), raw_bytes, &error) ? Py_NewRef(Py_None) : nj_raise(&error, where);
+    PyBuffer_Release(&frame);
+    return checked;
+}
+
+PyObject *nj_check_section(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    unsigned long long stored_bytes, raw_bytes;
+    PyObject *where;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "KKO:check_section", &stored_bytes, &raw_bytes, &where)) {
+        return NULL;
+    }
+    return nj_section_check(stored_bytes, raw_bytes, &error) ? Py_NewRef(Py_None) : nj_raise(&error, where);
+}
+
+PyObject *nj_split_section(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer raw;
+    unsigned long long images, groups;
+    PyObject *where, *parts;
+    nj_span table, placement;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "y*KKO:split_section", &raw, &images, &groups, &where)) {
+        return NULL;
+    }
+    parts = nj_section_split(span_of(&raw), images, groups, &table, &placement, &error)
+                ? Py_BuildValue("(NN)", bytes_of(table), bytes_of(placement))
+                : nj_raise(&error, where);
+    PyBuffer_Release(&raw);
+    return parts;
+}
+
+static PyObject *placement_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named))
+{
+    PyObject *raw, *where;
+    unsigned long long images, payload_bytes;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "SKKO:Placement", &raw, &images, &payload_bytes, &where)) {
+        return NULL;
+    }
+    nj_placed *self = (nj_placed *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->raw = Py_NewRef(raw);
+    nj_span span = {(const unsigned char *)PyBytes_AS_STRING(raw), (size_t)PyBytes_GET_SIZE(raw)};
+    if (!nj_placement_read(span, images, payload_bytes, &self->placement, &error)) {
+        nj_raise(&error, where);
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static void placement_dealloc(nj_placed *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    nj_placement_close(&self->placement);
+    Py_XDECREF(self->raw);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *placement_find(nj_placed *self, PyObject *number)
+{
+    Py_ssize_t image = PyNumber_AsSsize_t(number, PyExc_IndexError);
+    if (image == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (image < 0 || (size_t)image >= self->placement.images) {
+        return PyErr_Format(PyExc_IndexError, "expected an image below %zu, got %zd", self->placement.images, image);
+    }
+    nj_place place = nj_placement_find(&self->placement, (size_t)image);
+    return Py_BuildValue("(nKIIy#KK)", (Py_ssize_t)place.number, (unsigned long long)place.stored_start, place.group.stored_bytes,
+                         place.group.raw_bytes, (const char *)place.group.sha256, (Py_ssize_t)NJ_SHA256_BYTES,
+                         (unsigned long long)place.start, (unsigned long long)place.end);
+}
+
+static PyObject *placement_groups(nj_placed *self, PyObject *Py_UNUSED(none))
+{
+    PyObject *groups = PyTuple_New((Py_ssize_t)self->placement.groups);
+    for (size_t i = 0; groups != NULL && i < self->placement.groups; i++) {
+        nj_group group = nj_placement_group(&self->placement, i);
+        PyObject *fields = Py_BuildValue("(IIIy#)", group.images, group.stored_bytes, group.raw_bytes, (const char *)group.sha256,
+                                         (Py_ssize_t)NJ_SHA256_BYTES);
+        if (fields == NULL) {
+            Py_CLEAR(groups);
+            break;
+        }
+        PyTuple_SET_ITEM(groups, (Py_ssize_t)i, fields);
+    }
+    return groups;
+}
+
+static PyMethodDef placement_methods[] = {
+    {"find", (PyCFunction)placement_find, METH_O, PyDoc_STR("The fields of an image's `Place`. IndexError if there is no such image.")},
+    {"groups", (PyCFunction)placement_groups, METH_NOARGS, PyDoc_STR("The fields of each `Group`, in file order.")},
+    {NULL},
 };
 
-/* The lengths of images, and the record of each group. */
-typedef struct {
-    const unsigned char *lengths, *records;
-    size_t images, groups;
-} nj_placement;
+static PyType_Slot placement_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("Placement(raw, images, payload_bytes, where)\n--\n\nThe images and groups of one kernel, checked.")},
+    {Py_tp_new, placement_new},
+    {Py_tp_dealloc, placement_dealloc},
+    {Py_tp_methods, placement_methods},
+    {0, NULL},
+};
 
-/* A group, as its record has it. */
-typedef struct {
-    uint32_t images, stored_bytes, raw_bytes;
-    const unsigned char *sha256;
-} nj_group;
+static PyType_Spec placement_spec = {
+    .name = "nojit.runtime._core.Placement",
+    .basicsize = sizeof(nj_placed),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = placement_slots,
+};
 
-/* Takes bytes apart; false if there are not whole records behind so many lengths. */
-static bool split(const Py_buffer *raw, Py_ssize_t images, nj_placement *it)
+int nj_placement_init(PyObject *module)
 {
-    if (images < 0 || images > raw->len / LENGTH_BYTES) {
-        return false;
-    }
-    size_t length = (size_t)images * LENGTH_BYTES, rest = (size_t)raw->len - length;
-    *it = (nj_placement){raw->buf, (const unsigned char *)raw->buf + length, (size_t)images, rest / RECORD_BYTES};
-    return rest % RECORD_BYTES == 0;
-}
-
-static nj_group group_at(const nj_placement *it, size_t number)
-{
-    const unsigned char *record = it->records + number * RECORD_BYTES;
-    return (nj_group){nj_u32(record), nj_u32(record + 4), nj_u32(record + 8), record + 12};
-}
-
-/* How long images are together; false if one is longer than it may be, or empty. */
-static bool sum_lengths(const nj_placement *it, size_t first, size_t count, uint64_t *bytes)
-{
-    *bytes = 0;
-    for (size_t i = first; i < first + count; i++) {
-        uint32_t length = nj_u32(it->lengths + i * LENGTH_BYTES);
-        if (length == 0 || length > BYTES_MAX) {
-            return false;
-        }
-        *bytes += length;
-    }
-    return true;
-}
-
-/* Whether the groups hold all images, each as many bytes as it says, and are so many bytes in all. */
-static bool groups_are_right(const nj_placement *it, uint64_t payload_bytes)
-{
-    uint64_t raw_bytes, stored = 0, raw = 0;
-    size_t first = 0;
-    for (size_t i = 0; i < it->groups; i++) {
-        nj_group group = group_at(it, i);
-        if (group.images == 0 || group.images > it->images - first || group.stored_bytes > BYTES_MAX ||
-            group.raw_bytes > BYTES_MAX || !sum_lengths(it, first, group.images, &raw_bytes) || raw_bytes != group.raw_bytes) {
-            return false;
-        }
-        first += group.images;
-        stored += group.stored_bytes;
-        raw += group.raw_bytes;
-    }
-    return first == it->images && stored == payload_bytes && raw <= RAW_BYTES_FREE + RATIO_MAX * stored;
-}
-
-PyObject *nj_check_groups(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer raw;
-    Py_ssize_t images;
-    unsigned long long payload_bytes;
-    nj_placement it;
-    if (!PyArg_ParseTuple(args, "y*nK:check_groups", &raw, &images, &payload_bytes)) {
-        return NULL;
-    }
-    bool right = split(&raw, images, &it) && groups_are_right(&it, payload_bytes);
-    PyBuffer_Release(&raw);
-    return PyBool_FromLong(right);
-}
-
-/* Finds the group of an image: NULL with an exception raised, which there is not where groups were checked. */
-static PyObject *find_image(const nj_placement *it, size_t image)
-{
-    uint64_t stored_start = 0, before, length;
-    size_t first = 0;
-    for (size_t i = 0; i < it->groups; i++) {
-        nj_group group = group_at(it, i);
-        if (image - first >= group.images) {
-            first += group.images;
-            stored_start += group.stored_bytes;
-        } else if (sum_lengths(it, first, image - first, &before) && sum_lengths(it, image, 1, &length)) {
-            return Py_BuildValue("(nKIIy#KK)", (Py_ssize_t)i, (unsigned long long)stored_start, group.stored_bytes,
-                                 group.raw_bytes, (const char *)group.sha256, (Py_ssize_t)DIGEST_BYTES,
-                                 (unsigned long long)before, (unsigned long long)(before + length));
-        }
-    }
-    PyErr_SetString(PyExc_ValueError, "expected groups that were checked");
-    return NULL;
-}
-
-PyObject *nj_find_image(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer raw;
-    Py_ssize_t images, image;
-    nj_placement it;
-    PyObject *place = NULL;
-    if (!PyArg_ParseTuple(args, "y*nn:find_image", &raw, &images, &image)) {
-        return NULL;
-    }
-    if (image < 0 || image >= images) {
-        PyErr_Format(PyExc_IndexError, "expected an image below %zd, got %zd", images, image);
-    } else if (!split(&raw, images, &it)) {
-        PyErr_SetString(PyExc_ValueError, "expected groups that were checked");
-    } else {
-        place = find_image(&it, (size_t)image);
-    }
-    PyBuffer_Release(&raw);
-    return place;
+    PyObject *type = PyType_FromSpec(&placement_spec);
+    int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
+    Py_XDECREF(type);
+    return status;
 }

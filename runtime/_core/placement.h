@@ -1,17 +1,20 @@
-/* Where the images of a kernel lie. runtime/payload.py holds the rules and names the one that is broken. */
+/* The parts of a bundle other than its index, for Python: a border around the engine's bundle/. */
 #ifndef NOJIT_PLACEMENT_H
 #define NOJIT_PLACEMENT_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* `check_groups(raw, images, payload_bytes)`: whether the lengths of so many images and the records of groups behind them keep
- * every rule, and the groups are so many stored bytes in all. */
-PyObject *nj_check_groups(PyObject *module, PyObject *args);
+/* `check_frame(frame, raw_bytes, where)`: checks the header of a zstd frame. Raises BundleFormatError, as all of these do. */
+PyObject *nj_check_frame(PyObject *module, PyObject *args);
 
-/* `find_image(raw, images, image)`: where an image of checked groups lies, as `Place` of runtime/payload.py has it: its group;
- * where that starts among the stored bytes, how many it has, stored and raw, and their SHA-256; and where the image starts and
- * ends in it. IndexError if there is none. */
-PyObject *nj_find_image(PyObject *module, PyObject *args);
+/* `check_section(stored_bytes, raw_bytes, where)`: checks that a kernel's section decompresses to no more than it may. */
+PyObject *nj_check_section(PyObject *module, PyObject *args);
+
+/* `split_section(raw, images, groups, where)`: a kernel's variant table, and the bytes of its placement. */
+PyObject *nj_split_section(PyObject *module, PyObject *args);
+
+/* Adds the class `Placement(raw, images, payload_bytes, where)`. */
+int nj_placement_init(PyObject *module);
 
 #endif

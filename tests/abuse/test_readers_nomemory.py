@@ -60,7 +60,8 @@ def read_launch() -> Launch | None:
 
 
 def find_image() -> tuple[Any, ...] | None:
-    return _core.find_image(b"\1\0\0\0" * 60 + (b"\6\0\0\0\0\0\0\0\6\0\0\0" + bytes(32)) * 10, 60, 33)
+    placed = _core.Placement(b"\1\0\0\0" * 60 + (b"\6\0\0\0\0\0\0\0\6\0\0\0" + bytes(32)) * 10, 60, 0, "here")
+    return placed.find(33)
 
 
 def plain_row() -> tuple[Any, ...] | None:

@@ -1,10 +1,9 @@
-"""Where a kernel's images lie: what C says of them, held against the rules as the specification states them."""
+"""Where a kernel's images lie, held against the rules as the specification states them."""
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -15,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit import runtime
 from nojit.runtime import _core
-from nojit.runtime._core import GROUP_BYTES_MAX, IMAGE_BYTES_MAX
+from nojit.runtime._core import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, Placement
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.format import KernelEntry, Section
-from nojit.runtime.payload import Place, Placement, _refuse_groups, decode_placement, split_section
+from nojit.runtime.payload import Place
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import Parts, kernel
@@ -39,16 +37,36 @@ def count(sizes: Sizes) -> int:
     return sum(map(len, sizes))
 
 
-def refused(raw: bytes, images: int, payload_bytes: int) -> bool:
+def place(raw: bytes, images: int, payload_bytes: int) -> Placement:
+    return Placement(raw, images, payload_bytes, "here")
+
+
+def rule_of(raw: bytes, images: int, payload_bytes: int) -> str:
+    """Return the rule that bytes break; empty if they break none."""
     try:
-        _refuse_groups(raw, entry(images, 0, payload_bytes), "here")
-    except BundleFormatError:
-        return True
-    return False
+        place(raw, images, payload_bytes)
+    except BundleFormatError as error:
+        return error.rule
+    return ""
 
 
-def entry(images: int, groups: int, payload_bytes: int) -> KernelEntry:
-    return KernelEntry("add", 1, images, groups, payload_bytes, Section(0, 0, ""))
+def is_right(raw: bytes, images: int, payload_bytes: int) -> bool:
+    """Say whether bytes keep the rules, as the specification's section 8 states them."""
+    lengths = [number for (number,) in struct.iter_unpack("<I", raw[: 4 * images])]
+    if len(raw) < 4 * images or (len(raw) - 4 * images) % 44:
+        return False
+    groups = list(struct.iter_unpack("<III32s", raw[4 * images :]))
+    counts, stored, raws = ([group[field] for group in groups] for field in range(3))
+    firsts = [0, *accumulate(counts)]
+    return (
+        all(0 < length <= IMAGE_BYTES_MAX for length in lengths)
+        and firsts[-1] == images
+        and all(counts)
+        and raws == [sum(lengths[first:end]) for first, end in pairwise(firsts)]
+        and max([*raws, *stored], default=0) <= GROUP_BYTES_MAX
+        and sum(stored) == payload_bytes
+        and sum(raws) <= 4096 + 64 * sum(stored)
+    )
 
 
 image_sizes = st.integers(1, 1 << 20)
@@ -59,36 +77,30 @@ kernels = st.lists(st.tuples(st.lists(image_sizes, min_size=1, max_size=6), st.i
 def test_every_image_is_found(groups: list[tuple[list[int], int]]) -> None:
     raw = placement([sizes for sizes, _ in groups], [packed for _, packed in groups])
     images, image, stored = sum(len(sizes) for sizes, _ in groups), 0, 0
-    assert _core.check_groups(raw, images, sum(packed for _, packed in groups))
-    found = Placement(raw, images)
+    found = place(raw, images, sum(packed for _, packed in groups))
+    assert found.groups() == tuple((len(sizes), packed, sum(sizes), bytes(32)) for sizes, packed in groups)
     for number, (sizes, packed) in enumerate(groups):
         for start, end in pairwise(accumulate(sizes, initial=0)):
-            place = (number, stored, packed, sum(sizes), bytes(32), start, end)
-            assert _core.find_image(raw, images, image) == place
-            # the first by going through all groups, the others by where these start
-            assert found.find(image) == place == Placement(raw, images).find(image)
+            assert found.find(image) == (number, stored, packed, sum(sizes), bytes(32), start, end)
             image += 1
         stored += packed
 
 
 @pytest.mark.parametrize(("stored", "raw_bytes"), [(0, 4096), (100, 4096 + 6400), (10_000, 4096 + 640_000)])
 def test_what_groups_decompress_to_is_in_proportion_to_what_is_stored(stored: int, raw_bytes: int) -> None:
-    right, wrong = placement([[raw_bytes]], [stored]), placement([[raw_bytes, 1]], [stored])
-    assert _core.check_groups(right, 1, stored)
-    assert not refused(right, 1, stored)
-    assert not _core.check_groups(wrong, 2, stored)
-    assert rule_of(lambda: decode_placement(wrong, entry(2, 1, stored), "here")) == "size"
+    assert rule_of(placement([[raw_bytes]], [stored]), 1, stored) == ""
+    assert rule_of(placement([[raw_bytes, 1]], [stored]), 2, stored) == "size"
 
 
 @settings(max_examples=300)
 @given(kernels.filter(bool), st.data())
-def test_what_is_passed_is_what_python_passes(groups: list[tuple[list[int], int]], data: st.DataObject) -> None:
+def test_only_what_keeps_the_rules_is_read(groups: list[tuple[list[int], int]], data: st.DataObject) -> None:
     sizes, payload_bytes = [sizes for sizes, _ in groups], sum(packed for _, packed in groups)
     raw, images = placement(sizes, [packed for _, packed in groups]), count(sizes)
-    place = data.draw(st.integers(0, len(raw) // 4 - 1)) * 4
+    at = data.draw(st.integers(0, len(raw) // 4 - 1)) * 4
     word = data.draw(st.sampled_from([0, 1, 2, IMAGE_BYTES_MAX, IMAGE_BYTES_MAX + 1, (1 << 32) - 1]))
-    changed = raw[:place] + struct.pack("<I", word) + raw[place + 4 :]
-    assert _core.check_groups(changed, images, payload_bytes) != refused(changed, images, payload_bytes)
+    changed = raw[:at] + struct.pack("<I", word) + raw[at + 4 :]
+    assert (rule_of(changed, images, payload_bytes) == "") == is_right(changed, images, payload_bytes)
 
 
 @settings(max_examples=300)
@@ -98,76 +110,73 @@ def test_so_it_is_if_records_are_read_as_lengths(groups: list[tuple[list[int], i
     sizes, payload_bytes = [sizes for sizes, _ in groups], sum(packed for _, packed in groups)
     raw, images = placement(sizes, [packed for _, packed in groups]), count(sizes) + 11 * more
     if 0 <= 4 * images <= len(raw):
-        assert _core.check_groups(raw, images, payload_bytes) != refused(raw, images, payload_bytes)
+        assert (rule_of(raw, images, payload_bytes) == "") == is_right(raw, images, payload_bytes)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "stored"),
+    ("sizes", "stored", "rule"),
     [
-        ([[0]], [9]),
-        ([[IMAGE_BYTES_MAX + 1]], [9]),
-        ([[]], [9]),
-        ([[9]], [GROUP_BYTES_MAX + 1]),
-        ([[9] * 2, []], [1, 1]),
+        ([[0]], [9], "size"),
+        ([[IMAGE_BYTES_MAX + 1]], [9], "size"),
+        ([[]], [9], "groups"),
+        ([[9]], [GROUP_BYTES_MAX + 1], "groups"),
+        ([[9] * 2, []], [1, 1], "groups"),
     ],
 )
-def test_each_rule_is_kept(sizes: Sizes, stored: list[int]) -> None:
-    raw, images = placement(sizes, stored), count(sizes)
-    assert not _core.check_groups(raw, images, sum(stored))
-    assert refused(raw, images, sum(stored))
+def test_each_rule_is_kept(sizes: Sizes, stored: list[int], rule: str) -> None:
+    assert rule_of(placement(sizes, stored), count(sizes), sum(stored)) == rule
 
 
 def test_the_longest_are_found() -> None:
     raw = placement([[IMAGE_BYTES_MAX]] * 3, [GROUP_BYTES_MAX] * 3)
-    assert _core.check_groups(raw, 3, 3 * GROUP_BYTES_MAX)
-    assert _core.find_image(raw, 3, 2)[:4] == (2, 2 * GROUP_BYTES_MAX, GROUP_BYTES_MAX, IMAGE_BYTES_MAX)
+    found = place(raw, 3, 3 * GROUP_BYTES_MAX)
+    assert found.find(2)[:4] == (2, 2 * GROUP_BYTES_MAX, GROUP_BYTES_MAX, IMAGE_BYTES_MAX)
 
 
 def test_parts_of_entries_are_refused() -> None:
     raw = placement([[1, 2], [3]], [1, 1])
     for changed in (raw[:-1], raw + b"\0", raw[1:], raw[:12]):
-        assert not _core.check_groups(changed, 3, 2)
-    for images in (-1, 2, 4, len(raw) // 4 + 1, 1 << 62):
-        assert not _core.check_groups(raw, images, 2)
-    assert _core.check_groups(b"", 0, 0)
-
-
-def test_bytes_that_were_not_checked_are_not_read_past_their_end() -> None:
-    raw = placement([[1, 2], [3]], [1, 1])
-    for changed, images in ((raw[:-1], 3), (raw[:12], 3), (b"", 3), (raw, 1 << 62), (bytes(len(raw)), 3)):
-        with pytest.raises(ValueError, match="expected groups that were checked"):
-            _core.find_image(changed, images, 2)
+        assert rule_of(changed, 3, 2) in {"groups", "size"}
+    for images in (2, 4, len(raw) // 4 + 1, 1 << 62):
+        assert rule_of(raw, images, 2) == "groups"
+    assert rule_of(b"", 0, 0) == ""
 
 
 def test_images_are_found_in_their_groups() -> None:
     raw = placement([[5, 7], [11], [13, 17, 19]], [100, 200, 300])
-    told = decode_placement(raw, entry(6, 3, 600), "here")
-    places = [(place.group, place.start, place.end) for place in (Place(*told.find(image)) for image in range(6))]
+    told = place(raw, 6, 600)
+    places = [(one.group, one.start, one.end) for one in (Place(*told.find(image)) for image in range(6))]
     assert places == [(0, 0, 5), (0, 5, 12), (1, 0, 11), (2, 0, 13), (2, 13, 30), (2, 30, 49)]
-    assert [group.raw_bytes for group in told.groups()] == [12, 11, 49]
-    for image in (-1, 6):
-        with pytest.raises(IndexError, match="expected an image below 6"):
+    for image in (-1, 6, 1 << 70):
+        with pytest.raises(IndexError):
             told.find(image)
-
-
-def rule_of(read: Callable[[], Placement | tuple[bytes, bytes]]) -> str:
-    with pytest.raises(BundleFormatError, match="at here") as caught:
-        read()
-    return caught.value.rule
 
 
 def test_groups_fill_the_payload_of_their_kernel() -> None:
     raw = placement([[5, 7], [11]], [100, 200])
     for payload_bytes in (0, 299, 301):
-        assert rule_of(lambda said=payload_bytes: decode_placement(raw, entry(3, 2, said), "here")) == "groups"
+        assert rule_of(raw, 3, payload_bytes) == "groups"
+
+
+def test_an_error_names_the_group() -> None:
+    raw = placement([[5, 7], [11]], [100, 200])
+    with pytest.raises(
+        BundleFormatError, match=r"expected a group of 11 raw bytes.* got 12 raw, 200 stored - at here group 1"
+    ):
+        place(raw[: 12 + 44 + 8] + b"\x0c" + raw[12 + 44 + 9 :], 3, 300)
 
 
 def test_a_section_is_parted_from_its_end() -> None:
-    assert split_section(b"table" + bytes(4 + 44), entry(1, 1, 0), "here") == (b"table", bytes(48))
-    assert split_section(bytes(48), entry(1, 1, 0), "here") == (b"", bytes(48))
-    assert split_section(b"table", entry(0, 0, 0), "here") == (b"table", b"")
-    for raw in (b"", bytes(47)):
-        assert rule_of(lambda raw=raw: split_section(raw, entry(1, 1, 0), "here")) == "truncated"
+    def split(raw: bytes, images: int, groups: int) -> tuple[bytes, bytes]:
+        return _core.split_section(raw, images, groups, "here")
+
+    assert split(b"table" + bytes(4 + 44), 1, 1) == (b"table", bytes(48))
+    assert split(bytes(48), 1, 1) == (b"", bytes(48))
+    assert split(b"table", 0, 0) == (b"table", b"")
+    for raw, images, groups in ((b"", 1, 1), (bytes(47), 1, 1), (bytes(47), 1 << 62, 0), (bytes(47), 0, 1 << 62)):
+        with pytest.raises(BundleFormatError, match="at here") as caught:
+            split(raw, images, groups)
+        assert caught.value.rule == "truncated"
 
 
 # -- what a first launch reads ---------------------------------------------------------------------------------------
