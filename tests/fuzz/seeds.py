@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 from pathlib import Path
 
 from tests.support.cubins import CubinSpec, build_cubin
+from tests.support.hostile import golden_parts
 from tests.support.images import Image, attribute, kernel_info
+from tests.support.jsonlies import canonical
 
 __all__ = ["SEEDS", "write_seeds"]
 
@@ -38,7 +41,24 @@ def _expressions() -> list[bytes]:
     return [*(text.encode() for text in texts), _program((5, 0), (1, 16), (12, 0)), _program((5, 2), (25, 1), (5, 3))]
 
 
-SEEDS = {"image": _images, "expr": _expressions}
+def _bundles() -> list[bytes]:
+    parts = golden_parts()
+    header: list[bytes] = []
+    index: list[bytes] = []
+
+    def note(name: str, raw: bytes) -> bytes:
+        {"header": header, "index": index}.get(name, []).append(raw)
+        return raw
+
+    data = parts.seal(edit=note)
+    wide = json.loads(index[0]) | {"version": "\u00e9\n\U0001f600", "toolchain": [["\u00fc", "1"]]}
+    lengths = struct.pack("<4I", 5, 7, 11, 13)
+    groups = struct.pack("<III32xIII32x", 3, 100, 23, 1, 200, 13)
+    frames = [bytes.fromhex("28b52ffd240001000099e9d851"), data[64:100], bytes.fromhex("28b52ffd8458000000000000")]
+    return [*header, *index, canonical(wide), lengths + groups + struct.pack("<H", 4), *frames]
+
+
+SEEDS = {"open": _bundles, "image": _images, "expr": _expressions}
 """What makes the seeds of each target."""
 
 
