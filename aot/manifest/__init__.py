@@ -1,1 +1,1 @@
-"""Manifests: read them, and report each mistake with its place."""
+"""Reader of manifests, the TOML files that list the kernels to build; reports each mistake with its position."""

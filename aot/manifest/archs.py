@@ -1,4 +1,7 @@
-"""Checks of archs to build for. Pure; names and families are in `nojit.runtime.target`."""
+"""Checks of the names of GPU architectures (archs, such as `sm_90`) in manifests. Pure.
+
+`nojit.runtime.target` defines the names and which archs an image runs on.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ __all__ = ["ARCHS", "OLDEST", "check_arch", "check_assembled", "check_known", "t
 
 _WARP_SIZE = 32
 OLDEST = 75
-"""Oldest arch of the supported versions of Triton, as a number."""
+"""Number of the oldest arch that every supported version of Triton can build for: 75 stands for `sm_75`."""
 
 
 def check_arch(arch: str, where: str) -> str:
-    """Return `arch` if it is a valid name of an arch. The toolchain may still be unable to build for it.
+    """Return `arch` unchanged if it is a valid name of an arch that is not older than `OLDEST`.
+
+    The installed toolchain may still be unable to build for this arch: `check_assembled` checks that.
 
     Raises:
         ManifestError: the name is invalid, or the arch is older than `OLDEST`.
@@ -28,7 +33,7 @@ def check_arch(arch: str, where: str) -> str:
 
 
 def check_known(arch: str, known: Collection[str], where: str) -> None:
-    """Check that an arch is a known one.
+    """Check that `arch` is one of the archs in `known`.
 
     Raises:
         ManifestError: the arch is not in `known`.
@@ -40,11 +45,11 @@ def check_known(arch: str, known: Collection[str], where: str) -> None:
 
 
 def check_assembled(arch: str, assembled: Sequence[str], where: str) -> None:
-    """Check that the toolchain can assemble for an arch.
+    """Check that the installed ptxas can assemble code for an arch.
 
     Args:
         arch: a valid arch.
-        assembled: the archs that the toolchain assembles for; empty if unknown.
+        assembled: the archs that the installed ptxas assembles for; empty if unknown, and then every arch passes.
         where: the place that names the arch, for messages.
 
     Raises:
@@ -56,6 +61,6 @@ def check_assembled(arch: str, assembled: Sequence[str], where: str) -> None:
 
 
 def target_of(arch: str) -> TargetInfo:
-    """Return the target of a bundle for `arch`."""
+    """Return the target (backend, arch and warp size) of a bundle that is built for `arch`."""
     arch_number(arch)
     return TargetInfo("cuda", arch, str(image_arch_of(arch)), _WARP_SIZE)

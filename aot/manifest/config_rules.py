@@ -1,4 +1,4 @@
-"""Checks of a config's rules (`archs`, `when`, `requires`) and compiler options in a manifest."""
+"""Checks of a config's rules (the keys `archs`, `when` and `requires`) and compiler options in a manifest."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ CONFIG_RULES = tuple(key for key, _, _ in _RULE_KINDS)
 
 
 def constexprs_in(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys of a config that are constexprs of the kernel, not options or rules."""
+    """Return the names of the constexprs that a config sets, without its compiler options and its rules."""
     return tuple(key for key in config if key not in OPTIONS and key not in CONFIG_RULES)
 
 
 def told_options(spec: KernelSpec) -> tuple[str, ...]:
-    """Return the options that distinguish a kernel's configs and that a call can pass.
+    """Return the names of the compiler options that distinguish the configs of a kernel and that a call can pass.
 
-    These are the options of every kernel, and those that the entry sets.
+    These are the tunable options, plus any other option that the manifest entry or one of its configs sets.
+    `extern_libs` never counts, since its paths belong to the build machine.
     """
     named = {*spec.options, *[name for raw in spec.configs for name in raw]}
     # not extern_libs: its paths belong to the build machine
@@ -48,7 +49,7 @@ def told_options(spec: KernelSpec) -> tuple[str, ...]:
 
 
 def check_options(options: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Report unknown options in a table, and values that an option cannot take."""
+    """Add a mistake for each unknown compiler option in a table, and for each value that its option does not allow."""
     for name, value in options.items():
         if name not in OPTIONS:
             near = did_you_mean(name, tuple(OPTIONS))
@@ -60,7 +61,7 @@ def check_options(options: Mapping[str, Any], place: str, mistakes: Mistakes) ->
 
 
 def check_config(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Report options and rules of a config that have the wrong type."""
+    """Add a mistake for each compiler option and each rule of a config that has the wrong type."""
     for key, value in config.items():
         if key in OPTIONS:
             with mistakes.caught():
@@ -69,7 +70,7 @@ def check_config(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> N
 
 
 def check_rules(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Report rules of a config or a space that have the wrong type."""
+    """Add a mistake for each rule (`archs`, `when`, `requires`) of a config or tuning space that has the wrong type."""
     for key, fits, what in _RULE_KINDS:
         if key in config and not fits(config[key]):
             mistakes.add(f"expected {what}", got=shorten(config[key]), at=f"{place}.{key}")

@@ -1,4 +1,4 @@
-"""Type checks of all expressions in a kernel's entry: their names, operands and results. Pure."""
+"""Type checks of all expressions in a kernel's manifest entry: their names, operands and results. Pure."""
 
 from __future__ import annotations
 
@@ -40,10 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["asks_values", "check_requires", "check_rules"]
 
 _Settings: TypeAlias = Mapping[str, tuple[Operand, ...]]
-"""Possible values of each constexpr and option of a config; a space has several."""
+"""Possible values of each constexpr and option of one config, by name.
+
+A config of a manifest has one value for each name; a tuning space has several.
+"""
 
 _CASES_MAX: Final = 4096
-"""Maximum number of cases to check apart. Beyond it, a name has all its types at once, and fewer mistakes are found."""
+"""Maximum number of combinations of values that the check goes through one by one.
+
+Beyond it, the check gives each name the union of its types at once, and so finds fewer mistakes.
+"""
 
 
 def check_rules(
@@ -53,14 +59,15 @@ def check_rules(
     params: Sequence[Param] | None = None,
     tuned: Sequence[Mapping[str, Value]] = (),
 ) -> None:
-    """Report every expression of an entry that does not parse, has an unknown name, or can have a type error.
+    """Add a mistake for each expression of an entry that does not parse, has an unknown name, or can have a type error.
 
     Args:
-        spec: the entry.
-        place: its key path.
+        spec: the manifest entry of the kernel.
+        place: key path of this entry in the manifest, such as ``$.kernel[0]``.
         mistakes: receives the mistakes.
-        params: params of the kernel function; None if unknown: then any name may be a constexpr with a default.
-        tuned: constexprs and options of configs from tuned tables.
+        params: params of the kernel function; None if they are unknown. Then any unknown name passes as a constexpr
+            that has a default value.
+        tuned: constexprs and options of each config that comes from a tuned table.
     """
     _Entry(spec, place, mistakes, params, tuned).check()
 
@@ -68,7 +75,7 @@ def check_rules(
 def check_requires(
     spec: KernelSpec, config: TunedConfig, where: str, mistakes: Mistakes, params: Sequence[Param] | None = None
 ) -> None:
-    """Report mistakes in the `requires` of a config from a tuned table; it may be empty.
+    """Add a mistake for each type error in the `requires` expression of a tuned table's config; it may be empty.
 
     Args:
         spec: the entry of the kernel.
@@ -111,7 +118,7 @@ class _Entry:
         self._told = frozenset(told_options(spec))
 
     def check(self) -> None:
-        """Check every expression of the entry."""
+        """Check the types of every expression of the kernel's manifest entry."""
         every = [*self.configs, *self.spaces, *self.tuned]
         for name, written in self.spec.derived.items():
             key = f"{self.place}.derived.{name}"
@@ -135,7 +142,7 @@ class _Entry:
         self._rule(self.spec.core, f"{self.place}.core", BOOL, self.configs, derived=True)
 
     def check_requires(self, text: str, where: str) -> None:
-        """Check the `requires` of the tuned config."""
+        """Check the types of `text`, the `requires` expression of the tuned table's config at the place `where`."""
         self._rule(text, where, BOOL, self.tuned, at_call=True)
 
     def _check_configs(self, written: Sequence[Mapping[str, Any]], settings: Sequence[_Settings], place: str) -> None:
@@ -156,7 +163,10 @@ class _Entry:
         derived: bool = False,
         nullable: bool = False,
     ) -> frozenset[Kind]:
-        """Check one expression, and return the types of its value; `ANY` if it has a mistake, now or earlier."""
+        """Return the types that the value of one expression can have, after checking the expression.
+
+        Returns `ANY` if the expression at `key` has a mistake, whether found by this call or by an earlier one.
+        """
         if key in self.mistakes:
             return ANY
         try:
@@ -178,7 +188,10 @@ class _Entry:
     def _cases(
         self, names: frozenset[str], settings: Sequence[_Settings], *, at_call: bool, derived: bool
     ) -> Iterator[Case]:
-        """Yield the cases of names: a name of one type has that type; a name of several has each value in turn."""
+        """Yield each combination of types or values that the names can have together.
+
+        A name with one type has that type in every case. A name with several types takes its values one after another.
+        """
         fixed, splits, params, own = self._sorted_out(names, settings, at_call=at_call, derived=derived)
         groups = self._groups(own, settings, at_call=at_call)
         if prod(len(self.axes[axis]) for axis in splits) > _CASES_MAX:
@@ -196,7 +209,11 @@ class _Entry:
     def _sorted_out(
         self, names: frozenset[str], settings: Sequence[_Settings], *, at_call: bool, derived: bool
     ) -> tuple[dict[str, Term], list[str], list[str], list[str]]:
-        """Sort names: those with a fixed type, the axes that determine other types, params, and settings of configs."""
+        """Sort the names of an expression into four groups.
+
+        The groups are: names with a fixed type (with their terms), matrix axes that determine the types of other names,
+        params, and constexprs or options that configs set.
+        """
         fixed: dict[str, Term] = {}
         splits: dict[str, None] = {}
         params, own = [], []
@@ -242,7 +259,7 @@ class _Entry:
         return dict.fromkeys(known)
 
     def _groups(self, own: Sequence[str], settings: Sequence[_Settings], *, at_call: bool) -> list[dict[str, Term]]:
-        """Return the distinct combinations of values that configs give to names."""
+        """Return the distinct combinations of values that the configs give to the constexprs and options in `own`."""
         if not own:
             return [{}]
         mixed = {name for name in own if len(_union([value for each in settings for value in each.get(name, ())])) > 1}
@@ -267,7 +284,10 @@ class _Entry:
         return [Known(value) for value in values] if mixed else [term_of(_union(values))]
 
     def _param_kinds(self, name: str, chosen: Mapping[str, Operand]) -> frozenset[Kind]:
-        """Return the types of a param if some axes have chosen values and all others any value."""
+        """Return the types that a param can have, given the values of some matrix axes.
+
+        Axes in `chosen` have these values; every other axis can have any of its values.
+        """
         return frozenset().union(*(self._spelled_kinds(spelling, chosen) for spelling in self.params[name]))
 
     def _spelled_kinds(self, spelling: str, chosen: Mapping[str, Operand]) -> frozenset[Kind]:
@@ -280,7 +300,10 @@ class _Entry:
         return frozenset().union(*found) if found else ANY
 
     def _settings(self, written: Mapping[str, Any], *, several: bool = False) -> _Settings:
-        """Return the constexprs and all options of a config."""
+        """Return the possible values of each constexpr and compiler option of a config, defaults included.
+
+        With `several`, `written` is a table of a tuning space: a list holds the values to try.
+        """
         options = {name: option.default for name, option in OPTIONS.items()} | self.spec.options
         found: dict[str, tuple[Operand, ...]] = {name: (option_value(value),) for name, value in options.items()}
         for name, raw in written.items():
@@ -292,7 +315,7 @@ class _Entry:
 
 
 def _readable(raw: Sequence[Any]) -> tuple[Operand, ...]:
-    """Return the values of constexprs; none if one is invalid, which another check reports."""
+    """Return constexprs as expressions see them; an empty tuple if one is invalid (another check reports it)."""
     try:
         return tuple(plain_value(read_value(value, "")) for value in raw)
     except ManifestError:
@@ -300,12 +323,15 @@ def _readable(raw: Sequence[Any]) -> tuple[Operand, ...]:
 
 
 def _union(values: Sequence[Operand]) -> frozenset[Kind]:
-    """Return the types of values; all types if there are none."""
+    """Return the set of types that occur among `values`; every type if there are no values."""
     return frozenset(map(kind_of, values)) or ANY
 
 
 def _separate_terms(kinds: frozenset[Kind]) -> list[Term]:
-    """Return one term for each type that a param can have, to check them apart; pointer and None share one."""
+    """Return the terms of a param that are checked one by one.
+
+    Each type of the param gives one term, except that pointer, hidden and None together give a single term.
+    """
     if kinds == ANY:
         return [ANY]
     together = kinds & _NULLABLE if kinds & {Kind.POINTER, Kind.HIDDEN} else frozenset()
@@ -323,7 +349,7 @@ def _is_none(term: Term) -> bool:
 
 
 def _kinds_of(spelling: str) -> frozenset[Kind]:
-    """Return the types of a param's spelling; all types if it is invalid, which another check reports."""
+    """Return the types that a type in a manifest stands for; every type if it is invalid (another check reports it)."""
     if spelling.endswith("?"):
         return _kinds_of(spelling[:-1]) | {Kind.NONE}
     for kind, spelled in _SPELLED.items():
@@ -340,7 +366,7 @@ _STARTS: Final[dict[Kind, str | tuple[str, ...]]] = {Kind.POINTER: "*", Kind.HID
 
 
 def _refuse_values(node: Node, text: str, params: Collection[str]) -> None:
-    """Refuse a build-time rule that reads a value which only a call has."""
+    """Raise if a rule that the build evaluates reads the value of a param, which is known only at a call."""
     name = next(_values_asked(node, params), None)
     if name is not None:
         what = "expected a rule over axes, constexprs, options, arch and has(...), whose values the build knows"
@@ -348,7 +374,7 @@ def _refuse_values(node: Node, text: str, params: Collection[str]) -> None:
 
 
 def asks_values(node: Node, params: Collection[str]) -> bool:
-    """Return whether an expression reads a param's value, not only its presence."""
+    """Return whether an expression reads the value of a param; ``has(param)`` does not read the value."""
     return any(True for _ in _values_asked(node, params))
 
 

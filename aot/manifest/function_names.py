@@ -31,7 +31,7 @@ EXPECTED: Final = (
     "package.module:function or path/to/file.py:function, where an expression of names, [items] and (arguments) "
     "can stand for the function"
 )
-"""Description of a valid name, for messages."""
+"""Description of a valid function name in a manifest, for error messages."""
 # replaces `<locals>`, which Python's grammar cannot parse
 _LOCALS: Final = "_nojit_locals"
 _OF_LOCALS = re.compile(r"\.<locals>(?=\.)")
@@ -50,7 +50,7 @@ def check_name(spelling: str, where: str) -> None:
 
 
 def is_name(spelling: str) -> bool:
-    """Return whether `check_name` accepts a name."""
+    """Return whether `spelling` has the syntax of a function's name in a manifest."""
     try:
         check_name(spelling, "")
     except ManifestError:
@@ -59,7 +59,7 @@ def is_name(spelling: str) -> bool:
 
 
 def find_named(module: ModuleType, spelling: str, where: str) -> Any:
-    """Return the object that a name stands for in its module.
+    """Return the object, usually a kernel function, that a function's name in a manifest stands for.
 
     Args:
         module: the imported module.
@@ -83,7 +83,7 @@ def _parsed(name: str, spelling: str, where: str) -> ast.expr:
 
 
 def _check(tree: ast.expr) -> None:
-    """Refuse syntax other than names, attributes, items and calls."""
+    """Raise if an expression has syntax other than names, attributes, items and calls."""
     match tree:
         case ast.Name(id=name) if not name.startswith("__"):
             return
@@ -117,7 +117,7 @@ class _Finder:
     where: str
 
     def find(self, tree: ast.expr) -> Any:
-        """Return the value of an expression."""
+        """Return the object that an expression of names, attributes, items and calls stands for in the module."""
         match tree:
             case ast.Name(id=name):
                 return self._attribute(self.module, name, f"a function of {self.of}", _functions(self.module))
@@ -221,7 +221,7 @@ def _definition(code: CodeType) -> ast.FunctionDef | None:
 
 
 def _names_around(definition: ast.FunctionDef) -> set[str]:
-    """Return the names that a definition reads when it runs: in decorators, defaults and annotations."""
+    """Return the names that a ``def`` statement itself reads: in decorators, defaults and annotations."""
     arguments = definition.args
     around = [*definition.decorator_list, *arguments.defaults, *filter(None, arguments.kw_defaults)]
     around += [each.annotation for each in _each_argument(arguments) if each.annotation is not None]
@@ -234,7 +234,10 @@ def _each_argument(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def _defined(definition: ast.FunctionDef, outer: FunctionType, file: str) -> Any:
-    """Return a nested function, defined without a call of the outer one, with the same name, file and lines."""
+    """Return the nested function that `definition` defines, without calling the function `outer` around it.
+
+    The result has the same name, file and line numbers as if `outer` had defined it.
+    """
     qualified = f"{outer.__qualname__}.<locals>.{definition.name}"
 
     def name_it(function: Any) -> Any:

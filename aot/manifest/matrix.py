@@ -1,4 +1,4 @@
-"""Reader of a kernel's matrix: its axes, their values, and which of them name types. Pure."""
+"""Reader of a kernel's matrix in a manifest: its axes, their values, and the axes that stand for types. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["axes_of", "plain_value", "read_value", "typed_params"]
 
 
 def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
-    """Return the axes of an entry's matrix.
+    """Return the axes of the matrix in a kernel's manifest entry.
 
     Args:
         spec: the manifest's entry.
@@ -59,7 +59,10 @@ def _values_of(raw: Sequence[Any], where: str, *, types: bool, dims: bool) -> tu
 
 
 def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: str, mistakes: Mistakes) -> None:
-    """Refuse names in braces that are not an axis. In a descriptor's block, a constexpr of the configs passes, too."""
+    """Add a mistake for each name in braces, inside a type, that is not an axis of the matrix.
+
+    In the block of a tensor descriptor, the name of a constexpr that configs set is allowed as well.
+    """
     for name in sorted(named - spec.matrix.keys()):
         if name not in dims:
             near = did_you_mean(name, tuple(spec.matrix))
@@ -74,7 +77,7 @@ def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: 
 
 
 def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
-    """Return the types that an entry gives each param, as written."""
+    """Return the types that a manifest entry and its points give each param, as text from the manifest."""
     found: dict[str, tuple[str, ...]] = {name: (spelling,) for name, spelling in spec.params.items()}
     for name, spelling in chain.from_iterable(point.types.items() for point in spec.point):
         found[name] = (*found.get(name, ()), spelling)
@@ -82,12 +85,12 @@ def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
 
 
 def plain_value(value: Value) -> Any:
-    """Return a constexpr as expressions see it: the name of a dtype or function, any other value as it is."""
+    """Return a constexpr as expressions see it: a dtype or function becomes its name, other values stay unchanged."""
     return value.name if isinstance(value, DType | FunctionRef) else value
 
 
 def read_value(raw: Any, where: str) -> Value:
-    """Return the constexpr that a value of a manifest stands for.
+    """Return the constexpr that a value in a manifest stands for.
 
     Raises:
         ManifestError: the value is no valid constexpr, or the bundle format cannot store it.
@@ -102,7 +105,7 @@ def read_value(raw: Any, where: str) -> Value:
 
 
 def _dtype_name(spelling: str, where: str) -> str:
-    """Return the name of Triton's dtype: `int32` for `i32`."""
+    """Return Triton's full name of a dtype that a manifest abbreviates: `int32` for `i32`."""
     name = dtype_name(spelling)
     if name is None:
         near = did_you_mean(spelling, ELEMENTS)

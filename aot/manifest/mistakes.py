@@ -1,4 +1,4 @@
-"""Collector of mistakes in manifests, so that one run reports all of them.
+"""Collector of mistakes in manifests, so that one command reports all of them at once.
 
 A function with several checks catches each mistake and raises all together::
 
@@ -22,16 +22,16 @@ __all__ = ["Mistakes", "shorten"]
 
 
 def shorten(value: object) -> str:
-    """Return a value of a manifest for a message: as TOML writes it, shortened if it is long."""
+    """Return a value as TOML text for an error message, shortened if it is long."""
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 class Mistakes:
-    """The mistakes that one run finds.
+    """Collector of the mistakes that one command finds in manifests.
 
     Args:
-        text: the manifest that key paths refer to; None without one.
+        text: the manifest that the key paths of new mistakes refer to; None if there is no single manifest.
     """
 
     def __init__(self, text: ManifestText | None = None) -> None:
@@ -39,7 +39,7 @@ class Mistakes:
         self._found: list[NojitError] = []
 
     def within(self, text: ManifestText) -> Mistakes:
-        """Return a collector for one manifest that adds to this one."""
+        """Return a collector for one manifest; the mistakes that it collects are added to this collector as well."""
         inner = Mistakes(text)
         inner._found = self._found
         return inner
@@ -53,11 +53,14 @@ class Mistakes:
         return len(self._found)
 
     def add(self, what: str, *, got: str = "", at: str) -> None:
-        """Add a mistake at a key path."""
+        """Add a mistake: the expected thing `what`, the found value `got`, and the key path `at`."""
         self._add(ManifestError(what, got=got, where=at))
 
     def keys_within(self, place: str) -> set[str]:
-        """Return the keys of a table that have mistakes at or below them; the key is empty for the table itself."""
+        """Return the keys of the table at `place` that have a mistake in their value or anywhere inside it.
+
+        An empty key stands for a mistake of the table itself.
+        """
         keys = (error.key for error in self._found if isinstance(error, ManifestError) and self._is_here(error))
         below = (key.removeprefix(place) for key in keys if key == place or key.startswith(f"{place}."))
         return {re.split(r"[.\[]", key.removeprefix("."))[0] for key in below}
@@ -66,7 +69,10 @@ class Mistakes:
         return self._text is not None and error.file == str(self._text.path)
 
     def caught(self) -> AbstractContextManager[None, bool]:
-        """Return a context manager that adds the mistake its block raises, and ends the block there."""
+        """Return a context manager that catches the mistake that its block raises and adds it to this collector.
+
+        The rest of the block does not run; the program goes on after the block.
+        """
         return _Catcher(self._add)
 
     def _add(self, error: NojitError) -> None:
@@ -81,11 +87,11 @@ class Mistakes:
             self._found.append(error)
 
     def raise_found(self) -> None:
-        """Raise all collected mistakes as one error, in order of file and line; return if there are none.
+        """Raise all collected mistakes as one error, in order of file and line; return normally if there are none.
 
         Raises:
-            ManifestError: the mistakes; `ManifestError.mistakes` lists them.
-            TuningError: the only mistake, if it is in a tuned table.
+            ManifestError: there are mistakes; the attribute `mistakes` of the error lists them.
+            TuningError: there is only one mistake, and it is in a tuned table.
         """
         if not self._found:
             return

@@ -22,14 +22,14 @@ class Option:
     default: int | bool | str | None
     kind: type
     about: str
-    """Its effect, for documentation."""
+    """Effect of the option, for the documentation."""
     values: tuple[int | str, ...] = ()
-    """The allowed values; empty if any value of its type is allowed."""
+    """Values that the option allows; empty if it allows any value of its type."""
     optional: bool = False
-    """Whether the option can be unset, by omitting it from the manifest."""
+    """Whether the option can have no value; a manifest expresses that by omitting it."""
 
     def check(self, value: Any, where: str) -> None:
-        """Check that the option can take a value.
+        """Check that the option allows `value`.
 
         Raises:
             ManifestError: the value has another type, or is not among `values`.
@@ -45,7 +45,7 @@ class Option:
 
 
 def option_value(raw: Any) -> Value:
-    """Return a checked value in the form that variants store: a table becomes sorted pairs."""
+    """Return an option's checked value in the form that variants store: tables become sorted (key, value) pairs."""
     return tuple(sorted(raw.items())) if isinstance(raw, dict) else raw
 
 

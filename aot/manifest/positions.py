@@ -1,6 +1,6 @@
-"""Positions of the keys in a TOML document, which the standard library's parser does not give. Pure.
+"""Scanner for the positions of the keys in a TOML document, which `tomllib` does not report. Pure.
 
-The scanner reads only text that `tomllib` has accepted, so it searches for the ends of tokens and checks nothing.
+The scanner reads only text that `tomllib` has accepted. It therefore only finds where tokens end, and checks nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 __all__ = ["KeyPath", "positions"]
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""Path of a value: keys of tables, and indices into arrays from 0."""
+"""Path of a value in a TOML document: a string for a key of a table, an index from 0 for an element of an array."""
 
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -27,9 +27,10 @@ _SCALAR: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
 
 
 def positions(text: str) -> dict[KeyPath, int]:
-    """Return the offset of each key and of each element of an array in the text; ``()`` is the document.
+    """Return the offset, in characters, of each key and each array element in a TOML text; ``()`` is the document.
 
-    The position of an element of an array of tables is its header's bracket; that of a table is its header's last key.
+    For a table, the offset is that of the last key in its header. For an element of an array of tables, it is that of
+    the header's opening bracket.
 
     Args:
         text: a document that `tomllib` accepts.
@@ -53,7 +54,7 @@ class _Scanner:
             table = self._header() if self._next("[") else self._pair(table)
 
     def _skip(self) -> bool:
-        """Skip blanks and comments; return whether any text is left."""
+        """Skip blanks and comments; return whether text is left after them."""
         match = _BLANK.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.at < len(self.text)
@@ -62,7 +63,7 @@ class _Scanner:
         return self.text.startswith(symbol, self.at)
 
     def _take(self, symbol: str) -> bool:
-        """Skip a symbol if it is next; return whether it was."""
+        """Skip `symbol` if the text continues with it; return whether it did."""
         self._skip()
         taken = self._next(symbol)
         self.at += len(symbol) if taken else 0
@@ -93,7 +94,7 @@ class _Scanner:
         return path
 
     def _pair(self, table: KeyPath) -> KeyPath:
-        """Read ``key = value``; return the path of the table that the key belongs to."""
+        """Read one ``key = value`` pair, and return `table`, the path of the table that encloses the pair."""
         keys = self._keys()
         self._take("=")
         path = table
@@ -105,7 +106,7 @@ class _Scanner:
         return table
 
     def _keys(self) -> list[tuple[str, int]]:
-        """Read a key, which may be dotted; return each part with its offset."""
+        """Read a key, which may be dotted (``a.b``); return each of its parts with the part's offset in the text."""
         keys = []
         while True:
             self._skip()

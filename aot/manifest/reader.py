@@ -1,6 +1,6 @@
-"""Read TOML manifests into typed ones. Each mistake names file, line, column, key path, the expected and the found value.
+"""Reader of TOML manifests. Each mistake has file, line, column, key path, the expected and the found value.
 
-A manifest lists what to build; packing is not its subject.
+A manifest lists the kernels and variants to build. It says nothing about packaging, which `nojit wheel` does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def find_manifests(places: Sequence[Path]) -> list[Path]:
-    """Return manifests: files as given, and every ``*.toml`` of a folder, sorted.
+    """Return the paths of manifests: each given file, and each ``*.toml`` of a given folder, sorted by name.
 
     Raises:
         ManifestError: a place that does not exist, or a folder without manifests.
@@ -58,10 +58,10 @@ def find_manifests(places: Sequence[Path]) -> list[Path]:
 
 
 def load_manifest(path: Path) -> Manifest:
-    """Read one manifest.
+    """Return the typed content of one manifest file.
 
     Raises:
-        ManifestError: unreadable, not TOML, or not a manifest; names every mistake.
+        ManifestError: the file cannot be read, is not TOML, or is not a valid manifest; the error lists every mistake.
     """
     mistakes = Mistakes()
     reading = read_manifest(path, mistakes)
@@ -73,35 +73,38 @@ def load_manifest(path: Path) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class ReadKernel:
-    """A kernel's entry."""
+    """One ``[[kernel]]`` entry of a manifest, as far as it could be read."""
 
     number: int
-    """Its place in the file, from 0."""
+    """Index of the entry among the manifest's kernels, from 0."""
     spec: KernelSpec
     sound: bool
-    """Whether no mistake was found in it."""
+    """True if the entry has no mistake."""
     listable: bool
-    """Whether its variants can be listed: every mistake is in a key that no other key depends on. `spec` lacks these keys."""
+    """True if the variants can be listed, because each mistake is in a key that no other key depends on.
+
+    `spec` lacks the keys with a mistake.
+    """
 
     @property
     def key(self) -> str:
-        """Its key path."""
+        """Key path of the entry in the manifest, ``$.kernel[0]`` for the first kernel."""
         return f"$.kernel[{self.number}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The correct parts of one manifest."""
+    """The parts of one manifest that have no mistake."""
 
     text: ManifestText
     bundle: BundleSpec | None
-    """None if it has a mistake."""
+    """The table ``[bundle]``; None if it has a mistake."""
     kernels: tuple[ReadKernel, ...]
-    """Entries that have the form of a kernel."""
+    """The entries whose keys have the right names and types; they may still have other mistakes."""
 
 
 def read_manifest(path: Path, mistakes: Mistakes) -> Reading | None:
-    """Read the correct parts of a manifest and collect its mistakes; None if it is not TOML."""
+    """Return the parts of a manifest without mistakes, and add the mistakes to `mistakes`; None if it is not TOML."""
     data: dict[str, Any] | None = None
     with mistakes.caught():
         text, data = _toml(path)
@@ -109,7 +112,7 @@ def read_manifest(path: Path, mistakes: Mistakes) -> Reading | None:
 
 
 def bundle_of(path: Path) -> str:
-    """Return the name of a manifest's bundle; empty if the file is not a manifest."""
+    """Return the name of the bundle that a manifest builds; empty if the file is not a manifest."""
     try:
         name = _toml(path)[1]["bundle"]["name"]
     except (ManifestError, LookupError, TypeError):
@@ -154,7 +157,11 @@ _INDEPENDENT: Final = {"grid", "hints", "partial_hints", "core", "exclude", "bat
 
 
 def _read_kernel(entry: object, number: int, found: Mistakes) -> ReadKernel | None:
-    """Check an entry of checked structure; if its mistakes are in independent keys, check the rest too."""
+    """Check one kernel's entry and return it; None if mistakes make it unreadable.
+
+    The caller has checked the entry's structure. If all mistakes are in keys that no other key depends on, the
+    remaining keys are still checked.
+    """
     place = f"$.kernel[{number}]"
     _check_settings(entry, place, found)
     spec = _converted(_without(entry, found.keys_within(place)), KernelSpec, place, found)
@@ -195,7 +202,10 @@ S = TypeVar("S", bound=Struct)
 
 
 def _converted(data: object, struct: type[S], place: str, found: Mistakes) -> S | None:
-    """Convert a table whose mistakes were collected; None if it has any."""
+    """Return a parsed TOML table as `struct`; None if the table has a structural mistake.
+
+    The caller has already added the table's mistakes to `found`.
+    """
     before = len(found)
     try:
         return msgspec.convert(data, struct)
@@ -206,7 +216,7 @@ def _converted(data: object, struct: type[S], place: str, found: Mistakes) -> S 
 
 
 def _check_settings(entry: object, place: str, found: Mistakes) -> None:
-    """Check options and configs of an entry whose other keys may be wrong."""
+    """Check the options and configs of a kernel's entry, even if the entry's other keys have mistakes."""
     if not isinstance(entry, dict):
         return
     options, configs = entry.get("options"), entry.get("configs")

@@ -1,4 +1,4 @@
-"""JSON schema of manifests, for editors: the reader's types and its other checks. Pure."""
+"""JSON schema of manifests, for editors. It combines the types and the other checks of the manifest reader. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: Final = {int: "integer", bool: "boolean", str: "string", dict: "object"}
 
 
 def json_schema() -> _Schema:
-    """Return the JSON schema of a manifest: draft 2020-12."""
+    """Return the JSON schema of a manifest, in draft 2020-12."""
     schema: _Schema = _without_null(struct_schema())
     defs: dict[str, _Schema] = schema["$defs"]
     defs["Value"] = _value()
@@ -46,7 +46,10 @@ def json_schema() -> _Schema:
 
 
 def _without_null(schema: Any) -> Any:
-    """Return a schema without null, which TOML lacks. A single choice is unwrapped, so that editors describe it better."""
+    """Return a JSON schema without the type null, which TOML does not have.
+
+    If one alternative of an ``anyOf`` remains, it replaces the ``anyOf``, so that editors describe it better.
+    """
     if isinstance(schema, list):
         return [_without_null(each) for each in schema]
     if not isinstance(schema, dict):
@@ -57,7 +60,7 @@ def _without_null(schema: Any) -> Any:
 
 
 def _value() -> _Schema:
-    """Return the schema of a constexpr."""
+    """Return the JSON schema of a constexpr's value."""
     tagged = {
         "dtype": {"enum": _dtypes(), "description": "A dtype."},
         "function": {
@@ -87,7 +90,7 @@ def _dtypes() -> list[str]:
 
 
 def _type() -> _Schema:
-    """Return the schema of a type. It lists most types, so that editors can complete them."""
+    """Return the JSON schema of a param's type. It lists most types by name, so that editors can complete them."""
     scalars = [*BOOLS, *INTS, *FLOATS]
     pointers = [f"*{element}" for element in ELEMENTS]
     listed = "|".join(map(re.escape, [*scalars, *pointers, *(f"*k{element}" for element in ELEMENTS)]))
@@ -128,7 +131,7 @@ def _options(options: dict[str, Option]) -> _Schema:
 
 
 def _rules() -> _Schema:
-    """Return the schemas of a config's rules."""
+    """Return the JSON schemas of a config's rules, by key."""
     return {
         "archs": _list(_ARCH) | {"description": "Only for these architectures."},
         "when": _EXPRESSION | {"description": "Only where this holds: a rule at build time."},
@@ -146,7 +149,7 @@ def _config() -> _Schema:
 
 
 def _space() -> _Schema:
-    """Return the schema of a space: a config with lists of values, whose only options are the tunable ones."""
+    """Return the JSON schema of a tuning space: a config with lists of values and only the tunable options."""
     tunable = {name: {"anyOf": [_option(OPTIONS[name]), _list(_option(OPTIONS[name]))]} for name in TUNABLE}
     others = {name: False for name in OPTIONS if name not in TUNABLE}
     return {

@@ -41,7 +41,7 @@ PATTERNS = {
     _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
     _SOURCE: EXPECTED,
 }
-"""Description of each pattern, for messages."""
+"""Description of each string pattern that the types below use, for error messages."""
 
 Name = Annotated[str, Meta(pattern=_NAME)]
 Leaf = Annotated[str, Meta(pattern=_LEAF)]
@@ -255,7 +255,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def has_space(self) -> bool:
-        """Return whether the kernel has configs to measure."""
+        """Return whether the kernel's tuning table lists a space, that is, configs to measure."""
         return self.tuning is not None and bool(self.tuning.space)
 
 

@@ -1,4 +1,4 @@
-"""Structural check of a manifest that reports every mistake; `msgspec` stops at the first. Pure."""
+"""Structural check of a manifest. It reports every mistake, whereas `msgspec` stops at the first. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _WORDS: Final[dict[type[inspect.Type], str]] = {
 def check_structure(
     data: object, struct: type[Struct], place: str, spellings: Mapping[str, str], mistakes: Mistakes
 ) -> None:
-    """Report where data does not fit a struct: unknown and missing keys, wrong types, values out of range.
+    """Add a mistake for each unknown or missing key, wrong type, and value out of range in parsed TOML.
 
     Args:
         data: the parsed TOML.
         struct: the expected struct; its annotations are the rules.
         place: the key path of `data`.
-        spellings: description of each pattern of strings, for messages.
-        mistakes: receives the mistakes; none if `msgspec.convert` accepts the data.
+        spellings: description of each regular expression that strings must match, for messages.
+        mistakes: receives the mistakes; it receives none if `msgspec.convert` accepts the data.
     """
     _Walk(spellings, mistakes).check(_types_of(struct), data, place)
 
@@ -51,7 +51,7 @@ class _Walk:
         self._mistakes = mistakes
 
     def check(self, kind: inspect.Type, value: Any, place: str) -> None:
-        """Check a value and everything in it."""
+        """Check a value, and all keys and elements inside it, against the type `kind`."""
         match kind:
             case inspect.Metadata():
                 self.check(kind.type, value, place)
@@ -139,7 +139,7 @@ class _Walk:
 
 
 def _words(kind: inspect.Type) -> str:
-    """Return a type in TOML's terms, for messages."""
+    """Return a description of a type in TOML's terms (such as table and array), for messages."""
     if isinstance(kind, inspect.Metadata):
         return _words(kind.type)
     if isinstance(kind, inspect.LiteralType):

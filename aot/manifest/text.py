@@ -1,4 +1,4 @@
-"""Text of a manifest, which maps key paths to lines and columns."""
+"""Text of a manifest. It finds the line and column of a key path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEP = re.compile(r'\.([A-Za-z0-9_-]+)|\."((?:[^"\\]|\\.)*)"|\[(\d+)\]')
 
 
 def spell_key(key: str) -> str:
-    """Return one key as a step of a key path, with its dot: ``.params``, ``."scales.0"``."""
+    """Return one key in the form that key paths use, with its dot: ``.params``, quoted if needed: ``."scales.0"``."""
     if _BARE.match(key):
         return f".{key}"
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
@@ -37,21 +37,21 @@ class ManifestText:
         self._text = text
 
     def mistake(self, what: str, *, got: str = "", at: str) -> ManifestError:
-        """Return the error for a mistake at a key path, ``$.kernel[0].params.n``.
+        """Return the error for a mistake at a key path such as ``$.kernel[0].params.n``.
 
-        A missing key has the position of the nearest table around it.
+        If the key is missing, the error has the position of the nearest table around it.
         """
         line, column = self._place(at)
         return ManifestError(what, got=got, file=str(self.path), line=line, column=column, key=at)
 
     def located(self, error: ManifestError) -> ManifestError:
-        """Return an error with file, line and column added, if its place is only a key path; any other unchanged."""
+        """Return an error with file, line and column added if it has only a key path; otherwise the error unchanged."""
         if not error.where.startswith("$"):
             return error
         return self.mistake(error.what, got=error.got, at=error.where)
 
     def where(self, key_path: str) -> str:
-        """Return ``file:line:column key_path``."""
+        """Return the position of a key path as text: ``file:line:column key_path``."""
         return self.mistake("", at=key_path).where
 
     @cached_property
@@ -64,7 +64,7 @@ class ManifestText:
         return [0, *(match.end() for match in re.finditer("\n", self._text))]
 
     def _place(self, key_path: str) -> tuple[int, int]:
-        """Return the line and the column, both from 1, of a key path."""
+        """Return the line and the column of a key path, both counted from 1."""
         path: KeyPath = tuple(
             int(index) if index else bare or re.sub(r"\\(.)", r"\1", quoted)
             for bare, quoted, index in _STEP.findall(key_path)

@@ -1,4 +1,4 @@
-"""Checks of ``[kernel.tuning]`` in a manifest that do not need the kernel's source."""
+"""Checks of the table ``[kernel.tuning]`` of a manifest that do not need the kernel's source."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["check_batch", "check_tuning", "choices"]
 
 
 def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: Mistakes) -> None:
-    """Report a key, an axis, a group of alike values or a space that does not match the kernel.
+    """Add a mistake for each tuning key, axis, group of alike values and tuning space that does not match the kernel.
 
     Args:
-        kernel: the entry.
-        tuning: its tuning.
-        place: key path of the entry.
+        kernel: the manifest entry of the kernel.
+        tuning: the table ``[kernel.tuning]`` of this entry.
+        place: key path of this entry in the manifest.
         mistakes: receives the mistakes, with suggestions.
     """
     where = f"{place}.tuning"
@@ -44,12 +44,12 @@ def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: M
 
 
 def choices(value: Any) -> Sequence[Any]:
-    """Return the values that a space tries for one key; a scalar is one value."""
+    """Return the values that a tuning space tries for one key; a scalar counts as a list of one value."""
     return value if isinstance(value, list) else (value,)
 
 
 def check_batch(kernel: KernelSpec, place: str, mistakes: Mistakes) -> None:
-    """Check that `batch` lists int params, each once."""
+    """Check that the entry's key `batch` lists only integer params, and none of them twice."""
     ints = _ints(kernel)
     for number, name in enumerate(kernel.batch):
         where = f"{place}[{number}]"
@@ -104,7 +104,7 @@ def _check_terms(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: M
 
 
 def _int_constexprs(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the constexprs that are ints in every config that sets them."""
+    """Yield the names of the constexprs that are ints in each config that sets them."""
     every = dict.fromkeys(name for config in configs for name in constexprs_in(config))
     return (name for name in every if all(type(config.get(name, 0)) is int for config in configs))
 

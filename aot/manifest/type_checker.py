@@ -1,8 +1,8 @@
 """Type checker of the expression language. Pure.
 
-The core computes operations on values; this module checks them on types, before values exist. An
-expression is checked for every *case* of its names. Constants of a case fold: in ``m != none and m > 3``, the second
-comparison is checked only where `m` is an int.
+The runtime evaluates expressions on values. This module checks expressions on types, before values exist. It checks an
+expression for each *case*: one combination of types or constants of its names. Operations on constants of a case are
+evaluated: in ``m != none and m > 3``, the second comparison is checked only where `m` is an int.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ANY", "BOOL", "INT", "Case", "Kind", "Known", "Term", "TypeMistake",
 
 
 class Kind(Enum):
-    """The type of a value, worded for messages."""
+    """Types of values in expressions; each enum value is the wording for messages."""
 
     INT = "an int"
     BOOL = "a bool"
@@ -28,12 +28,12 @@ class Kind(Enum):
     NONE = "none"
     POINTER = "a pointer"
     TUPLE = "a tuple"
-    """A tuple constexpr: it only compares."""
+    """A constexpr that is a tuple; expressions can only compare it."""
     HIDDEN = "a tuple or tensor descriptor, which expressions do not see"
 
 
 class Known:
-    """A value that is constant in a case."""
+    """A value that is known before the call, such as one value of a matrix axis."""
 
     __slots__ = ("value",)
 
@@ -42,9 +42,12 @@ class Known:
 
 
 Term: TypeAlias = Known | frozenset[Kind]
-"""Result of an expression in a case: a known value, or the set of its possible types; `ANY` if unknown."""
+"""Result of checking an expression in one case: its value if known, else the set of its possible types.
+
+The set is `ANY` if the types are unknown.
+"""
 Case: TypeAlias = Mapping[str, Term]
-"""The term of each name."""
+"""Known value or possible types of each name in one combination that is checked."""
 
 ANY: Final = frozenset(Kind)
 INT: Final = frozenset({Kind.INT})
@@ -63,8 +66,8 @@ class TypeMistake(Exception):  # noqa: N818 - it never leaves the build
     """A type error in an expression: an operand of a wrong type, or a comparison whose result is always the same.
 
     Attributes:
-        what: the expected types.
-        got: the found types.
+        what: the expected types, as text.
+        got: the found types, as text.
     """
 
     def __init__(self, what: str, got: str) -> None:
@@ -74,7 +77,7 @@ class TypeMistake(Exception):  # noqa: N818 - it never leaves the build
 
 
 def kind_of(value: Value) -> Kind:
-    """Return the type of a constant."""
+    """Return the type of a known value."""
     if value is None:
         return Kind.NONE
     # `_PYTHON` lists bool before int, its base class
@@ -86,12 +89,15 @@ _PYTHON: Final = ((Kind.BOOL, bool), (Kind.INT, int), (Kind.STRING, str), (Kind.
 
 
 def kinds(term: Term) -> frozenset[Kind]:
-    """Return the possible types of a term."""
+    """Return the possible types of a term; a known value has one type."""
     return frozenset({kind_of(term.value)}) if isinstance(term, Known) else term
 
 
 def term_of(types: frozenset[Kind]) -> Term:
-    """Return the term of a name with these types. The type of none has one value, so it is a known value."""
+    """Return the term of a name that has these possible types.
+
+    If None is the only type, the term is the known value None.
+    """
     return Known(None) if types == {Kind.NONE} else types
 
 
@@ -99,12 +105,12 @@ def check(expression: Expression, expected: frozenset[Kind], cases: Iterable[Cas
     """Check the types of an expression in every case.
 
     Args:
-        expression: an expression whose names are all in each case.
-        expected: the allowed types of its value.
-        cases: all possible terms of its names.
+        expression: the expression. Every case must have a term for each of its names.
+        expected: the allowed types of the expression's value.
+        cases: all combinations of terms that its names can have.
 
     Returns:
-        The types that its value can have.
+        The types that the expression's value can have.
 
     Raises:
         TypeMistake: in some case an operand or the value has a wrong type, or the two sides of a comparison have the
@@ -129,7 +135,7 @@ def _expect(expected: frozenset[Kind], term: Term, expression: Expression) -> No
 
 
 def _where(case: Case) -> str:
-    """Return the known values of a case, as the end of a message."""
+    """Return the known values of a case as text for the end of an error message."""
     words = [f"{name} = {describe(term.value)}" for name, term in case.items() if isinstance(term, Known)]
     return f", where {', '.join(words)}" if words else ""
 
@@ -140,7 +146,7 @@ class _Checker:
         self._compared: dict[int, tuple[bool, str]] = {}
 
     def term(self, node: Node, case: Case) -> Term:
-        """Return the term of a node."""
+        """Return the known value or the possible types of one node of an expression, after checking its operands."""
         if isinstance(node, Literal):
             return Known(node.value)
         if isinstance(node, Name):
@@ -181,7 +187,7 @@ class _Checker:
         return _folded(node.op, terms, BOOL)
 
     def refuse_comparisons_in_vain(self) -> None:
-        """Refuse comparisons whose sides have the same type in no case."""
+        """Raise `TypeMistake` for a comparison whose two sides have the same type in no case."""
         for sensible, said in self._compared.values():
             if not sensible:
                 raise TypeMistake("expected two sides of the same type", said)
@@ -206,7 +212,10 @@ def _result(node: Operation, terms: Sequence[Term]) -> frozenset[Kind]:
 
 
 def _folded(op: Op, terms: Sequence[Term], result: frozenset[Kind]) -> Term:
-    """Return the value of an operation if its operands are known (for `has`, if their types are), else its types."""
+    """Return the value of an operation if all its operands are known; otherwise its possible types.
+
+    ``has(x)`` is known as soon as the types of `x` tell whether it is None.
+    """
     if op is Op.HAS and (Kind.NONE not in kinds(terms[0]) or len(kinds(terms[0])) == 1):
         return Known(Kind.NONE not in kinds(terms[0]))
     values = [term.value for term in terms if isinstance(term, Known)]

@@ -1,9 +1,9 @@
 """Types in manifests: Triton's names, plus an optional mark, matrix axes in braces, and names of members.
 
-A spelling stands for one or more *types*, each with a unique spelling without spaces: ``(*fp16?, i32)`` stands for
-``(*fp16,i32)`` and ``(none,i32)``. Members of a tuple may be named, ``(ptr: *fp16, n: i32)``, for kernels that read them
-as ``x.ptr``. Descriptors may have a layout, for kernels in Gluon. Only the compiler needs names and layouts; `plain`
-removes them.
+A *spelling* is a type as the manifest writes it. It stands for one or more *types*. Each type has one canonical
+text without spaces: ``(*fp16?, i32)`` stands for ``(*fp16,i32)`` and ``(none,i32)``. A spelling may name the members of
+a tuple, ``(ptr: *fp16, n: i32)``, for kernels that read them as ``x.ptr``. A descriptor may have a layout, for kernels
+in Gluon. Only the compiler needs names and layouts; `plain` removes them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BOOLS = ("i1", "u1")
 FLOATS = ("fp16", "bf16", "fp32", "fp64")
 ELEMENTS = (*BOOLS, *INTS, *FLOATS, "fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16")
 DEPTH_MAX = 8
-"""Maximum nesting of tuples."""
+"""Maximum number of tuples inside each other in one type."""
 
 _BLOCK_MAX = 1 << 20
 # a tensor map copies multiples of 16 bytes along the last dimension
@@ -67,33 +67,34 @@ _PACKED = re.compile(r"e8m0|e2m1|e2m3|e3m2|(fp|float)[46](?!\d)|bits")
 
 
 def axes_in(spelling: str) -> tuple[str, ...]:
-    """Return the matrix axes in braces that stand for types, or parts of types."""
+    """Return the names in braces in a type that stand for types or parts of types: matrix axes."""
     return tuple(_AXIS.findall(_BLOCK.sub("", spelling)))
 
 
 def dims_in(spelling: str) -> tuple[str, ...]:
-    """Return the matrix axes in braces that stand for dimensions of a descriptor's block."""
+    """Return the names in braces in a type that stand for dimensions of a tensor descriptor's block."""
     return tuple(axis for block in _BLOCK.findall(spelling) for axis in _AXIS.findall(block))
 
 
 def fill(spelling: str, values: Mapping[str, str]) -> str:
-    """Return a spelling with the names in braces replaced by values of axes or a config; other names stay."""
+    """Return a type with names in braces replaced by `values` of axes or a config; names without a value stay."""
     return _AXIS.sub(lambda match: values.get(match[1], match[0]), spelling) if "{" in spelling else spelling
 
 
 def is_open(kind: str) -> bool:
-    """Return whether a type still needs a config to set a descriptor's block."""
+    """Return whether a type has a tensor descriptor whose block only a config will determine."""
     return "{" in kind
 
 
 @lru_cache
 def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
-    """Return the types that a spelling stands for: more than one if a part is optional.
+    """Return the types that a type in a manifest stands for: several if a part is optional (``?``).
 
     Args:
-        spelling: the spelling with its axes filled in. Dimensions of a block may still need a config.
-        where: the param, for messages.
-        depth: number of tuples around it.
+        spelling: the type as the manifest writes it, with its axes replaced by values. Block dimensions may still be
+            open.
+        where: place of the param in the manifest, for messages.
+        depth: number of tuples around this type.
 
     Raises:
         ManifestError: Triton has no such type; the message suggests the nearest one.
@@ -121,7 +122,7 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
 
 
 def count_types(spelling: str) -> int:
-    """Return the number of types that a spelling stands for, without listing them; 1 for an invalid one."""
+    """Return the number of types that a type in a manifest stands for, without listing them; 1 if it is invalid."""
     if spelling.endswith("?"):
         return count_types(spelling[:-1]) + 1
     if spelling.startswith("(") and spelling.endswith(")"):
@@ -147,7 +148,7 @@ def _tuples_of(spelling: str, where: str, depth: int) -> tuple[str, ...]:
 
 
 def members_of(spelling: str) -> tuple[list[str], list[str]]:
-    """Return the names of a tuple's members (empty if unnamed) and their types, one level deep."""
+    """Return the names (an empty list if unnamed) and the types of a tuple's direct members."""
     names, kinds = [], []
     for member in filter(None, map(str.strip, members(spelling))):
         match = _MEMBER_NAME.match(member)
@@ -166,7 +167,10 @@ def _pointer(spelling: str, where: str) -> str:
 
 
 def _constant(spelling: str, where: str) -> str:
-    """Return the unique spelling of a constant. Strings may have either quotes, dtypes names of Triton or frameworks."""
+    """Return the canonical text of a constant type.
+
+    The manifest may write strings with either quotes, and dtypes by Triton's or a framework's name.
+    """
     body = spelling[1:].strip()
     if body == NONE:
         return NONE
@@ -186,7 +190,7 @@ def _constant(spelling: str, where: str) -> str:
 
 
 def _number(text: str) -> str:
-    """Return the constant type of a float in any of Python's spellings; empty if `text` is no float, or is an int."""
+    """Return the canonical constant type for a float in any of Python's notations; empty if `text` is not a float."""
     try:
         return "" if text.lstrip("+-").isdecimal() else constant_type(float(text))
     except ValueError:
@@ -194,7 +198,7 @@ def _number(text: str) -> str:
 
 
 def _instead(element: str, known: tuple[str, ...]) -> str:
-    """Return a suggestion for an invalid element type, as the end of a message."""
+    """Return a suggestion for an invalid element type, for the end of a message."""
     if _PACKED.search(element):
         return "; Triton reads such values as bytes: write '*u8', and pass tensors viewed as torch.uint8"
     if element.removeprefix("torch.").startswith("complex"):
@@ -229,7 +233,7 @@ def _descriptor(spelling: str, where: str) -> str:
 
 
 def _layout(words: str, spelling: str, where: str) -> dict[str, int | bool]:
-    """Return the settings of a layout, in Triton's order."""
+    """Return the settings of a descriptor's layout by name, in Triton's order."""
     given: dict[str, int | bool] = {}
     for word in filter(None, map(str.strip, words.split(","))):
         name, _, value = map(str.strip, word.partition("="))
@@ -276,21 +280,24 @@ def _check_block(element: str, block: list[int], spelling: str, where: str) -> N
 
 @lru_cache
 def plain(kind: str) -> str:
-    """Return a type without names of members and layouts of descriptors, as bundles store it."""
+    """Return a type without member names and descriptor layouts, as bundles store it."""
     return _NAME_IN_TUPLE.sub("", _LAYOUT.sub("", kind))
 
 
 def has_layout(kind: str) -> bool:
-    """Return whether a type, or one of its members, has a descriptor with a layout."""
+    """Return whether a type is, or contains, a tensor descriptor with a layout."""
     return _LAYOUT.search(kind) is not None
 
 
 def layout_in(kind: str) -> dict[str, int | bool]:
-    """Return the layout settings of a descriptor's type, by Triton's names; empty without a layout."""
+    """Return the layout settings in a descriptor's type, by Triton's names; empty if the type has no layout."""
     match = _LAYOUT.search(kind)
     return {} if match is None else _layout(match[1], kind, "")
 
 
 def is_hintable(kind: str, hint: int) -> bool:
-    """Return whether Triton can specialize a param of a type on a hint: pointers on 16, ints on 16 and 1."""
+    """Return whether Triton can specialize a param of this type on a hint.
+
+    Pointers can have hint 16 (divisible by 16); ints can have hints 16 and 1 (equal to 1).
+    """
     return kind in INTS or (kind.startswith("*") and hint == 16)

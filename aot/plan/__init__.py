@@ -1,1 +1,1 @@
-"""Plans: from manifests and targets to the variants of each bundle."""
+"""Planner of a build: lists the variants of each bundle from manifests and targets."""

@@ -1,4 +1,4 @@
-"""Parsed configs of a kernel: settings, archs, rules, and the hints that they guarantee. Pure."""
+"""Parsed configs of a kernel's manifest entry: settings, archs, rules, and the hints that `requires` implies. Pure."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ class BuildConfig:
     """One parsed config of a kernel."""
 
     number: int
-    """Its position in the order of preference."""
+    """Position of the config in the order of preference, from 0."""
     stored: Config
-    """The part that a bundle stores: constexprs, the options that distinguish configs, and `requires`."""
+    """The part of the config that a bundle stores: constexprs, options that distinguish configs, and `requires`."""
     options: tuple[tuple[str, Value], ...]
-    """Every compiler option, including defaults."""
+    """Value of every compiler option, including defaults."""
     archs: tuple[str, ...]
     when: expr.Expression
     implied: tuple[tuple[str, int], ...]
-    """Hints that `requires` already guarantees: compiled into every variant of the config."""
+    """Hints that `requires` already guarantees. Every variant of the config is compiled with them."""
 
 
 def config_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, where: str) -> BuildConfig:
-    """Return a parsed config of a manifest.
+    """Return one config of a manifest, parsed and checked.
 
     Args:
         spec: the kernel's entry.
-        number: the config's position in the order of preference.
-        raw: the config in the manifest, with checked options.
+        number: position of the config in the order of preference, from 0.
+        raw: the config as parsed from TOML; its options have been checked.
         arch: the arch to build for.
-        where: the config, for messages.
+        where: place of the config in the manifest, for messages.
 
     Raises:
         ManifestError: a value, an arch or a rule is invalid.
@@ -75,7 +75,7 @@ def make_config(
     when: expr.Expression,
     where: str,
 ) -> BuildConfig:
-    """Return a config with some settings: constexprs, and the options that differ from the kernel's and the defaults.
+    """Return a config that sets the given constexprs and compiler options; other options come from the kernel.
 
     Raises:
         ManifestError: `requires` is not an expression.
@@ -100,7 +100,7 @@ def _implied(spec: KernelSpec, requires: str, where: str) -> tuple[tuple[str, in
 
 
 def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:
-    """Return the hints that a `requires` guarantees; none if it is empty.
+    """Return the hints that the expression `requires` guarantees, sorted; none if it is empty.
 
     Raises:
         ManifestError: `requires` is not an expression.
@@ -112,10 +112,10 @@ def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:
 
 
 def check_distinct(configs: Iterable[BuildConfig], where: str) -> None:
-    """Check that no config occurs twice.
+    """Check that no two configs have the same settings and rules.
 
     Raises:
-        ManifestError: a config occurs twice.
+        ManifestError: two configs are equal.
     """
     seen: dict[tuple[Any, ...], int] = {}
     for config in configs:
@@ -129,7 +129,7 @@ def check_distinct(configs: Iterable[BuildConfig], where: str) -> None:
 
 
 def parse_rule(text: str, where: str) -> expr.Expression:
-    """Return a rule of a manifest, parsed.
+    """Return the parsed expression of a rule in a manifest.
 
     Raises:
         ManifestError: the text is not an expression.

@@ -1,4 +1,4 @@
-"""Limits on the number of variants of an entry, counted without listing them. Pure."""
+"""Limits on the number of variants of a kernel's manifest entry, computed without listing them. Pure."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ __all__ = ["MAX_VARIANTS", "check_count", "check_size"]
 
 
 class _Factor(NamedTuple):
-    """One factor of the number of variants."""
+    """One factor of a kernel's number of variants, such as the number of values of an axis."""
 
     words: str
     key: str
-    """Path of the key in the manifest."""
+    """Key path in the manifest of the key that the factor comes from."""
     size: int
 
 
 def check_count(
     spec: KernelSpec, arch: str, where: str, most: int | None, configs: int, *, tuning: bool = False
 ) -> None:
-    """Refuse an entry whose upper bound of variants exceeds the limit, before any variant is listed.
+    """Raise if a kernel may have more variants than the limit. It uses an upper bound and lists no variant.
 
     Args:
-        spec: the entry.
-        arch: the arch to build.
-        where: the entry, for messages.
+        spec: the manifest entry of the kernel.
+        arch: the arch to build for.
+        where: key path of the entry, for messages.
         most: maximum number of variants before `exclude`; None for no limit.
-        configs: number of its configs for the arch.
-        tuning: whether its spaces are built, each case with its fullest hint set only.
+        configs: number of configs in the entry that are for the arch.
+        tuning: whether the build is for tuning: it includes the tuning spaces, and only the largest hint set of each
+            case.
 
     Raises:
-        ManifestError: there may be more variants; the message names the largest factor.
+        ManifestError: there may be more than `most` variants; the message names the largest factor.
     """
     if most is None:
         return
@@ -55,17 +56,17 @@ def check_count(
 
 
 def check_size(listed: int, spec: KernelSpec, where: str, configs: int, *, tuning: bool = False) -> None:
-    """Refuse an entry that has more variants than a bundle can hold of one kernel.
+    """Raise if a kernel already has more variants than a bundle can hold of one kernel.
 
     Args:
         listed: number of variants listed so far, after `exclude`.
-        spec: the entry.
-        where: the entry, for messages.
-        configs: number of its configs for the arch.
+        spec: the manifest entry of the kernel.
+        where: key path of the entry, for messages.
+        configs: number of configs in the entry that are for the arch.
         tuning: as for `check_count`.
 
     Raises:
-        ManifestError: there are more variants; the message names the largest factor.
+        ManifestError: there are too many variants; the message names the largest factor.
     """
     if listed > VARIANTS_MAX:
         _, words, largest = _product(spec, where, configs, tuning=tuning)
@@ -77,7 +78,7 @@ def check_size(listed: int, spec: KernelSpec, where: str, configs: int, *, tunin
 
 
 def _product(spec: KernelSpec, where: str, configs: int, *, tuning: bool) -> tuple[int, str, _Factor]:
-    """Return an entry's maximum number of variants, the factors in words, and the largest factor."""
+    """Return the maximum number of variants of an entry, the factors as text for messages, and the largest factor."""
     shared = [*_points(spec, where), *_derived(spec, where), *([] if tuning else _hints(spec, where))]
     spaces = _spaces(spec, where) if tuning else []
     sizes = [prod(factor.size for factor in space) for space in spaces]
@@ -126,7 +127,7 @@ def _subsets(hints: int, missing: int) -> int:
 
 
 def _spaces(spec: KernelSpec, where: str) -> list[list[_Factor]]:
-    """Return the factors of each space's configs."""
+    """Return, for each tuning space of an entry, the factors of its number of configs."""
     return [
         [
             _Factor(f"values of {name!r}", f"{where}.tuning.space[{number}].{name}", len(choices(value)))

@@ -32,11 +32,11 @@ _PRESENT = expr.Pointer(0)
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The variants of one kernel of a manifest for one arch."""
+    """The variants of one kernel's manifest entry for one arch."""
 
     variants: tuple[Variant, ...]
     excluded: int
-    """Number of variants that `exclude` removed."""
+    """Number of variants that the entry's `exclude` rules removed."""
 
 
 def expand_kernel(
@@ -45,15 +45,15 @@ def expand_kernel(
     """Return the variants of one kernel for `arch`, in the order of matrix, configs, derived values and hints.
 
     Args:
-        spec: the manifest's entry.
+        spec: the manifest entry of the kernel.
         arch: one of `nojit.aot.manifest.archs.ARCHS`.
-        where: manifest and kernel, for messages.
-        profile: ``core`` keeps what the entry's `core` expression keeps; ``full`` keeps everything.
+        where: place of the entry, for messages.
+        profile: ``core`` keeps the variants for which the entry's `core` expression holds; ``full`` keeps all.
         most: maximum number of variants before `exclude`; None for no limit.
 
     Raises:
-        ManifestError: the entry contradicts itself, has too many variants, lists one twice, or has a case without a variant
-            that serves every call.
+        ManifestError: the entry contradicts itself, has too many variants, lists one variant twice, or has a case
+            without a variant that serves every call.
     """
     check_arch(arch, where)
     expander = Expander(spec, arch, where)
@@ -62,7 +62,7 @@ def expand_kernel(
 
 
 def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
-    """Return the derived constexprs of an entry."""
+    """Return the derived constexprs of a kernel's manifest entry: constexprs that an expression computes."""
     return tuple(Derived(name, _derived_text(derived)) for name, derived in spec.derived.items())
 
 
@@ -71,7 +71,10 @@ def _derived_text(derived: str | DerivedSpec) -> str:
 
 
 class Expander:
-    """Expander of one kernel for one arch, with caches for all its variants. Subclasses choose other configs and hints."""
+    """Lists the variants of one kernel for one arch.
+
+    Subclasses use other configs and hints, for tuning. An instance caches what its variants share.
+    """
 
     def __init__(self, spec: KernelSpec, arch: str, where: str) -> None:
         self.spec = spec
@@ -99,9 +102,9 @@ class Expander:
         self._known_hints: dict[tuple[object, ...], list[HintSet]] = {}
         self._known_settings: dict[int, dict[str, Any]] = {}
         self._dropped_config = False
-        """Whether the current point dropped a config because its `requires` holds for no call of these types."""
+        """True if a config was dropped for the current case because its `requires` holds for no call of these types."""
         self._partly_derived = False
-        """Whether the current point builds only some values of derived constexprs."""
+        """True if only some values of the derived constexprs are built for the current case."""
 
     def _parsed(self, text: str, key: str, mistakes: Mistakes) -> expr.Expression:
         with mistakes.caught():
@@ -109,7 +112,7 @@ class Expander:
         return expr.parse("true")
 
     def check_count(self, most: int | None) -> None:
-        """Refuse an entry with more variants than `most` before `exclude`; None for no limit."""
+        """Raise if the kernel may have more than `most` variants before `exclude`; None means no limit."""
         check_count(self.spec, self.arch, self.where, most, self._configs)
 
     @property
@@ -117,15 +120,16 @@ class Expander:
         return sum(self.arch in config.archs for config in self.configs)
 
     def run(self, profile: str) -> Expansion:
-        """Return the variants of a profile."""
+        """Return the variants of the kernel that belong to `profile` (``core`` or ``full``)."""
         variants: list[Variant] = []
         seen: dict[tuple[Any, ...], tuple[str, Axes]] = {}
         excluded = 0
         for point in self.points():
             built, left_out = 0, excluded
             self._dropped_config = self._partly_derived = False
-            # by config, the missing variants without hints or `requires`: a call has one set of derived values, so only
-            # a config with all of these variants serves every call
+            # For each config, the number of excluded variants that have no hints and whose `requires` always holds. A
+            # call has one set of derived values, so a config serves every call only if none of these variants is
+            # missing.
             missing: dict[int, int] = {}
             for variant, names in self.variants_of(point):
                 kept = not any(self.truth(rule, names) for rule in self.exclude)
@@ -146,11 +150,14 @@ class Expander:
         return Expansion(tuple(variants), excluded)
 
     def points(self) -> Iterator[Point]:
-        """Return the points to build."""
+        """Yield the cases (types and matrix constexprs) to build."""
         return points_of(self.spec, self.axes, self.arch, self.where)
 
     def names_of(self, point: Point) -> dict[str, Any]:
-        """Return the values that build-time rules see at a point, before a config is chosen; of a param, whether it is None."""
+        """Return the values by name that build-time rules see for a case, before a config is chosen.
+
+        Of a param, rules see only whether it is None.
+        """
         names: dict[str, Any] = {
             "arch": arch_number(self.arch),
             **{name: plain_value(value) for name, value in point.axes},
@@ -159,7 +166,7 @@ class Expander:
         return names
 
     def variants_of(self, point: Point) -> Iterator[tuple[Variant, Names]]:
-        """Return the variants of one point, each with the names that build-time rules see."""
+        """Yield the variants of one case, each with the values by name that build-time rules see for it."""
         matrix = tuple(pair for pair, axis in zip(point.axes, self.axes, strict=True) if not axis.is_type)
         base = self.names_of(point)
         opened = any(is_open(kind) for _, kind in point.signature)
@@ -196,11 +203,11 @@ class Expander:
                     )
 
     def in_core(self, variant: Variant, names: Names) -> bool:  # noqa: ARG002 - subclasses use it
-        """Return whether a variant belongs to the profile `core`."""
+        """Return whether a variant belongs to the profile `core`, by the entry's `core` expression."""
         return self.truth(self.core, names)
 
     def _closed(self, signature: tuple[tuple[str, str], ...], config: BuildConfig) -> tuple[tuple[str, str], ...]:
-        """Return a signature whose descriptors have the blocks that the config chooses."""
+        """Return a signature in which the config's constexprs replace the open block dimensions of descriptors."""
         sizes = {name: str(value) for name, value in config.stored.constexprs}
         types = [(name, types_of(fill(kind, sizes), f"{self.where}.params.{name}")[0]) for name, kind in signature]
         for name, kind in types:
@@ -210,11 +217,11 @@ class Expander:
         return tuple(types)
 
     def configs_for(self, point: Point) -> Sequence[BuildConfig]:
-        """Return the configs to build for a point, in order of preference."""
+        """Return the configs to build for a case, in order of preference."""
         return [config for config in self.configs if _has(config, point.settings)] if point.settings else self.configs
 
     def fits(self, config: BuildConfig, names: Names) -> bool:
-        """Return whether a config's `when` holds."""
+        """Return whether the `when` rule of a config holds for the values in `names`."""
         return self.truth(config.when, names)
 
     def _derived_values(self, config: BuildConfig, names: Names, wanted: Mapping[str, Value]) -> Iterator[Settings]:
@@ -233,7 +240,7 @@ class Expander:
             yield tuple(zip(self.derived, values, strict=True))
 
     def _values_of(self, name: str, expression: expr.Expression, names: Names) -> tuple[Value, ...]:
-        """Return the values to build of a derived constexpr: a single one if types and config determine it."""
+        """Return the values of a derived constexpr to build: one value if types and config determine it."""
         spec = self.spec.derived[name]
         where = f"{self.where}.derived.{name}"
         folded = expr.substitute(expression, names)
@@ -252,7 +259,7 @@ class Expander:
         )
 
     def _known(self, requires: str, names: Names) -> Any:
-        """Return the value of a `requires` if it is the same for every call, else `expr.NOT_CONSTANT`."""
+        """Return the value of a `requires` expression if all calls give the same, else `expr.NOT_CONSTANT`."""
         return expr.settled(expr.substitute(parse_rule(requires or "true", self.where), names))
 
     def _always_runs(self, variant: Variant, names: Names) -> bool:
@@ -261,8 +268,8 @@ class Expander:
     def hint_sets_of(
         self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]
     ) -> list[HintSet]:
-        """Return the hint sets of a config, the fullest first, each including the hints that `requires` guarantees."""
-        # cached: many configs have the same
+        """Return the hint sets to build for a config, the largest first; each includes the hints of `requires`."""
+        # cached, because many configs have the same hint sets
         key = config.implied, written, *types.items()
         known = self._known_hints.get(key)
         if known is None:
@@ -292,9 +299,10 @@ class Expander:
                     )
 
     def _is_new(self, variant: Variant, point: Point, seen: dict[tuple[Any, ...], tuple[str, Axes]]) -> bool:
-        """Return whether no earlier point has this variant; raise if the same point has it twice.
+        """Return whether no earlier case has this variant; raise if the same case has it twice.
 
-        If an axis types only params that are None here, its values give the same variant: that is allowed.
+        An axis may set only types of params that are None in this case. All its values then give the same variant,
+        which is allowed.
         """
         # a call can only distinguish these properties; the options are those that the entry or every kernel names
         key = (
@@ -314,7 +322,7 @@ class Expander:
         return known is None
 
     def _differ_in_vain(self, variant: Variant, axes: Axes) -> bool:
-        """Return whether a variant's axes differ from `axes` only where an axis types params that are None."""
+        """Return whether a variant's axes differ from `axes`, and only in axes that type params that are None."""
         types = dict(variant.signature)
         typed = [
             (axis, types.get(name))
@@ -334,7 +342,7 @@ class Expander:
         )
 
     def _check_built(self, point: Point) -> None:
-        """Refuse a listed point without variants, although configs for the arch exist."""
+        """Raise if a case that the manifest lists has no variant, although the entry has configs for the arch."""
         if any(self.arch in config.archs for config in self.configs):
             what = (
                 f"expected a config for the point on {self.arch}: one with the point's settings, whose `when` and `requires` "
@@ -343,10 +351,10 @@ class Expander:
             raise ManifestError(what, got="none", where=point.where)
 
     def truth(self, rule: expr.Expression, names: Names) -> bool:
-        """Return the value of a rule.
+        """Return whether a build-time rule holds for the values in `names`.
 
         Raises:
-            ManifestError: the value is not a bool.
+            ManifestError: the value of the rule is not a bool.
         """
         value = _evaluate(rule, names, self.where)
         if not isinstance(value, bool):
@@ -362,13 +370,13 @@ def settings_of(config: BuildConfig) -> dict[str, Any]:
 
 
 def _has(config: BuildConfig, settings: Settings) -> bool:
-    """Return whether a config has all these settings."""
+    """Return whether a config has each of these constexprs and options with the given value."""
     given = dict(config.stored.constexprs + config.options)
     return all(name in given and identity(given[name]) == identity(value) for name, value in settings)
 
 
 def _as_known(kind: str) -> Any:
-    """Return the value that build-time rules see for a param of a type."""
+    """Return the placeholder that build-time rules see for a param of a type: None, a pointer, or an unknown value."""
     if kind == NONE:
         return None
     return _PRESENT if kind.startswith("*") else expr.UNSEEN
