@@ -96,13 +96,23 @@ static bool check_escape(nj_scan *it)
     return c == 'u' ? check_unicode(it) : c != '/' || refuse_spelling(it, "an escape that needs none");
 }
 
+/* Goes past characters that stand for themselves. */
+static void pass_plain(nj_scan *it)
+{
+    const unsigned char *at = it->at, *end = it->end;
+    while (at < end && *at >= ' ' && *at <= '~' && *at != '"' && *at != '\\') {
+        at++;
+    }
+    it->at = at;
+}
+
 static bool check_text(nj_scan *it, nj_span *text)
 {
     if (!need(it, '"')) {
         return false;
     }
     const unsigned char *start = it->at;
-    while (it->at < it->end && *it->at != '"') {
+    for (pass_plain(it); it->at < it->end && *it->at != '"'; pass_plain(it)) {
         unsigned char c = *it->at;
         if (c < ' ' || c > 0x7e) {
             return c == 0x7f ? refuse_spelling(it, "a character without escape") : refuse(it);
@@ -159,7 +169,7 @@ static bool check_key(nj_scan *it, nj_span last, nj_span *key)
     if (!check_text(it, key)) {
         return false;
     }
-    if (last.at != NULL && nj_text_order(last, *key) >= 0) {
+    if (last.at != NULL && !nj_text_ascends(last, *key)) {
         return refuse_spelling(it, nj_format("key %.60s behind %.60s", nj_quote(key->at, key->size).text, nj_quote(last.at, last.size).text).text);
     }
     return need(it, ':');

@@ -35,13 +35,17 @@ static bool pass(nj_document *it, unsigned char expected)
 /* Takes a string, as it is spelled. */
 static nj_span take_spelled(nj_document *it)
 {
-    const unsigned char *start = ++it->at;
-    while (here(it) != '"' && it->at < it->end) {
-        it->at += *it->at == '\\' ? 2 : 1;
+    const unsigned char *start = it->at + 1, *at = start;
+    if (it->decoded == NULL) {
+        /* without escapes */
+        at = memchr(start, '"', (size_t)(it->end - start));
+    } else {
+        while (*at != '"') {
+            at += *at == '\\' ? 2 : 1;
+        }
     }
-    nj_span text = {start, (size_t)(it->at - start)};
-    it->at++;
-    return text;
+    it->at = at + 1;
+    return (nj_span){start, (size_t)(at - start)};
 }
 
 /* Goes past one value. */
@@ -205,12 +209,12 @@ bool nj_take_text(nj_document *it, nj_span *text)
         return nj_break(it->error, "type", kind_of(here(it)), "expected a string");
     }
     *text = take_spelled(it);
-    if (text->size > 0 && memchr(text->at, '\\', text->size) != NULL) {
+    if (it->decoded != NULL && text->size > 0 && memchr(text->at, '\\', text->size) != NULL) {
         unsigned char *to = it->decoded + it->decoded_size;
         *text = (nj_span){to, nj_text_decode(*text, to)};
         it->decoded_size += text->size;
     }
-    size_t count = characters(*text);
+    size_t count = it->decoded == NULL ? text->size : characters(*text);
     return count <= NJ_TEXT_MAX || nj_break(it->error, "size", nj_format("%zu", count).text, "expected at most %d characters", NJ_TEXT_MAX);
 }
 

@@ -88,15 +88,15 @@ uint32_t nj_text_next(nj_span *rest)
     return point;
 }
 
-int nj_text_order(nj_span a, nj_span b)
+bool nj_text_ascends(nj_span before, nj_span text)
 {
-    while (a.size > 0 && b.size > 0) {
-        uint32_t left = nj_text_next(&a), right = nj_text_next(&b);
+    while (before.size > 0 && text.size > 0) {
+        uint32_t left = nj_text_next(&before), right = nj_text_next(&text);
         if (left != right) {
-            return left < right ? -1 : 1;
+            return left < right;
         }
     }
-    return a.size > 0 ? 1 : b.size > 0 ? -1 : 0;
+    return text.size > 0;
 }
 
 size_t nj_text_decode(nj_span text, unsigned char *to)

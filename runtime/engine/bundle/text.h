@@ -10,8 +10,8 @@
 /* Takes the next code point of a checked text, which is not empty. */
 uint32_t nj_text_next(nj_span *rest);
 
-/* How two checked texts are ordered, by code point: below 0, 0, above 0. */
-int nj_text_order(nj_span a, nj_span b);
+/* Whether a checked text comes before another, by code point. */
+bool nj_text_ascends(nj_span before, nj_span text);
 
 /* Writes a checked text in UTF-8, which is never longer than it was. Returns the bytes written. */
 size_t nj_text_decode(nj_span text, unsigned char *to);
