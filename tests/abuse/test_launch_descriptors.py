@@ -258,6 +258,8 @@ def test_maps_that_are_kept_are_bounded(make: Make, tensor: Any, fakecuda: FakeC
     copy = make(PARAMS)
     copy[(1,)](1, described(tensor(0x1000)))
     before = bytes_in_use()
+    if before == 0:
+        pytest.skip("a sanitizer's allocator does not tell the memory in use")
     for rows in range(1, 5000):
         copy[(1,)](1, described(tensor(0x1000), shape=(rows, 64)))
         assert fakecuda.last_launch().tensor_map(1).dims == (64, rows)
