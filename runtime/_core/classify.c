@@ -5,6 +5,8 @@
 #include "errors.h"
 #include "objects.h"
 #include "sync.h"
+
+#include "cuda/query.h"
 #include "tensor.h"
 
 /* An int that is no bool. Beyond 64 bits it is unknown here, and the slow path says so. */
@@ -27,24 +29,6 @@ static void read_int(PyObject *object, nj_value *value)
     }
 }
 
-/* A host address, and the one by which a device reaches it. */
-typedef struct {
-    const nj_device *device;
-    CUdeviceptr host, address;
-} host_memory;
-
-static nj_outcome find_address(void *facts)
-{
-    host_memory *memory = facts;
-    bool pushed;
-    nj_outcome outcome = nj_context_enter(memory->device, &pushed);
-    if (outcome.call == NULL) {
-        outcome = NJ_TRY(cuPointerGetAttribute, &memory->address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, memory->host);
-        nj_context_leave(pushed);
-    }
-    return outcome;
-}
-
 /* Replaces the address of pinned host memory by the one that the device of the call knows it by, as Triton does: 0, or -1 with an
  * exception raised where no device reaches the memory. */
 static __attribute__((noinline)) int reach_host(const nj_signature *signature, Py_ssize_t at, PyObject *object,
@@ -52,15 +36,15 @@ static __attribute__((noinline)) int reach_host(const nj_signature *signature, P
 {
     int ordinal = call->device == NJ_DEVICE_ANY ? nj_find_current_device() : call->device;
     nj_device *device = ordinal < 0 ? NULL : nj_need_device(ordinal);
-    host_memory memory = {device, (CUdeviceptr)pointer->bits, 0};
-    nj_outcome outcome = {.call = "no device"};
+    uint64_t address;
+    bool reached = false;
     if (device != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        outcome = nj_on_device(device, find_address, &memory);
+        reached = nj_address_reach(device, (uint64_t)pointer->bits, &address);
         Py_END_ALLOW_THREADS
     }
-    if (outcome.call == NULL) {
-        pointer->bits = (int64_t)memory.address;
+    if (reached) {
+        pointer->bits = (int64_t)address;
         return 0;
     }
     PyErr_Clear(); /* without a driver no memory is pinned */

@@ -51,16 +51,6 @@ void nj_raise_driver(const nj_error *error, const nj_device *device, PyObject *w
     Py_XDECREF(last);
 }
 
-int nj_check(nj_outcome outcome, const nj_device *device, PyObject *where)
-{
-    nj_error error;
-    if (outcome.call == NULL || nj_outcome_good(outcome, &error)) {
-        return 0;
-    }
-    nj_raise_driver(&error, device, where);
-    return -1;
-}
-
 void nj_raise_forked(PyObject *where)
 {
     nj_error error;

@@ -8,12 +8,6 @@
 
 #include "cuda/driver.h"
 
-/* Calls the driver and yields 0, or -1 with DriverError raised at `where` (a str or NULL). */
-#define NJ_CUDA(where, function, ...) nj_check(NJ_TRY(function, __VA_ARGS__), NULL, where)
-
-/* Yields 0, or -1 with DriverError raised; `device` (may be NULL) says what ran last. */
-int nj_check(nj_outcome outcome, const nj_device *device, PyObject *where);
-
 /* Notes what was enqueued last. */
 void nj_device_note(const nj_device *device, PyObject *label, const unsigned int grid[3]);
 

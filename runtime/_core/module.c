@@ -28,87 +28,84 @@
 #include "tensor.h"
 #include "tuning_table.h"
 
+#include "cuda/query.h"
+
 #include "cold.h"
 
-static bool has_found_driver(void)
+static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     bool found;
     Py_BEGIN_ALLOW_THREADS
     found = nj_driver_find();
     Py_END_ALLOW_THREADS
-    return found;
+    return PyBool_FromLong(found);
 }
 
-static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+static PyObject *raise_driver(const nj_error *error)
 {
-    return PyBool_FromLong(has_found_driver());
+    nj_raise_driver(error, NULL, NULL);
+    return NULL;
 }
 
 static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     int version;
-    if (nj_need_driver() < 0 || NJ_CUDA(NULL, cuDriverGetVersion, &version) < 0) {
+    nj_error error;
+    if (nj_need_driver() < 0) {
         return NULL;
     }
-    return PyLong_FromLong(version);
+    return nj_driver_version(&version, &error) ? PyLong_FromLong(version) : raise_driver(&error);
 }
 
 static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     int count;
-    if (nj_need_driver() < 0 || NJ_CUDA(NULL, cuDeviceGetCount, &count) < 0) {
+    nj_error error;
+    if (nj_need_driver() < 0) {
         return NULL;
     }
-    return PyLong_FromLong(count);
+    return nj_device_count(&count, &error) ? PyLong_FromLong(count) : raise_driver(&error);
 }
 
-/* The driver's handle of a device; 0, or -1 with an exception raised. */
-static int find_device(PyObject *number, CUdevice *device)
+/* Reads the number of a device, and has the driver ready: 0, or -1 with an exception raised. */
+static int read_ordinal(PyObject *number, int *ordinal)
 {
-    long ordinal = PyLong_AsLong(number);
-    if ((ordinal == -1 && PyErr_Occurred()) || nj_need_driver() < 0) {
-        return -1;
-    }
-    return NJ_CUDA(NULL, cuDeviceGet, device, ordinal < 0 || ordinal > NJ_DEVICES_MAX ? -1 : (int)ordinal);
+    long read = PyLong_AsLong(number);
+    *ordinal = read < 0 || read > NJ_DEVICES_MAX ? -1 : (int)read;
+    return (read == -1 && PyErr_Occurred()) || nj_need_driver() < 0 ? -1 : 0;
 }
 
 static PyObject *device_facts(PyObject *Py_UNUSED(module), PyObject *number)
 {
-    CUdevice device;
-    char name[256] = "";
-    int multiprocessors;
-    size_t memory_bytes;
-    if (find_device(number, &device) < 0 || NJ_CUDA(NULL, cuDeviceGetName, name, sizeof name, device) < 0 ||
-        NJ_CUDA(NULL, cuDeviceGetAttribute, &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) < 0 ||
-        NJ_CUDA(NULL, cuDeviceTotalMem, &memory_bytes, device) < 0) {
+    int ordinal;
+    nj_device_facts facts;
+    nj_error error;
+    if (read_ordinal(number, &ordinal) < 0) {
         return NULL;
     }
-    return Py_BuildValue("(sin)", name, multiprocessors, (Py_ssize_t)memory_bytes);
+    return nj_device_describe(ordinal, &facts, &error)
+               ? Py_BuildValue("(sin)", facts.name, facts.multiprocessors, (Py_ssize_t)facts.memory_bytes)
+               : raise_driver(&error);
 }
 
 static PyObject *device_capability(PyObject *Py_UNUSED(module), PyObject *number)
 {
-    CUdevice device;
-    int major, minor;
-    if (find_device(number, &device) < 0 ||
-        NJ_CUDA(NULL, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) < 0 ||
-        NJ_CUDA(NULL, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) < 0) {
+    int ordinal, capability;
+    nj_error error;
+    if (read_ordinal(number, &ordinal) < 0) {
         return NULL;
     }
-    return PyLong_FromLong(10 * major + minor);
+    return nj_device_capability(ordinal, &capability, &error) ? PyLong_FromLong(capability) : raise_driver(&error);
 }
 
 /* Says nothing of what fails: whoever asks goes on without. */
 static PyObject *running_capability(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    CUcontext current = NULL;
-    CUdevice device;
-    int major, minor;
-    bool known = has_found_driver() && nj_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL &&
-                 nj_cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-                 nj_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS &&
-                 nj_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) == CUDA_SUCCESS;
-    return PyLong_FromLong(known ? 10 * major + minor : 0);
+    int capability;
+    Py_BEGIN_ALLOW_THREADS
+    capability = nj_running_capability();
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(capability);
 }
 
 static PyObject *current_device(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))

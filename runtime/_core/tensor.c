@@ -5,6 +5,8 @@
 #include "stream.h"
 #include "sync.h"
 
+#include "cuda/query.h"
+
 /* Set once by `nj_tensor_init` under the import lock. */
 static struct {
     PyObject *cuda_array_interface;
@@ -442,15 +444,15 @@ static int find_device(PyObject *kernel, PyObject *argument, nj_tensor *tensor)
         tensor->device = NJ_DEVICE_ANY;
         return 1;
     }
+    nj_error error;
     if (nj_need_driver() < 0) {
         return -1;
     }
-    nj_outcome outcome = NJ_TRY(cuPointerGetAttribute, &tensor->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                (CUdeviceptr)tensor->value.bits);
-    if (outcome.call != NULL && outcome.code != CUDA_ERROR_INVALID_VALUE) {
-        return nj_check(outcome, NULL, kernel);
+    if (!nj_address_find((uint64_t)tensor->value.bits, &tensor->device, &error)) {
+        nj_raise_driver(&error, NULL, kernel);
+        return -1;
     }
-    if (outcome.call != NULL) {
+    if (tensor->device < 0) {
         PyObject *got = PyUnicode_FromFormat("address %p", (void *)(uintptr_t)tensor->value.bits);
         nj_refuse(kernel, argument, got, "expected memory that the CUDA driver knows");
         return -1;

@@ -57,7 +57,7 @@ typedef struct {
 } nj_driver_calls;
 
 /* Filled once, before `nj_driver_ready` first succeeds. */
-extern NJ_INTERNAL nj_driver_calls nj_cuda;
+extern nj_driver_calls nj_cuda;
 
 /* One GPU as this process sees it. */
 typedef struct {
@@ -86,7 +86,7 @@ static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
 }
 
 /* Whether nothing failed; fills `error` if something did, and notes errors that only a new process mends. */
-NJ_INTERNAL bool nj_outcome_good(nj_outcome outcome, nj_error *error);
+bool nj_outcome_good(nj_outcome outcome, nj_error *error);
 
 /* Whether the context is lost with an error ("the process must be terminated and relaunched", cuda.h). */
 NJ_INTERNAL bool nj_is_sticky(CUresult code);
@@ -120,7 +120,7 @@ static inline bool nj_is_lost(nj_outcome outcome)
 }
 
 /* Retains the primary context again after a reset destroyed it, if nobody has since `epoch`. */
-NJ_INTERNAL nj_outcome nj_device_renew(nj_device *device, unsigned int epoch);
+nj_outcome nj_device_renew(nj_device *device, unsigned int epoch);
 
 /* What needs a device's context. */
 typedef nj_outcome (*nj_work)(void *facts);
@@ -141,8 +141,8 @@ static inline nj_outcome nj_on_device(nj_device *device, nj_work work, void *fac
 }
 
 /* Makes the device's primary context current for a moment, unless a context of the device is. */
-NJ_INTERNAL nj_outcome nj_context_enter(const nj_device *device, bool *pushed);
-NJ_INTERNAL void nj_context_leave(bool pushed);
+nj_outcome nj_context_enter(const nj_device *device, bool *pushed);
+void nj_context_leave(bool pushed);
 
 /* The ordinal of the current context's device, 0 if there is no context; -1 with `error` filled. */
 NJ_INTERNAL int nj_current_device(nj_error *error);

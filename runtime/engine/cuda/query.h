@@ -1,0 +1,28 @@
+/* What the driver says of devices and addresses. */
+#ifndef NOJIT_CUDA_QUERY_H
+#define NOJIT_CUDA_QUERY_H
+
+#include "cuda/driver.h"
+
+typedef struct {
+    char name[256];
+    int multiprocessors;
+    size_t memory_bytes;
+} nj_device_facts;
+
+/* False with `error` filled. */
+NJ_INTERNAL bool nj_driver_version(int *version, nj_error *error); /* 13010: CUDA 13.1 */
+NJ_INTERNAL bool nj_device_count(int *count, nj_error *error);
+NJ_INTERNAL bool nj_device_describe(int ordinal, nj_device_facts *facts, nj_error *error);
+NJ_INTERNAL bool nj_device_capability(int ordinal, int *capability, nj_error *error); /* 90: 9.0 */
+
+/* The compute capability of the device of this thread's context; 0 without one, or if anything fails. Starts nothing. */
+NJ_INTERNAL int nj_running_capability(void);
+
+/* Finds the device that memory is of; -1 for an address that the driver does not know. False with `error` filled. */
+NJ_INTERNAL bool nj_address_find(uint64_t address, int *ordinal, nj_error *error);
+
+/* Whether a device reaches host memory, and by which address. */
+NJ_INTERNAL bool nj_address_reach(nj_device *device, uint64_t host, uint64_t *address);
+
+#endif
