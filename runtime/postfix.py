@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.errors import did_you_mean, shown
@@ -27,7 +27,19 @@ from nojit.runtime.expr_ops import (
     identity,
 )
 
-__all__ = ["FUNCTIONS", "TOO_LONG", "UNARY", "WORDS", "evaluate", "names_of", "postfix", "words_of"]
+__all__ = [
+    "BINDINGS",
+    "FUNCTIONS",
+    "TOO_LONG",
+    "UNARY",
+    "WORDS",
+    "conjuncts",
+    "evaluate",
+    "infix",
+    "names_of",
+    "postfix",
+    "words_of",
+]
 
 WORDS: Final[dict[Op, str]] = {
     Op.NEG: "neg()",
@@ -56,7 +68,17 @@ FUNCTIONS: Final = ("cdiv", "min", "max", "next_pow2", "aligned", "has")
 TOO_LONG: Final = "more than 32 levels of nested operations, or than 256 operations and operands"
 """Why an expression whose names are all known has no program."""
 UNARY: Final = frozenset({Op.NEG, Op.NOT, Op.NEXT_POW2, Op.HAS})
-_NO_NAMES: Final = frozenset([*WORDS.values(), "and", "or", "true", "false", "none"])
+BINDINGS: Final = (
+    {"or": 1, "and": 2}
+    | dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), 4)
+    | {"+": 5, "-": 5, "*": 6, "//": 6, "%": 6}
+)
+"""How tightly each operator binds; ``not`` is 3, unary ``-`` 7."""
+_NOT, _COMPARE, _NEG, _ATOM = 3, 4, 7, 8
+_LITERAL: Final = "literal"
+_OPERATIONS: Final = frozenset([*WORDS.values(), "and", "or"])
+_UNARY_WORDS: Final = frozenset([WORDS[op] for op in UNARY])
+_NO_NAMES: Final = _OPERATIONS | {"true", "false", "none"}
 
 _Pair: TypeAlias = tuple[int, int]
 # beyond `Tag`, as engine/expr/value.h numbers them: an int that does not fit in 64 bits, and what expressions cannot see
@@ -103,6 +125,78 @@ def words_of(words: str) -> list[str]:
 def names_of(words: str) -> frozenset[str]:
     """Return the names in an expression in postfix."""
     return frozenset([word for word in words_of(words) if word not in _NO_NAMES and word[0] not in "-0123456789'\""])
+
+
+def conjuncts(words: str) -> list[str]:
+    """Split an expression in postfix at its outermost ``and``."""
+    listed = words_of(words)
+    # of each operand where it starts, and where the parts do that `and` joins to it
+    starts: list[tuple[int, list[int]]] = []
+    for place, word in enumerate(listed):
+        if word == "and":
+            right, _ = starts.pop()
+            left, parts = starts[-1]
+            starts[-1] = (left, [*(parts or [left]), right])
+        elif word in _OPERATIONS:
+            if word not in _UNARY_WORDS:
+                starts.pop()
+            starts[-1] = (starts[-1][0], [])
+        else:
+            starts.append((place, []))
+    ((_, parts),) = starts
+    if not parts:
+        return [words]
+    # behind every part but the first stands its own `and`
+    ends = [*parts[1:], len(listed)]
+    return [" ".join(listed[start : end - (start > 0)]) for start, end in zip(parts, ends, strict=True)]
+
+
+def infix(words: str) -> str:
+    """Write an expression in postfix as manifests do, with one space around operators and no needless parentheses."""
+    made: list[_Part] = []
+    for word in words_of(words):
+        if word in _UNARY_WORDS:
+            made[-1] = _Part(*_written_unary(word, made[-1]), word)
+        elif word in _OPERATIONS:
+            right = made.pop()
+            made[-1] = _Part(*_written_binary(word, made[-1], right), word)
+        else:
+            negative = word[0] == "-"
+            made.append(_Part(word, _NEG if negative else _ATOM, "" if word in names_of(word) else _LITERAL))
+    return made[0].text
+
+
+class _Part(NamedTuple):
+    """A part of an expression as it is written."""
+
+    text: str
+    binding: int
+    word: str
+    """What made it: an operation's word, `_LITERAL`, or nothing for a name."""
+
+    def within(self, binding: int) -> str:
+        return self.text if self.binding >= binding else f"({self.text})"
+
+
+def _written_unary(word: str, operand: _Part) -> tuple[str, int]:
+    if word == "not()":
+        return f"not {operand.within(_NOT)}", _NOT
+    if word == "neg()":
+        # `-(5)` is the negation of 5, `-5` a constant
+        return f"-({operand.text})" if operand.word == _LITERAL else f"-{operand.within(_NEG)}", _NEG
+    return f"{word[:-1]}{operand.text})", _ATOM
+
+
+def _written_binary(word: str, left: _Part, right: _Part) -> tuple[str, int]:
+    # what the same word joins is one chain
+    chained = left.word == word
+    if word.endswith("()"):
+        first = left.text[:-1] if chained and word in ("min()", "max()") else f"{word[:-1]}{left.text}"
+        return f"{first}, {right.text})", _ATOM
+    binding = BINDINGS[word]
+    # comparisons do not chain; the others group to the left
+    first = left.within(binding + (binding == _COMPARE or (word in ("and", "or") and not chained)))
+    return f"{first} {word} {right.within(binding + 1)}", binding
 
 
 def evaluate(words: str, values: Mapping[str, Value]) -> Value:

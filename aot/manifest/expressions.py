@@ -7,7 +7,9 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from nojit.aot.manifest import expression_tree
 from nojit.aot.manifest.config_rules import CONFIG_RULES, told_options
+from nojit.aot.manifest.expression_tree import Name, Node, Operation
 from nojit.aot.manifest.matrix import plain_value, read_value, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.options import OPTIONS, option_value
@@ -29,7 +31,6 @@ from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.expr_ops import Op
 from nojit.runtime.expr_ops import Value as Operand
-from nojit.runtime.expr_tree import Name, Node, Operation
 from nojit.runtime.table import Missing, Param
 from nojit.runtime.tuned import TunedConfig
 from nojit.runtime.values import Value, identity
@@ -170,7 +171,7 @@ class _Entry:
         if key in self.mistakes:
             return ANY
         try:
-            expression = expr.parse(text)
+            expression = expression_tree.parse(text)
             if not at_call:
                 _refuse_values(expression.root, text, self.params)
             cases = self._cases(expression.names, settings, at_call=at_call, derived=derived)

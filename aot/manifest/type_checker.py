@@ -11,9 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, TypeAlias
 
-from nojit.runtime.expr import Expression, ExpressionError
-from nojit.runtime.expr_ops import Op, Value, describe
-from nojit.runtime.expr_tree import BINARY, FUNCTIONS, Literal, Logic, Name, Node, Operation, apply, render
+from nojit.aot.manifest.expression_tree import (
+    Expression,
+    Literal,
+    Logic,
+    Name,
+    Node,
+    Operation,
+    apply,
+    render,
+)
+from nojit.runtime.expr_ops import ExpressionError, Op, Value, describe
+from nojit.runtime.postfix import WORDS
 
 __all__ = ["ANY", "BOOL", "INT", "Case", "Kind", "Known", "Term", "TypeMistake", "check", "kind_of", "kinds", "term_of"]
 
@@ -54,11 +63,7 @@ INT: Final = frozenset({Kind.INT})
 BOOL: Final = frozenset({Kind.BOOL})
 _COMPARED: Final = ANY - {Kind.HIDDEN, Kind.POINTER}
 _NULLABLE: Final = frozenset({Kind.POINTER, Kind.NONE})
-_SYMBOLS: Final = (
-    {op: symbol for op, (symbol, _) in BINARY.items()}
-    | {function.op: name for name, function in FUNCTIONS.items()}
-    | {Op.NEG: "-", Op.NOT: "not"}
-)
+_SYMBOLS: Final = {op: word.removesuffix("()") for op, word in WORDS.items()} | {Op.NEG: "-"}
 _TESTS: Final = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nojit.aot.manifest import expression_tree
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import constexprs_in, told_options
 from nojit.aot.manifest.matrix import read_value
@@ -32,7 +33,7 @@ class BuildConfig:
     options: tuple[tuple[str, Value], ...]
     """Value of every compiler option, including defaults."""
     archs: tuple[str, ...]
-    when: expr.Expression
+    when: expression_tree.Expression
     implied: tuple[tuple[str, int], ...]
     """Hints that `requires` already guarantees. Every variant of the config is compiled with them."""
 
@@ -72,7 +73,7 @@ def make_config(
     *,
     requires: str,
     archs: tuple[str, ...],
-    when: expr.Expression,
+    when: expression_tree.Expression,
     where: str,
 ) -> BuildConfig:
     """Return a config that sets the given constexprs and compiler options; other options come from the kernel.
@@ -107,7 +108,7 @@ def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:
     """
     if not requires:
         return ()
-    hints = map(expr.implied_hint, parse_rule(requires, where).conjuncts())
+    hints = map(expression_tree.implied_hint, parse_rule(requires, where).conjuncts())
     return tuple(hint for hint in hints if hint)
 
 
@@ -128,13 +129,13 @@ def check_distinct(configs: Iterable[BuildConfig], where: str) -> None:
         seen[key] = config.number
 
 
-def parse_rule(text: str, where: str) -> expr.Expression:
+def parse_rule(text: str, where: str) -> expression_tree.Expression:
     """Return the parsed expression of a rule in a manifest.
 
     Raises:
         ManifestError: the text is not an expression.
     """
     try:
-        return expr.parse(text)
+        return expression_tree.parse(text)
     except expr.ExpressionError as error:
         raise ManifestError(str(error), where=where) from None

@@ -7,13 +7,13 @@ from math import comb, prod
 from typing import NamedTuple
 
 from nojit.aot.defaults import MAX_VARIANTS
+from nojit.aot.manifest import expression_tree
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.expressions import asks_values
 from nojit.aot.manifest.matrix import typed_params
 from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.tuning_rules import choices
 from nojit.aot.manifest.types import count_types
-from nojit.runtime import expr
 from nojit.runtime._core import VARIANTS_MAX
 from nojit.runtime.errors import ManifestError
 
@@ -106,7 +106,7 @@ def _derived(spec: KernelSpec, where: str) -> Iterator[_Factor]:
         key = f"{where}.derived.{name}"
         if isinstance(derived, DerivedSpec):
             yield _Factor(f"values of {name!r}", key, len(derived.values))
-        elif asks_values(expr.parse(derived).root, params):
+        elif asks_values(expression_tree.parse(derived).root, params):
             yield _Factor(f"values of {name!r}", key, 2)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from nojit.aot.manifest import expression_tree
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
@@ -106,10 +107,10 @@ class Expander:
         self._partly_derived = False
         """True if only some values of the derived constexprs are built for the current case."""
 
-    def _parsed(self, text: str, key: str, mistakes: Mistakes) -> expr.Expression:
+    def _parsed(self, text: str, key: str, mistakes: Mistakes) -> expression_tree.Expression:
         with mistakes.caught():
             return parse_rule(text, f"{self.where}.{key}")
-        return expr.parse("true")
+        return expression_tree.parse("true")
 
     def check_count(self, most: int | None) -> None:
         """Raise if the kernel may have more than `most` variants before `exclude`; None means no limit."""
@@ -239,14 +240,14 @@ class Expander:
         for values in product(*choices):
             yield tuple(zip(self.derived, values, strict=True))
 
-    def _values_of(self, name: str, expression: expr.Expression, names: Names) -> tuple[Value, ...]:
+    def _values_of(self, name: str, expression: expression_tree.Expression, names: Names) -> tuple[Value, ...]:
         """Return the values of a derived constexpr to build: one value if types and config determine it."""
         spec = self.spec.derived[name]
         where = f"{self.where}.derived.{name}"
-        folded = expr.substitute(expression, names)
+        folded = expression_tree.substitute(expression, names)
         if not folded.names & set(self.params):
             return (_evaluate(folded, names, where),)
-        if (value := expr.settled(folded)) is not expr.NOT_CONSTANT:
+        if (value := expression_tree.settled(folded)) is not expression_tree.NOT_CONSTANT:
             return (value,)  # type: ignore[return-value] # only bools are settled while names are left
         if isinstance(spec, DerivedSpec):
             return tuple(read_value(value, where) for value in spec.values)
@@ -259,8 +260,8 @@ class Expander:
         )
 
     def _known(self, requires: str, names: Names) -> Any:
-        """Return the value of a `requires` expression if all calls give the same, else `expr.NOT_CONSTANT`."""
-        return expr.settled(expr.substitute(parse_rule(requires or "true", self.where), names))
+        """Return the value of a `requires` expression if all calls give the same, else `expression_tree.NOT_CONSTANT`."""
+        return expression_tree.settled(expression_tree.substitute(parse_rule(requires or "true", self.where), names))
 
     def _always_runs(self, variant: Variant, names: Names) -> bool:
         return self._known(variant.config.requires, names) is True
@@ -350,7 +351,7 @@ class Expander:
             )
             raise ManifestError(what, got="none", where=point.where)
 
-    def truth(self, rule: expr.Expression, names: Names) -> bool:
+    def truth(self, rule: expression_tree.Expression, names: Names) -> bool:
         """Return whether a build-time rule holds for the values in `names`.
 
         Raises:
@@ -382,7 +383,7 @@ def _as_known(kind: str) -> Any:
     return _PRESENT if kind.startswith("*") else expr.UNSEEN
 
 
-def _evaluate(expression: expr.Expression, names: Names, where: str) -> Any:
+def _evaluate(expression: expression_tree.Expression, names: Names, where: str) -> Any:
     try:
         return expression.evaluate(names)
     except expr.ExpressionError as error:

@@ -16,10 +16,11 @@ from typing import TypeAlias
 from zlib import crc32
 
 import numpy as np
+from nojit.aot.manifest.expression_tree import Expression, parse, substitute
 from nojit.aot.tune.records import Config
 from nojit.aot.tune.rules import Class, TuningRules, spell_class
 from nojit.runtime.errors import TuningError
-from nojit.runtime.expr import Expression, ExpressionError, Value, parse, substitute
+from nojit.runtime.expr_ops import ExpressionError, Value
 from nojit.runtime.neighbours import cost_words, is_cost
 from nojit.runtime.tuned import MULTIPROCESSORS
 from nojit.runtime.values import DType, FunctionRef

@@ -8,8 +8,6 @@ from nojit.runtime import _core, expr
 from nojit.runtime.expr import (
     INT64_MAX,
     INT64_MIN,
-    NOT_CONSTANT,
-    UNSEEN,
     ExpressionError,
     Op,
     Pointer,
@@ -18,21 +16,7 @@ from nojit.runtime.expr import (
 from nojit.runtime.postfix import names_of, postfix
 
 from tests.reference import expressions as reference
-
-VALUES = {
-    "n": 100,
-    "zero": 0,
-    "big": INT64_MAX,
-    "low": INT64_MIN,
-    "flag": True,
-    "name": "relu",
-    "half": 0.5,
-    "p": Pointer(4096),
-    "odd": Pointer(4098),
-    "absent": None,
-    "u64": 1 << 63,
-    "pair": UNSEEN,
-}
+from tests.support.expressions import ANY_TEXT, TYPED, VALUES
 
 EVALUATED = [
     ("1 + 2 * 3", 7),
@@ -285,96 +269,20 @@ def test_text_keeps_the_parentheses_that_matter(text):
     assert parse(parse(text).text) == parse(text)
 
 
-def test_names_and_calls():
-    expression = parse("cdiv(n, BLOCK) * min(a, b) == 4 and aligned(min, 16)")
-    assert expression.names == {"n", "BLOCK", "a", "b", "min"}
-    assert expression.calls == {"cdiv", "min", "aligned"}
-
-
-@pytest.mark.parametrize(
-    ("text", "boolean"),
-    [
-        ("a == 1", True),
-        ("not a", True),
-        ("a and b", True),
-        ("has(a)", True),
-        ("false", True),
-        ("a", False),
-        ("1", False),
-    ],
-)
-def test_is_boolean(text, boolean):
-    assert parse(text).is_boolean is boolean
+def test_names():
+    assert parse("cdiv(n, BLOCK) * min(a, b) == 4 and aligned(min, 16)").names == {"n", "BLOCK", "a", "b", "min"}
+    assert parse("a == 'b c' or \"d\" == e").names == {"a", "e"}
 
 
 def test_conjuncts_split_only_the_outer_and():
     texts = [conjunct.text for conjunct in parse("a == 1 and (b and c) and (d or e and f)").conjuncts()]
     assert texts == ["a == 1", "b", "c", "d or e and f"]
     assert parse("a or b").conjuncts() == (parse("a or b"),)
-
-
-@pytest.mark.parametrize(
-    ("text", "values", "result"),
-    [
-        ("K % BLOCK == 0", {"BLOCK": 64}, "K % 64 == 0"),
-        ("K % BLOCK == 0", {"BLOCK": 64, "K": 128}, "true"),
-        ("A and k == 1", {"A": True}, "k == 1"),
-        ("A and k == 1", {"A": False}, "false"),
-        ("k == 1 or A", {"A": True}, "k == 1 or true"),
-        ("k == 1 and A", {"A": True}, "k == 1"),
-        ("k and A", {"A": True}, "true and k"),
-        ("k and A and j", {"A": False}, "k and false"),
-        ("A and B", {"A": True, "B": True}, "true"),
-        ("A or B", {"A": False, "B": False}, "false"),
-        ("(A or k and j) and i", {"A": False}, "k and j and i"),
-        ("A // 0 == k", {"A": 1}, "1 // 0 == k"),
-        ("has(p) and aligned(p, N)", {"p": Pointer(16), "N": 16}, "aligned(p, 16)"),
-        ("has(pair) and pair == none", {"pair": UNSEEN}, "pair == none"),
-        ("not has(n)", {"n": 5}, "false"),
-        ("has(p)", {"p": None}, "false"),
-        ("name == 'relu'", {"name": "relu"}, "true"),
-        ("u + 1", {"u": 1 << 64}, "u + 1"),
-        ("-A", {"A": 5}, "-5"),
-    ],
-)
-def test_substitute(text, values, result):
-    assert expr.substitute(parse(text), values) == parse(result)
-
-
-def test_constant():
-    assert parse("64").constant() == 64
-    assert expr.substitute(parse("a"), {"a": None}).constant() is None
-    assert parse("a").constant() is NOT_CONSTANT
-    assert parse("1 + 2").constant() is NOT_CONSTANT
-    assert expr.substitute(parse("1 + 2"), {}).constant() == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("aligned(p, 16)", ("p", 16)),
-        ("aligned(p, 128)", ("p", 16)),
-        ("aligned(p, 8)", None),
-        ("aligned(p, 24)", None),
-        ("aligned(p, 0)", None),
-        ("aligned(p, n)", None),
-        ("aligned(16, p)", None),
-        ("x % 16 == 0", ("x", 16)),
-        ("x % 64 == 0", ("x", 16)),
-        ("x % 8 == 0", None),
-        ("x % -16 == 0", None),
-        ("x % 16 == 1", None),
-        ("x % 16 == false", None),
-        ("x % 16 != 0", None),
-        ("x == 1", ("x", 1)),
-        ("x == true", None),
-        ("x == 2", None),
-        ("x >= 1", None),
-        ("x == 1 and y == 1", None),
-    ],
-)
-def test_implied_hint(text, hint):
-    assert expr.implied_hint(parse(text)) == hint
+    assert parse("not (a and b)").conjuncts() == (parse("not (a and b)"),)
+    assert [conjunct.text for conjunct in parse("a == 'x and y' and -b == min(c, d, 2)").conjuncts()] == [
+        "a == 'x and y'",
+        "-b == min(c, d, 2)",
+    ]
 
 
 # --- programs
@@ -488,62 +396,6 @@ def test_the_machine_says_what_failed():
 
 # --- properties
 
-LITERALS = st.one_of(
-    st.sampled_from(["0", "1", "2", "16", "true", "false", "none", "'a'", '"b"', "-1", "-9223372036854775808"]),
-    st.integers(0, 40).map(str),
-    st.just(str(INT64_MAX)),
-)
-NAMES = st.sampled_from([*VALUES, "unknown"])
-
-
-def _extend(inner):
-    operators = st.sampled_from(["+", "-", "*", "//", "%", "==", "!=", "<", "<=", ">", ">=", "and", "or"])
-    binary = st.builds("({} {} {})".format, inner, operators, inner)
-    return st.one_of(
-        binary,
-        binary,
-        binary,
-        st.builds("({0} {1} {2} {1} {3})".format, inner, st.sampled_from(["and", "or", "+"]), inner, inner),
-        st.builds("(not {})".format, inner),
-        st.builds("(-{})".format, inner),
-        st.builds("{}({}, {})".format, st.sampled_from(["cdiv", "min", "max", "aligned"]), inner, inner),
-        st.builds("{}({}, {}, {})".format, st.sampled_from(["min", "max"]), inner, inner, inner),
-        st.builds("{}({})".format, st.sampled_from(["has", "next_pow2"]), inner),
-    )
-
-
-ANY_TEXT = st.recursive(LITERALS | NAMES, _extend, max_leaves=12)
-
-
-def _extend_typed(inner):
-    ints, bools = inner
-    return (
-        st.one_of(
-            st.builds("({} {} {})".format, ints, st.sampled_from(["+", "-", "*", "//", "%"]), ints),
-            st.builds("-{}".format, ints),
-            st.builds("{}({}, {})".format, st.sampled_from(["cdiv", "min", "max"]), ints, ints),
-            st.builds("next_pow2({})".format, ints),
-        ),
-        st.one_of(
-            st.builds("({} {} {})".format, ints, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), ints),
-            st.builds("({} {} {})".format, bools, st.sampled_from(["and", "or", "==", "!="]), bools),
-            st.builds("(not {})".format, bools),
-        ),
-    )
-
-
-@st.composite
-def _typed(draw):
-    ints = st.integers(0, 200).map(str) | st.sampled_from(["n", "zero"])
-    bools = st.sampled_from(["true", "false", "flag"])
-    for _ in range(3):
-        more_ints, more_bools = _extend_typed((ints, bools))
-        ints, bools = ints | more_ints, bools | more_bools
-    return draw(ints | bools)
-
-
-ANY_TEXT |= _typed()
-
 
 @settings(deadline=None)
 @given(ANY_TEXT)
@@ -552,7 +404,7 @@ def test_computes_what_the_language_says(text):
 
 
 @settings(deadline=None)
-@given(_typed())
+@given(TYPED)
 def test_well_typed_text_fails_for_its_numbers_alone(text):
     try:
         parse(text).evaluate(VALUES)
@@ -562,18 +414,9 @@ def test_well_typed_text_fails_for_its_numbers_alone(text):
 
 @settings(deadline=None)
 @given(ANY_TEXT)
-def test_text_reads_back_as_an_equal_tree(text):
+def test_text_reads_back_as_an_equal_expression(text):
     expression = parse(text)
     assert parse(expression.text) == expression
-
-
-@settings(deadline=None)
-@given(ANY_TEXT, st.sets(st.sampled_from(sorted(VALUES))))
-def test_substitution_keeps_value_and_errors(text, names):
-    expression = parse(text)
-    partial = expr.substitute(expression, {name: VALUES[name] for name in names})
-    assert partial.names <= expression.names
-    assert outcome(lambda: partial.evaluate(VALUES)) == outcome(lambda: expression.evaluate(VALUES))
 
 
 @settings(max_examples=300, deadline=None)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from nojit.aot.inspect.verification import verify_bundle
+from nojit.aot.manifest.expression_tree import MAX_HEIGHT
 from nojit.runtime import _core, interests, launch_codec, payload, strict, table_codec, table_work, type_names, values
 from nojit.runtime import format as layout
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.expr import MAX_LENGTH
-from nojit.runtime.expr_tree import MAX_HEIGHT
 from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, TensorMap, Tuning, TuningTable
 from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import ALONE, FAMILIES

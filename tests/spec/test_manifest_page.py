@@ -15,7 +15,7 @@ from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.expr_tree import FUNCTIONS
+from nojit.runtime.postfix import FUNCTIONS
 from nojit.runtime.tuned import read_tuned
 
 from tests.spec.pages import ROOT, Block, blocks, rows

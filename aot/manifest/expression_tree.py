@@ -1,33 +1,41 @@
-"""Expressions as trees: evaluated, folded and written back as text.
+"""Expressions as trees, for the build: checked, folded, and searched for what they imply.
 
 A tree is immutable, compares by structure (``true`` and ``1`` differ), and is at most `MAX_HEIGHT` levels high, so that
-walking it never comes near Python's recursion limit.
+walking it never comes near Python's recursion limit. The core reads text and computes values; `nojit.runtime.expr` is what
+launches need.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from nojit.runtime import postfix
-from nojit.runtime.expr_ops import MISSING, ExpressionError, Op, Value, identity
+from nojit.runtime.expr_ops import MISSING, ExpressionError, Op, Value, identity, same
+from nojit.runtime.postfix import UNARY, WORDS, infix, postfix, words_of
+from nojit.runtime.postfix import evaluate as compute
 from nojit.runtime.record import Record
 
 __all__ = [
-    "BINARY",
-    "FUNCTIONS",
     "MAX_HEIGHT",
-    "Function",
+    "NOT_CONSTANT",
+    "Expression",
     "Literal",
     "Logic",
     "Name",
     "Node",
+    "NotConstant",
     "Operation",
     "apply",
     "evaluate",
     "fold",
+    "implied_hint",
     "is_boolean",
+    "parse",
     "render",
+    "settled",
+    "substitute",
     "tree_of",
     "walk",
 ]
@@ -35,44 +43,8 @@ __all__ = [
 MAX_HEIGHT: Final = 64
 """Levels in a tree."""
 
-BINARY: Final[dict[Op, tuple[str, int]]] = {
-    Op.EQ: ("==", 4),
-    Op.NE: ("!=", 4),
-    Op.LT: ("<", 4),
-    Op.LE: ("<=", 4),
-    Op.GT: (">", 4),
-    Op.GE: (">=", 4),
-    Op.ADD: ("+", 5),
-    Op.SUB: ("-", 5),
-    Op.MUL: ("*", 6),
-    Op.FLOORDIV: ("//", 6),
-    Op.MOD: ("%", 6),
-}
-"""Each binary operation's spelling and how tightly it binds; ``or`` is 1, ``and`` 2, ``not`` 3, unary ``-`` 7."""
-
-_OR, _AND, _NOT, _COMPARE, _NEG, _ATOM = 1, 2, 3, 4, 7, 8
-
-
-class Function(Record):
-    """A function of the language."""
-
-    op: Op
-    min_args: int
-    max_args: int | None
-    """None: as many as one likes."""
-
-
-FUNCTIONS: Final[dict[str, Function]] = {
-    "cdiv": Function(Op.CDIV, 2, 2),
-    "min": Function(Op.MIN, 2, None),
-    "max": Function(Op.MAX, 2, None),
-    "next_pow2": Function(Op.NEXT_POW2, 1, 1),
-    "aligned": Function(Op.ALIGNED, 2, 2),
-    "has": Function(Op.HAS, 1, 1),
-}
-_OPERATIONS: Final = {word: op for op, word in postfix.WORDS.items()}
+_OPERATIONS: Final = {word: op for op, word in WORDS.items()}
 _CONSTANTS: Final[dict[str, Value]] = {"true": True, "false": False, "none": None}
-_FUNCTION_NAMES: Final = {function.op: name for name, function in FUNCTIONS.items()}
 _BOOLEAN_OPS: Final = frozenset({Op.NOT, Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.ALIGNED, Op.HAS})
 
 
@@ -136,9 +108,9 @@ Node: TypeAlias = Literal | Name | Operation | Logic
 def tree_of(words: str) -> Node:
     """Make the tree of an expression in postfix."""
     made: list[Node] = []
-    for word in postfix.words_of(words):
+    for word in words_of(words):
         op = _OPERATIONS.get(word)
-        if op in postfix.UNARY:
+        if op in UNARY:
             made[-1] = Operation(op, (made[-1],))
         elif op is not None or word in ("and", "or"):
             right = made.pop()
@@ -197,7 +169,7 @@ def evaluate(node: Node, values: Mapping[str, Value]) -> Value:
     """
     literals: dict[str, Value] = {}
     words = _words(node, literals)
-    return postfix.evaluate(words, {**values, **literals} if literals else values)
+    return compute(words, {**values, **literals} if literals else values)
 
 
 def _words(node: Node, literals: dict[str, Value]) -> str:
@@ -206,12 +178,14 @@ def _words(node: Node, literals: dict[str, Value]) -> str:
         return node.name
     if isinstance(node, Literal):
         if node.value is None or isinstance(node.value, bool) or type(node.value) is int:
-            return _render_value(node.value)
+            return str(node.value).lower()
+        if isinstance(node.value, str) and not ("'" in node.value and '"' in node.value):
+            return f'"{node.value}"' if "'" in node.value else f"'{node.value}'"
         # no name of the language begins so
-        name = f"#{len(literals)}"
+        name = f"#{len(literals)}#"
         literals[name] = node.value
         return name
-    word = node.word if isinstance(node, Logic) else postfix.WORDS[node.op]
+    word = node.word if isinstance(node, Logic) else WORDS[node.op]
     first, *others = [_words(operand, literals) for operand in node.operands]
     return " ".join([first, *[part for other in others for part in (other, word)]] if others else [first, word])
 
@@ -235,7 +209,7 @@ def fold(node: Node, values: Mapping[str, Value]) -> Node:
     """Put constants for the names in `values`, and compute what then is constant.
 
     Pointers, and what expressions cannot see, stay names: an address is a fact of one call, never a constant; but that they
-    are there is one. What would fail stays as it is: a failing part may never be reached.
+    are there is one. A part that would fail stays as it is: it may never be reached.
     """
     if isinstance(node, Literal):
         return node
@@ -280,46 +254,126 @@ def render(node: Node) -> str:
 
     (Not so constants that the language cannot spell: floats, strings with both kinds of quotes.)
     """
+    literals: dict[str, Value] = {}
+    text = infix(_words(node, literals))
+    for name, value in literals.items():
+        text = text.replace(name, repr(value))
+    return text
+
+
+class NotConstant(Enum):
+    """The type of `NOT_CONSTANT`."""
+
+    NOT_CONSTANT = 0
+
+
+NOT_CONSTANT: Final = NotConstant.NOT_CONSTANT
+"""The result of `Expression.constant` for an expression that still depends on a name, or fails."""
+
+
+class Expression(Record):
+    """A parsed expression; two are equal if their trees are, however they were written."""
+
+    root: Node
+
+    __slots__ = ("_names",)
+
+    @property
+    def text(self) -> str:
+        """The expression, written with one space around operators and no needless parentheses."""
+        return render(self.root)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that it may ask for, functions apart."""
+        known: frozenset[str] | None = getattr(self, "_names", None)
+        if known is None:
+            known = frozenset([node.name for node in walk(self.root) if isinstance(node, Name)])
+            object.__setattr__(self, "_names", known)
+        return known
+
+    @property
+    def is_boolean(self) -> bool:
+        """Whether it can only give a bool, or fail; a bare name is not known to."""
+        return is_boolean(self.root)
+
+    def evaluate(self, values: Mapping[str, Value]) -> Value:
+        """Compute the value for `values`, from name to value.
+
+        Raises:
+            ExpressionError: a name without a value, a type or a number that an operation cannot take, a result that
+                is a pointer.
+        """
+        try:
+            return evaluate(self.root, values)
+        except ExpressionError as error:
+            raise ExpressionError(error.message, self.text) from None
+
+    def conjuncts(self) -> tuple[Expression, ...]:
+        """Split at the outermost ``and``; an expression without one is its only conjunct."""
+        if isinstance(self.root, Logic) and not self.root.stop:
+            return tuple(Expression(operand) for operand in self.root.operands)
+        return (self,)
+
+    def constant(self) -> Value | NotConstant:
+        """Give the value if it is a constant, else `NOT_CONSTANT`."""
+        return self.root.value if isinstance(self.root, Literal) else NOT_CONSTANT
+
+
+def substitute(expression: Expression, values: Mapping[str, Value]) -> Expression:
+    """Put constants for the names in `values`, and fold what then is constant; pointers stay names, but ``has`` of one is true.
+
+    The result evaluates to what `expression` would with `values` added, errors included.
+    """
+    return Expression(fold(expression.root, values))
+
+
+def settled(expression: Expression) -> Value | NotConstant:
+    """Give the one value that an expression can have where it does not fail: ``n > 4 and false`` is false; else `NOT_CONSTANT`."""
+    return _settled(expression.root)
+
+
+def _settled(node: Node) -> Value | NotConstant:
     if isinstance(node, Literal):
-        return _render_value(node.value)
-    if isinstance(node, Name):
-        return node.name
+        return node.value
     if isinstance(node, Logic):
-        return f" {node.word} ".join(_wrap(operand, _binding(node) + 1) for operand in node.operands)
-    if node.op in _FUNCTION_NAMES:
-        return f"{_FUNCTION_NAMES[node.op]}({', '.join(map(render, node.operands))})"
-    return _render_operator(node)
+        values = [_settled(operand) for operand in node.operands]
+        if node.stop in [value for value in values if isinstance(value, bool)]:
+            return node.stop
+        return (not node.stop) if all(value is (not node.stop) for value in values) else NOT_CONSTANT
+    if isinstance(node, Operation) and node.op is Op.NOT:
+        value = _settled(node.operands[0])
+        return (not value) if isinstance(value, bool) else NOT_CONSTANT
+    return NOT_CONSTANT
 
 
-def _render_operator(node: Operation) -> str:
-    first, *rest = node.operands
-    if node.op is Op.NOT:
-        return f"not {_wrap(first, _NOT)}"
-    if node.op is Op.NEG:
-        # `-(5)` is the negation of 5, `-5` a constant
-        return f"-({render(first)})" if isinstance(first, Literal) else f"-{_wrap(first, _NEG)}"
-    symbol, binding = BINARY[node.op]
-    # comparisons do not chain; the others group to the left
-    return f"{_wrap(first, binding + (binding == _COMPARE))} {symbol} {_wrap(rest[0], binding + 1)}"
+def implied_hint(expression: Expression) -> tuple[str, int] | None:
+    """Give the hint that holds wherever `expression` does: ``(param, 16)`` or ``(param, 1)``; None if there is none."""
+    match expression.root:
+        case Operation(Op.ALIGNED, (Name(name), Literal(int(alignment)))) if _is_multiple_of_16(alignment):
+            return name, 16
+        case Operation(Op.EQ, (Operation(Op.MOD, (Name(name), Literal(int(divisor)))), Literal(int(rest)))) if same(
+            rest, 0
+        ) and _is_multiple_of_16(divisor):
+            return name, 16
+        case Operation(Op.EQ, (Name(name), Literal(value))) if same(value, 1):
+            return name, 1
+        case _:
+            return None
 
 
-def _render_value(value: Value) -> str:
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    if isinstance(value, str) and "'" not in value:
-        return f"'{value}'"
-    if isinstance(value, str) and '"' not in value:
-        return f'"{value}"'
-    return repr(value)
+def _is_multiple_of_16(value: int) -> bool:
+    return type(value) is int and value > 0 and value % 16 == 0
 
 
-def _wrap(node: Node, binding: int) -> str:
-    return render(node) if _binding(node) >= binding else f"({render(node)})"
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expression:
+    """Read an expression.
 
-
-def _binding(node: Node) -> int:
-    if isinstance(node, Logic):
-        return _OR if node.stop else _AND
-    if isinstance(node, Operation):
-        return BINARY[node.op][1] if node.op in BINARY else {Op.NOT: _NOT, Op.NEG: _NEG}.get(node.op, _ATOM)
-    return _NEG if isinstance(node, Literal) and type(node.value) is int and node.value < 0 else _ATOM
+    Raises:
+        ExpressionError: `text` is no expression; says what was expected, and where.
+    """
+    return Expression(tree_of(postfix(text)))
