@@ -221,5 +221,5 @@ def allows_tf32(kind: str) -> bool:
 
 
 def switch_of(operand: object) -> str | None:
-    """Return the `precision` of an fp32 tensor; None for other values, to which torch's switch does not apply."""
+    """For an fp32 tensor, return ``"tf32"`` if torch's switch for matmuls allows it, else ``"ieee"``; None for other values."""
     return precision(torch.float32) if getattr(operand, "dtype", None) is torch.float32 else None

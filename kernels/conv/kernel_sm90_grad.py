@@ -25,7 +25,10 @@ def _pieces(sizes, TILE: gl.constexpr):
 
 @gluon.jit
 def _piece(number, sizes, TILE: gl.constexpr):
-    """Return the part of the positions, group, first row, first panel, and range of boxes of piece `number`."""
+    """Return the location of piece of work `number`: part of the sum, group, first row, first panel, first box, end of boxes.
+
+    A panel is 64 input channels at one position in the weight; a box is 64 positions, over which the sum runs.
+    """
     _, n_len, c_len, taps, boxes, splits = sizes
     across = taps * gl.cdiv(c_len, DEPTH) * DEPTH
     group, split, row, col, first, last = place_piece(number, n_len, across, boxes, splits, TILE[0], TILE[1], TILE[2])

@@ -14,7 +14,7 @@ __all__ = ["Mask", "Words", "band_of_words", "known_mask", "mask_of_tables"]
 
 
 class Words(NamedTuple):
-    """The parts of a mask that are not tensors."""
+    """A mask without its tables: mode, bounds of a band, alignment, and block size."""
 
     mode: str
     """``"band"``, ``"interval"`` or ``"bitmap"``; `nojit.kernels.flex.tables` describes the modes."""
