@@ -1,1 +1,1 @@
-"""Compilation: from variants to images."""
+"""Compiler of a build: compiles variants to images (cubins) with Triton."""

@@ -1,4 +1,4 @@
-"""Hint sets of a kernel: combinations of hints on params and on members of tuples. Pure."""
+"""Hint sets of a kernel: combinations of hints (divisible by 16, equal to 1) on params and members of tuples. Pure."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ HintSet = tuple[tuple[str, int], ...]
 
 
 class WrittenHints(NamedTuple):
-    """A hint set as the manifest has it."""
+    """One set of hints as the manifest lists it, before it is applied to a signature."""
 
     where: str
-    """Its place in the manifest, for messages."""
+    """Place of the set in the manifest, for messages."""
     hints: HintSet
-    """The hints, not sorted."""
+    """The hints of the set, not sorted."""
 
 
 def subsets(hints: Mapping[str, int], missing: int, at_most: int, where: str) -> list[WrittenHints]:
-    """Return a hint set and its subsets except the empty one, the fullest first.
+    """Return a hint set and its nonempty subsets that lack at most `missing` hints, the largest first.
 
     Args:
         hints: the full set.
-        missing: maximum number of hints that a subset lacks.
-        at_most: maximum number of sets.
-        where: the table with these keys, for messages.
+        missing: maximum number of hints of the full set that a subset lacks.
+        at_most: maximum number of sets to return.
+        where: the manifest table with these hints, for messages.
 
     Raises:
-        ManifestError: there are more sets.
+        ManifestError: there are more than `at_most` sets.
     """
     sizes = [len(hints) - left_out for left_out in range(missing + 1) if left_out < len(hints)]
     count = sum(comb(len(hints), size) for size in sizes)
@@ -75,7 +75,7 @@ def hint_sets(written: Sequence[WrittenHints], implied: Mapping[str, int], types
 
 
 def _is_present(path: str, hint: int, leaf_types: Mapping[str, str], where: str) -> bool:
-    """Return whether a hinted param is present (not None); refuse a hint that its type cannot have."""
+    """Return whether the param or tuple member at `path` is not None; raise if its type cannot have the hint."""
     kind = leaf_types.get(path) or next((NONE for root in _roots(path) if leaf_types.get(root) == NONE), None)
     if kind == NONE:
         return False
@@ -90,7 +90,7 @@ def _is_present(path: str, hint: int, leaf_types: Mapping[str, str], where: str)
 
 
 def _roots(path: str) -> Iterator[str]:
-    """Yield the paths of the tuples that contain a leaf: ``x.1`` and ``x`` for ``x.1.0``."""
+    """Yield the paths of the tuples that contain the member at `path`: ``x.1`` and ``x`` for ``x.1.0``."""
     while "." in path:
         path = path.rpartition(".")[0]
         yield path

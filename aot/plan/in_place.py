@@ -1,4 +1,7 @@
-"""An existing bundle in a build's output folder, whose kernels a narrower build keeps. Pure."""
+"""Existing bundles in a build's output folder. Pure.
+
+A build of only some kernels keeps the other kernels of the existing bundle.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["InPlace"]
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """A bundle in the output folder."""
+    """A bundle that already exists in the build's output folder."""
 
     path: Path
     name: str
@@ -21,17 +24,17 @@ class InPlace:
     arch: str
     kernels: frozenset[str]
     profile: str | None
-    """The profile that it was built with; None without a statement for it."""
+    """Profile that the bundle was built with; None if it has no provenance statement."""
     tuned: bool
-    """Whether it was built with tuned tables; False without a statement."""
+    """True if the bundle was built with tuned tables; False also if it has no provenance statement."""
 
     def check_alike(self, profile: str | None, *, tuned: bool, kept: Sequence[str]) -> str:
-        """Return the profile for a build that also rebuilds this bundle's other kernels.
+        """Return the profile for a build that also builds the other kernels of this existing bundle again.
 
         Args:
             profile: the requested profile, if any.
             tuned: whether the build uses tuned tables.
-            kept: names of kernels that the bundle holds and the command did not select.
+            kept: names of the bundle's kernels that the command did not select; the build keeps them.
 
         Raises:
             PackageError: the bundle was built with another profile, or with tuned tables where this build has none (or

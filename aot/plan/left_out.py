@@ -9,7 +9,7 @@ __all__ = ["Absence", "Pruned"]
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A kernel that bundles lack."""
+    """A kernel that is missing from the bundles of some archs."""
 
     bundle: str
     kernel: str
@@ -19,11 +19,11 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """One variant of a tuning space that was skipped."""
+    """One variant of a tuning space that the build skipped."""
 
     kernel: str
     label: str
     reason: str
-    """Category of the reason, to count by."""
+    """Category of the reason for skipping it; reports count variants by category."""
     detail: str
-    """Details; empty if the category is enough."""
+    """Details of the reason; empty if the category is enough."""

@@ -43,13 +43,13 @@ class Compiler(Protocol):
 
     @property
     def compile_variant(self) -> Callable[[Variant, SourcePlace], CompiledVariant]:
-        """Function that compiles one variant."""
+        """Function that compiles one variant of the kernel at a given place."""
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource:
-        """Return a kernel's source, as its module defines it for an arch."""
+        """Return the facts of a kernel's source code, as its module defines the kernel for an arch."""
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
-        """Return the keys of variants of one arch, without compiling them."""
+        """Return the cache keys of variants of one arch, without compiling them."""
 
     def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
         """Raise `CompileError` if a cached result cannot be that of a variant."""
@@ -64,15 +64,19 @@ class Compiler(Protocol):
         """Return the oldest CUDA version whose driver loads images for an arch."""
 
     def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
-        """Find kernels' sources for archs ahead of `describe`."""
+        """Import the sources of the given (place, arch) pairs in advance, so that `describe` is fast."""
 
     def session(self, timeout_s: float, tell: Callable[[str], None], jobs: int) -> AbstractContextManager[None]:
-        """Open the compiler: an import may take `timeout_s`, its output goes to `tell`, and `jobs` imports run at once."""
+        """Return a context manager within which the compiler can be used.
+
+        `timeout_s` is the time limit of one import in seconds, `tell` receives the imports' output, and `jobs` is the
+        number of parallel imports.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedKernel:
-    """One kernel of a bundle."""
+    """One kernel of a planned bundle, with its variants."""
 
     spec: KernelSpec
     source: KernelSource
@@ -82,18 +86,18 @@ class PlannedKernel:
     variants: tuple[Variant, ...]
     excluded: int
     pruned: tuple[Pruned, ...] = ()
-    """Configs that the rules of a tuning space remove."""
+    """Variants that the rules of a tuning space remove."""
     tuned: tuple[TunedTable, ...] = ()
     """Tuned tables of the arch for the bundle."""
     text: ManifestText | None = None
-    """The manifest with its entry."""
+    """The manifest that contains the kernel's entry."""
     key: str = ""
-    """The entry's key path."""
+    """Key path of the kernel's entry in the manifest."""
     reached: frozenset[tuple[str, str]] = frozenset()
-    """Modules that its sources import, each with its file."""
+    """Modules that the kernel's sources import, as (module, file)."""
 
     def located(self, error: ManifestError) -> ManifestError:
-        """Return an error about the entry with the entry's file, line and column."""
+        """Return an error about the kernel's entry, with the file, line and column of the entry added."""
         if self.text is None or error.file:
             return error
         label = error.where.partition(": ")[2]
@@ -102,56 +106,56 @@ class PlannedKernel:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One bundle to build."""
+    """One bundle to build: its name, arch, kernels and variants."""
 
     bundle: BundleSpec
     arch: str
     kernels: tuple[PlannedKernel, ...]
-    """The kernels that have a variant for this arch and profile, sorted by name."""
+    """The kernels with at least one variant for this arch and profile, sorted by name."""
     tuning: bool = False
-    """Whether it is a tuning bundle: configs that fail or are not worth measuring are pruned, not failures."""
+    """True for a tuning bundle, in which configs that fail to compile or are not worth measuring are skipped."""
     manifests: tuple[Path, ...] = ()
     """The manifests of its kernels."""
     absent: tuple[str, ...] = ()
-    """The kernels without a variant, sorted; for a tuning bundle, only those that have a space."""
+    """Names of the kernels without a variant, sorted; for a tuning bundle, only kernels that have a tuning space."""
     profile: str = "full"
     only: tuple[str, ...] = ()
-    """The kernels of its manifests that it holds, sorted; empty for all of them."""
+    """Names of the bundle's kernels, sorted, if its manifests have more kernels; empty if it has all of them."""
     kept: tuple[str, ...] = ()
     """Kernels that were not requested but are in the existing bundle, sorted: they are built again."""
     gone: tuple[str, ...] = ()
     """Kernels that are in the existing bundle but no longer in a manifest, sorted."""
     in_place: Path | None = None
-    """The existing bundle at the output path, or an older version of it; None without one."""
+    """Path of the existing bundle, of this or an older version, in the output folder; None if there is none."""
     twin_of: str = ""
     """For a twin with line info: the inputs of the bundle that it can replace; empty for any other bundle."""
 
     @property
     def file_name(self) -> str:
-        """The name of the bundle's file."""
+        """File name of the bundle."""
         return f"{self.bundle.name}-{self.bundle.version}-{self.arch}{SUFFIX}"
 
     def count(self) -> int:
-        """Return the number of its variants."""
+        """Return the number of variants in the bundle."""
         return sum(len(kernel.variants) for kernel in self.kernels)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Progress event: a kernel's variants for one arch are listed."""
+    """Progress event: the planner has listed a kernel's variants for one arch."""
 
     kernel: str
     arch: str
     variants: int
-    """Number of these variants."""
+    """Number of the kernel's variants for the arch."""
     done: int
-    """Number of kernels done so far, each counted once per arch of its bundle."""
+    """Number of kernels that the planner has done so far, counted once per arch of their bundle."""
     total: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Options of a build that apply to each kernel."""
+    """Options of a build that apply to every kernel."""
 
     profile: str
     tuning: bool
@@ -178,17 +182,18 @@ def make_plans(
     also includes the other kernels that the existing bundle holds and a manifest still has.
 
     Args:
-        manifests: the files. Manifests with the same bundle name merge.
-        archs: the archs; empty for those that the manifests name.
-        profile: ``core`` or ``full``; None for the existing bundle's if kernels of it are kept, else ``full``.
+        manifests: paths of the manifests. Manifests with the same bundle name merge.
+        archs: the archs to build for; empty for those that the manifests name.
+        profile: ``core`` or ``full``. None means ``full``, or the existing bundle's profile if the build keeps kernels
+            of it.
         compiler: finds the kernels' sources.
         kernels: names of the kernels to build; empty for all.
         tuning: whether to plan tuning bundles of the kernels that have a space.
         tuned: whether to use the tuned tables of the manifests' folders.
         project: folder that sources import from, in addition to the manifest's.
-        most: maximum number of variants of a kernel for an arch, before `exclude`; None for no limit.
-        in_place: the existing bundles, by name and arch; None for none.
-        on_planned: called for each kernel and arch that is done.
+        most: maximum number of variants of one kernel for one arch, before `exclude`; None for no limit.
+        in_place: the existing bundles in the output folder, by bundle name and arch; None for none.
+        on_planned: called after each kernel and arch is planned.
 
     Raises:
         PackageError: kernels of an existing bundle cannot be kept, because it was built with other options.
@@ -235,14 +240,14 @@ def make_plans(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The kernels to plan for one bundle and arch."""
+    """The kernels to plan for one bundle and one arch."""
 
     bundle: BundleSpec
     arch: str
     wanted: frozenset[str]
     """Names of the requested kernels."""
     entries: tuple[_Entry, ...]
-    """Entries of the requested and the kept kernels."""
+    """Manifest entries of the requested kernels and of the kernels that the existing bundle keeps."""
     only: tuple[str, ...]
     kept: tuple[str, ...]
     gone: tuple[str, ...]
@@ -257,7 +262,8 @@ class _Work:
     def plan(self, kernels: tuple[PlannedKernel, ...], profile: str, *, tuning: bool) -> Plan:
         """Return the plan of the bundle from its planned kernels.
 
-        The plan is empty, and an existing bundle stays unchanged, if no requested kernel has variants now or is in it.
+        If no requested kernel has variants now or is in the existing bundle, the plan is empty and the bundle stays
+        unchanged.
         """
         there = self.in_place.kernels if self.in_place else frozenset()
         touched = self.wanted & ({kernel.spec.name for kernel in kernels} | there)
@@ -294,7 +300,7 @@ def _work_of(
 
 
 def _in_place(found: Mapping[tuple[str, str], InPlace], *, tuning: bool) -> Mapping[tuple[str, str], InPlace]:
-    """Return existing bundles by the name in manifests and arch."""
+    """Return the existing bundles by arch and by the bundle name that manifests use, which tuning bundles extend."""
     if not tuning:
         return found
     suffix = _renamed_to("")
@@ -306,7 +312,7 @@ def _siblings(
     bundles: Mapping[str, tuple[BundleSpec, Sequence[_Entry]]],
     places: Mapping[tuple[str, str], InPlace],
 ) -> list[Path]:
-    """Return the other manifests of the same folders, if existing bundles hold kernels that `manifests` lack."""
+    """Return other manifests of the same folders, if existing bundles hold kernels that `manifests` do not contain."""
     known = {name: {entry.spec.name for entry in found} for name, (_, found) in bundles.items()}
     lacking = {name for (name, _), place in places.items() if name in known and place.kernels - known[name]}
     if not lacking:
@@ -318,7 +324,7 @@ def _siblings(
 
 
 def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> None:
-    """Check that configs, spaces, points and tuned tables name known archs: others would never be used."""
+    """Add a mistake for each unknown arch in configs, tuning spaces, listed cases and tuned tables."""
     known = frozenset(ARCHS).union(compiler.archs())
     for entry in entries:
         spaces = entry.spec.tuning.space if entry.spec.tuning else []
@@ -363,7 +369,7 @@ def _renamed_to(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One kernel of one manifest."""
+    """One kernel's entry in one manifest."""
 
     read: ReadKernel
     place: SourcePlace
@@ -373,12 +379,12 @@ class _Entry:
 
     @property
     def spec(self) -> KernelSpec:
-        """The entry's content."""
+        """Content of the entry."""
         return self.read.spec
 
     @property
     def key(self) -> str:
-        """Its key path in the manifest."""
+        """Key path of the entry in the manifest."""
         return self.read.key
 
 
@@ -427,7 +433,7 @@ def _merge(
 
 
 def _modules_of(spec: KernelSpec) -> Iterator[str]:
-    """Yield the modules to import for a kernel: its own, then those of functions that constexprs name."""
+    """Yield the modules to import for a kernel: its own, then those of the functions that it takes as constexprs."""
     own = module_of(spec.source)
     yield own
     spaces = spec.tuning.space if spec.tuning else []
@@ -437,7 +443,7 @@ def _modules_of(spec: KernelSpec) -> Iterator[str]:
 
 
 def _functions_typed(spec: KernelSpec) -> Iterator[str]:
-    """Yield the functions that types name, in params or in values of axes."""
+    """Yield the names of functions that occur in types: in types of params, or in types that axes list."""
     spelled = [spelling for spellings in typed_params(spec).values() for spelling in spellings]
     values = [value for axis in spec.matrix.values() for value in axis if isinstance(value, str)]
     for text in (*spelled, *values):
@@ -456,7 +462,7 @@ def _functions_named(value: object) -> Iterator[str]:
 
 
 def _attach_tables(entries: Sequence[_Entry], manifests: Sequence[Path], mistakes: Mistakes) -> None:
-    """Read the tuned tables of the manifests' folders, and add each to its kernel's entry."""
+    """Read the tuned tables in the manifests' folders, and attach each to the entry of its kernel."""
     for folder in dict.fromkeys(path.parent for path in manifests):
         here = {entry.spec.name: entry for entry in entries if entry.manifest.parent == folder}
         # a table without a kernel is a mistake only if all manifests of the folder were read without mistakes
@@ -481,7 +487,7 @@ def _attach_table(table: TunedTable, here: Mapping[str, _Entry], mistakes: Mista
 
 @dataclass(frozen=True, slots=True)
 class _Expanded:
-    """One entry for one arch."""
+    """The variants of one kernel's entry for one arch."""
 
     entry: _Entry
     arch: str
@@ -491,7 +497,7 @@ class _Expanded:
 
     @property
     def needs_source(self) -> bool:
-        """Whether planning it needs its source."""
+        """True if the planner must import the kernel's source for this entry and arch."""
         unsound = not self.entry.read.listable and is_name(self.entry.spec.source)
         return bool(self.expansion.variants) or unsound
 
@@ -508,7 +514,7 @@ def _expand(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
 
 
 def _listed(entry: _Entry, arch: str, wanted: _Wanted, mistakes: Mistakes) -> _Expanded:
-    """Return a kernel's variants; none if the entry has a mistake."""
+    """Return the variants of a kernel for an arch; no variants if its entry has a mistake."""
     with mistakes.within(entry.text).caught():
         if entry.read.listable:
             return _expand(entry, arch, wanted)
@@ -516,7 +522,7 @@ def _listed(entry: _Entry, arch: str, wanted: _Wanted, mistakes: Mistakes) -> _E
 
 
 def _planned(expanded: _Expanded, compiler: Compiler, mistakes: Mistakes) -> PlannedKernel | None:
-    """Return the plan of a kernel; None if it has no variant or a mistake."""
+    """Return a kernel with its variants and sources; None if it has no variant or a mistake."""
     entry, arch = expanded.entry, expanded.arch
     found = mistakes.within(entry.text)
     with found.caught():
@@ -574,7 +580,7 @@ def _fitted(
 
 
 def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entry: _Entry) -> KernelSource:
-    """Return the source of the function at `place`; report a mistake in it at the manifest's key path `key`."""
+    """Return the facts of the function at `place`; a mistake in it is raised with the manifest's key path `key`."""
     try:
         return compiler.describe(place, arch)
     except ManifestError as error:
@@ -582,7 +588,7 @@ def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entr
 
 
 def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, compiler: Compiler) -> list[KernelSource]:
-    """Return the sources of the functions that constexprs name; report those that do not exist."""
+    """Return the facts of the functions that constexprs name; raise for functions that do not exist."""
     names = {pair for each in variants for pair in functions_of(each)}
     found = []
     for name, function in sorted(names, key=str):
@@ -597,7 +603,7 @@ def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:
 
 
 def absent_kernels(plans: Sequence[Plan]) -> tuple[Absence, ...]:
-    """Return the kernels that plans lack, sorted by name within each bundle.
+    """Return the kernels without a variant in some plan, sorted by name within each bundle.
 
     Args:
         plans: plans of all archs, including those without kernels.

@@ -1,4 +1,8 @@
-"""The points of an entry, each one case to build: the product of its matrix, or those that it lists. Pure."""
+"""The *points* of a kernel's manifest entry: the cases to build. Pure.
+
+A case is one combination of types and matrix constexprs. The entry lists its cases, or they are the product of its
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -29,24 +33,24 @@ Signature: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One case, and the variants to build for it."""
+    """One case (types and matrix constexprs) to build, with the hint sets and settings to build it for."""
 
     axes: Axes
     signature: Signature
     hints: tuple[WrittenHints, ...]
-    """Hint sets to build; includes the empty set if variants without hints are built."""
+    """Hint sets to build. The empty set stands for variants without hints."""
     reason: str
-    """Why some calls of the case need no variant; empty if every call must have one."""
+    """Reason why some calls of the case need no variant; empty if the build must serve every call."""
     where: str
-    """Its place in the manifest, for messages."""
+    """Place of the case in the manifest, for messages."""
     settings: Settings = ()
-    """Constexprs and options that a config must have to be built for the point."""
+    """Constexprs and options that a config must have; configs with other values are not built for the case."""
     derived: Settings = ()
-    """Derived constexprs that are built for one value only, with that value."""
+    """Derived constexprs that are built for only one value, as (name, value)."""
 
 
 def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> Iterator[Point]:
-    """Yield the points of an entry for an arch: those that it lists, else those of its matrix.
+    """Yield the cases of an entry to build for an arch: those that it lists, or else all of its matrix.
 
     Raises:
         ManifestError: a type, a value or a hint set is invalid.
@@ -57,7 +61,7 @@ def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> 
 
 
 def _of_matrix(spec: KernelSpec, axes: Sequence[Axis], where: str) -> Iterator[Point]:
-    """Yield the product of the matrix, and for optional params the product of their types."""
+    """Yield all combinations of the matrix's values and of the types of optional params."""
     hints = _hints_of(spec, where)
     known: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for values in product(*(axis.values for axis in axes)):
@@ -72,7 +76,7 @@ def _of_matrix(spec: KernelSpec, axes: Sequence[Axis], where: str) -> Iterator[P
 
 
 def _choices(params: Iterable[str], spellings: Iterable[str], where: str) -> list[tuple[str, ...]]:
-    """Return the possible types of each param."""
+    """Return the possible types of each param, in the order of `params`."""
     choices = []
     mistakes = Mistakes()
     for name, spelling in zip(params, spellings, strict=True):
@@ -92,7 +96,7 @@ def _hints_of(spec: KernelSpec, where: str) -> tuple[WrittenHints, ...]:
 
 
 def hint_places(spec: KernelSpec, where: str) -> dict[tuple[str, int], str]:
-    """Return the key path at which an entry first writes each hint."""
+    """Return the key path at which a manifest entry first lists each hint, by (param, hint)."""
     tables = [(f"{where}.hints[{number}]", hints) for number, hints in enumerate(spec.hints)]
     tables += [(f"{where}.partial_hints[{number}].hints", each.hints) for number, each in enumerate(spec.partial_hints)]
     tables += [(f"{where}.point[{number}].hints", point.hints) for number, point in enumerate(spec.point)]
@@ -151,7 +155,7 @@ def _value_of(axis: Axis, values: Mapping[str, Value], where: str) -> Value:
 
 
 def _signature(spec: KernelSpec, raw: PointSpec, spelled: Mapping[str, str], where: str) -> Signature:
-    """Return the type of each param; an optional param is present unless the point's types say `none`."""
+    """Return the type of each param in a listed case; an optional param is present unless the case gives it `none`."""
     types: dict[str, str] = {}
     for name, spelling in {**spec.params, **raw.types}.items():
         place = f"{where}.types.{name}"

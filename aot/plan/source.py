@@ -1,4 +1,4 @@
-"""Facts of a kernel's source, and checks of variants against them. Pure."""
+"""Facts of a kernel's source code (params, decorators, digest), and checks of variants against them. Pure."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ __all__ = [
 
 
 HEURISTICS = "@triton.heuristics"
-"""Decorator that computes a param or an option at each call."""
+"""Name of Triton's decorator that computes the value of a param or option at each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """An effect of a decorator on Triton's launches that a bundle does not have."""
+    """An effect that a decorator has when Triton launches the kernel, and that a bundle does not reproduce."""
 
     name: str
-    """Its name in `ignores` of a manifest."""
+    """Name of the effect in the manifest's key `ignores`."""
     what: str
     when: str
-    """When it takes place, for messages."""
+    """When the effect takes place, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class ConfigHook:
     """The blocks of descriptors that `pre_hook` of one `triton.Config` sets."""
 
     settings: tuple[tuple[str, Value], ...]
-    """The constexprs of that config."""
+    """Constexprs of the `triton.Config`."""
     blocks: tuple[tuple[str, tuple[int | None, ...]], ...]
     """Block of each descriptor that the hook sets; None for a dimension that is not a constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """The facts of a kernel function."""
+    """Facts of a kernel function's source code."""
 
     name: str
     params: tuple[Param, ...]
@@ -70,31 +70,31 @@ class KernelSource:
     unaligned: frozenset[str]
     """Params in `do_not_specialize_on_alignment`: they do not take hint 16."""
     digest: str
-    """SHA-256 over the function and everything that it reaches, without line numbers."""
+    """SHA-256 in hex over the function and everything that it reaches, independent of line numbers."""
     gluon: bool = False
-    """Whether it is written in Gluon, which takes descriptors with layouts."""
+    """True if the kernel is written in Gluon, whose descriptors have layouts."""
     annotations: tuple[tuple[str, str], ...] = ()
-    """Runtime params with a type annotation, ``base: tl.int64``, each with that type in Triton's spelling."""
+    """Runtime params with a type annotation such as ``base: tl.int64``, as (param, type in Triton's text)."""
     constants: frozenset[str] = frozenset()
     """Runtime params annotated as pointers to constants, ``x_ptr: tl.const``."""
     debug: bool = False
-    """`debug` of its decorator; used if the manifest does not set the option."""
+    """Value of `debug` in the kernel's decorator. It is used if the manifest does not set the option."""
     settings: tuple[tuple[str, str], ...] = ()
     """Settings of Triton that can change code and that the source or the environment set after Triton's import."""
     effects: tuple[Effect, ...] = ()
-    """Effects of its decorators on a launch that a bundle does not have."""
+    """Effects of the kernel's decorators at a launch that a bundle does not reproduce."""
     computed: tuple[tuple[str, str], ...] = ()
-    """Params and options whose value a decorator computes, each with the decorator's name."""
+    """Params and options whose value a decorator computes, as (name, decorator)."""
     hooks: tuple[ConfigHook, ...] = ()
-    """The blocks that `pre_hook` of an autotuner's configs set."""
+    """Descriptor blocks that the `pre_hook` of each config of an autotuner sets."""
     answers: tuple[str, ...] = ()
-    """Queries about the target that the import made, each with its answer."""
+    """Queries about the GPU that the source made during its import, as ``query = answer``."""
     of_arch: bool = False
-    """Whether an answer depends on the arch."""
+    """True if the answer to one of these queries depends on the arch."""
     of_device: tuple[str, ...] = ()
-    """The answers that differ between devices of one arch."""
+    """Those queries with answers that differ between GPUs of the same arch."""
     reached: tuple[tuple[str, str], ...] = ()
-    """Modules that its import loaded, sorted, each with its file; without Triton and the modules that Triton imports."""
+    """Modules that the source's import loaded, as (module, file), sorted. Triton and its own imports are left out."""
 
 
 class SourceImportError(ManifestError):
@@ -103,7 +103,7 @@ class SourceImportError(ManifestError):
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """The place of a kernel's function, from its manifest entry."""
+    """Where to find a kernel's function, from its manifest entry."""
 
     spelling: str
     """``package.module:function``, or ``path/to/file.py:function`` relative to `folder`."""
@@ -114,8 +114,10 @@ class SourcePlace:
     project: Path = Path()
     """Folder that imports search in addition to `folder`: the build's current folder."""
     together: tuple[str, ...] = ()
-    """Modules and files that one process imports for this entry: its own first, then those of functions that constexprs
-    name; empty for only its own."""
+    """Modules and files that one process imports for this manifest entry; empty if there is only the source's own.
+
+    The entry's own module comes first, then those of functions that its constexprs name.
+    """
 
     @property
     def module(self) -> str:
@@ -129,24 +131,24 @@ class SourcePlace:
 
 
 def module_of(spelling: str) -> str:
-    """Return the module's name or the file's path in the spelling of a source."""
+    """Return the module's name or the file's path in a source such as ``package.module:function``."""
     return spelling.partition(":")[0]
 
 
 def fit_variant(
     variant: Variant, source: KernelSource, where: str, hints: Mapping[tuple[str, int], str] = MappingProxyType({})
 ) -> Variant:
-    """Return a variant in the form that its function takes, after checking it against the function.
+    """Return a variant adapted to its kernel function, after checking that the two fit together.
 
-    A constexpr with the name of an option has the option's value, since Triton binds a keyword to both. It then
-    distinguishes configs like other constexprs. `debug` is the decorator's unless the manifest sets it. Hints that
-    `requires` implies are dropped where Triton would not specialize the param.
+    If a constexpr has the name of a compiler option, it gets the option's value, because Triton passes a keyword to
+    both. It then distinguishes configs as other constexprs do. `debug` comes from the decorator unless the manifest
+    sets it. Hints that only `requires` implies are dropped if Triton would not specialize the param on them.
 
     Args:
         variant: the variant from the manifest.
-        source: the facts of its function.
+        source: the facts of the variant's kernel function.
         where: the entry, for messages.
-        hints: key path of each hint, for messages.
+        hints: key path in the manifest of each (param, hint), for messages.
 
     Raises:
         ManifestError: the manifest names a param that the kernel lacks, gives a param no type or value, gives a runtime
@@ -159,7 +161,7 @@ def fit_variant(
 
 
 def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
-    """Return a tuned table's config in the form that `fit_variant` gives to variants."""
+    """Return a tuned table's config adapted to the kernel function in the same way as `fit_variant` adapts variants."""
     own = {param.name for param in source.params}
     settings = _resolve_debug(config.settings, source)
     ranks = {name: 2 - (name in own) if name in OPTIONS else 0 for name, _ in settings}
@@ -167,7 +169,7 @@ def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
 
 
 def check_decorators(spec: KernelSpec, source: KernelSource, where: str) -> None:
-    """Refuse effects of decorators that a bundle does not have, unless the entry ignores them.
+    """Raise if a decorator has an effect that a bundle does not reproduce and that the entry does not ignore.
 
     Raises:
         ManifestError: an effect is not ignored, the entry ignores an effect that no decorator has, or a heuristic
@@ -202,7 +204,10 @@ def _with_debug(variant: Variant, source: KernelSource) -> Variant:
 
 
 def _resolve_debug(settings: tuple[tuple[str, Value], ...], source: KernelSource) -> tuple[tuple[str, Value], ...]:
-    """Return settings with `debug` set; if the decorator turns it on, it becomes an option of every config."""
+    """Return compiler options with `debug` resolved: an unset value becomes that of the kernel's decorator.
+
+    If the decorator turns `debug` on, every config sets the option.
+    """
     told = tuple((name, source.debug if _is_unset(name, value) else value) for name, value in settings)
     return (*told, ("debug", True)) if source.debug and "debug" not in dict(told) else told
 
@@ -265,7 +270,7 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
 
 
 def _check_blocks(variant: Variant, source: KernelSource, where: str) -> None:
-    """Check blocks of descriptors against those that hooks set for the same config."""
+    """Check that descriptors have the block sizes that an autotuner's hook sets for the same config."""
     constexprs, types = dict(variant.constexprs), dict(variant.signature)
     for hook in source.hooks:
         if any(name in constexprs and identity(constexprs[name]) != identity(value) for name, value in hook.settings):
@@ -282,7 +287,7 @@ def _check_blocks(variant: Variant, source: KernelSource, where: str) -> None:
 
 
 def _check_types(variant: Variant, source: KernelSource, where: str) -> None:
-    """Check types against annotations: Triton gives an annotated param the annotated type in every call."""
+    """Check that params have their annotated types, which Triton uses in every call."""
     annotated = dict(source.annotations)
     for name, kind in variant.signature:
         place = f"{where}.params.{name}"
@@ -299,12 +304,12 @@ def _check_types(variant: Variant, source: KernelSource, where: str) -> None:
 
 
 def _canonical(kind: str) -> str:
-    """Return a type in the spelling of annotations: a bool is `u1`."""
+    """Return a type in the form that annotations use: a bool is `u1`."""
     return f"{kind[:-2]}u1" if kind in ("i1", "*i1", "*ki1") else kind
 
 
 def _writable_leaf(kind: str) -> str:
-    """Return the first pointer in a type that is not a pointer to constants; empty without one."""
+    """Return the first pointer in a type that does not point to constants; empty if there is none."""
     pointers = (leaf for _, leaf in leaves(plain(kind), "") if leaf.startswith("*"))
     return next((leaf for leaf in pointers if not leaf.startswith("*k")), "")
 
@@ -312,7 +317,7 @@ def _writable_leaf(kind: str) -> str:
 def _with_allowed_hints(
     variant: Variant, source: KernelSource, where: str, places: Mapping[tuple[str, int], str]
 ) -> Variant:
-    """Drop hints that Triton would not compile in if `requires` implies them; refuse them if the manifest has them."""
+    """Return a variant without those hints of `requires` that Triton ignores; raise for such a hint of the manifest."""
     forbidden = {pair: why for pair in variant.hints if (why := _forbids(source, *pair))}
     if not forbidden:
         return variant
@@ -325,7 +330,7 @@ def _with_allowed_hints(
 
 
 def _forbids(source: KernelSource, path: str, hint: int) -> str:
-    """Return why Triton ignores a hint on a param; empty if it compiles the hint in."""
+    """Return the reason why Triton ignores a hint on a param; empty if Triton specializes on it."""
     param = path.partition(".")[0]
     if param in source.unspecialized:
         return f"lists {param!r} in do_not_specialize"

@@ -1,4 +1,4 @@
-"""Expansion of tuning spaces: the configs of a kernel to measure, and those that rules remove. Pure."""
+"""Expander of tuning spaces: lists the variants to measure, and those that rules remove. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["SpaceExpansion", "configs_of", "expand_space"]
 
 @dataclass(frozen=True, slots=True)
 class SpaceExpansion:
-    """The tuning variants of one kernel for one arch."""
+    """The variants of one kernel to measure on one arch."""
 
     variants: tuple[Variant, ...]
-    """For each case to tune: the manifest's own configs, then the space's, each with its fullest hint set only."""
+    """Variants by case: first of the manifest's own configs, then of the space's; only the largest hint set of each."""
     excluded: int
     """Number of variants that `exclude` removed."""
     pruned: tuple[Pruned, ...]
@@ -35,7 +35,7 @@ class SpaceExpansion:
 
 
 def expand_space(spec: KernelSpec, arch: str, where: str, most: int | None = MAX_VARIANTS) -> SpaceExpansion:
-    """Return the variants of one kernel to measure; none without a space.
+    """Return the variants of one kernel to measure; no variants if the entry has no tuning space.
 
     Args:
         spec: the manifest's entry.
@@ -53,7 +53,7 @@ def expand_space(spec: KernelSpec, arch: str, where: str, most: int | None = MAX
 
 
 def configs_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the configs of one table of a space: the product of its lists, the last key varying fastest."""
+    """Yield the configs of one table of a tuning space: all combinations of its lists, the last key varying fastest."""
     rules = {key: table[key] for key in table if key in CONFIG_RULES}
     settings = {key: choices(value) for key, value in table.items() if key not in CONFIG_RULES}
     for values in product(*settings.values()):
@@ -61,7 +61,7 @@ def configs_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class _SpaceExpander(Expander):
-    """Expander of the manifest's configs plus its spaces."""
+    """Expander of the configs and the tuning spaces of a manifest entry."""
 
     def __init__(self, spec: KernelSpec, tuning: TuningSpec, arch: str, where: str, most: int | None) -> None:
         # cases are tuned for aligned calls; other calls run a config that serves every call
@@ -78,7 +78,7 @@ class _SpaceExpander(Expander):
                 self.configs.append(config_of(spec, len(self.configs), raw, arch, f"{where}.tuning.space[{number}]"))
 
     def expand(self) -> SpaceExpansion:
-        """Return the variants to measure."""
+        """Return the variants to measure, and those that rules of the tuning space remove."""
         variants: list[Variant] = []
         pruned: list[Pruned] = []
         excluded = 0
@@ -101,13 +101,16 @@ class _SpaceExpander(Expander):
         return SpaceExpansion(tuple(variants), excluded, tuple(pruned))
 
     def fits(self, config: BuildConfig, names: Names) -> bool:
-        """Return whether to expand a config: the space's always, so that those its `when` removes are listed."""
+        """Return whether to expand a config for a case.
+
+        Configs of the space always expand; `expand` then records those that a `when` rule removes.
+        """
         return config.number >= self.own or super().fits(config, names)
 
     def hint_sets_of(
         self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]
     ) -> list[HintSet]:
-        """Return only the fullest hint set."""
+        """Return a list of only the largest hint set of a config."""
         return [max(super().hint_sets_of(config, written, types), key=len)]
 
     def _left_out(self, variant: Variant, names: Names) -> str | None:

@@ -53,13 +53,14 @@ def read_folder(folder: Path) -> tuple[TunedTable, ...]:
 
 
 def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
-    """Check a tuned table against the manifest's entry, and complete its configs.
+    """Return a tuned table with complete configs, after checking it against the manifest entry of its kernel.
 
     Returns:
-        The table. Each config has every constexpr and every option that distinguishes configs.
+        The table. Each of its configs sets every constexpr and every option that distinguishes configs.
 
     Raises:
-        TuningError: the key differs from the entry's, the arch is unknown, or the entry lacks an axis, a value or a
+        TuningError: the tuning key differs from the entry's, the arch is unknown, or the entry lacks an axis, a value
+            or a
             setting of the table.
     """
     key = tuple(spec.tuning.key) if spec.tuning else ()
@@ -76,7 +77,7 @@ def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
 
 
 def _check_device(table: TunedTable) -> None:
-    """Refuse an arch that cannot be built for: the table would never be used."""
+    """Raise if nojit cannot build for the table's arch, since no bundle would use the table."""
     try:
         check_arch(table.device.arch, f"{table.path} $.device.arch")
     except ManifestError as error:
@@ -119,7 +120,7 @@ def _spelled_out(config: TunedConfig, spec: KernelSpec, where: str) -> TunedConf
 
 
 def _check_kind(name: str, value: Value, spec: KernelSpec, where: str) -> None:
-    """Refuse a value whose type no config or space of the manifest gives to the constexpr."""
+    """Raise if a constexpr's value has a type that no config or tuning space of the manifest gives to it."""
     spaces = spec.tuning.space if spec.tuning else ()
     tried = [each if isinstance(each, list) else [each] for each in (space.get(name, []) for space in spaces)]
     raws = [raw[name] for raw in spec.configs if name in raw] + [raw for values in tried for raw in values]
@@ -150,15 +151,15 @@ def expand_tuned(
     *,
     most: int | None = MAX_VARIANTS,
 ) -> Expansion:
-    """Return the variants of one kernel for `arch`, like `nojit.aot.plan.expand.expand_kernel`, with its tuned tables.
+    """Return the variants of one kernel for `arch`, with the configs of tuned tables where a table covers a case.
 
     Args:
         spec: the manifest's entry.
         arch: one of `nojit.aot.manifest.archs.ARCHS`.
         where: manifest and kernel, for messages.
-        profile: ``core`` keeps one config of a tuned case; ``full`` keeps all.
+        profile: ``core`` keeps one config of each case in a tuned table; ``full`` keeps all.
         tables: the checked tables of the kernel and the arch; at least one.
-        most: as for `expand_kernel`.
+        most: maximum number of variants before `exclude`; None for no limit.
 
     Raises:
         ManifestError: as `expand_kernel`.
@@ -169,7 +170,7 @@ def expand_tuned(
 
 
 class _TunedExpander(Expander):
-    """Expander that builds covered cases with the configs of tuned tables."""
+    """Expander that uses the configs of tuned tables for the cases that a table covers."""
 
     def __init__(self, spec: KernelSpec, arch: str, where: str, profile: str, tables: Sequence[TunedTable]) -> None:
         super().__init__(spec, arch, where)
@@ -177,16 +178,17 @@ class _TunedExpander(Expander):
         self._profile = profile
         self._tuned: dict[str, BuildConfig] = {}
         self._serving: frozenset[int] | None = None
-        """Numbers of the configs that serve every call of the current case; None if the case is not tuned."""
+        """Numbers of the configs that serve every call of the current case; None if no tuned table covers it."""
         self._by_hand = spec.tuning is not None and spec.tuning.unaligned == "by_hand"
         for config in (config for table in tables for config in table.configs):
             number = len(self.configs) + len(self._tuned)
             self._tuned.setdefault(repr(config), _build_config(spec, number, config, arch, f"{where} {FOLDER}"))
 
     def configs_for(self, point: Point) -> Sequence[BuildConfig]:
-        """Return the tuned configs of a covered case, the one that is most often best first, else the manifest's.
+        """Return the configs to build for a case: the tuned ones if a table covers it, else the manifest's.
 
-        A point that names its config gets that config.
+        The tuned config that is most often best comes first. If the manifest lists the case with settings of its own,
+        the manifest's configs apply.
         """
         tuned = [] if point.settings else [self._tuned[facts] for facts in _by_merit(self._tables, dict(point.axes))]
         if not tuned:
@@ -199,11 +201,14 @@ class _TunedExpander(Expander):
         return kept + [config for config in serving if config not in kept]
 
     def fits(self, config: BuildConfig, names: Names) -> bool:
-        """Return whether to build a config for a point: a tuned config always, since a table uses it there."""
+        """Return whether to build a config for a case; True for every tuned config, since a table uses it."""
         return config.number >= len(self.configs) or super().fits(config, names)
 
     def in_core(self, variant: Variant, names: Names) -> bool:
-        """Return whether a variant is in `core`. A tuned config is if one of the manifest's configs would be in its place."""
+        """Return whether a variant belongs to the profile `core`.
+
+        A variant with a tuned config does if the variant with one of the manifest's configs instead would.
+        """
         if variant.config_number < len(self.configs):
             return super().in_core(variant, names)
         return any(
@@ -213,9 +218,10 @@ class _TunedExpander(Expander):
     def hint_sets_of(
         self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]
     ) -> list[HintSet]:
-        """Return the hint sets of a config.
+        """Return the hint sets to build for a config.
 
-        Of a tuned case, only configs that serve every call are built without hints; `by_hand` ones only without hints.
+        In a tuned case, only configs that serve every call are built without hints. With `unaligned = "by_hand"`, these
+        are built only without hints.
         """
         sets = super().hint_sets_of(config, written, types)
         least = min(sets, key=len)
@@ -227,7 +233,7 @@ class _TunedExpander(Expander):
 
 
 def _by_merit(tables: Iterable[TunedTable], axes: Mapping[str, Value]) -> list[str]:
-    """Return the tuned configs of a case: first those that are most often best, then in order of appearance."""
+    """Return the tuned configs of a case, sorted by how often they are best, then in order of appearance."""
     best: dict[str, int] = {}
     for table in tables:
         entry = next((entry for entry in table.entries if entry.covers(axes)), None)

@@ -1,4 +1,4 @@
-"""Variants, the units of a build: one kernel with types, hints, constexprs and options, for one arch."""
+"""Variants, the units of a build: one kernel with types, hints, constexprs and options, for one target."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ class Variant:
     kernel: str
     arch: str
     axes: tuple[tuple[str, Value], ...]
-    """The point of the matrix: type axes and constexprs that a caller chooses."""
+    """Value of each matrix axis: types, and constexprs that a caller chooses."""
     signature: tuple[tuple[str, str], ...]
     """Type of each runtime param, in the manifest's order; ``none`` where None is compiled in. Members of tuples may be
     named."""
     constexprs: tuple[tuple[str, Value], ...]
-    """Every constexpr: from the matrix, the config, the derived ones."""
+    """Value of every constexpr, whether from the matrix, the config or a derived expression."""
     hints: tuple[tuple[str, int], ...]
-    """The hints, 16 or 1, by param or member of a tuple; sorted."""
+    """Hints as (param or tuple member, 16 or 1), sorted. 16 means divisible by 16; 1 means equal to 1."""
     options: tuple[tuple[str, Value], ...]
-    """Every compiler option, including defaults, sorted."""
+    """Value of every compiler option, including defaults, sorted by name."""
     config: Config
-    """The config, in the runtime's form."""
+    """The config of the variant, in the form that bundles store."""
     config_number: int
     """Number of the config in the manifest, for messages."""
     derived: tuple[tuple[str, Value], ...]
-    """Derived constexprs with the values that are compiled in."""
+    """Derived constexprs as (name, compiled-in value)."""
     # not in the repr, which is part of a bundle's inputs: a twin with line info has the inputs of its bundle
     line_info: bool = field(default=False, repr=False)
-    """Whether the image maps instructions to lines of the source."""
+    """True if the image maps instructions to lines of the source file."""
 
     def label(self) -> str:
-        """Return a description in one line, for messages and reports."""
+        """Return a one-line description of the variant, for messages and reports."""
         words = [f"{name}={spell(value)}" for name, value in self.axes]
         words += [
             f"{name}={spell(value)}"
@@ -73,10 +73,10 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class CompiledVariant:
-    """One variant's machine code, with its launch facts."""
+    """Machine code of one variant, with the facts that a launch needs."""
 
     image: bytes
-    """The cubin; with line info only if the variant has `line_info`."""
+    """The cubin. It has line info only if the variant has `line_info` set."""
     launch: Launch
     registers: int
     """Registers per thread."""
@@ -85,11 +85,11 @@ class CompiledVariant:
     compile_ms: int
     """Wall time of the compilation, in milliseconds."""
     key: str = field(default="", compare=False)
-    """Key of the variant, computed by the process that compiled it; empty if unknown."""
+    """Cache key of the variant, computed by the process that compiled it; empty if unknown."""
 
 
 def functions_of(variant: Variant) -> Iterator[tuple[str, FunctionRef]]:
-    """Yield the functions that a variant takes, each with the name of its constexpr or param."""
+    """Yield the functions that a variant takes as arguments, each as (name of its constexpr or param, function)."""
     for name, value in sorted(variant.constexprs, key=lambda pair: pair[0]):
         yield from ((name, function) for function in functions_in(value))
     for name, kind in variant.signature:
@@ -103,7 +103,7 @@ def _functions_typed(kind: str) -> tuple[FunctionRef, ...]:
 
 
 def functions_in(value: Value) -> Iterator[FunctionRef]:
-    """Yield the functions that a value names."""
+    """Yield the functions in a constexpr's value, which can be a function or a tuple that contains some."""
     if isinstance(value, FunctionRef):
         yield value
     for item in value if isinstance(value, tuple) else ():
@@ -134,7 +134,7 @@ def encode_compiled(compiled: CompiledVariant, arch: str) -> bytes:
 
 
 def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
-    """Return the compiled variant of a cache entry. It is checked as strictly as a bundle, since it may be foreign.
+    """Return the compiled variant of a cache entry. The entry is untrusted and checked as strictly as a bundle.
 
     Args:
         data: the entry.

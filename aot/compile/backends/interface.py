@@ -15,28 +15,28 @@ __all__ = ["Backend", "Facts", "Limits", "StandIn"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a block of threads."""
+    """Hardware limits of a thread block on one arch."""
 
     shared_bytes: int | None
-    """Maximum shared memory, in bytes; None for an unknown arch."""
+    """Maximum shared memory of a block in bytes; None for an unknown arch."""
     threads: int
     registers: int
-    """Maximum registers of all threads together."""
+    """Maximum number of registers of all threads of a block together."""
     register_unit: int
-    """The hardware allocates registers of a thread in multiples of this."""
+    """Unit in which the hardware allocates the registers of a thread: the number is rounded up to a multiple of it."""
 
 
 class Facts(Protocol):
-    """Facts of one vendor's GPUs, as a module without Triton."""
+    """Interface of a module with facts of one vendor's GPUs; the module does not import Triton."""
 
     def limits(self, arch: str) -> Limits:
-        """Return the limits of a block on an arch."""
+        """Return the hardware limits of a thread block on an arch."""
 
     def device_name(self, arch: str) -> str:
-        """Return the name of the device that a source sees in place of an arch."""
+        """Return the name of the GPU that a kernel source sees during a build for an arch."""
 
     def checked_registers(self, image: bytes, launch: Launch, arch: str, where: str) -> int:
-        """Check an image against its launch facts, and return its registers per thread.
+        """Return an image's registers per thread, after checking that the image agrees with its launch facts.
 
         Raises:
             CompileError: the image and the launch facts differ.
@@ -44,39 +44,42 @@ class Facts(Protocol):
 
 
 class StandIn(Protocol):
-    """A device that stands for the target, with a record of its queries."""
+    """A simulated GPU of the build's target; it records the queries that kernel sources make."""
 
     arch: str
-    """Arch of the target; assign another for the next target."""
+    """Arch of the target. Assign another arch to simulate the next target."""
     by_arch: set[str]
     """Queries whose answer depends on the arch."""
     by_device: set[str]
     """Queries whose answer differs between devices of one arch."""
 
     def answers(self, questions: Collection[str] | None = None) -> list[str]:
-        """Return recorded queries with their answers: all, or only `questions`."""
+        """Return recorded queries as ``query = answer``: all, or only those in `questions`."""
 
 
 class Backend(Protocol):
-    """One vendor's half of the compiler, as a module. It may import Triton: only processes of kernel sources load it."""
+    """Interface of a module that compiles for one vendor's GPUs. Only processes of kernel sources load it.
+
+    The module may import Triton.
+    """
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of a module
-        """Triton's name of the backend."""
+        """Name of the backend in Triton, such as ``cuda``."""
 
     @property
     def IMAGE(self) -> str:  # noqa: N802 - a constant of a module
-        """Triton's name of the image among its results."""
+        """Key of the machine code among Triton's compilation results, such as ``cubin``."""
 
     @property
     def OPTIONS(self) -> Collection[str]:  # noqa: N802 - a constant of a module
-        """The options that Triton's backend takes."""
+        """Names of the compiler options that Triton's backend takes."""
 
     def folder(self) -> Path:
-        """Return the folder of Triton's backend, whose files determine images."""
+        """Return the folder of Triton's backend. Its files are inputs of every image."""
 
     def tools(self, arch: str) -> dict[str, str]:
-        """Return versions and digests of the tools that assemble for an arch.
+        """Return the versions and digests of the tools that assemble for an arch, by name.
 
         Raises:
             CompileError: a tool cannot be used.
@@ -90,30 +93,33 @@ class Backend(Protocol):
         """Return the archs that the tools can build, in order; empty if unknown."""
 
     def target(self, arch: str) -> Any:
-        """Return an arch as Triton's target."""
+        """Return Triton's target object for an arch."""
 
     def begin(self, arch: str) -> tuple[StandIn, Any]:
-        """Make a device of an arch answer the queries of this process; return it and its driver for Triton."""
+        """Make a simulated GPU of an arch answer the queries of this process about its GPU.
+
+        Returns the simulated GPU, and the driver object to give to Triton.
+        """
 
     def driver(self, arch: str) -> Any:
-        """Return a driver for Triton that answers for an arch."""
+        """Return a driver object for Triton that reports a GPU of an arch."""
 
     def instrumentation(self) -> object:
         """Return the instrumentation that changes kernels in this process; a false value without any."""
 
     def logging(self) -> AbstractContextManager[None]:
-        """Make the tools write to standard output what `spill_bytes` reads, until the block ends."""
+        """Make the tools write the statistics that `spill_bytes` reads to standard output, until the block ends."""
 
     def spill_bytes(self, log: str) -> int:
-        """Return the spilled bytes per thread, from the output of the tools."""
+        """Return the number of spilled bytes per thread from the text output of the tools."""
 
     def shared_layout(self, block: Sequence[int], element: Any, given: Mapping[str, Any]) -> Any:
-        """Return Gluon's layout in shared memory of a descriptor's block.
+        """Return Gluon's shared-memory layout for a descriptor's block.
 
         Args:
             block: dimensions of the block.
             element: Triton's dtype of its elements.
-            given: values of the layout that the descriptor sets.
+            given: layout settings of the descriptor, by Triton's names.
         """
 
     def overlaps(self, arch: str) -> bool:

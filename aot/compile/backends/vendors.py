@@ -1,4 +1,7 @@
-"""Choice of the vendor that an arch belongs to. Pure: the halves that import Triton are chosen by the compiler."""
+"""Choice of the GPU vendor for an arch. Pure.
+
+It gives only facts that need no Triton; the compiler chooses the modules that import Triton.
+"""
 
 from __future__ import annotations
 
@@ -18,5 +21,5 @@ _FACTS: Final[Mapping[str, Facts]] = {"cuda": cuda}
 
 @lru_cache(maxsize=64)
 def facts_of(arch: str) -> Facts:
-    """Return the facts of the GPUs that an arch belongs to."""
+    """Return the module with the facts of the vendor whose GPUs have the given arch."""
     return _FACTS[target_of(arch).backend]

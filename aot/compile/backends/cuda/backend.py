@@ -1,4 +1,4 @@
-"""CUDA's half of the compiler: ptxas, Triton's backend for NVIDIA, and the device that sources see.
+"""CUDA's part of the compiler: ptxas, Triton's backend for NVIDIA, and the simulated GPU that kernel sources see.
 
 Implements `nojit.aot.compile.backends.interface.Backend`.
 """
@@ -54,12 +54,12 @@ _PTXAS: Final = frozenset({"ptxas", "ptxas_blackwell"})
 
 
 def folder() -> Path:
-    """Return the folder of Triton's backend, whose files determine images."""
+    """Return the folder of Triton's backend for NVIDIA. Its files are inputs of every image."""
     return Path(inspect.getfile(CUDABackend)).parent.resolve()
 
 
 def tools(arch: str) -> dict[str, str]:
-    """Return version and digest of the ptxas that assembles for `arch`.
+    """Return the version and the digest of the ptxas that assembles for `arch`, by name.
 
     Raises:
         CompileError: a variable or knob names a ptxas that cannot be used.
@@ -72,7 +72,8 @@ def tools(arch: str) -> dict[str, str]:
 def min_driver(arch: str) -> int:
     """Return the oldest CUDA version whose driver loads images for `arch` (13000 for 13.0).
 
-    A driver loads the images of every minor version of its major version. Older major versions do not load them.
+    A driver loads images of all minor versions of its CUDA major version. Drivers of older major versions do not load
+    them.
     """
     return int(_ptxas(arch).version.split(".")[0]) * 1000
 
@@ -106,20 +107,23 @@ def _ptxas(arch: str) -> knobs.NvidiaTool:
 
 
 def target(arch: str) -> GPUTarget:
-    """Return an arch as Triton's target."""
+    """Return Triton's target object for an arch."""
     # an integer: Triton before 3.9 does not take a string
     return GPUTarget("cuda", arch_number(arch), target_of(arch).warp_size)
 
 
 def begin(arch: str) -> tuple[Device, Any]:
-    """Make a device of an arch answer the queries of this process; return it and its driver for Triton."""
+    """Make a simulated GPU of an arch answer the queries of this process about its GPU.
+
+    Returns the simulated GPU, and the driver object to give to Triton.
+    """
     device = Device(arch, _ptxas(f"sm_{OLDEST}").version)
     install(device)
     return device, _driver(device)
 
 
 def driver(arch: str) -> Any:
-    """Return a driver for Triton that answers for an arch."""
+    """Return a driver object for Triton that reports a GPU of an arch."""
     return _driver(Device(arch, ""))
 
 
@@ -144,17 +148,17 @@ def logging() -> Iterator[None]:
 
 
 def spill_bytes(log: str) -> int:
-    """Return the spilled bytes per thread, from the output of ptxas."""
+    """Return the number of spilled bytes per thread from the text output of ptxas."""
     return sum(int(number) for number in re.findall(r"(\d+) bytes spill stores", log))
 
 
 def shared_layout(block: Sequence[int], element: Any, given: Mapping[str, Any]) -> Any:
-    """Return Gluon's default layout in shared memory of a descriptor's block, with the values that the descriptor sets."""
+    """Return Gluon's default shared-memory layout for a descriptor's block, with the values in `given` replaced."""
     settings = {name: value for name, value in given.items() if name != "swizzle_byte_width"}
     default = NVMMASharedLayout.get_default_for(list(block), element, **settings)
     return dataclasses.replace(default, **given)
 
 
 def overlaps(arch: str) -> bool:
-    """Return whether an arch has instructions to start the next kernel early and to wait for the previous one."""
+    """Return whether an arch has instructions that start the next kernel early and wait for the previous kernel."""
     return arch_number(arch) >= PDL_SINCE

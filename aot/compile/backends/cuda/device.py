@@ -1,9 +1,9 @@
-"""A device that stands for the target and answers the queries of kernel sources during their import.
+"""A simulated GPU, the *device*, that answers the queries of kernel sources during their import.
 
-A module may choose its kernels by the current GPU. In a process of a source, the target is the current GPU, independent of
-the build machine: Triton's driver, torch and NVML answer for the target. torch and NVML need not be installed: an import
-hook patches them when a source imports them. Properties that the arch does not determine, for example the number of
-multiprocessors, are those of a common device of the arch.
+A source may choose its kernels by the current GPU. In the process that imports a source, the build's target replaces
+the machine's GPU: Triton's driver, torch and NVML report the target. torch and NVML need not be installed: an import
+hook patches them when a source imports them. Properties that differ between GPUs of an arch, for example the number of
+multiprocessors, are those of a common GPU of the arch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SM_THREADS = {75: 1024, 80: 2048, 90: 2048, 100: 2048, 103: 2048}
 
 
 class Common(NamedTuple):
-    """Properties of a common device of an arch, from data sheets."""
+    """Properties of a common GPU of an arch, from NVIDIA's data sheets."""
 
     name: str
     multiprocessors: int
@@ -63,20 +63,21 @@ _COMMON = {
 
 
 def common_of(arch: str) -> Common:
-    """Return a common device of an arch, or of the nearest older arch that has one here."""
+    """Return the properties of a common GPU of an arch, or of the nearest older arch in this module's table."""
     number = arch_number(arch)
     return _COMMON[max((known for known in _COMMON if known <= number), default=min(_COMMON))]
 
 
 class Device:
-    """The device of a target, with a record of its queries.
+    """A simulated GPU of the build's target; it records the queries that sources make.
 
     Args:
-        arch: arch of the target; assign another for the next target.
-        cuda: CUDA version of the toolkit that assembles for it, ``13.1``; shown by a torch that was built without CUDA.
+        arch: arch of the target. Assign another arch to simulate the next target.
+        cuda: CUDA version of the toolkit that assembles for it, ``13.1``. A torch that was built without CUDA reports
+            it.
 
     Attributes:
-        asked: each query with its last answer, in order.
+        asked: each query with its last answer, in the order of the queries.
         by_arch: queries whose answer depends on the arch.
         by_device: queries whose answer differs between devices of one arch.
     """
@@ -95,7 +96,7 @@ class Device:
 
     @property
     def common(self) -> Common:
-        """Properties of a common device of the arch."""
+        """Properties of a common GPU of the current arch."""
         return common_of(self.arch)
 
     def always(self, question: str, answer: Any) -> Any:
@@ -114,7 +115,7 @@ class Device:
         return self.of_arch(question, answer)
 
     def answers(self, questions: Collection[str] | None = None) -> list[str]:
-        """Return recorded queries with their answers as ``query = answer``: all, or only `questions`."""
+        """Return recorded queries as ``query = answer``: all, or only those in `questions`."""
         asked = ((question, answer) for question, answer in self.asked.items())
         return [
             f"{question} = {shown(answer)}" for question, answer in asked if questions is None or question in questions
@@ -127,7 +128,7 @@ def _shared_bytes(arch: str) -> int:
 
 
 def _index(device: Any) -> None:
-    """Refuse any device except device 0, the only one."""
+    """Raise for any device except device 0, the only one that is simulated."""
     kind, _, index = str(device).rpartition(":")
     if f"{kind}{index}" not in ("None", "0", "cuda", "cuda0") and device != 0:
         raise AssertionError(f"expected device 0, the only CUDA device of a target, got {device}")
@@ -137,7 +138,7 @@ def _index(device: Any) -> None:
 
 
 class _DriverProperties(dict[str, Any]):
-    """Properties of a device in Triton's format; records each that is read."""
+    """Properties of the simulated GPU in Triton's format; it records each property that is read."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -173,7 +174,7 @@ class _Utils:
         self._device = device
 
     def get_device_properties(self, device: int) -> dict[str, Any]:
-        """Return the properties of the target's device."""
+        """Return the properties of the simulated GPU, in Triton's format."""
         _index(device)
         return _DriverProperties(self._device)
 
@@ -182,12 +183,12 @@ class _Utils:
 
 
 def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any:
-    """Return a replacement for Triton's driver that answers for the target.
+    """Return a driver object for Triton that reports the simulated GPU.
 
     Args:
-        device: the device of the target.
+        device: the simulated GPU.
         base: Triton's driver class for CUDA.
-        target: returns the target in Triton's form.
+        target: function that returns Triton's target object for the current arch.
     """
 
     class TargetDriver(base):  # type: ignore[misc] # a class of Triton's
@@ -223,7 +224,7 @@ def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any
 
 
 class _TorchProperties:
-    """Properties of a device in torch's format; records each that is read."""
+    """Properties of the simulated GPU in torch's format; it records each property that is read."""
 
     def __init__(self, device: Device) -> None:
         common, (major, minor), shared = device.common, device.capability, _shared_bytes(device.arch)
@@ -364,7 +365,7 @@ def _answer_for_nvml(nvml: ModuleType, device: Device) -> None:
 
 
 class _Hook(MetaPathFinder):
-    """Import hook that patches torch and NVML for a device when a source imports them."""
+    """Import hook that patches torch and NVML when a source imports them, so that they report the simulated GPU."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -395,7 +396,7 @@ def _answer_of(name: str) -> Callable[[ModuleType, Device], None] | None:
 
 
 def install(device: Device) -> None:
-    """Make a device answer for torch and NVML in this process, imported now or later."""
+    """Make torch and NVML report a simulated GPU in this process, whether they are imported already or later."""
     # the variable applies to the machine's GPUs, not to the target
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     sys.meta_path.insert(0, _Hook(device))

@@ -1,4 +1,4 @@
-"""Facts of NVIDIA's GPUs and of their images, which need no Triton. Pure.
+"""Facts of NVIDIA's GPUs and their images that need no Triton. Pure.
 
 Implements `nojit.aot.compile.backends.interface.Facts`.
 """
@@ -17,17 +17,17 @@ __all__ = ["checked_registers", "device_name", "limits"]
 
 
 def limits(arch: str) -> Limits:
-    """Return the limits of a block on an arch."""
+    """Return the limits of a thread block on an arch: shared memory in bytes and registers."""
     return Limits(shared_bytes_max(arch), THREADS_MAX, REGISTERS_MAX, REGISTER_UNIT)
 
 
 def device_name(arch: str) -> str:
-    """Return the name of a common device of an arch."""
+    """Return the product name of a common GPU of an arch."""
     return common_of(arch).name
 
 
 def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> int:
-    """Check an image against its launch facts, and return its registers per thread.
+    """Return an image's registers per thread, after checking that the image agrees with its launch facts.
 
     Raises:
         CompileError: the image and the launch facts differ.

@@ -11,7 +11,7 @@ __all__ = ["REGISTERS_MAX", "REGISTER_UNIT", "THREADS_MAX", "shared_bytes_max"]
 THREADS_MAX: Final = 1024
 REGISTERS_MAX: Final = 65536
 REGISTER_UNIT: Final = 8
-"""The hardware allocates registers of a thread in multiples of this."""
+"""Unit in which the hardware allocates the registers of a thread: the number is rounded up to a multiple of it."""
 # maximum shared memory of a block in KiB (CUDA Programming Guide 13.4, "Memory Information per Compute Capability", which
 # omits 8.8)
 _SHARED_KIB = {
@@ -32,6 +32,6 @@ _SHARED_KIB = {
 
 
 def shared_bytes_max(arch: str) -> int | None:
-    """Return the maximum shared memory of a block, in bytes; None for an unknown arch."""
+    """Return the maximum shared memory of a thread block in bytes; None for an unknown arch."""
     kib = _SHARED_KIB.get(arch_number(arch))
     return None if kib is None else kib * 1024

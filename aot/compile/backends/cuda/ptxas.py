@@ -1,4 +1,4 @@
-"""Choice of the ptxas: Triton's own, or a pinned one whose images an older driver loads.
+"""Choice of ptxas, CUDA's assembler: Triton's own, or a pinned one whose images an older driver loads.
 
 A driver loads images of every toolkit of its CUDA major version, but not of later major versions. Triton brings several
 ptxas of different major versions, and uses the later one for newer archs. Pinning sets the variables that Triton reads,
@@ -29,15 +29,15 @@ _RELEASE = re.compile(r"release ([0-9]+)\.([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Ptxas:
-    """One ptxas."""
+    """A ptxas executable with its CUDA version."""
 
     path: Path
     cuda: int
-    """CUDA version, 12090 for 12.9."""
+    """CUDA version as a number: 12090 for 12.9."""
 
     @property
     def min_driver(self) -> int:
-        """Oldest CUDA version whose driver loads its images."""
+        """Oldest CUDA version whose driver loads the images of this ptxas, as a number: 12000 for 12.0."""
         return self.cuda // 1000 * 1000
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ def parse_cuda(text: str) -> int:
 
 
 def read_ptxas(path: Path) -> Ptxas:
-    """Return a ptxas with its version.
+    """Return the ptxas at a path, with the CUDA version that it reports.
 
     Raises:
         CompileError: the file is not a ptxas.
@@ -75,7 +75,7 @@ def read_ptxas(path: Path) -> Ptxas:
 
 @lru_cache(maxsize=16)
 def gpu_names(path: str) -> frozenset[ImageArch]:
-    """Return the GPUs that a ptxas assembles for; empty if it does not list them (it may be a wrapper script)."""
+    """Return the archs that a ptxas assembles for; empty if it does not list them (it may be a wrapper script)."""
     try:
         done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.SubprocessError):
@@ -85,14 +85,14 @@ def gpu_names(path: str) -> frozenset[ImageArch]:
 
 @contextlib.contextmanager
 def pin(min_driver: int | None, given: Path | None) -> Iterator[None]:
-    """Pin the ptxas of this process and its children until the block ends.
+    """Make this process and its children use a certain ptxas until the ``with`` block ends.
 
     Args:
-        min_driver: as for `pinned`.
-        given: as for `pinned`.
+        min_driver: CUDA version of the oldest driver that must load the images, 12040 for 12.4; None for any.
+        given: the ptxas to use; None to choose one of Triton's.
 
     Raises:
-        CompileError: as `pinned`.
+        CompileError: no ptxas is old enough.
     """
     chosen = pinned(os.environ, min_driver, given)
     before = {variable: os.environ.get(variable) for variable in chosen}
@@ -137,7 +137,7 @@ def pinned(environment: Mapping[str, str], min_driver: int | None, given: Path |
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the ptxas of each variable: the one that it names, else Triton's own."""
+    """Yield each environment variable that names a ptxas, with its value or else the path of Triton's own ptxas."""
     spec = find_spec("triton")
     if spec is None or not spec.submodule_search_locations:
         raise CompileError("expected an installed Triton, which contains ptxas", got="none")
