@@ -1,9 +1,9 @@
-"""Store of compiled variants, which any number of builds share.
+"""Cache of compiled variants, which any number of builds share.
 
-Each key has one file. A writer writes a temporary file next to it and renames that, so a reader sees a whole entry or
-none. An entry starts with lines of text: the format and its version, the key, and the SHA-256 over key and content. The
-content follows. A damaged entry, or one stored under another key than its own, is a miss and is noted. nojit removes no
-entries; a user may delete entries while builds run.
+Each key has one file. A writer writes a temporary file in the same folder and renames it, so a reader sees a whole
+entry or none. An entry starts with lines of text: the format with its version, the key, and the SHA-256 over key and
+content. The content follows. If an entry is damaged, or was stored under another key, the cache records it and treats
+the lookup as a miss. nojit removes no entries; a user may delete entries while builds run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _KINDS: Final[Mapping[Callable[[int], bool], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """An unusable cache entry that was compiled again."""
+    """A cache entry that could not be used, so that its variant was compiled again."""
 
     path: str
     reason: str
@@ -70,7 +70,7 @@ def default_cache_folder() -> Path:
 
 @contextlib.contextmanager
 def as_default(folder: Path) -> Iterator[None]:
-    """Make a folder the default of this process and its children until the block ends."""
+    """Make a folder the default cache folder of this process and its children until the ``with`` block ends."""
     before = os.environ.get("NOJIT_CACHE_DIR")
     os.environ["NOJIT_CACHE_DIR"] = str(folder)
     try:
@@ -150,7 +150,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def read_sealed(path: Path, magic: bytes, most: int) -> bytes | None:
-    """Return what `write_sealed` wrote; None if it is damaged.
+    """Return the data of a file that `write_sealed` wrote; None if the file is damaged.
 
     Raises:
         OSError: the file cannot be read, or is longer than `most` bytes.
@@ -171,7 +171,7 @@ def write_sealed(path: Path, magic: bytes, data: bytes) -> None:
 
 
 class Cache:
-    """Store of compiled variants in one folder.
+    """Cache of compiled variants in one folder.
 
     Args:
         folder: created with mode 0700 if it does not exist.
@@ -191,7 +191,7 @@ class Cache:
         raise self._deleted_error()
 
     def get(self, key: str) -> bytes | None:
-        """Return the data stored under `key`; None without an intact entry of that key."""
+        """Return the data that is stored under `key`; None if there is no intact entry."""
         path = self._path(key)
         try:
             stored = read_regular(path, _ENTRY_BYTES_MAX)
@@ -216,7 +216,8 @@ class Cache:
     def put(self, key: str, data: bytes) -> None:
         """Store `data` under `key`. The last of several writers wins; readers see a whole entry.
 
-        A folder or other non-file at the entry's path stays and is noted.
+        If a folder or other non-file is at the entry's path, nothing is stored, and the cache records the entry as
+        unusable.
 
         Raises:
             PackageError: the entry cannot be written, for example because the disk is full.
@@ -239,12 +240,12 @@ class Cache:
         raise self._deleted_error()
 
     def refuse(self, key: str, reason: str) -> None:
-        """Note that the entry of `key` cannot be used, and why."""
+        """Record that the entry of `key` cannot be used, with the reason, for `misfits`."""
         self._misfits[str(self._path(key))] = reason
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:
-        """The entries that could not be used so far."""
+        """The entries that could not be used since this cache was opened."""
         return tuple(Misfit(path, reason) for path, reason in self._misfits.items())
 
     def _make_parent(self, path: Path) -> None:
@@ -292,7 +293,10 @@ class Cache:
 
 
 def _split_entry(stored: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split an entry into key, checksum and content. A truncated entry gives wrong parts, which its checksum reveals."""
+    """Split the bytes of an entry into key, checksum and content.
+
+    A truncated entry gives wrong parts, which the comparison with the checksum then reveals.
+    """
     start = len(_MAGIC)
     lines = stored[start : start + _LINES_BYTES]
     if len(lines) < _LINES_BYTES or lines[64:65] != b"\n" or lines[129:] != b"\n":

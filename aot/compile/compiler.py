@@ -113,13 +113,13 @@ def archs() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _vendor(arch: str) -> Backend:
-    """Return the backend that builds for an arch."""
+    """Return the module of the GPU vendor that compiles for an arch."""
     return _BACKENDS[target_of(arch).backend]
 
 
 @lru_cache(maxsize=1)
 def _triton_digest() -> str:
-    """Return the digest of this Triton's files. It is computed once: an imported module no longer changes."""
+    """Return the digest of the files of the installed Triton; computed once per process."""
     # another distribution can provide a backend
     folders = [backend.folder() for backend in _BACKENDS.values()]
     triton_folders = [Path(own).resolve() for own in triton.__path__]
@@ -145,14 +145,14 @@ def _settings() -> tuple[tuple[str, str], ...]:
 
 
 _patches: list[str] = []
-"""Digest of the source's patches to Triton, from before the first compilation; empty without patches."""
+"""One digest of the source's patches to Triton (empty if there are none); the list is empty until it is computed."""
 _compiles: list[bool] = []
-"""Not empty once this process has compiled a variant."""
+"""Marker: not empty as soon as this process has compiled a variant."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Begun:
-    """State of a process that serves one source."""
+    """State of a process that is dedicated to one kernel source."""
 
     device: StandIn
     driver: Any
@@ -163,11 +163,11 @@ _begun: list[_Begun] = []
 
 
 def begin(place: SourcePlace, arch: str) -> None:
-    """Dedicate this process to one source, so that the source sees the target as its GPU. Call before importing it.
+    """Dedicate this process to one kernel source, which then sees the target as its GPU. Call before importing it.
 
     Args:
         place: where the source is.
-        arch: the first target. Later calls name their own.
+        arch: the first arch to simulate. Later calls pass their own arch.
     """
     source_import.begin(place)
     vendor = _vendor(arch)
@@ -181,7 +181,7 @@ def begin(place: SourcePlace, arch: str) -> None:
 
 
 def prepare(asked: Iterable[tuple[SourcePlace, str]]) -> None:
-    """Do nothing: this compiler finds each source on demand."""
+    """Do nothing, since this compiler imports each source when it is needed; part of the planner's interface."""
 
 
 def describe(place: SourcePlace, arch: str = "") -> KernelSource:
@@ -266,7 +266,7 @@ def _imported(place: SourcePlace) -> ModuleType:
 # unbounded: the digests are keyed by id(), and this cache keeps the functions alive
 @cache
 def _named(place: SourcePlace) -> Any:
-    """Return the object that a manifest names: a function, with its decorators."""
+    """Return the object that a manifest entry names: a function, with its decorators around it."""
     module = _imported(place)
     try:
         return find_named(module, place.spelling, place.where)
@@ -288,7 +288,7 @@ def _find(place: SourcePlace) -> JITFunction[Any]:
 
 
 def _target_answers() -> str:
-    """Return the answers about the target that an import got, for an error: they can explain a missing name."""
+    """Return the queries about the GPU that the import made, as text for an error: they can explain a missing name."""
     answers = [answer for begun in _begun for answer in begun.device.answers()]
     return f"; its import queried the target: {', '.join(answers)}" if answers else ""
 
@@ -297,7 +297,7 @@ _CONSTANTS = constexpr | dtype | bool | int | float | str | tuple
 
 
 def _spelled(value: object) -> str | None:
-    """Return the text of a constant, or of a container of constants, for a digest; None for any other value."""
+    """Return the text of a constant, or of a container of constants, to put into a digest; None for any other value."""
     if isinstance(value, _CONSTANTS):
         return repr(value)
     if isinstance(value, dict):
@@ -314,7 +314,7 @@ def _spelled(value: object) -> str | None:
 
 
 class _Dependencies(DependenciesFinder):  # type: ignore[misc]
-    """Triton's walk over dependencies. It hashes reached functions with `_source_digest`, without line numbers."""
+    """Triton's traversal of a function's dependencies; it hashes each function with `_source_digest`."""
 
     def __init__(self, **walk: Any) -> None:
         super().__init__(**walk)
@@ -341,10 +341,10 @@ _lines: dict[int, frozenset[Lines]] = {}
 
 
 def _source_digest(function: JITCallable) -> str:
-    """Return the digest of a function's source, of every jit function that it reaches, and of the constants it reads.
+    """Return a digest of a function's source, of every jit function that it reaches, and of the constants it reads.
 
-    Triton's ``cache_key`` also includes the line of the ``def``: one more line in a helper would change the key of every
-    kernel below it in the file.
+    It does not depend on line numbers. Triton's ``cache_key`` includes the line of the ``def``, so that one more line
+    in a helper would change the key of every kernel below it in the file.
     """
     known = _digests.get(id(function))
     if known is not None:
@@ -379,7 +379,7 @@ def _reached_globals(function: JITCallable) -> dict[Any, Any]:
 
 
 def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> str:
-    """Return the key of a variant: a SHA-256 in hex over everything that shapes its machine code.
+    """Return the cache key of a variant: a SHA-256 in hex over everything that determines its machine code.
 
     Raises:
         ManifestError: a function that the variant takes as a constexpr does not exist, or this Triton refuses its
@@ -401,7 +401,7 @@ def _given_functions(variant: Variant, place: SourcePlace) -> list[JITFunction[A
 
 
 def _reached_lines(variant: Variant, place: SourcePlace) -> frozenset[Lines]:
-    """Return file, first line and length of every function that is compiled into a variant."""
+    """Return the position (file, first line, number of lines) of each function that is compiled into a variant."""
     functions = [_find(place), *_given_functions(variant, place)]
     for function in functions:
         # fills `_lines`
@@ -410,9 +410,9 @@ def _reached_lines(variant: Variant, place: SourcePlace) -> frozenset[Lines]:
 
 
 def _chosen_symbol(variant: Variant, place: SourcePlace) -> str | None:
-    """Return the symbol that the decorator's `repr` gives a variant; None without `repr`.
+    """Return the symbol name that the `repr` function of ``@triton.jit`` gives a variant; None without `repr`.
 
-    The source digest does not cover that function, so the key includes its result.
+    The digest of the kernel's source does not cover the `repr` function, so the variant's key includes its result.
     """
     function = _find(place)
     if function._repr is None:  # noqa: SLF001 - no public attribute has it
@@ -430,17 +430,18 @@ def _chosen_symbol(variant: Variant, place: SourcePlace) -> str | None:
 
 
 class _Specialization(NamedTuple):
-    """The argument that Triton passes to `repr`."""
+    """The argument that Triton passes to the `repr` function of ``@triton.jit``."""
 
     constants: dict[str, Any]
     signature: dict[str, Any]
 
 
 def variant_keys(variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
-    """Return the key of each variant, including the patches that the source's import made to Triton.
+    """Return the cache key of each variant; it also covers patches that the source's import made to Triton.
 
     Raises:
-        ManifestError: as `variant_key`.
+        ManifestError: a function that a variant takes as a constexpr does not exist, or this Triton refuses its
+            options.
     """
     for begun in _begun:
         begun.device.arch = variants[0].arch
@@ -498,7 +499,7 @@ def _environment(
     tools: tuple[tuple[str, str], ...],
     libraries: tuple[tuple[str, str], ...],
 ) -> str:
-    """Return the digest of a variant's environment: options with Triton's defaults, target, toolchain, libraries."""
+    """Return a digest of everything but the source: options with Triton's defaults, target, toolchain, libraries."""
     spelled = dataclasses.asdict(_backend(arch).parse_options(_given(options)))
     # paths, also of Triton's own libraries: the toolchain and `libraries` cover their content
     del spelled["extern_libs"]
@@ -507,7 +508,7 @@ def _environment(
 
 
 def _resolved(options: tuple[tuple[str, Value], ...], place: SourcePlace) -> tuple[tuple[str, Value], ...]:
-    """Return options with the paths of `extern_libs` resolved against the manifest's folder."""
+    """Return compiler options; relative paths in `extern_libs` are resolved against the manifest's folder."""
     given: dict[str, Any] = dict(options)
     if libraries := given.get("extern_libs"):
         given["extern_libs"] = tuple((library, str(place.folder / path)) for library, path in libraries)
@@ -524,7 +525,7 @@ def _backend(arch: str) -> Any:
 
 
 def gpu_target(arch: str) -> Any:
-    """Return an arch as Triton's target."""
+    """Return Triton's target object for an arch."""
     return _vendor(arch).target(arch)
 
 
@@ -535,7 +536,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     """Compile one variant to machine code.
 
     Raises:
-        CompileError: Triton or its assembler refused it; ``log`` holds their output.
+        CompileError: Triton or its assembler failed; the attribute ``log`` of the error holds their output.
     """
     reads.stop()
     started = time.monotonic()
@@ -570,7 +571,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
 
 
 def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
-    """Return a variant as Triton's source: function, types, constants, hints."""
+    """Return a variant as the source object that Triton compiles: function, types, constants, hints."""
     function = _find(place)
     order = [param.name for param in function.params]
     types = dict(variant.signature)
@@ -662,7 +663,7 @@ def warm_up(arch: str) -> None:
 
 @contextlib.contextmanager
 def _current_target(arch: str) -> Iterator[None]:
-    """Make the target of the build Triton's current target, in place of the machine's GPU."""
+    """Make Triton report the build's target as the current GPU, until the ``with`` block ends."""
     if _begun:
         _begun[-1].device.arch = arch
     driver = _begun[-1].driver if _begun else _vendor(arch).driver(arch)

@@ -24,21 +24,21 @@ _PLAIN_BUILTINS = frozenset({"bool", "dict", "int", "isinstance", "len", "list",
 
 @dataclass(frozen=True, slots=True)
 class Decorators:
-    """The effects of a function's decorators."""
+    """The effects of a kernel function's decorators at a launch."""
 
     effects: tuple[Effect, ...]
     """Effects that a bundle does not reproduce."""
     computed: tuple[tuple[str, str], ...]
     """Params and options whose value a decorator computes, each with the decorator's name."""
     hooks: tuple[ConfigHook, ...]
-    """Hooks that only set the blocks of descriptors: bundles reproduce them."""
+    """Hooks that only set block sizes of descriptors; bundles reproduce these hooks."""
 
 
 def read_decorators(found: Any, function: Any, descriptor: type) -> Decorators:
     """Return the effects of the decorators of a function.
 
     Args:
-        found: the decorated function, as the manifest names it.
+        found: the object that the manifest names: the function with its decorators.
         function: the JITFunction inside the decorators.
         descriptor: Triton's class of tensor descriptors.
     """
@@ -95,11 +95,11 @@ def _of_function(function: Any) -> Iterator[Effect]:
 
 
 class _OpaqueHookError(Exception):
-    """A hook does more than set blocks of descriptors, or the build cannot tell."""
+    """Error: a hook does more than set block sizes of descriptors, or the build cannot tell what it does."""
 
 
 def _read_hook(config: Any, function: Any, descriptor: type) -> ConfigHook | Effect:
-    """Run a hook on stand-in arguments: return the blocks that it sets, or an effect if it does anything else."""
+    """Return the blocks that a hook sets, found by running it on placeholder arguments, or else its effect."""
     try:
         _check_code(config.pre_hook)
         given = {param.name: _stand_in(descriptor, param.name) for param in function.params}
@@ -133,7 +133,7 @@ def _unwrapped(default: Any) -> Value:
 
 
 def _check_code(hook: Any) -> None:
-    """Refuse a hook that reads or calls anything but its arguments: a bundle cannot reproduce what it does there."""
+    """Raise if a hook reads or calls anything but its arguments, which a bundle could not reproduce."""
     if not inspect.isfunction(hook):
         raise _OpaqueHookError(f"is a {type(hook).__name__}, not a plain function")
     reached = inspect.getclosurevars(hook)
@@ -146,7 +146,7 @@ def _check_code(hook: Any) -> None:
 
 
 def _stand_in(descriptor: type, param: str) -> Any:
-    """Return a stand-in for an argument: a descriptor (hooks check the type) whose block can be set, not read."""
+    """Return a placeholder for a descriptor argument. A hook can set its block but not read it."""
 
     def refuse(*_: object) -> Any:
         raise _OpaqueHookError(f"asks for the value of {param}")

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 __all__ = ["Account", "Lines", "account_of"]
 
 Lines: TypeAlias = tuple[str, int, int]
-"""Position of a function: its file, its first line, and its number of lines including decorators."""
+"""Position of a function: its file, its first line (from 1), and its number of lines including decorators."""
 
 _DEF = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
 
@@ -23,7 +23,7 @@ class Account(NamedTuple):
     """A compilation error: a summary, its position, and the full log."""
 
     what: str
-    """Summary in one line."""
+    """Summary of the error in one line."""
     where: str
     """``file:line:column`` in the kernel's source; empty if the error has no position there."""
     log: str
@@ -42,15 +42,15 @@ class _Spot(NamedTuple):
 
     @property
     def excerpt(self) -> str:
-        """The position, the line, and a caret below its column."""
+        """Text with the position, the source line, and a caret below the column."""
         return f"{self}\n{self.text}\n{' ' * (self.column - 1)}^"
 
 
 def account_of(error: BaseException, functions: Iterable[Lines]) -> Account:
-    """Return summary, position and log of an error of Triton's compiler.
+    """Return the summary, the position and the full log of an error that Triton's compiler raised.
 
     Args:
-        error: the error as it was caught; its causes are reported as well.
+        error: the caught error. The log includes the errors that caused it.
         functions: positions of the kernel and of every function that it reaches.
     """
     chain = [error]
@@ -72,12 +72,12 @@ def account_of(error: BaseException, functions: Iterable[Lines]) -> Account:
 
 
 def _message(error: BaseException) -> str:
-    """Return an error's message without the source that Triton quotes."""
+    """Return the message of a Triton error without the source lines that Triton quotes in it."""
     return str(getattr(error, "error_message", error) or "").strip()
 
 
 def _spot_of(error: BaseException, functions: Iterable[Lines]) -> _Spot | None:
-    """Return the position of a compilation error in its file; None for other errors and unknown functions."""
+    """Return the position of a compilation error in the source file; None for other errors and unknown functions."""
     node, source = getattr(error, "node", None), getattr(error, "src", None)
     line: int | None = getattr(node, "lineno", None)
     if line is None or source is None:

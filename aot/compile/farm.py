@@ -1,4 +1,4 @@
-"""Compilation of many variants on an executor, with the cache: each distinct variant is compiled at most once."""
+"""Compilation of many variants in worker processes, with a cache. Each distinct variant is compiled at most once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Job:
     variant: Variant
     place: SourcePlace
     key: str
-    """Key of its machine code: jobs with equal keys are compiled once."""
+    """Cache key of the variant; of several jobs with the same key, only one is compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Finished:
 
     job: Job
     compiled: CompiledVariant | None
-    """None if it failed."""
+    """The compiled variant; None if the compilation failed."""
     error: CompileError | None
     cached: bool
-    """Whether the result is from the cache, or from another job with the same key."""
+    """True if the result comes from the cache, or from another job with the same key."""
 
 
 def run(
@@ -49,15 +49,15 @@ def run(
     keep_going: bool,
     check: Check = lambda _variant, _compiled: None,
 ) -> Iterator[Finished]:
-    """Yield the result of each job, in the order in which they finish.
+    """Yield the result of each job as soon as the job finishes.
 
     Args:
         jobs: the variants to compile.
         compile_variant: the compiler; it runs in the executor.
         open_executor: starts the executor, whose workers may die in a call; not called if the cache has everything.
-        cache: read first, and written with every new result.
+        cache: cache of compiled variants. It is read before compiling, and every new result is written to it.
         keep_going: whether to go on after a failure; otherwise the first failure is the last result.
-        check: raises `CompileError` if a cached image cannot be the variant's.
+        check: function that raises `CompileError` if a cached image does not belong to the variant.
 
     Raises:
         PackageError: the cache cannot be written.
@@ -74,7 +74,10 @@ def run(
 
 
 def _cached(cache: Cache, key: str, variant: Variant, check: Check) -> CompiledVariant | None:
-    """Return the cached result of a variant, or None. An unusable entry is noted, and its variant compiled again."""
+    """Return the cached result of a variant; None if there is no usable entry.
+
+    An entry that cannot be used is recorded in the cache.
+    """
     stored = cache.get(key)
     if stored is None:
         return None
@@ -118,7 +121,10 @@ def _finish(future: Future[CompiledVariant], same: Sequence[Job], cache: Cache) 
 
 
 def _checked(compiled: CompiledVariant, key: str) -> CompiledVariant:
-    """Return a worker's result; raise if its key differs because source files or tools changed during the build."""
+    """Return a worker's result unchanged; raise if its key differs from `key`.
+
+    The keys differ if source files or tools changed during the build.
+    """
     if compiled.key not in {"", key}:
         what = "expected sources, settings and toolchain to stay the same during the build: build again"
         raise CompileError(what, got="a change before this variant was compiled")

@@ -1,7 +1,8 @@
-"""Facts of files and folders that a build depends on, so that a later build can tell whether they still hold.
+"""Records (*facts*) of the files and folders that a build reads; a later build checks whether they still hold.
 
-A fact is taken before the file is used. It is a list of integers and strings, as JSON holds it. A file that was written within the
-last two seconds can be written again without its times telling, so the fact of such a file holds its SHA-256 too.
+A build takes a fact before it uses the file. A fact is a list of integers and strings, so that JSON can hold it: file
+size, times and the like. A file that was written within the last two seconds can change again without a change of its
+times, so its fact also holds its SHA-256.
 """
 
 from __future__ import annotations
@@ -36,11 +37,14 @@ __all__ = [
 Fact: TypeAlias = list[int | str]
 
 SETTLED_NS: Final = 2_000_000_000
-"""Age of a file, since its last write, from which on its times show every later write."""
+"""Time in nanoseconds since a file's last write after which every later write changes the file's times."""
 
 NAMES, ENTRIES, MODULES, DISTRIBUTIONS = "names", "entries", "modules", "*-info"
-"""The part of a folder that matters to a build: its names; its names and the facts of its files; the modules that an import would
-find in it; or the metadata of installed distributions."""
+"""Names for the part of a folder that matters to a build.
+
+In this order: the names of its entries; these names and the facts of its files; the modules that an import would find
+in it; and the metadata folders of installed distributions.
+"""
 
 # Python writes it from source files, which count themselves
 _BYTECODE = "__pycache__"
@@ -52,7 +56,7 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 def fact_of(path: str) -> Fact:
-    """Return the fact of a path. Symbolic links are followed.
+    """Return the fact of a file or folder as it is now. Symbolic links are followed.
 
     Raises:
         OSError: the path is a file that was just written and cannot be read, or it is neither a regular file nor `/dev/null`.
@@ -65,12 +69,12 @@ def fact_of(path: str) -> Fact:
 
 
 def with_digest(fact: Fact, sha256: str) -> Fact:
-    """Add the SHA-256 of a file's content to its fact, so that the fact still holds after new links to the file."""
+    """Return a file's fact with the SHA-256 of its content added, so that it holds even if new hard links are made."""
     return [*fact, _SETTLED, sha256] if fact[0] == "file" and len(fact) == 6 else fact
 
 
 def still(path: str, fact: Fact) -> Fact | None:
-    """Return the fact to store from now on if an earlier fact of a path still holds, else None."""
+    """Return the fact to store from now on if `fact`, an earlier fact of the path, still holds; else None."""
     try:
         new = fact_of(path)
         if fact[0] != "file" or new[:5] != fact[:5]:
@@ -85,7 +89,7 @@ def still(path: str, fact: Fact) -> Fact | None:
 
 
 def link_of(path: str) -> Fact | None:
-    """Return the target of a symbolic link as a fact; None if the path is not a link."""
+    """Return a fact with the target of a symbolic link; None if the path is not a link."""
     try:
         return ["link", os.readlink(path)]  # noqa: PTH115 - as `fact_of`
     except (OSError, ValueError):
@@ -93,10 +97,10 @@ def link_of(path: str) -> Fact | None:
 
 
 def content_of(path: str) -> Fact:
-    """Return a file's digest as a fact, regardless of its times; ``absent`` for a missing file.
+    """Return a fact with only the SHA-256 of a file, not its times; the fact ``absent`` for a missing file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - as `fact_of`
@@ -159,14 +163,14 @@ def _counts(entry: str, names: Collection[str]) -> bool:
 
 
 def _entry(entry: os.DirEntry[str], kind: str) -> str:
-    """Return the text of a folder's entry; a subfolder ends with a slash."""
+    """Return the text that stands for a folder's entry in a listing; that of a subfolder ends with a slash."""
     if not entry.is_dir():
         return entry.name
     return f"{entry.name}/{_package_file(entry.path) if kind == MODULES else ''}"
 
 
 def _package_file(folder: str) -> str:
-    """Return the name of the file that makes a folder a package; empty without one."""
+    """Return the name of the file, such as ``__init__.py``, that makes a folder a package; empty if there is none."""
     for suffix in all_suffixes():
         if os.path.isfile(f"{folder}/__init__{suffix}"):  # noqa: PTH113 - as `fact_of`
             return f"__init__{suffix}"
@@ -196,7 +200,7 @@ def _fact(path: str, found: os.stat_result) -> Fact:
 
 @cache
 def _made_up() -> frozenset[int]:
-    """Name the devices of files that the kernel makes up when they are read, and that have no times of their own."""
+    """Return the device numbers of ``/proc`` and ``/sys``: the kernel generates their files when they are read."""
     found = set()
     for place in ("/proc", "/sys"):
         try:

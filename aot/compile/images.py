@@ -11,10 +11,10 @@ __all__ = ["check_compiled", "checked_registers"]
 
 
 def check_compiled(variant: Variant, compiled: CompiledVariant) -> None:
-    """Check a compiled variant from a cache against its image.
+    """Check that the facts of a cached compiled variant agree with its image.
 
     Raises:
-        CompileError: its facts differ from those in the image.
+        CompileError: the variant's facts differ from those in the image.
     """
     registers = checked_registers(compiled.image, compiled.launch, variant.arch, "")
     if registers != compiled.registers:
@@ -22,7 +22,7 @@ def check_compiled(variant: Variant, compiled: CompiledVariant) -> None:
 
 
 def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> int:
-    """Check an image against its launch facts, and return its registers per thread.
+    """Return an image's registers per thread, after checking that the image agrees with its launch facts.
 
     Raises:
         CompileError: the image and the launch facts differ.

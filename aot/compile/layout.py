@@ -1,4 +1,4 @@
-"""Mapping from a function's params to the params of the compiled kernel. Pure."""
+"""Mapping from the params of a kernel function to the params of the compiled kernel. Pure."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_compiled_i
 __all__ = ["Leaf", "Place", "layout_of", "leaves_of", "nested", "passed_of", "place_in", "tensor_maps_of"]
 
 Leaf = tuple[str, str]
-"""Path of an argument or tuple member, ``x`` or ``x.1.0``, and its type."""
+"""An argument or a member of a tuple argument that is no tuple itself: its path, ``x`` or ``x.1.0``, and its type."""
 Place = tuple[int, ...]
-"""Path in Triton's form: number of the param, then number of each nested member."""
+"""Path in Triton's form: index of the param, then the index of each nested member."""
 
 # Triton's metadata number element types like device-side tensor maps; `CUtensorMapDataType` permutes three numbers
 _ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 
 
 def leaves_of(variant: Variant) -> Iterator[Leaf]:
-    """Yield every leaf of a variant's runtime params, including None."""
+    """Yield the path and type of every argument and tuple member of a variant's runtime params, also if it is None."""
     return (leaf for name, kind in variant.signature for leaf in leaves(plain(kind), name))
 
 
 def passed_of(order: Sequence[str], variant: Variant) -> list[Leaf]:
-    """Return the leaves that are passed to the compiled kernel: tuples flattened, constants dropped.
+    """Return the path and type of each argument that is passed to the compiled kernel: no tuples and no constants.
 
     Args:
-        order: the function's params.
-        variant: the variant, with their types and constants.
+        order: names of the function's params, in its order.
+        variant: the variant, with types and constants of the params.
     """
     types = dict(variant.signature)
     ones = {path for path, hint in variant.hints if hint == 1}
@@ -47,7 +47,7 @@ def passed_of(order: Sequence[str], variant: Variant) -> list[Leaf]:
 
 
 def place_in(path: str, order: Sequence[str]) -> Place:
-    """Return the path of a leaf in Triton's form."""
+    """Return the path ``x.1.0`` of an argument or tuple member in Triton's form: the indices of param and members."""
     name, *places = path.split(".")
     return (order.index(name), *map(int, places))
 
@@ -68,7 +68,7 @@ def layout_of(passed: Sequence[Leaf], *, tensor_maps: bool, rounds_tf32: bool) -
     """Return the compiled kernel's params: the passed leaves in the function's order, then the two scratch pointers.
 
     Args:
-        passed: every leaf that is not a constant of the compiled kernel.
+        passed: path and type of each argument or tuple member that is not a compiled-in constant.
         tensor_maps: whether descriptors are passed as tensor maps; otherwise as pointer, shape and strides.
         rounds_tf32: whether Triton passes the flag `round_f32_to_tf32` of a descriptor without tensor map.
     """
@@ -112,11 +112,11 @@ def tensor_maps_of(passed: Sequence[Leaf], metadata: Sequence[Mapping[str, Any]]
     """Return the encoding of each descriptor's tensor map.
 
     Args:
-        passed: as for `layout_of`.
+        passed: path and type of each argument or tuple member that is not a compiled-in constant.
         metadata: Triton's ``tensordesc_meta``: one entry per descriptor, in order.
 
     Raises:
-        ValueError: the number of entries is not that of the descriptors, or an entry is for im2col.
+        ValueError: the number of entries differs from that of the descriptors, or an entry is for im2col.
     """
     paths = [path for path, kind in passed if is_descriptor(kind)]
     if len(paths) != len(metadata):

@@ -1,7 +1,7 @@
 """Detection of patches that a source makes to Triton, so that the keys of its variants include them.
 
-A kernel's source does not show the effect of a patch. So the keys of a source that patches Triton include the content of
-every file that its import loaded.
+The text of a kernel does not show the effect of a patch. So if a source patches Triton, the keys of its variants
+include the content of every file that the source's import loaded.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Baseline:
         return sorted(found)
 
     def news(self) -> tuple[tuple[str, str], ...]:
-        """Return the modules imported since the last call of this method, in the form of `reached`."""
+        """Return the modules imported since the last call of this method, as (module, file)."""
         new = [(name, str(path)) for name, path in self.reached() if name not in self._told]
         self._told.update(name for name, _ in new)
         return tuple(new)
 
     def digest(self) -> str:
-        """Return the digest of the patched names and of the imported files' content; empty without patches.
+        """Return a digest of the patched names and of the content of all imported files; empty if nothing is patched.
 
         The digest does not depend on the files' paths.
         """
@@ -75,7 +75,7 @@ class Baseline:
 
 
 def _names() -> Iterator[tuple[tuple[str, ...], tuple[object, ...]]]:
-    """Yield the attributes of Triton's modules, their classes and its settings, each with its `_parts`."""
+    """Yield each attribute of Triton's modules, classes and settings: its name, and its `_parts` to compare."""
     for name, module in list(sys.modules.items()):
         if (name == _PATCHED or name.startswith(f"{_PATCHED}.")) and isinstance(module, ModuleType):
             for key, value in _own_names(module):
@@ -85,7 +85,7 @@ def _names() -> Iterator[tuple[tuple[str, ...], tuple[object, ...]]]:
 
 
 def _parts(name: str, value: object) -> tuple[object, ...]:
-    """Return a value, and the parts of it that can change without a new value being assigned."""
+    """Return the objects that change when a value is replaced or modified in place: the value and its parts."""
     inner: Iterable[object] = ()
     if isinstance(value, property):
         inner = [part for each in (value.fget, value.fset, value.fdel) for part in _parts(name, each)]

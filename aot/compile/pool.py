@@ -20,18 +20,21 @@ T = TypeVar("T")
 
 
 class Home(Protocol):
-    """Starter of a call's workers: copies of a process that has imported the modules of the call."""
+    """Starter of worker processes for certain calls.
+
+    The workers are copies of a process that has already imported the modules that the call needs.
+    """
 
     key: Hashable
-    """Calls with equal keys share workers; other calls never run in them."""
+    """Key of the starter. Calls whose starters have equal keys share worker processes; other calls use others."""
     call: Callable[..., Any] | str
     """Function that the worker calls in place of the submitted one, in the form that `Process.call` takes."""
 
     def open(self, log_path: Path, environment: Mapping[str, str]) -> Process:
-        """Start a worker."""
+        """Start a worker process that writes its output to `log_path`."""
 
     def kill(self) -> None:
-        """Cancel the start of a worker."""
+        """Cancel a start of a worker that is in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,15 @@ class _Job:
 
     @property
     def key(self) -> Hashable:
-        """Key of the job's home; None for a worker that has imported nothing."""
+        """Key of the starter (`Home`) of the job's workers; None if the job runs in a worker without imports."""
         return None if self.home is None else self.home.key
 
 
 class _Jobs:
-    """Queued jobs, by key. A keeper takes jobs with its worker's key first, then those of the longest queue per worker."""
+    """Queue of jobs, grouped by the key of their starter.
+
+    A thread takes jobs with its worker's key first, then jobs of the key that has the most jobs per worker.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, deque[_Job]] = {}
@@ -62,7 +68,7 @@ class _Jobs:
             self._changed.notify()
 
     def close(self) -> None:
-        """Let `take` return None once the queue is empty."""
+        """Close the queue: `take` returns None as soon as the queue is empty."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -89,7 +95,7 @@ class _Jobs:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """State that the pool and its keepers share."""
+    """State that the pool and its threads share."""
 
     timeout_s: float
     folder: Path
@@ -118,7 +124,7 @@ class WorkerPool(Executor):
             keeper.thread.start()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Queue a call; keyword arguments are not supported."""
+        """Queue a call and return its future; keyword arguments are not supported."""
         if kwargs:
             raise TypeError(f"expected positional arguments only, got {', '.join(kwargs)}")
         if self._shared.stopping.is_set():
@@ -129,7 +135,7 @@ class WorkerPool(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the workers: after the queued calls, or now if `cancel_futures`."""
+        """Stop the workers: after all queued calls, or immediately if `cancel_futures` is set."""
         if cancel_futures:
             self._shared.stopping.set()
             for keeper in self._keepers:
@@ -147,7 +153,7 @@ class WorkerPool(Executor):
 
 
 class _Keeper:
-    """One thread that owns one worker process and passes calls to it."""
+    """A thread that owns one worker process and passes calls to it."""
 
     def __init__(self, number: int, shared: _Shared) -> None:
         self._shared = shared
@@ -156,13 +162,13 @@ class _Keeper:
         self._scratch.mkdir()
         self._process: Process | None = None
         self._key: Hashable = None
-        """Key of the home that the process was started by."""
+        """Key of the starter (`Home`) that started the worker process."""
         self._opening: Home | None = None
         self._lock = threading.Lock()
         self.thread = threading.Thread(target=self._serve, name=f"nojit-worker-{number}", daemon=True)
 
     def kill(self) -> None:
-        """End the process and its children at once."""
+        """Kill the worker process and its children."""
         opening = self._opening
         if opening is not None:
             opening.kill()

@@ -1,4 +1,4 @@
-"""Handle of one process of a build, which runs calls, forks copies of itself, and ends with all its children."""
+"""Handle of one process of a build: it runs calls, can fork copies of itself, and ends together with its children."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LOG_CHARS = 8000
 
 
 class EndedError(Exception):
-    """The process has ended; the message says how."""
+    """Error: the process has ended; the message says how, such as by a signal."""
 
 
 class SilentError(Exception):
-    """The process did not answer in time."""
+    """Error: the process did not answer within the time limit."""
 
 
 class Process:
@@ -72,7 +72,7 @@ class Process:
         return cls(ours, started.pid, log_path, started)
 
     def fork(self, log_path: Path, environment: Mapping[str, str]) -> Process | None:
-        """Fork a copy, which survives the end of this process.
+        """Fork the process; the copy survives the end of the original.
 
         Returns:
             The copy; None if the process has other threads, which a fork would lose.
@@ -109,9 +109,9 @@ class Process:
             timeout_s: time limit, in seconds.
 
         Raises:
-            SilentError: the call takes longer than `timeout_s`; the process runs on.
+            SilentError: the call takes longer than `timeout_s`; the process continues to run.
             EndedError: the process and all its children have ended.
-            Exception: the call raised it, or the call or its result cannot be pickled.
+            Exception: the error that the call raised, or the call or its result cannot be pickled.
         """
         try:
             with self._talk:
@@ -126,7 +126,7 @@ class Process:
         return answer
 
     def is_alive(self) -> bool:
-        """Return whether the process runs. An end in this moment may go unnoticed."""
+        """Return whether the process runs. If the process ends during this call, the result can be out of date."""
         if self._ended:
             return False
         try:
@@ -139,7 +139,7 @@ class Process:
             os.close(descriptor)
 
     def kill(self) -> None:
-        """End the process and its children at once."""
+        """Kill the process and its children."""
         with self._life:
             # the system reuses its number only after the wait, which sets `_ended`
             if not self._ended:
@@ -150,12 +150,15 @@ class Process:
                 self._ended = True
 
     def close(self) -> None:
-        """Let the process end when its calls are done."""
+        """Tell the process to end after the calls that it has received."""
         self._channel.close()
         self.bury()
 
     def bury(self) -> str:
-        """Wait shortly for a process to end, kill what is left of its group, and return how it ended, in words."""
+        """Return a text that says how the process ended.
+
+        Waits briefly for its end, and kills the remaining processes of its group.
+        """
         if not self._ended:
             with contextlib.suppress(ProcessLookupError):
                 descriptor = os.pidfd_open(self._number)
@@ -170,7 +173,7 @@ class Process:
         return signal.Signals(-self._code).name if self._code < 0 else f"exit code {self._code}"
 
     def last_words(self) -> str:
-        """Return the last part of the process's output."""
+        """Return the end of the process's output, for messages."""
         return self.log_path.read_text(encoding="utf-8", errors="replace")[-_LOG_CHARS:]
 
     def private_bytes(self) -> int:
@@ -198,7 +201,10 @@ class Process:
 
 
 def _ready(descriptor: int, timeout_s: float) -> bool:
-    """Return whether a descriptor becomes readable in time; the end of the other process makes it readable, too."""
+    """Return whether a file descriptor becomes readable within `timeout_s` seconds.
+
+    The end of the process at the other side makes it readable as well.
+    """
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))

@@ -1,4 +1,4 @@
-"""Rules that prune compiled configs of a tuning space that are not worth measuring. Pure."""
+"""Rules that skip compiled configs of a tuning space that are not worth measuring. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PRUNING = 1
 
 
 def prune_compiled(variant: Variant, compiled: CompiledVariant, max_spill_bytes: int) -> Pruned | None:
-    """Return why a compiled config is pruned; None if it shall be measured.
+    """Return the reason why a compiled config is skipped; None if it is to be measured.
 
     Args:
         variant: the variant.
-        compiled: its compiled form.
+        compiled: the variant's machine code and facts.
         max_spill_bytes: maximum spill per thread, in bytes.
     """
     block = facts_of(variant.arch).limits(variant.arch)
@@ -39,5 +39,5 @@ def prune_compiled(variant: Variant, compiled: CompiledVariant, max_spill_bytes:
 
 
 def prune_failed(variant: Variant, error: CompileError) -> Pruned:
-    """Return the pruned entry of a config that does not compile."""
+    """Return the record of a variant that is skipped because it does not compile."""
     return Pruned(variant.kernel, variant.label(), "does not compile", f"{error.what}, got {error.got}")

@@ -1,7 +1,8 @@
-"""Notes of the files, folders and modules that a build's process reads. A read that cannot be noted prevents the stamp.
+"""Record (*notes*) of the files, folders and modules that a build's process reads.
 
-Python reports most reads by audit events. It reports no `os.stat` and no `os.access`, so `start` replaces these functions by ones that
-note the path first. A note holds the facts from before the read, so that a later change differs from it.
+With these notes, a later build with unchanged inputs can be skipped; the *stamp* file of a build's folder stores them.
+If a read cannot be noted, the build writes no stamp. Python reports most reads by audit events. It reports no `os.stat`
+and no `os.access`, so `start` replaces these functions by ones that
 """
 
 from __future__ import annotations
@@ -72,18 +73,21 @@ class Notes:
 
     files: dict[str, Fact] = field(default_factory=dict)
     links: dict[str, Fact] = field(default_factory=dict)
-    """Symbolic links that were read or tested as links."""
+    """Facts of the symbolic links that the process read or tested as links, by path."""
     folders: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """Listings, by what counts of them and path."""
+    """Listings of folders, by (part of the folder that matters, path)."""
     names: set[str] = field(default_factory=set)
-    """Of modules that were looked for."""
+    """Names of the modules that Python looked for."""
     roots: set[str] = field(default_factory=set)
-    """Folders in which names without a dot are looked for."""
+    """Folders in which Python looked for top-level modules."""
     refused: list[str] = field(default_factory=list)
-    """Reads that cannot be noted."""
+    """Descriptions of the reads that cannot be noted."""
 
     def merge(self, other: Notes) -> None:
-        """Add another process's notes; two different facts of one file mean that it changed during the build."""
+        """Add the notes of another process.
+
+        If both have different facts of a file, the file changed during the build, and `refused` says so.
+        """
         for own, new in ((self.files, other.files), (self.links, other.links), (self.folders, other.folders)):
             mine: dict[Any, Any] = own
             for place, fact in new.items():
@@ -108,7 +112,7 @@ class _Tracer:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Note nothing that this thread does."""
+        """Note no reads of this thread until the ``with`` block ends."""
         before = getattr(self.thread, "quiet", False)
         self.thread.quiet = True
         try:
@@ -249,7 +253,7 @@ _HEARD: Final[dict[str, Callable[[str, tuple[Any, ...]], None]]] = {
 
 
 class _Looks:
-    """Is asked for each module that is looked for, and has none."""
+    """Import hook that notes the name of each module that Python looks for, and finds none."""
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
         if _tracer.notes_now:
@@ -257,7 +261,7 @@ class _Looks:
 
 
 def _watch(name: str, note: Callable[[str], None]) -> None:
-    """Replace a function of `os` by one that notes the path first."""
+    """Replace the function `name` of `os` by one that first calls `note` with the path."""
     real = getattr(os, name)
 
     @wraps(real)
@@ -280,15 +284,15 @@ def _watch(name: str, note: Callable[[str], None]) -> None:
 
 
 def _of_descriptor(_path: str) -> None:
-    """Note nothing: Python tells of the file."""
+    """Note nothing, since Python reports the opened file by an audit event."""
 
 
 def start(left_out: tuple[str, ...], private: Path) -> None:
-    """Note from now on every read of this process and of its copies.
+    """Start to note every read of this process and of the processes that it forks.
 
     Args:
-        left_out: paths that do not count.
-        private: a folder that is this build's alone.
+        left_out: paths whose reads are not noted.
+        private: a folder that only this build uses; reads in it are not noted.
     """
     _tracer.left_out = _OF_OWN_MEMORY.union(left_out)
     _tracer.private = f"{private}/"
@@ -304,22 +308,22 @@ def start(left_out: tuple[str, ...], private: Path) -> None:
 
 
 def source_begins() -> None:
-    """Refuse from now on every read that cannot be noted: sources begin to run."""
+    """Record from now on every read that cannot be noted as refused, because kernel sources begin to run."""
     _tracer.source = True
 
 
 def stop() -> None:
-    """Note nothing any more."""
+    """Stop noting reads."""
     _tracer.on = False
 
 
 def own_work() -> AbstractContextManager[None]:
-    """Leave out the reads of the block, which are the build's own."""
+    """Return a context manager that notes no reads of its block, because they are the build's own."""
     return _tracer.quiet()
 
 
 def take_notes() -> Notes | None:
-    """Return what was noted since this was asked last; None where nothing is."""
+    """Return the notes since the last call of this function; None if reads are not noted in this process."""
     if not _tracer.on:
         return None
     with _tracer.quiet():
@@ -329,7 +333,7 @@ def take_notes() -> Notes | None:
 
 
 def _note_modules() -> None:
-    """Note the modules that are there, and the folders that were looked through for them."""
+    """Note the imported modules, and the folders that Python searched for modules."""
     try:
         for name in sys.modules.keys() - _tracer.modules:
             module = sys.modules.get(name)

@@ -128,7 +128,7 @@ class Plan:
     in_place: Path | None = None
     """Path of the existing bundle, of this or an older version, in the output folder; None if there is none."""
     twin_of: str = ""
-    """For a twin with line info: the inputs of the bundle that it can replace; empty for any other bundle."""
+    """Inputs digest of the bundle that this one, its copy with line info (*twin*), can replace; else empty."""
 
     @property
     def file_name(self) -> str:
@@ -254,7 +254,7 @@ class _Work:
     in_place: InPlace | None
 
     def profile(self, asked: str | None, *, tuned: bool) -> str:
-        """Return the profile to build with."""
+        """Return the profile to build with: `asked`, or that of the existing bundle if the build keeps its kernels."""
         if self.in_place is None or not self.kept:
             return asked or "full"
         return self.in_place.check_alike(asked, tuned=tuned, kept=self.kept)

@@ -105,7 +105,7 @@ class Backend(Protocol):
         """Return a driver object for Triton that reports a GPU of an arch."""
 
     def instrumentation(self) -> object:
-        """Return the instrumentation that changes kernels in this process; a false value without any."""
+        """Return Triton's instrumentation hook, which changes kernels in this process; a false value if none."""
 
     def logging(self) -> AbstractContextManager[None]:
         """Make the tools write the statistics that `spill_bytes` reads to standard output, until the block ends."""

@@ -132,7 +132,7 @@ def _driver(device: Device) -> Any:
 
 
 def instrumentation() -> object:
-    """Return the instrumentation that changes kernels in this process; a false value without any."""
+    """Return Triton's instrumentation hook, which changes kernels in this process; a false value if there is none."""
     # before Triton 3.8, the backend holds the instrumentation
     return getattr(CUDABackend, "instrumentation", None) or getattr(
         sys.modules.get("triton._instrumentation"), "_callbacks", None
