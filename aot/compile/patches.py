@@ -29,7 +29,7 @@ class Baseline:
         self._names = dict(_names())
 
     def patched(self) -> list[str]:
-        """Return the names that changed in Triton's modules of the snapshot. Submodules imported later do not count."""
+        """Return the names of Triton's attributes that changed since the snapshot; later submodules do not count."""
         now = dict(_names())
         gone = self._names.keys() - now.keys()
         known = {module for module, *_ in self._names}

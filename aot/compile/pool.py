@@ -74,7 +74,7 @@ class _Jobs:
             self._changed.notify_all()
 
     def take(self, last: _Job | None) -> _Job | None:
-        """Wait for a job and return it, preferably with the last one's key; None once the closed queue is empty."""
+        """Wait for a job and return it, preferably one with the key of `last`; None once the closed queue is empty."""
         with self._changed:
             if last is not None:
                 self._served[last.key] -= 1

@@ -190,7 +190,7 @@ class Process:
         return self._origin._wait_for_copy(self._number)  # noqa: SLF001 - the same class
 
     def _wait_for_copy(self, copy: int) -> int | None:
-        """Wait for the end of a copy, and return its exit code; None if this process has ended."""
+        """Wait for the forked process with pid `copy` to end, and return its exit code; None if this one has ended."""
         try:
             with self._talk:
                 write_message(SocketStream(self._channel), (WAIT, copy))
