@@ -48,17 +48,16 @@ def interests(table: KernelTable, arch: int | None = None) -> tuple[Grounded, ..
 
 def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, Value]) -> Iterator[Grounded]:
     """Ground each expression for each config, once for all that differ in nothing that it asks for."""
-    from nojit.runtime.postfix import names_of, postfix  # noqa: PLC0415 - most kernels ask for nothing
-
     programs, defaults = table.programs_by_expression(), _defaults(table)
     derived = [item.expression for item in table.derived]
+    # operations and numbers are among the names of each, too: to leave them out takes longer
     names: dict[str, frozenset[str]] = {}
     known: set[tuple[Any, ...]] = set()
     for config in table.configs:
         values: dict[str, Value] | None = None
         for text in (config.requires, *derived) if config.requires else derived:
             if text not in names:
-                names[text] = names_of(programs.get(text) or postfix(text))
+                names[text] = frozenset((programs.get(text) or _program_of(text)).split(" "))
             if names[text].isdisjoint(runtime):
                 continue
             values = values or {**defaults, **dict(config.constexprs + config.options), **given}
@@ -69,6 +68,12 @@ def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, 
                 for point in _type_points(table, names[text]):
                     # a config's own value comes before that of an axis of the same name
                     yield Grounded(text, point | asked)
+
+
+def _program_of(text: str) -> str:
+    from nojit.runtime.postfix import postfix  # noqa: PLC0415 - expressions of bundles have a program
+
+    return postfix(text)
 
 
 def _defaults(table: KernelTable) -> dict[str, Value]:

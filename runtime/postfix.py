@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.errors import did_you_mean, shown
@@ -26,6 +26,7 @@ from nojit.runtime.expr_ops import (
     describe,
     identity,
 )
+from nojit.runtime.record import Record
 
 __all__ = [
     "BINDINGS",
@@ -166,7 +167,7 @@ def infix(words: str) -> str:
     return made[0].text
 
 
-class _Part(NamedTuple):
+class _Part(Record):
     """A part of an expression as it is written."""
 
     text: str

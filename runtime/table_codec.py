@@ -27,6 +27,8 @@ from nojit.runtime.values import Value, decode_value, encode_value
 __all__ = ["check_table", "decode_table", "encode_table"]
 
 SMALL_MAX = 1024
+# what stands in programs beside names, numbers and functions
+_WORDS = ("and", "or", "true", "false", "none")
 # what is so small is within each limit of `nojit.runtime.table_work`
 SMALL_WORK = 65_536
 
@@ -115,11 +117,14 @@ def _check_key(table: KernelTable, where: str) -> None:
     """Check that the tuning key names runtime params alone."""
     if table.tuning is None:
         return
-    from nojit.runtime.postfix import names_of  # noqa: PLC0415 - most kernels are not tuned
+    programs, runtime = table.programs_by_expression(), table.runtime_params()
+    words = {word for text in table.tuning.key for word in programs[text].split(" ") if word.isidentifier()}
+    if words.issubset((*runtime, *_WORDS)):
+        return
+    # they may stand in a string
+    from nojit.runtime.postfix import names_of  # noqa: PLC0415 - keys of bundles are right
 
-    programs = table.programs_by_expression()
-    names = {name for text in table.tuning.key for name in names_of(programs[text])}
-    strangers = names.difference(table.runtime_params())
+    strangers = {name for text in table.tuning.key for name in names_of(programs[text])}.difference(runtime)
     if strangers:
         raise refuse("param", "expected a tuning key of runtime params alone", got=sorted(strangers), where=where)
 

@@ -206,7 +206,12 @@ def test_a_path_costs_no_metadata_of_packages(tmp_path: Path) -> None:
 def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda: FakeCuda) -> None:
     path = make_bundle(
         tmp_path / "a.nojit",
-        kernel("add", {"n": "i32", "BLOCK": "constexpr"}, grid=["cdiv(n, BLOCK)"], configs=[{"BLOCK": 64}]),
+        kernel(
+            "add",
+            {"n": "i32", "BLOCK": "constexpr"},
+            grid=["cdiv(n, BLOCK)"],
+            configs=[{"BLOCK": 64, "requires": "n > 3"}],
+        ),
     )
     code = (
         "import sys; before = set(sys.modules); from nojit import runtime; "
@@ -215,7 +220,7 @@ def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda:
     brought = set(run(code, path).split())
     assert "nojit.runtime.plans" in brought
     # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule
-    others = ("expr", "select", "selection", "refusals", "slots", "table_rules", "cubin")
+    others = ("expr", "postfix", "select", "selection", "refusals", "slots", "table_rules", "cubin")
     assert not {"json", *(f"nojit.runtime.{name}" for name in others)} & brought
 
 
