@@ -1,4 +1,4 @@
-"""The build: from plans to bundle files, as functions over plain data. It prints nothing and never exits."""
+"""The build: compiles plans to bundle files. It prints nothing and never exits the process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def build(
 ) -> BuildResult:
     """Compile the variants that the cache lacks, and write one bundle and one report per plan.
 
-    The build leaves an up-to-date bundle alone. With `keep_going`, a bundle lacks the variants that fail to compile;
+    The build does not change an up-to-date bundle. With `keep_going`, a bundle lacks the variants that fail to compile;
     otherwise the first failure ends the build and no bundle is written. A tuning bundle drops variants that fail, along
     with those that are not worth measuring; only a kernel with no variant left is then a failure.
 
@@ -54,10 +54,10 @@ def build(
         plans: the bundles to build.
         out: folder of the bundles.
         compiler: compiles variants; `nojit.aot.compile.compiler`.
-        cache: store of compiled variants.
-        open_executor: starts the workers; called only if something must be compiled.
-        keep_going: whether to go on after a failure.
-        on_event: called with every variant that is done.
+        cache: cache of compiled variants.
+        open_executor: starts the worker processes; called only if something must be compiled.
+        keep_going: whether to go on after a variant fails to compile.
+        on_event: called with the result of every variant.
 
     Raises:
         PackageError: the cache or a bundle cannot be read or written.
@@ -84,25 +84,25 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One plan, prepared: its jobs, and the bundle that a former build left."""
+    """One plan with its compile jobs, and the bundle that an earlier build wrote."""
 
     plan: Plan
     path: Path
     toolchain: tuple[tuple[str, str], ...]
     jobs: tuple[Job, ...]
-    """One per variant, in the order of the plan."""
+    """Compile jobs, one per variant, in the order of the plan."""
     inputs: str
-    """Digest of everything that determines the bundle."""
+    """Digest, in hex, of everything that determines the bundle's bytes."""
     existing: BundleReport | None
     """Report of the existing bundle if it is up to date, else None."""
     sha256: str
-    """SHA-256 of the existing bundle's file; empty without one."""
+    """SHA-256 of the existing bundle's file; empty if there is no bundle."""
 
 
 def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
-    """Return the tools that make a bundle, by version and digest, and the settings that are set, each with its value.
+    """Return the tools that make a bundle and the settings of Triton that are set, as (name, version or value).
 
-    Settings that a kernel's source sets count as well.
+    Versions include the tools' digests. Settings that a kernel's source sets are included.
     """
     tools = dict(compiler.toolchain(plan.arch)) | {"zstandard": packer_version()}
     settings = {setting for kernel in plan.kernels for setting in kernel.source.settings}
@@ -112,9 +112,10 @@ def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
 
 
 def inputs_of(plan: Plan, compiler: Compiler) -> str:
-    """Return the digest of everything that determines a complete bundle, as its index holds it.
+    """Return a digest of everything that determines a complete bundle; the index of the bundle holds it.
 
-    A twin with line info has a digest derived from its bundle's, although its bytes also depend on the sources' paths.
+    A twin (the copy of a bundle with line info) has a digest derived from its bundle's, although its bytes also depend
+    on the sources' paths.
     """
     if plan.twin_of:
         return twin_inputs(plan.twin_of)
@@ -174,7 +175,7 @@ def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Seq
 
 
 def _existing(path: Path, inputs: str) -> tuple[BundleReport | None, str]:
-    """Return the report of the bundle at `path` and its file's SHA-256, if the bundle is intact and has these inputs."""
+    """Return the report and the file's SHA-256 of the bundle at `path`, if it is intact and has these inputs."""
     try:
         report = decode_report(report_path(path).read_bytes())
         with BundleFile(path) as bundle:
@@ -191,7 +192,10 @@ def _existing(path: Path, inputs: str) -> tuple[BundleReport | None, str]:
 
 
 def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, write: bool) -> tuple[BundleReport, str]:
-    """Pack the compiled variants and write bundle and report; return the report, and the SHA-256 of a complete bundle."""
+    """Pack the compiled variants; return the report, and the SHA-256 of the bundle's file if it is complete.
+
+    With `write`, the bundle and its report are written to files.
+    """
     packed, sha256 = None, ""
     outcome = sort_out(work.plan, list(_by_kernel(work, done)))
     kernels = tuple(content for content in _contents(work.plan, outcome) if content.variants)

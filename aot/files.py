@@ -17,7 +17,7 @@ def write_file(path: Path, data: bytes) -> None:
     """Write a file atomically: write a temporary file in its folder, sync it, rename it.
 
     Raises:
-        PackageError: the file cannot be written. The former file is unchanged, and no temporary file is left.
+        PackageError: the file cannot be written. An existing file is unchanged, and no temporary file is left.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(6)}")
     try:
@@ -59,7 +59,10 @@ def check_folder(folder: Path) -> None:
 
 
 def _takes_entries(folder: Path) -> bool:
-    """Return whether a file can be created in a folder. Permission bits do not tell for root, or for /proc."""
+    """Return whether a file can be created in a folder, by creating one.
+
+    Permission bits do not answer this for root or in /proc.
+    """
     try:
         Path(tempfile.mkdtemp(prefix=".", dir=folder)).rmdir()
     except OSError:

@@ -1,4 +1,4 @@
-"""Outcome of compiling a plan: variants for the bundle, failures, and pruned variants. Pure."""
+"""Outcome of compiling a plan: variants for the bundle, failures, and skipped (pruned) variants. Pure."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["Outcome", "failure_of", "sort_out"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The variants of a plan, by outcome."""
+    """The variants of a compiled plan: kept, failed, and skipped."""
 
     kept: tuple[tuple[Finished, ...], ...]
-    """The variants for the bundle, for each kernel of the plan."""
+    """Variants that go into the bundle, for each kernel of the plan in its order."""
     failures: tuple[Failure, ...]
     pruned: tuple[Pruned, ...]
 
     def variants(self) -> tuple[tuple[tuple[Variant, CompiledVariant], ...], ...]:
-        """Return the compiled variants for each kernel of the plan."""
+        """Return the compiled variants that go into the bundle, for each kernel of the plan."""
         return tuple(tuple((f.job.variant, f.compiled) for f in kept if f.compiled) for kept in self.kept)
 
 
 def sort_out(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outcome:
-    """Sort the finished variants of each kernel by outcome. Failures of a tuning bundle count as pruned.
+    """Return the finished variants of each kernel by outcome. In a tuning bundle, failures count as skipped.
 
     Args:
         plan: the plan that was compiled.
-        finished: the finished variants of each of its kernels, in the plan's order.
+        finished: the finished variants of each kernel, in the plan's order of kernels.
     """
     if plan.tuning:
         return _sort_out_tuning(plan, finished)
@@ -59,7 +59,7 @@ def _sort_out_tuning(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outc
 
 
 def failure_of(finished: Finished) -> Failure | None:
-    """Return the failure of a variant; None if it compiled."""
+    """Return the record of a variant's failed compilation; None if it compiled."""
     error = finished.error
     return None if error is None else Failure(finished.job.variant.label(), error.where, str(error), error.log)
 

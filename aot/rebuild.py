@@ -37,15 +37,15 @@ def rebuild(
 
     Args:
         bundle: the bundle, with a provenance statement in its folder.
-        sources: root of the checkout, from which the statement names manifests.
+        sources: root folder of the checkout; the statement's manifest paths are relative to it.
         compiler: compiles variants.
-        open_executor: starts the workers.
-        signed: the statement that a trusted key has signed. Without it, the unsigned statement in the bundle's folder
-            says what to build; anybody could have written that.
+        open_executor: starts the worker processes.
+        signed: the statement that a trusted key has signed. None uses the unsigned statement in the bundle's folder,
+            which anybody could have written.
 
     Raises:
         PackageError: there is no statement, or it is incomplete, is of another bundle, or differs from the signed one.
-        ManifestError: `sources` cannot be built as the statement says.
+        ManifestError: the build that the statement describes is not possible from `sources`.
         CompileError: a variant cannot be compiled.
         BundleIntegrityError: the bytes differ; the message names the differences that it can find.
     """
@@ -90,7 +90,7 @@ def _compare_recipes(signed: Recipe, plain: Recipe, where: Path) -> None:
 
 
 def _check_sources(recipe: Recipe, sources: Path) -> None:
-    """Check that all manifests exist in the checkout."""
+    """Check that all manifests of the provenance statement exist in the checkout."""
     missing = [name for name in recipe.manifests if not _inside(sources, name).is_file()]
     if missing:
         what = "expected the checkout that the bundle was built from; --sources names its root"
@@ -122,7 +122,10 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
 
 
 def _inside(sources: Path, name: str) -> Path:
-    """Return a file of the checkout. Refuse other files: an unsigned statement must not choose the code to import."""
+    """Return the path of a file in the checkout; raise if `name` leads out of the checkout.
+
+    An unsigned statement must not choose code from elsewhere to import.
+    """
     path = sources / name
     try:
         inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(sources))
@@ -136,7 +139,7 @@ def _inside(sources: Path, name: str) -> Path:
 
 
 def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: Recipe, sources: Path) -> None:
-    """Check toolchain and inputs before compiling: with other ones, the bytes cannot be the same."""
+    """Check that toolchain and inputs equal the bundle's, before compiling: otherwise the bytes cannot be equal."""
     toolchain = toolchain_of(plan, compiler)
     if dict(toolchain) != dict(bundle.index.toolchain):
         what = f"expected the bundle's toolchain: {toolchain_words(bundle.index.toolchain)}"
@@ -150,7 +153,7 @@ def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: 
 
 
 def _changed(recipe: Recipe, plan: Plan, sources: Path) -> list[str]:
-    """Return the files and kernels whose digests differ from the statement's."""
+    """Return the files and kernels with digests that differ from those in the provenance statement."""
     digests = {kernel.spec.name: kernel.source.digest for kernel in plan.kernels}
     changed = []
     for name, sha256 in recipe.files.items():

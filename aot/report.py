@@ -1,4 +1,4 @@
-"""Reports of a build as data: a record per variant, failures with the compiler's output, totals."""
+"""Reports of a build as data: one record per variant, failures with the compiler's output, and totals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ __all__ = [
 ]
 
 TWINS: Final = "debug"
-"""Subfolder of the twins: a folder of bundles that is loaded must not hold a kernel twice."""
+"""Name of the output subfolder for *twins*, the copies of bundles with line info.
+
+They need a folder of their own, because no kernel may occur twice in a folder of bundles that is loaded.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class BuildResult:
 
     reports: tuple[BundleReport, ...]
     stopped: bool
-    """Whether a failure ended the build before every variant was tried."""
+    """True if a failed variant ended the build before all variants were tried."""
     misfits: tuple[Misfit, ...] = ()
     """Cache entries that could not be used."""
     sha256s: tuple[str, ...] = ()
@@ -98,7 +101,7 @@ class BuildResult:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Every failure, over all bundles."""
+        """Failed variants of all bundles."""
         return tuple(failure for report in self.reports for failure in report.failures)
 
 
@@ -108,7 +111,7 @@ class Done:
 
     result: BuildResult
     twins: BuildResult | None
-    """Result of the twins with line info; None if not requested."""
+    """Result of building the twins (copies with line info); None if they were not requested."""
     absent: tuple[Absence, ...]
     warned: tuple[str, ...]
     """Problems with the signed statements of the bundles."""
@@ -117,7 +120,7 @@ class Done:
 
 
 def as_found(report: BundleReport) -> BundleReport:
-    """Return the stored report of a bundle as the report of a build that finds the bundle up to date."""
+    """Return an up-to-date bundle's stored report in the form that the current build reports."""
     variants = tuple(replace(variant, cached=True) for variant in report.variants)
     return replace(report, up_to_date=True, variants=variants)
 
@@ -128,7 +131,7 @@ def encode_report(report: BundleReport) -> bytes:
 
 
 def decode_report(data: bytes) -> BundleReport:
-    """Return the report from the JSON of `encode_report`.
+    """Return the report that `encode_report` encoded as JSON.
 
     Raises:
         ValueError: the data has another form.

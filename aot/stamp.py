@@ -1,4 +1,4 @@
-"""Records of everything that an up-to-date build depended on, so that the next build can skip all checks.
+"""Stamps: records of everything that a build read, so that an unchanged next build can skip all checks.
 
 The cache folder holds one stamp for each command and working folder, in `stamps`. A stamp holds facts of every file and folder that
 the build read, and digests of its bundles. If all of them are unchanged, the build has nothing to do. A changed fact or a damaged
@@ -65,7 +65,7 @@ UNCOUNTED: Final = frozenset(
         "_",
     }
 )
-"""Variables of the environment that do not count: they tell of the shell and the terminal. All others do."""
+"""Environment variables that a stamp ignores, because they describe the shell and the terminal. All others count."""
 
 _FOLDER: Final = "stamps"
 # raise it when what a stamp holds means something else
@@ -80,18 +80,20 @@ _TUNED: Final = "tuned"
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The result of the next build if nothing changes."""
+    """The result of a build, which the next build repeats if nothing has changed."""
 
     done: Done
     told: tuple[tuple[str, str], ...]
-    """Messages that the build prints: ``note`` or ``warn``, and the text."""
+    """Messages that the build prints, as (``note`` or ``warn``, text)."""
 
 
 def asked_of(request: Mapping[str, Any]) -> str:
-    """Spell out all that a command asks for, where it runs, and what with: stamps are found by that.
+    """Return the key under which a command's stamp is stored: a JSON text.
+
+    It covers the command's request, the working folder, the environment, Python, and the machine.
 
     Args:
-        request: what the command line asks for, as JSON holds it.
+        request: the options and arguments of the command, as JSON values.
     """
     environment = sorted(pair for pair in os.environ.items() if pair[0] not in UNCOUNTED)
     facts = {
@@ -118,8 +120,8 @@ def find_stamp(cache: Path, asked: str) -> Stamp | None:
     """Return the stamp of a command if it exists and every fact in it still holds.
 
     Args:
-        cache: the cache's folder; one that others can write to has no stamps.
-        asked: as `asked_of` gives it.
+        cache: the cache folder. If other users can write to it, it counts as empty.
+        asked: key of the stamp, from `asked_of`.
     """
     try:
         kept = _read(cache, asked)
@@ -134,7 +136,7 @@ def find_stamp(cache: Path, asked: str) -> Stamp | None:
 
 
 def changes(cache: Path, asked: str) -> list[str]:
-    """List files and folders that are not as the stamp of a command says; none if there is no stamp."""
+    """Return the files and folders that differ from the stamp of a command; none if there is no stamp."""
     try:
         return list(_changes(_read(cache, asked) or {}))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -178,18 +180,18 @@ def _changes(kept: dict[str, Any]) -> Iterator[str]:
 
 
 def _renew(cache: Path, asked: str, kept: dict[str, Any]) -> None:
-    """Rewrite a stamp whose files were compared by content, so that the next build need not read them."""
+    """Rewrite a stamp after its files were compared by content, so that the next build compares only their times."""
     if kept.pop("renewed", False):
         with contextlib.suppress(PackageError, OSError):
             _write(cache, asked, kept)
 
 
 class _Names:
-    """Names of modules that were looked for, as parts of them stand in folders.
+    """The module names that Python looked for, split into the parts that are names of files and folders.
 
     Args:
-        names: whole ones.
-        roots: folders in which names without a dot are looked for.
+        names: full names of the modules, with dots.
+        roots: folders in which Python looked for top-level modules.
     """
 
     def __init__(self, names: Iterable[str], roots: Iterable[str]) -> None:
@@ -200,7 +202,7 @@ class _Names:
         self._roots = frozenset(roots)
 
     def looked_for(self, folder: str) -> set[str]:
-        """Return the names that were looked for in a folder; one that is a package itself may hold any."""
+        """Return the file names, without suffix, that Python may have looked for in a folder."""
         alone = folder in self._roots and not os.path.exists(f"{folder}/__init__.py")  # noqa: PTH110 - as `fact_of`
         return self._first if alone else self._any
 
@@ -214,19 +216,21 @@ def _stamp(kept: dict[str, Any]) -> Stamp:
 
 
 def _result(reports: Iterable[str]) -> BuildResult:
-    """Read reports of bundles that are up to date."""
+    """Return the build result from the paths of the reports of up-to-date bundles."""
     found = (decode_report(Path(path).read_bytes()) for path in reports)
     return BuildResult(tuple(map(as_found, found)), stopped=False)
 
 
 class Draft:
-    """A stamp in the making. It begins before anything is read, so that what changes during the build defeats the stamp.
+    """A stamp that is being recorded during a build.
+
+    It starts before the build reads anything. A change of an input during the build therefore prevents the stamp.
 
     Args:
-        asked: as `asked_of` gives it.
-        places: manifests and folders of them, as the command names them.
-        out: the folder of the bundles.
-        tools: programs that the command names.
+        asked: key of the stamp, from `asked_of`.
+        places: paths of manifests, or of folders with manifests, from the command line.
+        out: the output folder of the bundles.
+        tools: paths of programs from the command line.
     """
 
     def __init__(self, asked: str, places: Sequence[Path], out: Path, tools: Iterable[Path] = ()) -> None:
@@ -250,15 +254,15 @@ class Draft:
             self._refused = True
 
     def refuse(self) -> None:
-        """Keep no stamp: another build would not do the same."""
+        """Write no stamp, because the next build may have another result."""
         self._refused = True
 
     def keep(self, cache: Path, notes: Notes, stamp: Stamp) -> None:
         """Write the stamp, unless an input changed during the build or cannot be noted.
 
         Args:
-            cache: the cache's folder.
-            notes: files, folders and names that the sources' processes looked at.
+            cache: the cache folder.
+            notes: files, folders and module names that the processes of kernel sources read.
             stamp: the output of this build, which the next one prints if no input has changed.
         """
         try:
@@ -302,7 +306,7 @@ class Draft:
         }
 
     def _found(self, done: Done) -> dict[str, Any] | None:
-        """Hold what lies there against what the build made; None if it is something else."""
+        """Return digests of the output files and paths of reports; None if a file is not as the build wrote it."""
         made = [(self._out, done.result), (self._out / TWINS, done.twins or BuildResult((), stopped=False))]
         contents: dict[str, Fact] = {}
         reports: list[list[str]] = []
@@ -326,7 +330,7 @@ class Draft:
             self._file(Path(inside))
 
     def _manifests(self, place: Path) -> None:
-        """Note manifests, what lies beside them, and tuned tables."""
+        """Record the facts of manifests, of the files in their folders, and of tuned tables."""
         self._file(place)
         folder = place if place.is_dir() else place.parent
         for inside in (folder, folder / _TUNED):
@@ -335,7 +339,7 @@ class Draft:
                 self._file(path)
 
     def _note_python(self) -> None:
-        """Note the program that runs, its modules, and where it looks for others."""
+        """Record facts of the running Python, its imported modules, and the folders of its module search path."""
         for path in (sys.executable, os.path.realpath(sys.executable), f"{sys.prefix}/pyvenv.cfg"):
             self._file(Path(path))
         self._modules = frozenset(sys.modules)
@@ -346,7 +350,7 @@ class Draft:
             self._folder(Path(path), MODULES)
 
     def _note_new_modules(self) -> None:
-        """Note the modules that were imported since, and require their files to be older than the build."""
+        """Record the facts of newly imported modules; write no stamp if one of their files is newer than the build."""
         for name in sys.modules:
             self._notes.names.add(name)
         for path in _files_of(sys.modules.keys() - self._modules):
@@ -357,7 +361,7 @@ class Draft:
 
 
 def _with_contents(files: dict[str, Fact]) -> dict[str, Fact]:
-    """Add what files hold, where that is still what their facts are of."""
+    """Return facts of files with SHA-256 added, for each file that still has the same fact."""
     digests = file_digests(path for path, fact in files.items() if fact[0] == "file")
     return {
         path: with_digest(fact, digests[path]) if path in digests and fact_of(path) == fact else fact
@@ -392,7 +396,7 @@ def _write(cache: Path, asked: str, kept: dict[str, Any]) -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Delete the oldest stamps where there are too many."""
+    """Delete the oldest stamps of a folder beyond the maximum number."""
     stamps = sorted(folder.iterdir(), key=lambda path: path.lstat().st_mtime_ns, reverse=True)
     for path in stamps[_STAMPS_MAX:]:
         with contextlib.suppress(OSError):

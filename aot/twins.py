@@ -1,4 +1,4 @@
-"""Debug twins: each bundle of a build again with line info, and a comparison of their machine code."""
+"""Twins: copies of a build's bundles with line info, for debuggers, and the comparison of their machine code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["FOLDER", "compare_twins", "twin_plan", "twin_plans"]
 
 
 def twin_plans(plans: Sequence[Plan], result: BuildResult, folder: Path) -> list[Plan]:
-    """Return the plan of the twin of each bundle that a build wrote or found up to date.
+    """Return the plan of a twin (copy with line info) for each bundle that a build wrote or found up to date.
 
     Args:
         plans: plans of the bundles.
@@ -37,11 +37,11 @@ def twin_plans(plans: Sequence[Plan], result: BuildResult, folder: Path) -> list
 
 
 def twin_plan(plan: Plan, inputs: str) -> Plan:
-    """Return the plan of a bundle's twin.
+    """Return the plan of the twin, the copy with line info, of a bundle.
 
     Args:
-        plan: plan of the bundle.
-        inputs: digest of the inputs in its index.
+        plan: plan of the bundle without line info.
+        inputs: digest of the inputs in the index of this bundle.
     """
     kernels = tuple(
         replace(kernel, variants=tuple(replace(variant, line_info=True) for variant in kernel.variants))
@@ -52,7 +52,7 @@ def twin_plan(plan: Plan, inputs: str) -> Plan:
 
 
 def compare_twins(plans: Sequence[Plan], result: BuildResult, folder: Path) -> BuildResult:
-    """Add to the report of each written twin the variants whose instructions differ from those without line info.
+    """Return a result in which each twin's report lists the variants with instructions that differ from the bundle's.
 
     Args:
         plans: plans of the bundles.
@@ -77,7 +77,7 @@ def _compared(bundle: Path, report: BundleReport, folder: Path) -> BundleReport:
 
 
 def _differing(plain: BundleFile, twin: BundleFile) -> Iterator[str]:
-    """Yield the variants of a twin whose instructions or registers differ from the bundle's."""
+    """Yield the labels of the variants whose instructions or registers differ between a bundle and its twin."""
     for kernel in (name for name in twin.kernels if name in plain.kernels):
         table, other = plain.table(kernel), twin.table(kernel)
         rows = {table.variant_id(row): row for row in range(len(table))}

@@ -1,1 +1,1 @@
-"""Packing: from images to a bundle's bytes."""
+"""Packer of bundles: combines compiled images into the bytes of a bundle file."""

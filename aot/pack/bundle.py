@@ -1,4 +1,4 @@
-"""Packer of bundles: order, group, compress and write. Equal content gives equal bytes on every machine."""
+"""Packer of bundles: it orders, groups and compresses images. Equal content gives equal bytes on every machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PACKING = 8
 
 
 def packer_version() -> str:
-    """Return the compressor and its version, which determine the compressed bytes."""
+    """Return the name and version of the compressor, which determine the compressed bytes."""
     return f"{zstandard.__version__}"
 
 
@@ -74,27 +74,27 @@ class PackedBundle:
     digest: str
     """SHA-256 of the index, which identifies the bundle."""
     images: int
-    """Distinct images of each kernel, summed."""
+    """Number of distinct images, counted for each kernel and summed."""
     image_bytes: int
-    """Size of these images before compression."""
+    """Size of these images before compression, in bytes."""
     payload_bytes: int
-    """Size of these images after compression."""
+    """Size of these images after compression, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """One kernel's part of a bundle."""
+    """The packed part of a bundle that belongs to one kernel."""
 
     entry: KernelEntry
     raw: bytes
-    """The kernel's section before compression."""
+    """The bytes of the kernel's section before compression."""
     section: bytes
     payload: tuple[bytes, ...]
     image_bytes: int
 
 
 def pack(content: BundleContent) -> PackedBundle:
-    """Return the packed bundle of some content.
+    """Return the bytes of a bundle with the given content.
 
     Raises:
         PackageError: the content breaks a rule of the format, so that readers would refuse the bundle.
@@ -162,7 +162,7 @@ def _packed(
 
 
 def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[_Packed]) -> None:
-    """Decode the encoded index and sections, so that an unreadable bundle fails here and not at its users."""
+    """Decode the index and sections again, so that an unreadable bundle makes the build fail."""
     try:
         decode_index(raw_index, f"bundle {content.name}")
         for kernel in kernels:
@@ -183,7 +183,7 @@ def _compress(raw: bytes) -> bytes:
 
 
 def _distinct_images(kernel: KernelContent) -> list[bytes]:
-    """Return the distinct images of a kernel, ordered so that similar ones are close: by config, then by inputs."""
+    """Return the distinct images of a kernel, sorted by config, then by inputs, so that similar ones are adjacent."""
     return list(dict.fromkeys(compiled.image for _, compiled in sorted(kernel.variants, key=_origin)))
 
 

@@ -25,7 +25,7 @@ def group_alike(images: Sequence[bytes], limit_bytes: int) -> Iterator[list[byte
 
     Args:
         images: distinct images, roughly sorted by similarity.
-        limit_bytes: maximum size of a group; a longer image is a group of its own.
+        limit_bytes: maximum size of a group in bytes; a longer image is a group of its own.
     """
     sketches = {image: _sketch(image) for image in images}
     left = list(images)

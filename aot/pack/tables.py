@@ -1,4 +1,4 @@
-"""Builder of a kernel's variant table: distinct facts in pools, one row per compiled variant."""
+"""Builder of a kernel's variant table: it stores each distinct fact once, and one row per compiled variant."""
 
 from __future__ import annotations
 
@@ -32,22 +32,25 @@ class KernelContent:
     axes: tuple[Axis, ...]
     derived: tuple[Derived, ...]
     variants: tuple[tuple[Variant, CompiledVariant], ...]
-    """The variants in the order of expansion, which is the order of preference among configs."""
+    """The variants with their compiled forms, in the order of the plan, in which preferred configs come first."""
     tuned: tuple[TunedTable, ...] = ()
     """Tuned tables for devices of the arch, checked against the manifest."""
     batch: tuple[str, ...] = ()
-    """Int params that grow with the batch."""
+    """Names of the integer params that grow with the batch size."""
 
 
 class _Pool(Generic[T]):
-    """Pool of distinct values, numbered in the order of insertion. ``True``, ``1`` and ``1.0`` are distinct."""
+    """Collection that numbers distinct values from 0, in the order of insertion.
+
+    ``True``, ``1`` and ``1.0`` are distinct.
+    """
 
     def __init__(self) -> None:
         self.values: list[T] = []
         self._numbers: dict[str, int] = {}
 
     def number(self, value: T) -> int:
-        """Return the number of a value; a new value gets the next number."""
+        """Return the number of a value; a new value is added with the next number."""
         number = self._numbers.setdefault(repr(value), len(self.values))
         if number == len(self.values):
             self.values.append(value)
@@ -59,7 +62,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
 
     Args:
         kernel: the kernel, with at least one compiled variant.
-        images: the number of each of its distinct images.
+        images: number in the bundle of each distinct image of the kernel.
     """
     signatures: _Pool[tuple[str, ...]] = _Pool()
     meanings: _Pool[Meaning] = _Pool()
@@ -118,7 +121,10 @@ def _with_tables(table: KernelTable, tuned: Sequence[TunedTable]) -> KernelTable
 
 
 def _keep_built(table: TunedTable, configs: Iterable[Config]) -> TunedTable:
-    """Return a checked table without configs that no variant has: `core` keeps few configs, and some may have failed."""
+    """Return a tuned table without the configs that no built variant has.
+
+    The profile `core` builds only some configs, and others may have failed to compile.
+    """
     built = {(repr(config.constexprs + config.options), config.requires) for config in configs}
     kept = [number for number, config in enumerate(table.configs) if (repr(config.settings), config.requires) in built]
     numbers = {old: new for new, old in enumerate(kept)}

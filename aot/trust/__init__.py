@@ -1,1 +1,1 @@
-"""Where bundles come from, and who vouches for them."""
+"""Provenance and signatures of bundles."""

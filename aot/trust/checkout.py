@@ -1,4 +1,4 @@
-"""The git checkout that a build takes its sources from: commit, changes, origin."""
+"""Reader of the git checkout that contains a build's sources: commit, changes, remote."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """One checkout of a git repository."""
+    """The state of a git checkout."""
 
     root: Path
     commit: str
     """Full hash of the commit that is checked out."""
     dirty: bool
-    """Whether a tracked file differs from the commit, or an untracked file exists that git does not ignore."""
+    """True if a tracked file differs from the commit, or if there is an untracked file that git does not ignore."""
     uri: str
-    """Remote as SLSA spells it: ``git+https://...``, without user or password; empty without a public remote."""
+    """URI of the remote in SLSA's form, ``git+https://...``, without user or password; empty if it is not public."""
 
 
 def read_checkout(folder: Path) -> Checkout | None:
-    """Return the checkout that contains a folder; None outside a checkout or without git."""
+    """Return the state of the git checkout that contains a folder; None outside a checkout or without git."""
     root = _git(folder, "rev-parse", "--show-toplevel")
     commit = _git(folder, "rev-parse", "--verify", "HEAD")
     # empty output means a clean checkout; None means git failed
@@ -57,7 +57,7 @@ def _git(folder: Path, *words: str) -> str | None:
 
 
 def _public(url: str) -> str:
-    """Return a remote's URL without user, password and query; empty for a local path, which means nothing elsewhere."""
+    """Return a remote's URL without user, password and query; empty for a local path, which others cannot use."""
     if "://" not in url:
         host, colon, path = url.rpartition("@")[2].partition(":")
         # git's short form of ssh: user@host:path

@@ -1,4 +1,4 @@
-"""Origins of modules: the installed distribution that each module's file belongs to."""
+"""Finder of the installed distributions that Python modules belong to."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["Installed", "Origin"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """An installed distribution."""
+    """An installed distribution, with its version."""
 
     name: str
-    """Normalized name, as package indexes have it: ``nojit-kernels``."""
+    """Normalized name, as package indexes use it: ``nojit-kernels``."""
     version: str
     editable: bool = False
-    """Whether it is an editable install: its version does not determine its files."""
+    """True for an editable install, whose version does not determine the content of its files."""
 
 
 class Installed:
-    """The distributions that are installed for this Python."""
+    """The distributions that are installed for the running Python."""
 
     def __init__(self) -> None:
         self._owners: dict[str, tuple[_Owner, ...]] = {}
 
     def origins_of(self, modules: Iterable[tuple[str, str]]) -> tuple[tuple[Origin, ...], tuple[Path, ...]]:
-        """Return the distributions of modules, and the files that belong to none.
+        """Return the distributions that modules belong to, and the files of modules that belong to none.
 
         Args:
-            modules: names of modules, each with its file.
+            modules: (module name, file) of each module.
 
         Returns:
             The distributions, and the other files, both sorted. Modules of the standard library are in neither.
@@ -67,7 +67,7 @@ class Installed:
 
 
 def _is_standard(path: Path) -> bool:
-    """Return whether a file is of the standard library; site-packages below it is not."""
+    """Return whether a file belongs to Python's standard library, and not to site-packages below its folder."""
     library = Path(json.__file__).resolve().parents[1]
     return path.is_relative_to(library) and not {"site-packages", "dist-packages"} & {*path.relative_to(library).parts}
 
@@ -95,7 +95,7 @@ class _Owner:
 
 
 def _sources_of(distribution: metadata.Distribution) -> Path | None:
-    """Return the source folder of an editable install; None for any other distribution."""
+    """Return the source folder of an editably installed distribution; None for any other distribution."""
     try:
         said = json.loads(distribution.read_text("direct_url.json") or "{}")
         if not said.get("dir_info", {}).get("editable"):

@@ -1,7 +1,7 @@
-"""Writer of provenance statements: the origin, the builder and the tools of each bundle.
+"""Writer of provenance statements, which record the sources, the builder and the tools of each bundle.
 
-A statement is an in-toto statement v1 with SLSA provenance v1. Commit, builder and time differ between builds, so they
-are in the statement and never in the bundle: its bytes depend only on its inputs.
+A statement is an in-toto statement v1 with SLSA provenance v1. Commit, builder and time differ between builds, so the
+statement holds them and the bundle does not: the bundle's bytes depend only on its inputs.
 """
 
 from __future__ import annotations
@@ -41,27 +41,29 @@ _DIGESTS: Final = {"triton": "nojitTree"}
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The options of a build, its builder and its start."""
+    """Facts of one build for its provenance: options, builder and start time."""
 
     tuned: bool
-    """Whether the build uses the tuned tables of the manifests' folders."""
+    """True if the build uses the tuned tables of the manifests' folders."""
     keep_going: bool
     min_driver: int | None
     """CUDA version of the oldest driver that must load the bundle, 12040 for 12.4; None for any."""
     build_number: int | None
-    """Number of the release, increasing. None keeps the existing statement's, else 0."""
+    """Build number, which increases with each release. None keeps the existing statement's number, or else is 0."""
     builder: str | None
-    """URI of the builder that vouches for the build; None is `LOCAL_BUILDER`."""
+    """URI of the builder that is responsible for the build; None means `LOCAL_BUILDER`."""
     started: datetime
     finished: datetime
 
 
 def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path, invocation: Invocation) -> list[Path]:
-    """Write the statement of each bundle that lacks an up-to-date one, with its bytes, build number and builder.
+    """Write the provenance statement of each bundle that has none that is up to date.
+
+    A statement is up to date if it has the bundle's digest, and the requested build number and builder.
 
     Args:
         plans: plans of the bundles.
-        reports: report of each bundle.
+        reports: report of each bundle, in the order of `plans`.
         folder: folder of the bundles.
         invocation: options of the build.
 
@@ -92,16 +94,16 @@ def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path,
 
 
 def is_attested(bundle: Path, digest: str, invocation: Invocation) -> bool:
-    """Return whether the existing statement of a bundle is up to date."""
+    """Return whether a bundle's existing provenance statement agrees with its digest and with this build."""
     return _Existing.read(statement_path(bundle)).fits(digest, invocation)
 
 
 @dataclass(frozen=True, slots=True)
 class _Existing:
-    """Contents of the existing statement of a bundle."""
+    """Contents of the existing provenance statement of a bundle."""
 
     digest: str = ""
-    """Digest of the index; empty if the statement is missing or damaged: either way it is written again."""
+    """Digest of the bundle in the statement; empty if the statement is missing or damaged, so that it is rewritten."""
     build_number: int = 0
     builder: str = ""
 
@@ -118,7 +120,7 @@ class _Existing:
         return found if type(number) is int and number >= 0 else cls()
 
     def fits(self, digest: str, asked: Invocation) -> bool:
-        """Return whether it is up to date. It then stays, so that its signature remains valid."""
+        """Return whether the statement is up to date. It is then kept, so that its signature remains valid."""
         numbers, builders = (None, self.build_number), (None, self.builder)
         return self.digest == digest and asked.build_number in numbers and asked.builder in builders
 
@@ -198,7 +200,7 @@ def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checko
 
 
 def _imported(plan: Plan, root: Path) -> Iterator[dict[str, Json]]:
-    """Yield the dependencies that sources import: distributions by name and version, other files by content."""
+    """Yield the dependencies that kernel sources import: distributions with versions, and other files with digests."""
     modules = sorted(frozenset().union(*(kernel.reached for kernel in plan.kernels)))
     origins, files = Installed().origins_of(modules) if modules else ((), ())
     for origin in origins:
@@ -212,7 +214,10 @@ def _imported(plan: Plan, root: Path) -> Iterator[dict[str, Json]]:
 
 
 def _name(path: Path, root: Path) -> str:
-    """Return a file's path from the root of its checkout; outside it, only its name, without the machine's folders."""
+    """Return a file's path relative to the checkout's root.
+
+    For a file outside the checkout, returns only its name, to hide the folders of this machine.
+    """
     whole = path.resolve()
     return whole.relative_to(root.resolve()).as_posix() if whole.is_relative_to(root.resolve()) else whole.name
 

@@ -97,7 +97,7 @@ def make_key(path: Path, password: bytes | None = None) -> NewKey:
 
 
 def _create(path: Path, content: bytes, mode: int) -> None:
-    """Create a file with some content; leave none behind on failure."""
+    """Create a file with the given content and mode. If writing fails, no file remains."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
@@ -117,7 +117,7 @@ def _create(path: Path, content: bytes, mode: int) -> None:
 
 
 def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
-    """Return a signer with a private key.
+    """Return a signer that uses the private key in a file.
 
     Args:
         path: file of the key, in PEM.
@@ -138,8 +138,8 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     try:
         key = load_pem_private_key(pem, password)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        # the library says whether the password is wrong, missing or superfluous, except for the one wrong password in
-        # 256 that gives valid padding
+        # the library's error tells whether the password is wrong, missing or superfluous. The exception is the one
+        # wrong password in 256 that gives valid padding
         got = (str(error).splitlines() or [""])[0]
         what = "expected an Ed25519 private key in PEM"
         if b"ENCRYPTED" in pem or "assword" in got:
@@ -151,15 +151,15 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
 
 
 def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBundle:
-    """Check a bundle, sign its statement, and write the signed statement to the bundle's folder.
+    """Check a bundle, sign its provenance statement, and write the signed statement to the bundle's folder.
 
     Args:
         path: path of the bundle.
-        signer: the private key.
+        signer: signer with the private key, from `read_signer`.
         expires: end of the signature's validity, from `moment_of`; empty for none.
 
     Raises:
-        BundleError: the bundle is damaged, or the statement is missing or not of this bundle.
+        BundleError: the bundle is damaged, or its statement is missing or belongs to another bundle.
         PackageError: the signed statement cannot be written.
     """
     from securesystemslib.dsse import Envelope  # noqa: PLC0415 - of the extra
@@ -188,11 +188,12 @@ def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBu
 
 
 def moment_of(expires: str, valid_for: str) -> str:
-    """Return the end of a new signature's validity in the form of statements; empty without a limit.
+    """Return the end of a new signature's validity as a UTC time in the statement's format; empty if unlimited.
 
     Args:
-        expires: a moment, or a day that ends the validity at its start, in UTC: ``2027-01-01T12:00:00Z``, ``2027-01-01``.
-        valid_for: duration from now: ``90d``, ``12h``, ``8w``.
+        expires: a UTC time, ``2027-01-01T12:00:00Z``, or a day, at whose start the validity ends, ``2027-01-01``; may
+            be empty.
+        valid_for: duration from now, ``90d``, ``12h`` or ``8w``; may be empty.
 
     Raises:
         ValueError: the value has another form, or is in the past.

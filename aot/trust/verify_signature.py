@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """A bundle's statement, signed by a trusted key."""
+    """A bundle's provenance statement whose signature a trusted key verifies."""
 
     claim: Claim
     statement: Statement
@@ -49,12 +49,12 @@ class Vouched:
 
 
 def only_key(public: Ed25519PublicKey, name: str) -> TrustedKeys:
-    """Return trusted keys with one key, for bundles of any name and build number."""
+    """Return a set of trusted keys with only `public`, valid for bundles of any name and build number."""
     return TrustedKeys(name, {key_id(public): TrustedKey(name, public, None)}, {})
 
 
 def read_only_key(path: Path) -> TrustedKeys:
-    """Return trusted keys with the public key of a PEM file, for bundles of any name and build number.
+    """Return a set of trusted keys with only the public key in a PEM file, for bundles of any name and build number.
 
     Raises:
         BundleTrustError: the file cannot be read, is writable by others, or is not a public key.
@@ -68,10 +68,10 @@ def verify_signed(bundle: BundleFile, trusted: TrustedKeys, names: Sequence[str]
     Args:
         bundle: the bundle, with a signed statement in its folder.
         trusted: the trusted keys.
-        names: the names that the user may have asked for; empty for any.
+        names: bundle names that the user may have asked for; empty for any.
 
     Raises:
-        BundleTrustError: no trusted key has signed this file under such a name.
+        BundleTrustError: no trusted key has signed this file under one of these names.
     """
     where = signed_path(bundle.path)
     # read only once: the result must hold the statement that was checked
@@ -83,7 +83,7 @@ def verify_signed(bundle: BundleFile, trusted: TrustedKeys, names: Sequence[str]
 
 
 def read_vouched(bundle: BundleFile) -> bytes | None:
-    """Return the signed statement of a bundle; None without one. Every check of a loader is made except that of the key.
+    """Return the signed statement of a bundle after all checks but that of the signing key; None if there is none.
 
     Raises:
         PackageError: the statement cannot be read, is damaged, or is of another bundle.
@@ -102,10 +102,10 @@ def read_vouched(bundle: BundleFile) -> bytes | None:
 
 
 def check_file(bundle: BundleFile, claim: Claim) -> None:
-    """Check a whole file against the SHA-256 in its statement.
+    """Check that the SHA-256 of the whole bundle file equals the one in its provenance statement.
 
     Raises:
-        BundleTrustError: the file differs.
+        BundleTrustError: the file has another SHA-256.
     """
     sha256 = sha256_of(bundle)
     if sha256 != claim.sha256:
@@ -114,7 +114,7 @@ def check_file(bundle: BundleFile, claim: Claim) -> None:
 
 
 def sha256_of(bundle: BundleFile) -> str:
-    """Return the SHA-256 of a bundle's whole file, in hex. Reads the file again."""
+    """Return the SHA-256 of a bundle's whole file, in hex. Each call reads the file again."""
     hasher = hashlib.sha256()
     for part in bundle.stream():
         hasher.update(part)

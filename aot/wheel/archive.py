@@ -1,4 +1,4 @@
-"""The bytes of a wheel: a zip archive with a record of its files. The same files give the same bytes on every machine.
+"""Packer of wheels: zip archives with a record of their files. The same files give the same bytes on every machine.
 
 Source: the packaging specification "Binary distribution format", version 1.0 of wheels.
 """
@@ -26,15 +26,15 @@ _UNIX = 3
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """One wheel's name and content."""
+    """Name and content of one wheel."""
 
     name: str
-    """The distribution's name, as indexes spell it."""
+    """The distribution's name, as package indexes write it."""
     version: str
     files: Mapping[str, bytes]
-    """Contents by path; files of the package first."""
+    """Contents of the files by path; the package's files come first."""
     dist_info: Mapping[str, bytes]
-    """Contents by path in the ``.dist-info`` folder, without WHEEL and RECORD: `pack_wheel` adds these two."""
+    """Contents of the files in the ``.dist-info`` folder by path, without WHEEL and RECORD, which `pack_wheel` adds."""
     label: str = ""
     """The label of a variant wheel; empty for other wheels."""
 

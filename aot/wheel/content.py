@@ -1,4 +1,4 @@
-"""Bundles to put into wheels: read, verified, with the size of each kernel."""
+"""Reader of the bundles to put into wheels: it verifies them and computes the size of each kernel."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class KernelSize:
     name: str
     variants: int
     stored_bytes: int
-    """Compressed size of its table and images."""
+    """Compressed size in bytes of the kernel's variant table and images."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundleContent:
-    """One bundle to put into a wheel."""
+    """One verified bundle to put into a wheel."""
 
     path: Path
-    """The file that was read."""
+    """Path of the bundle file."""
     data: bytes
     index: BundleIndex
     digest: str
-    """SHA-256 of the index: the bundle's identity."""
+    """SHA-256 of the bundle's index, which identifies the bundle."""
     kernels: tuple[KernelSize, ...]
-    """In the index's order."""
+    """Kernels of the bundle, in the order of its index."""
     statement: bytes | None
     """The signed statement, from the file next to the bundle; None if there is no such file."""
 
@@ -56,13 +56,13 @@ class BundleContent:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Files of the wheel by name: the bundle, and its signed statement."""
+        """Contents of the wheel's files for this bundle, by name: the bundle, and its signed statement if any."""
         beside = {} if self.statement is None else {signed_path(self.file_name): self.statement}
         return {self.file_name: self.data, **beside}
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the whole file."""
+        """SHA-256 of the whole bundle file, in hex."""
         return hashlib.sha256(self.data).hexdigest()
 
 
@@ -71,7 +71,8 @@ def read_bundle(path: Path) -> BundleContent:
 
     Raises:
         BundleError: the bundle is incomplete or altered, or contradicts its signed statement.
-        PackageError: no build gives such a version, or the signed statement is damaged or belongs to another bundle.
+        PackageError: the version is not one that a build gives, or the signed statement is damaged or of another
+            bundle.
     """
     with open_bundle(path) as bundle:
         # all reads use one descriptor, because a rebuild may replace the file meanwhile
@@ -96,7 +97,7 @@ def _sizes(index: BundleIndex) -> Iterable[KernelSize]:
 
 
 def largest_kernels(bundles: Sequence[BundleContent], count: int) -> list[KernelSize]:
-    """Return the `count` largest kernels, each summed over all bundles."""
+    """Return the `count` largest kernels by compressed size, summed over all bundles."""
     total: dict[str, KernelSize] = {}
     for kernel in (kernel for bundle in bundles for kernel in bundle.kernels):
         known = total.get(kernel.name, KernelSize(kernel.name, 0, 0))
