@@ -40,10 +40,10 @@ __all__ = ["load_compiler", "run"]
 
 
 class _RecordingView:
-    """A view that records its messages.
+    """A view of a build's progress that also records its messages.
 
     Args:
-        view: shows them.
+        view: the view that shows the messages.
     """
 
     def __init__(self, view: View) -> None:
@@ -68,9 +68,10 @@ def run(out: Output, request: Request, asked: str) -> int:
     """Build as the command line requests and return the exit code.
 
     Args:
-        out: the output.
-        request: the request.
-        asked: key of the stamp, from `nojit.aot.stamp.asked_of`. Empty for a dry run.
+        out: the output of the command.
+        request: the build that the command line requests.
+        asked: key of the stamp (the record of an up-to-date build), from `nojit.aot.stamp.asked_of`. Empty for a dry
+            run.
     """
     failures = Failures(out)
     draft = Draft(asked, request.places, request.folder, [request.ptxas] if request.ptxas else [])
@@ -109,7 +110,7 @@ def run(out: Output, request: Request, asked: str) -> int:
 
 
 def _is_settled(request: Request, plans: Sequence[Plan], done: Done, clock: datetime) -> bool:
-    """Return whether the same build would now find everything up to date and print the same."""
+    """Return whether a repetition of this build would find everything up to date and print the same."""
     made = [(request.folder, done.result), *([(request.folder / TWINS, done.twins)] if done.twins else [])]
     written = any(not report.up_to_date for _, result in made for report in result.reports)
     # the next build would print that kept kernels come from this bundle
@@ -218,7 +219,7 @@ def _invocation(request: Request, started: datetime) -> Invocation:
 
 
 def _signed_problems(result: BuildResult, folder: Path) -> tuple[str, ...]:
-    """List signed statements of another bundle or another build."""
+    """Return warnings about signed statements that belong to another bundle or another build."""
     problems = []
     for report in result.reports:
         path, digest = folder / report.path, report.digest

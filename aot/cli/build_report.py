@@ -98,7 +98,7 @@ def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence])
 
 
 def tell_of_kept(view: View, plans: Sequence[Plan]) -> None:
-    """Show the other kernels of existing bundles: those that the build keeps, and those that it drops because no manifest lists them."""
+    """Show, as notes, the other kernels of existing bundles: those that the build keeps, and those that it drops."""
     for plan in plans:
         if plan.kept:
             view.note(f"{plan.file_name} keeps {few(plan.kept, _FEW)}, of {plan.in_place} in profile {plan.profile}")
@@ -165,7 +165,7 @@ def _reports(result: BuildResult, folder: Path) -> list[dict[str, Any]]:
 
 
 class Failures:
-    """Display of failures, each once: immediately, or at the end.
+    """Display of failed variants. It shows each failure once: immediately, or at the end of the build.
 
     Args:
         out: the output for the end of the build.

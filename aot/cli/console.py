@@ -52,7 +52,7 @@ _ROOM = 48
 _TIE = "\u00a0"
 
 GROUP_OPTIONS: Final = "nojit.options"
-"""Key in the context for the counts of each option of `output_options` before the command."""
+"""Key in click's context for the counts of the output options that precede the command's name."""
 _OPTIONS: Final = ("as_json", "quiet", "verbose")
 
 P = ParamSpec("P")
@@ -98,7 +98,7 @@ class Output:
     json: bool
     """One JSON object on standard output instead of text."""
     verbosity: int
-    """-1 quiet, 0, 1 or 2."""
+    """Verbosity: -1 for quiet, 0 by default, 1 with ``-v``, 2 with ``-vv``."""
 
     @property
     def quiet(self) -> bool:
@@ -106,7 +106,7 @@ class Output:
         return self.verbosity < 0
 
     def emit(self, command: str, document: Mapping[str, Any]) -> None:
-        """Write the JSON object with --json."""
+        """Write the command's result as one JSON object if --json was given."""
         if self.json:
             click.echo(json.dumps({"schema": JSON_SCHEMA, "command": command, **document}, indent=2))
 
@@ -134,7 +134,7 @@ class Output:
         click.echo(clean(text, keep="\n"), err=True)
 
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Write names and values in two columns."""
+        """Write names and values in two columns, except with --json or -q."""
         rows = list(pairs)
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
@@ -170,7 +170,7 @@ class Output:
 
 
 def _width(stream: IO[str]) -> int:
-    """Return the number of columns of a terminal; for other streams more than any line needs."""
+    """Return the number of columns of a terminal; for other streams a number larger than any line needs."""
     bounded = stream.isatty() or "COLUMNS" in os.environ
     return shutil.get_terminal_size().columns if bounded else _UNBOUNDED
 

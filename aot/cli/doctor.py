@@ -93,7 +93,7 @@ def command(out: Output) -> int:
 def _blocking(
     places: Sequence[str], bundles: Sequence[BundleState], settings: Sequence[str], tuning: TuningState
 ) -> list[str]:
-    """List the problems that make every load by name, or every operator, fail."""
+    """Return the problems that make every load by name, or every operator, fail."""
     damaged = [
         f"{bundle.path}: {bundle.problem}"
         for bundle in bundles

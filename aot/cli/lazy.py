@@ -21,7 +21,7 @@ _HELP = {
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: int) -> None:
-    """Count an option before the command, as if it followed the command."""
+    """Store the count of an output option before the command's name, as if it followed that name."""
     kept = ctx.meta.setdefault(GROUP_OPTIONS, {})
     kept[param.name] = kept.get(param.name, 0) + int(value)
 

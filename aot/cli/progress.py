@@ -33,23 +33,23 @@ class Counts:
     """Counts of a build's progress. Variants with the same machine code are compiled once and count once."""
 
     expected: int = 0
-    """Requested compilations; all are known before the first one ends."""
+    """Number of requested compilations; it is known before the first one ends."""
     compiled: int = 0
-    """Successful compilations."""
+    """Number of successful compilations."""
     failed: int = 0
     hits: int = 0
-    """Variants from the cache."""
+    """Number of variants that came from the cache."""
     current: str = ""
-    """The kernel of the last event."""
+    """Name of the kernel of the last event."""
     _keys: set[str] = field(default_factory=set)
 
     @property
     def ended(self) -> int:
-        """Compilations that ended, with or without success."""
+        """Number of compilations that ended, with or without success."""
         return self.compiled + self.failed
 
     def add(self, finished: Finished) -> None:
-        """Count one event."""
+        """Add the result of one variant to the counts."""
         self.current = finished.job.variant.kernel
         if finished.job.key in self._keys:
             return
@@ -80,7 +80,7 @@ class CountedPool(WorkerPool):
         self._counts = counts
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Queue a call."""
+        """Queue a call in the pool, and count it as a requested compilation."""
         self._counts.expected += 1
         return super().submit(fn, *args, **kwargs)
 

@@ -1,1 +1,1 @@
-"""Looking at bundles, at their statements, and at machines."""
+"""Readers of bundles, of their provenance statements, and of the state of this machine."""

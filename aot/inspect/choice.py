@@ -1,4 +1,4 @@
-"""Choice of bundles for a device among those found, with the reason for each other one. Pure."""
+"""Choice of the bundles that a GPU uses among those found, with a reason for each other bundle. Pure."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def driver_for(cuda: int) -> str:
     of NVIDIA's CUDA Compatibility guide.
 
     Args:
-        cuda: version of the toolkit, 13000 for 13.0.
+        cuda: version of the CUDA toolkit as a number, 13000 for 13.0.
     """
     return {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}.get(cuda // 1000, "")
 
 
 def taken(bundles: Iterable[BundleState]) -> dict[str, dict[str, BundleState]]:
-    """Return the bundle that operators take each kernel from, by kernel and image arch.
+    """Return the bundle from which operators take a kernel, by kernel name and then by image arch.
 
     Args:
         bundles: the bundles found, in order of precedence.
@@ -93,7 +93,7 @@ def taken(bundles: Iterable[BundleState]) -> dict[str, dict[str, BundleState]]:
 
 
 def without_older(bundles: Iterable[BundleState]) -> list[BundleState]:
-    """Return the bundles with `newer` set where a newer version lies in the same folder."""
+    """Return the bundles; `newer` is set for those with a newer version in the same folder."""
     known = list(bundles)
     older = superseded([Release(one.path, one.name, one.version, one.image_arch) for one in known if one.name])
     return [replace(one, newer=older.get(one.path, "")) for one in known]
@@ -103,7 +103,7 @@ def bare(thin: Mapping[str, Sequence[str]], bundles: Iterable[BundleState]) -> l
     """Return the names of the thin wheels that are installed without any of their bundles.
 
     Args:
-        thin: the archs that extras install bundles for, by normalized names of thin wheels.
+        thin: for each thin wheel, by its normalized name, the archs for which its extras install bundles.
         bundles: the bundles found.
     """
     here = {normalized(said) for one in bundles for said in (one.name, one.origin)}
@@ -120,9 +120,10 @@ def choose(
     *,
     thin: Mapping[str, Sequence[str]] | None = None,
 ) -> DeviceChoice:
-    """Return the bundles that a device would use, and the reason for each other one. Pure.
+    """Return the bundles that a device would use, and the reason against each other bundle. Pure.
 
-    As at an operator's launch, each kernel comes from the best fitting of its `taken` bundles. A bundle that fails to
+    As at an operator's launch, each kernel comes from the best fitting of the bundles that have it. A bundle that fails
+    to
     load has no fallback: it is chosen first, and then refused.
 
     Args:
@@ -131,7 +132,8 @@ def choose(
         driver: CUDA version of the driver, 13000 for 13.0.
         bundles: the bundles found, in order of precedence.
         raising: the bundles and kernels that fail to load; None for none.
-        thin: as for `bare`.
+        thin: for each thin wheel, by its normalized name, the archs for which its extras install bundles; None for
+            none.
     """
     raising = raising or Raising()
     known = [bundle for bundle in bundles if bundle.counts]
@@ -157,7 +159,7 @@ def choose(
 
 
 def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> str:
-    """Return why a chosen bundle, or every kernel chosen from it, fails to load; empty if one loads."""
+    """Return the reason why a chosen bundle, or every kernel chosen from it, fails to load; empty if a kernel loads."""
     known = bundle.problem or raising.bundles.get(bundle.path, "")
     if known or not all(kernel in raising.kernels for kernel in kernels):
         return known
@@ -165,7 +167,7 @@ def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> s
 
 
 def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[str, BundleState]) -> str:
-    """Return why a bundle is not used."""
+    """Return the reason why a device does not use a bundle."""
     unfit = (
         bundle.problem or (newer_lies_beside(bundle.newer) if bundle.newer else "") or _wrong_arch(bundle, capability)
     )
@@ -208,7 +210,7 @@ def _missing(
 
 
 def _remedy(name: str, thin: Mapping[str, Sequence[str]], capability: int) -> str:
-    """Return what to do to get a bundle for a device: install the extra of the best fitting image, if there is one."""
+    """Return the instruction for getting a bundle for a device: installing an extra of a thin wheel, if one fits."""
     fitting = [image for image in map(image_arch_of, thin.get(normalized(name), ())) if image.runs_on(capability)]
     if not fitting:
         return f"install or build it for sm_{capability}"

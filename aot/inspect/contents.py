@@ -1,6 +1,6 @@
-"""Facts of a bundle as data: of the file, its kernels and their variants. Reads files, prints nothing.
+"""Facts about a bundle as data: about the file, its kernels and their variants. Reads files, prints nothing.
 
-The command line's JSON has the same field names.
+The JSON output of ``nojit inspect`` has the same field names.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class VariantFacts:
 
 
 def open_bundle(path: Path) -> BundleFile:
-    """Return the opened bundle at a path that a user gave.
+    """Open the bundle at a path that a user gave, and return it.
 
     Raises:
         BundleError: `path` is missing, or not an intact bundle.
@@ -200,7 +200,7 @@ def _image_bytes(bundle: BundleFile, kernel: str, image: int) -> int:
 
 
 def definition(table: KernelTable) -> dict[str, Json]:
-    """Return a kernel's definition as JSON: its variant table without the rows."""
+    """Return a kernel's definition as JSON: all of its variant table except the rows."""
     return {
         "params": [_param(param) for param in table.params],
         "signatures": [list(signature) for signature in table.signatures],

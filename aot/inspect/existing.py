@@ -1,4 +1,7 @@
-"""Reader of the bundles in a build's output folder, whose kernels a narrower build keeps."""
+"""Reader of the existing bundles in a build's output folder.
+
+A build of only some kernels keeps the other kernels of these bundles.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ __all__ = ["read_in_place"]
 
 
 def read_in_place(folder: Path) -> dict[tuple[str, str], InPlace]:
-    """Return the newest bundle of each name and arch in a folder. Damaged files are skipped."""
+    """Return the newest bundle in a folder for each (name, arch). Damaged files are skipped."""
     found: dict[tuple[str, str], InPlace] = {}
     try:
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.is_file())

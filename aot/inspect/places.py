@@ -23,15 +23,15 @@ __all__ = ["Found", "Place", "bundles_at", "find_bundles", "report_path"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A readable bundle."""
+    """A bundle that a user's argument stands for."""
 
     path: Path
     name: str
     """Display name: for a bundle in a wheel, the wheel's path and the path inside it."""
     file: BundleFile | None = None
-    """The open bundle, if the search opened it."""
+    """The open bundle; None if the search did not open it."""
     asked: tuple[str, ...] = ()
-    """The names that the user may have meant; empty if the user gave a path."""
+    """Bundle names that the user's argument may mean; empty if it is a path."""
 
     def opened(self) -> BundleFile:
         """Return the open bundle. The caller must close it.
@@ -42,7 +42,7 @@ class Place:
         return self.file or open_bundle(self.path)
 
     def rename_in(self, error: Exception) -> None:
-        """Replace the path in an error by the display name."""
+        """Replace the bundle's temporary path in an error by its display name."""
         for words in ("got", "where"):
             said = getattr(error, words, "").replace(str(self.path.parent), str(Path(self.name).parent))
             setattr(error, words, said)
@@ -50,16 +50,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The bundles that a file, a folder, a wheel or a name stands for."""
+    """The bundles that one argument (a file, folder, wheel or name) stands for."""
 
     places: tuple[Place, ...]
-    """One place per bundle."""
+    """The bundles, one place for each."""
     wheel: WheelFile | None = None
     """The wheel that contains them, if the user gave one."""
 
 
 def find_bundles(places: Iterable[Path]) -> list[Path]:
-    """Return bundle files, each once; a folder stands for every bundle in it.
+    """Return the paths of bundle files without duplicates; a folder stands for all bundles in it.
 
     Raises:
         BundleError: a folder has no bundle.
@@ -76,9 +76,9 @@ def find_bundles(places: Iterable[Path]) -> list[Path]:
 
 @contextmanager
 def bundles_at(place: Path) -> Iterator[Found]:
-    """Return the bundles that a file, a folder, a wheel or a name stands for.
+    """Yield the bundles that a file, a folder, a wheel or the name of an installed bundle stands for.
 
-    Bundles of a wheel are unpacked to a temporary folder until the block ends.
+    Bundles in a wheel are unpacked to a temporary folder that exists until the ``with`` block ends.
 
     Raises:
         BundleError: a folder or wheel has no bundle, or the wheel is damaged or ambiguous to readers.
@@ -109,5 +109,5 @@ def _unpack(wheel: WheelFile, folder: Path) -> Iterator[Place]:
 
 
 def report_path(bundle: Path) -> Path:
-    """Return the path of a bundle's report."""
+    """Return the path of the build report that belongs to a bundle file."""
     return bundle.with_suffix(".report.json")

@@ -1,4 +1,4 @@
-"""Reader of provenance statements: the inputs of a bundle, to rebuild it or to show them."""
+"""Reader of provenance statements, which list the inputs of a bundle, to rebuild the bundle or to show them."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ _EXPECTED = "expected a statement that nojit build wrote: build the bundle again
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The inputs to rebuild a bundle from."""
+    """The inputs that are needed to rebuild a bundle."""
 
     name: str
     digest: str
-    """Digest of the resulting bundle."""
+    """Digest of the bundle that the rebuild must produce."""
     arch: str
     manifests: tuple[str, ...]
-    """Paths of the manifests, from the root of the checkout."""
+    """Paths of the manifests, relative to the root of the checkout."""
     profile: str
     kernels: tuple[str, ...]
-    """Names of the kernels; empty for all."""
+    """Names of the kernels to build; empty for all."""
     tuning: bool
     tuned: bool
     keep_going: bool
     line_info: bool
-    """Whether it is a twin with line info."""
+    """True if the bundle is a twin: a copy with line info."""
     failures: int
     """Number of variants that failed to compile and are not in the bundle."""
     files: Mapping[str, str]
@@ -94,17 +94,17 @@ class ProvenanceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that was parsed; its contents are checked on access."""
+    """A parsed provenance statement. Its contents are checked when they are read."""
 
     path: Path
     document: Json
 
     def canonical(self) -> bytes:
-        """Return the canonical JSON that signatures cover."""
+        """Return the statement as canonical JSON, which signatures cover."""
         return canonical_json(self.document)
 
     def until(self, moment: str) -> Statement:
-        """Return the statement with an end of validity.
+        """Return a copy of the statement with `moment` as the end of its validity.
 
         Raises:
             PackageError: `nojit build` did not write the statement.
@@ -120,15 +120,15 @@ class Statement:
         return replace(self, document=document)
 
     def recipe(self) -> Recipe:
-        """Return the inputs to rebuild the bundle from.
+        """Return the inputs that are needed to rebuild the bundle.
 
         Raises:
-            PackageError: the statement does not name them.
+            PackageError: the statement does not list these inputs.
         """
         return self._read(_recipe)
 
     def facts(self, digest: str, *, signed: bool, problem: str = "") -> ProvenanceFacts:
-        """Return the origin of a bundle.
+        """Return the facts about a bundle's origin that the statement contains.
 
         Args:
             digest: digest of the bundle.
@@ -136,7 +136,7 @@ class Statement:
             problem: problem with the signed statement; empty if none.
 
         Raises:
-            PackageError: the statement does not name the origin.
+            PackageError: the statement does not contain the origin.
         """
         return replace(self._read(lambda document: _facts(document, digest)), signed=signed, signed_problem=problem)
 
@@ -160,7 +160,7 @@ def statement_path(bundle: Path) -> Path:
 
 
 def read_statement(path: Path) -> Statement:
-    """Return the statement in a file.
+    """Return the unsigned provenance statement in a file.
 
     Raises:
         PackageError: the file is missing, or is not JSON without floats.
@@ -174,7 +174,7 @@ def read_statement(path: Path) -> Statement:
 
 
 def open_signed(envelope: bytes, path: Path) -> Statement:
-    """Return the statement in an envelope. The signature is not checked.
+    """Return the provenance statement in a signed envelope. The signature is not checked.
 
     Args:
         envelope: content of the file.
@@ -240,7 +240,7 @@ def read_signed_statement(bundle: Path, digest: str) -> Statement | None:
     """Return the signed statement of a bundle; None without one.
 
     Raises:
-        PackageError: as `read_signed`.
+        PackageError: the statement cannot be read, is damaged, or is of another bundle.
     """
     raw = read_signed(bundle, digest)
     if raw is None:
@@ -249,7 +249,7 @@ def read_signed_statement(bundle: Path, digest: str) -> Statement | None:
 
 
 def expiry_of(bundle: BundleFile) -> str:
-    """Return the end of validity in a bundle's signed statement; empty if none. No signature is checked.
+    """Return the end of validity in a bundle's signed statement, in UTC; empty if none. No signature is checked.
 
     Raises:
         BundleTrustError: the statement is missing or damaged.

@@ -1,4 +1,4 @@
-"""Superseded bundles in a build's folder, with their reports and statements."""
+"""Finder of bundles that a newer version in the same folder supersedes, with their reports and statements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Leftover:
 
 
 def find_leftovers(folders: Iterable[Path]) -> tuple[list[Leftover], list[str]]:
-    """Return the superseded bundles of folders, and a message for each file that is kept although it may be one.
+    """Return the superseded bundles of folders, and a message for each similar file that must be kept.
 
     Only intact bundles count that are regular files with the name a build gives: ``<name>-<version>-<arch>.nojit``.
 

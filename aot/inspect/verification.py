@@ -26,7 +26,7 @@ def verify_bundle(bundle: BundleFile) -> None:
 
 
 def _verify_images(path: str, image_arch: str, table: KernelTable, image: Callable[[int], bytes]) -> None:
-    """Check each image of a kernel against the rows that launch it; rows with the same facts are checked once."""
+    """Check each image of a kernel against the table rows that launch it; equal rows are checked once."""
     columns = [table.columns[column] for column in ("image", "launch", "registers")]
     uses: dict[tuple[int, int, int], int] = {}
     for row, use in enumerate(zip(*columns, strict=True)):

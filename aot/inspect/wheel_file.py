@@ -33,7 +33,7 @@ from nojit.runtime.trust import signed_path
 __all__ = ["PROVENANCE", "Recorded", "WheelFile"]
 
 PROVENANCE: Final = "nojit.json"
-"""The provenance file. Its presence marks a wheel of bundles."""
+"""Name of the provenance file in a wheel. A wheel with this file is a wheel of bundles."""
 
 _END: Final = struct.Struct("<4s4H2LH")
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
@@ -47,7 +47,7 @@ _LOCAL_SIGNATURE: Final = b"PK\x03\x04"
 
 _ENTRIES_MAX: Final = 10_000
 _EXPANSION: Final = 10
-"""Limit of the total unpacked size, as a multiple of the wheel's size. Bundles are compressed already."""
+"""Maximum ratio of the unpacked size to the wheel's size. Bundles are compressed already."""
 _SLACK_BYTES: Final = 1 << 20
 _EXPANSION_OF_ONE: Final = 100
 _SLACK_BYTES_OF_ONE: Final = 1 << 16
@@ -74,7 +74,7 @@ _GROUP: Final = re.compile(r"^[ \t]*\[([^\]\n]*)\]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The files of a wheel that match its ``RECORD``, by kind."""
+    """Paths of the files of a wheel that match its ``RECORD``, by kind of file."""
 
     record: str
     """Path of ``RECORD`` in the wheel. No digest covers this file."""
@@ -234,7 +234,7 @@ class WheelFile:
     # -- the archive
 
     def _start_of_directory(self) -> int:
-        """Return the offset of the central directory; the directory and its end record must end the file."""
+        """Return the offset in bytes of the central directory; raise unless it and its end record end the file."""
         self._file.seek(max(0, self.size_bytes - _END.size - _LOCATOR_BYTES))
         before, raw = self._file.read(_LOCATOR_BYTES), self._file.read(_END.size)
         if not raw.startswith(_END_SIGNATURE):
@@ -335,7 +335,7 @@ class WheelFile:
         return end + self._described(entry, end) if behind else end
 
     def _described(self, entry: zipfile.ZipInfo, start: int) -> int:
-        """Return the length of the data descriptor after an entry."""
+        """Return the length in bytes of the data descriptor that follows an entry."""
         facts = struct.pack("<3L", entry.CRC, entry.compress_size, entry.file_size)
         self._file.seek(start)
         raw = self._file.read(_DESCRIPTOR_BYTES)

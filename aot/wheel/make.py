@@ -36,10 +36,10 @@ class Release:
     """Name, version and bundles of one distribution."""
 
     name: str
-    """The distribution's name, as indexes spell it."""
+    """The distribution's name, as package indexes write it."""
     version: str
     bundles: tuple[BundleContent, ...]
-    """Sorted by arch, then by name."""
+    """Bundles of the release, sorted by arch, then by name."""
 
     def by_arch(self) -> dict[str, tuple[BundleContent, ...]]:
         """Return the bundles of each arch."""
@@ -67,12 +67,12 @@ class MadeFile:
 
 
 def release_of(bundles: Sequence[BundleContent], name: str = "", version: str = "") -> Release:
-    """Return a release of the bundles under one name and version.
+    """Return a release (one distribution) with the given bundles under one name and version.
 
     Args:
-        bundles: at least one.
-        name: the distribution's name; the bundles' common name if empty.
-        version: the distribution's version; the bundles' common version if empty.
+        bundles: the bundles; at least one.
+        name: the distribution's name; if empty, the name that all bundles have.
+        version: the distribution's version; if empty, the version that all bundles have.
 
     Raises:
         PackageError: the bundles differ in name or version, a wheel cannot have that name or version, or two bundles
@@ -92,7 +92,7 @@ def _common(found: set[str], what: str, option: str) -> str:
 
 
 def _check_distinct(bundles: Sequence[BundleContent]) -> None:
-    """Refuse one kernel in two bundles of an arch, as the runtime does, and two bundles with the same file name."""
+    """Raise if two bundles of one arch have the same kernel, or if two bundles have the same file name."""
     homes: dict[tuple[str, str], BundleContent] = {}
     named: dict[str, BundleContent] = {}
     for bundle in bundles:
@@ -108,7 +108,7 @@ def _check_distinct(bundles: Sequence[BundleContent]) -> None:
 
 
 def make_files(release: Release, layout: Layout, facts: Facts, generator: str, max_bytes: int) -> list[MadeFile]:
-    """Return the files of a release.
+    """Return the files to publish for a release: its wheels, and an index file for the layout of variants.
 
     Args:
         release: the bundles to pack.
@@ -212,10 +212,10 @@ def _holding(
         distribution: gives the name and version.
         bundles: the bundles in the wheel.
         facts: metadata from the builder.
-        entry: the name of the entry point, which programs pass to `nojit.runtime.load`.
-        summary: one line.
+        entry: name of the wheel's entry point, which programs pass to `nojit.runtime.load`.
+        summary: one-line summary for the metadata.
         extras: extras that users may request; they add no requirement, because the wheel holds their content.
-        described: the bundles that the description lists; those in the wheel if empty.
+        described: the bundles that the description lists; if empty, the bundles in the wheel.
     """
     package = escaped(distribution.name)
     files = {f"{package}/__init__.py": f'"""{summary}. `nojit.runtime` finds it through its entry point."""\n'.encode()}
@@ -236,7 +236,7 @@ def _holding(
 
 
 def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -> Wheel:
-    """Return the thin wheel, whose extras require the others."""
+    """Return the thin wheel: it holds no bundle, and each of its extras requires the wheel of an arch."""
     package = escaped(release.name)
     summary = f"{release.name} {release.version}: the extras {', '.join(extras)} install its kernels"
     optional = [

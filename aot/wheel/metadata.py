@@ -24,13 +24,13 @@ class Facts:
     """Metadata from the builder, equal in all wheels of one run."""
 
     runtime: str
-    """The requirement of the runtime: ``nojit>=0.1.0``."""
+    """Requirement for nojit's runtime: ``nojit>=0.1.0``."""
     requires: tuple[str, ...] = ()
-    """More requirements."""
+    """Further requirements of the wheel."""
     license: str = ""
     """SPDX expression; empty if the builder gave none."""
     license_files: Mapping[str, bytes] = field(default_factory=dict)
-    """Contents by file name."""
+    """Contents of the licence files, by file name."""
     urls: tuple[str, ...] = ()
     """Project URLs, each ``label, URL``."""
 
@@ -53,8 +53,8 @@ def dist_info(
         version: the distribution's version.
         bundles: the bundles that the description lists; may be empty.
         facts: metadata from the builder.
-        summary: one line.
-        requires: requirements, with markers.
+        summary: one-line summary.
+        requires: requirements, with environment markers.
         extras: names of the extras.
         body: text of the description, above the tables of bundles.
 

@@ -1,4 +1,4 @@
-"""Spelling of distribution names, file names, versions, requirements and licences. Pure.
+"""Checks and conversions of distribution names, file names, versions, requirements and licences. Pure.
 
 Sources: the packaging specifications "Names and normalization", "Binary distribution format", "Version specifiers",
 "Dependency specifiers" and "License expression".
@@ -35,17 +35,17 @@ _LICENSES = rf"{_LICENSE}(?: WITH {_LICENSE})?(?: (?:AND|OR) {_LICENSE}(?: WITH 
 
 
 def escaped(name: str) -> str:
-    """Return a distribution's name as file names and its Python package spell it: ``acme_kernels``."""
+    """Return a distribution's name in the form of file names and Python packages: ``acme_kernels``."""
     return normalized(name).replace("-", "_")
 
 
 def arch_label(arch: str) -> str:
-    """Return an arch as extras, variants and distributions spell it: ``sm90`` for ``sm_90``."""
+    """Return an arch in the form that extras, wheel variants and distribution names use: ``sm90`` for ``sm_90``."""
     return arch.replace("_", "")
 
 
 def check_name(name: str) -> str:
-    """Return `name` as indexes spell it.
+    """Return `name` in the normalized form of package indexes, after checking it.
 
     Raises:
         PackageError: a distribution or its Python package cannot have this name, or it is the runtime's.
@@ -60,7 +60,7 @@ def check_name(name: str) -> str:
 
 
 def check_version(version: str, where: str) -> str:
-    """Return `version` if installers accept it and its spelling is canonical.
+    """Return `version` unchanged if installers accept it and it has the canonical form.
 
     Raises:
         PackageError: the version is invalid or not canonical.
@@ -72,10 +72,10 @@ def check_version(version: str, where: str) -> str:
 
 
 def check_requirement(text: str) -> str:
-    """Return `text` if installers can parse it as a requirement.
+    """Return `text` unchanged if installers can parse it as a requirement.
 
     Raises:
-        PackageError: they cannot.
+        PackageError: `text` is not a requirement.
     """
     if not _REQUIREMENT.fullmatch(text) or text.count("(") != text.count(")"):
         what = "expected a requirement such as torch, torch>=2.4 or torch>=2.4; python_version >= '3.11'"
@@ -84,10 +84,10 @@ def check_requirement(text: str) -> str:
 
 
 def check_license(text: str) -> str:
-    """Return `text` if it has the form of an SPDX expression; does not check that the licences exist.
+    """Return `text` unchanged if it has the form of an SPDX expression; it does not check that the licences exist.
 
     Raises:
-        PackageError: the form is wrong.
+        PackageError: `text` does not have the form of an SPDX expression.
     """
     flat = text
     while (inner := re.sub(rf"\(({_LICENSES})\)", "MIT", flat)) != flat:

@@ -28,7 +28,7 @@ _PROVIDER = {
 
 
 def label_of(arch: str) -> str:
-    """Return the variant label of an arch."""
+    """Return the label of an arch's wheel variant, which is part of the wheel's file name."""
     return arch_label(arch)
 
 
@@ -36,28 +36,28 @@ def variant_file(arch: str, bundles: Sequence[BundleContent]) -> bytes:
     """Return a variant wheel's ``variant.json``: the GPUs and drivers that it supports.
 
     Args:
-        arch: the arch of its bundles.
+        arch: the arch of the bundles in the wheel.
         bundles: the bundles in the wheel.
     """
     return _encode({label_of(arch): _properties(arch, bundles)})
 
 
 def index_file_name(name: str, version: str) -> str:
-    """Return the name of the index's file for the variant wheels of one version."""
+    """Return the name of the index file for the variant wheels of one version."""
     return f"{escaped(name)}-{version}-variants.json"
 
 
 def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
-    """Return the index's file: the properties of every variant.
+    """Return the content of the index file: the properties of every wheel variant.
 
     Args:
-        by_arch: the bundles of each variant wheel.
+        by_arch: the bundles of each variant wheel, by arch.
     """
     return _encode({label_of(arch): _properties(arch, bundles) for arch, bundles in by_arch.items()})
 
 
 def misled(bundles: Sequence[BundleContent]) -> dict[str, list[str]]:
-    """Return the archs whose GPUs would get a variant that does not run there, by the variant's arch.
+    """Return, by the arch of a wheel variant, the archs of GPUs that get this variant but cannot run it.
 
     Variant properties cannot restrict an image to exactly one chip.
 
