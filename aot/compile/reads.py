@@ -1,9 +1,9 @@
 """Record (*notes*) of the files, folders and modules that a build's process reads.
 
-With these notes, a later build with unchanged inputs can be skipped; the *stamp* file of a build's folder stores them.
-If a read cannot be noted, the build writes no stamp. Python reports most reads by audit events. It reports no `os.stat`
-and no `os.access`, so `start` replaces these functions by ones that note the path first. A note holds the facts from
-before the read, so that a later change differs from it.
+With these notes, a later build with unchanged inputs can be skipped; a *stamp* in the cache folder stores them. If a
+read cannot be noted, the build writes no stamp. Python reports most reads by audit events. It reports no `os.stat` and
+no `os.access`, so `start` replaces these functions by ones that note the path first. A note holds the facts from before
+the read, so that a later change differs from it.
 """
 
 from __future__ import annotations
