@@ -438,6 +438,8 @@ def test_a_small_file_costs_little(tmp_path: Path, fakecuda: FakeCuda, case: str
     memory = max(MEMORY_BYTES, MEMORY_TIMES * path.stat().st_size)
     second = loop_seconds(SECOND_STEPS)
     costs = {use.__name__: measure(outcome, use, path, str(fakecuda.path)) for use in USES}
+    # a machine that got slower meanwhile is no fault of the file
+    second = max(second, loop_seconds(SECOND_STEPS))
     for name, (seconds, peak_bytes, _) in costs.items():
         assert seconds < second, name
         assert peak_bytes < memory, name
