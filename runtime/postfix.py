@@ -124,8 +124,8 @@ def words_of(words: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def names_of(words: str) -> frozenset[str]:
-    """Return the names in an expression in postfix."""
-    return frozenset([word for word in words_of(words) if word not in _NO_NAMES and word[0] not in "-0123456789'\""])
+    """Return the names in an expression in postfix; a bundle may hold anything else, with empty words too."""
+    return frozenset([word for word in words_of(words) if word not in _NO_NAMES and word[:1] not in "-0123456789'\""])
 
 
 def conjuncts(words: str) -> list[str]:
