@@ -47,7 +47,10 @@ class BuildBoth(build_ext):
     def copy_extensions_to_source(self) -> None:
         """Copy both into the checkout, for an editable installation."""
         super().copy_extensions_to_source()
-        shutil.copyfile(self._library(), ROOT / "runtime" / LIBRARY)
+        # a process that has the old file mapped keeps it
+        fresh = ROOT / "runtime" / f"{LIBRARY}.new"
+        shutil.copyfile(self._library(), fresh)
+        fresh.replace(ROOT / "runtime" / LIBRARY)
 
     def get_outputs(self) -> list[str]:
         """List what a build writes."""
