@@ -253,8 +253,9 @@ class Cache:
             path.parent.mkdir(mode=0o700)
         except FileExistsError:
             # another process may have deleted it since; the next try creates it then
-            if not path.parent.is_dir() and os.path.lexists(path.parent):
-                raise NotADirectoryError(f"{path.parent} is not a folder") from None
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISDIR(path.parent.stat().st_mode):
+                    raise NotADirectoryError(f"{path.parent} is not a folder") from None
         except FileNotFoundError:
             self._make()
             # the next try creates the parents as well
