@@ -290,7 +290,7 @@ def test_the_allocator_changes_while_others_launch(shared: Shared, fakecuda: Fak
     pace = Pace()
 
     def allocate(size: int, alignment: int, stream: int) -> Any:
-        return shared.tensor(0x7000_0000, "int8")
+        return shared.tensor(0x7000_0000, "int8", (size,))
 
     def work(thread: int) -> None:
         if thread == 0:
