@@ -113,14 +113,15 @@ nj_text nj_format(const char *format, ...)
     return made;
 }
 
-nj_text nj_quote(const unsigned char *bytes, size_t size)
+nj_text nj_quote(nj_span bytes)
 {
     nj_text made;
     size_t at = 0;
     made.text[at++] = '\'';
-    for (size_t i = 0; i < size && i < 120 && at < sizeof made.text - 8; i++) {
-        bool plain = bytes[i] >= ' ' && bytes[i] < 0x7f && bytes[i] != '\'' && bytes[i] != '\\';
-        at += (size_t)snprintf(made.text + at, 5, plain ? "%c" : bytes[i] == '\'' || bytes[i] == '\\' ? "\\%c" : "\\x%02x", bytes[i]);
+    for (size_t i = 0; i < bytes.size && i < 120 && at < sizeof made.text - 8; i++) {
+        unsigned char c = bytes.at[i];
+        bool escaped = c == '\'' || c == '\\', shown = c >= ' ' && c < 0x7f;
+        at += (size_t)snprintf(made.text + at, 5, escaped ? "\\%c" : shown ? "%c" : "\\x%02x", c);
     }
     made.text[at++] = '\'';
     made.text[at] = 0;

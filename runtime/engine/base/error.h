@@ -3,6 +3,7 @@
 #define NOJIT_BASE_ERROR_H
 
 #include "base/internal.h"
+#include "base/span.h"
 #include "nojit.h"
 
 #include <stdbool.h>
@@ -51,7 +52,7 @@ typedef struct {
 
 nj_text nj_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Quotes bytes as Python's repr does, at most 120 of them. */
-nj_text nj_quote(const unsigned char *bytes, size_t size);
+/* Quotes bytes as Python's repr does, at most 120 of them. Takes microseconds: for errors alone. */
+nj_text nj_quote(nj_span bytes);
 
 #endif

@@ -16,7 +16,7 @@ static size_t place_of(const nj_scan *it)
 /* Refuses what stands here: it cannot go on like that. */
 static bool refuse(const nj_scan *it)
 {
-    nj_text got = it->at == it->end ? nj_format("its end") : nj_quote(it->at, 1);
+    nj_text got = it->at == it->end ? nj_format("its end") : nj_quote((nj_span){it->at, 1});
     return nj_break(it->error, "json", nj_format("%s at byte %zu", got.text, place_of(it)).text, "expected ASCII JSON without floats");
 }
 
@@ -170,7 +170,7 @@ static bool check_key(nj_scan *it, nj_span last, nj_span *key)
         return false;
     }
     if (last.at != NULL && !nj_text_ascends(last, *key)) {
-        return refuse_spelling(it, nj_format("key %.60s behind %.60s", nj_quote(key->at, key->size).text, nj_quote(last.at, last.size).text).text);
+        return refuse_spelling(it, nj_format("key %.60s behind %.60s", nj_quote(*key).text, nj_quote(last).text).text);
     }
     return need(it, ':');
 }

@@ -91,7 +91,7 @@ void nj_document_close(nj_document *it)
 
 static nj_text add_word(nj_text words, const char *kind, nj_span name)
 {
-    return nj_format("%.120s%s%s %.60s", words.text, words.text[0] == 0 ? "" : "; ", kind, nj_quote(name.at, name.size).text);
+    return nj_format("%.120s%s%s %.60s", words.text, words.text[0] == 0 ? "" : "; ", kind, nj_quote(name).text);
 }
 
 /* Names the fields of an object that are unknown, and those that it lacks. */
@@ -143,7 +143,7 @@ bool nj_take_object(nj_document *it, const nj_field *fields, size_t count, void 
     return pass(it, '}') || refuse_fields(it, start, fields, count);
 }
 
-/* How many items an array has that has more than it may, of which `count` are behind. */
+/* Returns the number of items of an array, whose first `count` items were read before. */
 static size_t count_items(nj_document *it, size_t count)
 {
     do {
@@ -220,7 +220,7 @@ bool nj_take_text(nj_document *it, nj_span *text)
 
 bool nj_take_line(nj_document *it, nj_span *line)
 {
-    return nj_take_text(it, line) && (nj_is_printable(*line) || nj_break(it->error, "text", nj_quote(line->at, line->size).text,
+    return nj_take_text(it, line) && (nj_is_printable(*line) || nj_break(it->error, "text", nj_quote(*line).text,
                                                                          "expected printable characters"));
 }
 
@@ -240,7 +240,7 @@ static bool is_name(nj_span text)
 bool nj_take_name(nj_document *it, nj_span *name)
 {
     return nj_take_text(it, name) &&
-           (is_name(*name) || nj_break(it->error, "name", nj_quote(name->at, name->size).text,
+           (is_name(*name) || nj_break(it->error, "name", nj_quote(*name).text,
                                        "expected a name of letters, digits and ._- that starts with a letter or _"));
 }
 
@@ -255,6 +255,6 @@ static bool is_digest(nj_span text)
 
 bool nj_take_digest(nj_document *it, nj_span *digest)
 {
-    return nj_take_text(it, digest) && (is_digest(*digest) || nj_break(it->error, "digest", nj_quote(digest->at, digest->size).text,
+    return nj_take_text(it, digest) && (is_digest(*digest) || nj_break(it->error, "digest", nj_quote(*digest).text,
                                                                        "expected 64 lower-case hex digits"));
 }

@@ -50,7 +50,7 @@ bool nj_frame_check(nj_span frame, uint64_t raw_bytes, nj_error *error)
     nj_span start, window = {0};
     uint64_t size;
     if (frame.size < START_BYTES || memcmp(frame.at, empty, 4) != 0) {
-        return nj_break(error, "zstd-magic", nj_quote(frame.at, frame.size < 4 ? frame.size : 4).text, "expected a zstd frame");
+        return nj_break(error, "zstd-magic", nj_quote((nj_span){frame.at, frame.size < 4 ? frame.size : 4}).text, "expected a zstd frame");
     }
     unsigned char descriptor = frame.at[4];
     bool single = (descriptor & SINGLE_SEGMENT) != 0;

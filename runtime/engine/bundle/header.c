@@ -12,7 +12,7 @@ bool nj_header_read(nj_span file, nj_header *header, nj_error *error)
         return nj_break(error, "truncated", nj_format("%zu", file.size).text, "expected a header of %d bytes", NJ_HEADER_BYTES);
     }
     if (memcmp(raw.at, magic, sizeof magic - 1) != 0) {
-        return nj_break(error, "magic", nj_quote(raw.at, sizeof magic - 1).text,
+        return nj_break(error, "magic", nj_quote((nj_span){raw.at, sizeof magic - 1}).text,
                         "expected a nojit bundle, which starts with 'nojit\\r\\n\\x1a'");
     }
     uint32_t version = nj_u32(raw.at + 8), reserved = nj_u32(raw.at + 12);

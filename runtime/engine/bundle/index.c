@@ -73,7 +73,7 @@ static bool take_kernel_name(nj_document *it, void *into)
         return false;
     }
     bool ascends = index->kernel_count == 1 || compare(kernel[-1].name, kernel->name) < 0;
-    return ascends || nj_break(it->error, "order", nj_quote(kernel->name.at, kernel->name.size).text,
+    return ascends || nj_break(it->error, "order", nj_quote(kernel->name).text,
                                "expected kernels sorted by name, each once");
 }
 
@@ -129,7 +129,7 @@ static bool take_arch(nj_document *it, void *into)
     nj_index *index = into;
     return nj_take_name(it, &index->arch) &&
            (is_arch(index->arch) ||
-            nj_break(it->error, "target", nj_quote(index->arch.at, index->arch.size).text, "expected an arch such as sm_90"));
+            nj_break(it->error, "target", nj_quote(index->arch).text, "expected an arch such as sm_90"));
 }
 
 static bool take_backend(nj_document *it, void *into)
@@ -137,7 +137,7 @@ static bool take_backend(nj_document *it, void *into)
     nj_index *index = into;
     return nj_take_name(it, &index->backend) &&
            (nj_span_is(index->backend, "cuda") ||
-            nj_break(it->error, "target", nj_quote(index->backend.at, index->backend.size).text, "expected backend cuda"));
+            nj_break(it->error, "target", nj_quote(index->backend).text, "expected backend cuda"));
 }
 
 static bool take_image_arch(nj_document *it, void *into)
@@ -148,7 +148,7 @@ static bool take_image_arch(nj_document *it, void *into)
         return false;
     }
     if (!is_arch(without_suffix(*image))) {
-        return nj_break(it->error, "target", nj_quote(image->at, image->size).text, "expected an image arch such as sm_90a");
+        return nj_break(it->error, "target", nj_quote(*image).text, "expected an image arch such as sm_90a");
     }
     nj_text got = nj_format("%.*s and %.*s", (int)index->arch.size, (const char *)index->arch.at, (int)image->size, (const char *)image->at);
     return nj_span_equal(without_suffix(*image), index->arch) ||
@@ -200,7 +200,7 @@ static bool take_tool(nj_document *it, void *into)
     size_t number = index->tool_count++;
     index->tools[number] = (nj_tool){pair.texts[0], pair.texts[1]};
     bool ascends = number == 0 || compare(index->tools[number - 1].name, pair.texts[0]) < 0;
-    return ascends || nj_break(it->error, "order", nj_quote(pair.texts[0].at, pair.texts[0].size).text,
+    return ascends || nj_break(it->error, "order", nj_quote(pair.texts[0]).text,
                                "expected tools sorted by name, each once");
 }
 

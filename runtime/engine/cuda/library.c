@@ -69,7 +69,6 @@ typedef struct {
     CUkernel handle;
     const nj_device *device;
     const nj_cubin_kernel *kernel;
-    const char *name;
     nj_error *error;
     bool agrees;
 } comparing;
@@ -77,12 +76,12 @@ typedef struct {
 static bool compare(comparing *it, size_t number, size_t offset, size_t size)
 {
     if (number == it->kernel->param_count) {
-        return nj_differ(it->error, "more", "expected the driver to find %zu params in %s", number, it->name);
+        return nj_differ(it->error, "more", "expected the driver to find %zu params in %s", number, nj_quote(it->kernel->symbol).text);
     }
     nj_param param = it->kernel->params[number];
     return (param.offset == offset && param.size == size) ||
            nj_differ(it->error, nj_format("%zu bytes at offset %zu", size, offset).text,
-                     "expected the driver to find param %zu of %s to be %d bytes at offset %d", number, it->name, param.size,
+                     "expected the driver to find param %zu of %s to be %d bytes at offset %d", number, nj_quote(it->kernel->symbol).text, param.size,
                      param.offset);
 }
 
@@ -90,7 +89,7 @@ static bool compare_count(comparing *it, size_t found)
 {
     return found == it->kernel->param_count || nj_differ(it->error, nj_format("%zu", found).text,
                                                          "expected the driver to find %zu params in %s",
-                                                         it->kernel->param_count, it->name);
+                                                         it->kernel->param_count, nj_quote(it->kernel->symbol).text);
 }
 
 static nj_outcome compare_there(void *facts)
@@ -119,8 +118,7 @@ static nj_outcome compare_there(void *facts)
 /* Whether the driver finds the params that the image has; drivers before CUDA 12.4 do not tell. */
 static bool check_params(CUkernel handle, nj_device *device, const nj_cubin_kernel *kernel, nj_error *error)
 {
-    nj_text name = nj_quote(kernel->symbol.at, kernel->symbol.size);
-    comparing it = {.handle = handle, .device = device, .kernel = kernel, .name = name.text, .error = error};
+    comparing it = {.handle = handle, .device = device, .kernel = kernel, .error = error};
     return nj_cuda.cuKernelGetParamInfo == NULL ||
            (nj_outcome_good(nj_on_device(device, compare_there, &it), error) && it.agrees);
 }

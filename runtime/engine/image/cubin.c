@@ -152,7 +152,7 @@ bool nj_cubin_read(nj_span image, nj_cubin *cubin, nj_error *error)
 /* What is read of a kernel's attributes before they are known to be whole. */
 typedef struct {
     nj_reader reader;
-    nj_text name;
+    nj_span symbol;
     size_t param_end; /* one more than the greatest ordinal */
     uint32_t bank_bytes;
 } nj_attributes;
@@ -165,15 +165,14 @@ static bool read_param(nj_attributes *it, const nj_record *record, nj_cubin_kern
     const unsigned char *value = record->value.at;
     size_t ordinal = nj_u16(value + 4);
     nj_param param = {.offset = nj_u16(value + 6), .size = (uint16_t)(nj_u32(value + 8) >> 18)};
-    nj_text got = nj_format("param %zu", ordinal);
     if (ordinal >= NJ_CUBIN_PARAMS_MAX) {
-        return nj_break(it->reader.error, "cubin-params", got.text, "expected at most %d params of %s", NJ_CUBIN_PARAMS_MAX, it->name.text);
+        return nj_break(it->reader.error, "cubin-params", nj_format("param %zu", ordinal).text, "expected at most %d params of %s", NJ_CUBIN_PARAMS_MAX, nj_quote(it->symbol).text);
     }
     if (param.size == 0) {
-        return nj_break(it->reader.error, "cubin-params", "0 bytes", "expected a size of param %zu of %s", ordinal, it->name.text);
+        return nj_break(it->reader.error, "cubin-params", "0 bytes", "expected a size of param %zu of %s", ordinal, nj_quote(it->symbol).text);
     }
     if (kernel->params[ordinal].size != 0) {
-        return nj_break(it->reader.error, "cubin-params", "two", "expected param %zu of %s once", ordinal, it->name.text);
+        return nj_break(it->reader.error, "cubin-params", "two", "expected param %zu of %s once", ordinal, nj_quote(it->symbol).text);
     }
     kernel->params[ordinal] = param;
     kernel->param_count++;
@@ -222,18 +221,18 @@ static bool check_params(const nj_attributes *it, const nj_cubin_kernel *kernel)
     uint32_t end = 0;
     if (it->param_end != kernel->param_count) {
         return nj_break(it->reader.error, "cubin-params", nj_format("param %zu", it->param_end - 1).text,
-                        "expected params 0 to %zu of %s", kernel->param_count - 1, it->name.text);
+                        "expected params 0 to %zu of %s", kernel->param_count - 1, nj_quote(it->symbol).text);
     }
     for (size_t i = 0; i < kernel->param_count; i++) {
         nj_param param = kernel->params[i];
         if (param.offset < end) {
             return nj_break(it->reader.error, "cubin-params", nj_format("%d bytes at %d", param.size, param.offset).text,
-                            "expected params of %s one after the other", it->name.text);
+                            "expected params of %s one after the other", nj_quote(it->symbol).text);
         }
         end = (uint32_t)param.offset + param.size;
     }
     return end == it->bank_bytes || nj_break(it->reader.error, "cubin-params", nj_format("%u", end).text,
-                                             "expected %u bytes of params of %s", it->bank_bytes, it->name.text);
+                                             "expected %u bytes of params of %s", it->bank_bytes, nj_quote(it->symbol).text);
 }
 
 bool nj_cubin_kernel_read(nj_cubin *cubin, size_t number, nj_cubin_kernel *kernel, nj_error *error)
@@ -241,7 +240,7 @@ bool nj_cubin_kernel_read(nj_cubin *cubin, size_t number, nj_cubin_kernel *kerne
     const nj_symbol *symbol = &cubin->kernels[number];
     const nj_section *info = nj_elf_find(&cubin->elf, ".nv.info.", symbol->name);
     const nj_section *shared = nj_elf_find(&cubin->elf, ".nv.shared.", symbol->name);
-    nj_attributes it = {.name = nj_quote(symbol->name.at, symbol->name.size)};
+    nj_attributes it = {.symbol = symbol->name};
     nj_record record;
     *kernel = (nj_cubin_kernel){
         .symbol = symbol->name,
@@ -251,7 +250,7 @@ bool nj_cubin_kernel_read(nj_cubin *cubin, size_t number, nj_cubin_kernel *kerne
         .text_bytes = cubin->elf.sections[symbol->section].size,
     };
     if (info == NULL || info->info != symbol->section) {
-        return nj_break(error, "cubin-info", info == NULL ? "none" : "another's", "expected attributes of %s", it.name.text);
+        return nj_break(error, "cubin-info", info == NULL ? "none" : "another's", "expected attributes of %s", nj_quote(it.symbol).text);
     }
     int status = start(info, cubin, error, &it.reader) ? 1 : -1;
     while (status > 0 && (status = next(&it.reader, &record)) > 0) {

@@ -83,7 +83,7 @@ static bool read_header(nj_elf *elf, nj_error *error)
         return nj_break(error, "cubin-header", nj_format("%zu", elf->image.size).text, "expected an ELF header of %d bytes", HEADER_BYTES);
     }
     if (memcmp(header, ident, sizeof ident) != 0 || nj_u16(header + 52) != HEADER_BYTES) {
-        return nj_break(error, "cubin-header", nj_quote(header, sizeof ident).text, "expected a 64-bit little-endian ELF file");
+        return nj_break(error, "cubin-header", nj_quote((nj_span){header, sizeof ident}).text, "expected a 64-bit little-endian ELF file");
     }
     uint16_t kind = nj_u16(header + 16), machine = nj_u16(header + 18);
     if (kind != ET_EXEC || machine != EM_CUDA) {
@@ -138,7 +138,7 @@ static bool name_sections(nj_elf *elf, const unsigned char *table, nj_error *err
             return false;
         }
         if (is_named_before(elf, i)) {
-            return nj_break(error, "cubin-names", nj_quote(name->at, name->size).text, "expected each section name once");
+            return nj_break(error, "cubin-names", nj_quote(*name).text, "expected each section name once");
         }
         bytes += name->size;
     }
@@ -190,15 +190,14 @@ static bool read_kernel(const nj_elf *elf, const unsigned char *entry, nj_span n
     if (!name_at(names, nj_u32(entry), &symbol->name, error)) {
         return false;
     }
-    nj_text quoted = nj_quote(symbol->name.at, symbol->name.size);
     if (!is_ascii(symbol->name)) {
-        return nj_break(error, "cubin-names", quoted.text, "expected a name in ASCII");
+        return nj_break(error, "cubin-names", nj_quote(symbol->name).text, "expected a name in ASCII");
     }
     const nj_section *text = symbol->section < elf->section_count ? &elf->sections[symbol->section] : NULL;
     return (text != NULL && text->type != NJ_SHT_NOBITS && nj_span_joins(text->name, ".text.", symbol->name)) ||
            nj_break(error, "cubin-text", nj_format("section %d", symbol->section).text,
                     "expected section .text.%.*s to hold the code of %s", (int)symbol->name.size, (const char *)symbol->name.at,
-                    quoted.text);
+                    nj_quote(symbol->name).text);
 }
 
 int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX], nj_error *error)
@@ -220,7 +219,7 @@ int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX], nj_err
         }
         /* the name is that of the section, so that two kernels of one name share it */
         if (taken[symbol.section]) {
-            nj_note_break(error, "cubin-names", nj_quote(symbol.name.at, symbol.name.size).text, "expected each kernel once");
+            nj_note_break(error, "cubin-names", nj_quote(symbol.name).text, "expected each kernel once");
             return -1;
         }
         taken[symbol.section] = true;

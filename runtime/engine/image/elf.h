@@ -39,7 +39,8 @@ NJ_INTERNAL bool nj_elf_read(nj_span image, nj_elf *elf, nj_error *error);
 /* Returns the section whose name is `prefix` followed by `rest`; NULL if there is none. */
 const nj_section *nj_elf_find(const nj_elf *elf, const char *prefix, nj_span rest);
 
-/* Reads the symbols of kernels, each of which has a section of its own. Returns how many; -1 where a rule is broken. */
+/* Reads the symbols of kernels and checks that each kernel has a section of its own. Returns the number of kernels, or -1 with
+ * `error` filled (may be NULL) where a rule is broken. */
 int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX], nj_error *error);
 
 /* Whether `whole` is `prefix` followed by `rest`. */
