@@ -96,7 +96,7 @@ static bool split(nj_span raw, size_t rows, nj_json *json, const unsigned char *
             return false;
         }
     }
-    return nj_json_modest(json);
+    return nj_json_is_modest((nj_span){json->at, length}, NULL);
 }
 
 /* Whether the columns keep every rule. */

@@ -1,5 +1,6 @@
 /* The spelling of JSON. */
 #include "bundle/document.h"
+#include "bundle/json.h"
 #include "bundle/limits.h"
 #include "bundle/text.h"
 
@@ -242,7 +243,7 @@ static bool check_value(nj_scan *it, int depth)
     }
 }
 
-static bool is_modest(nj_span raw, nj_error *error)
+bool nj_json_is_modest(nj_span raw, nj_error *error)
 {
     size_t commas = 0;
     /* most are too short to have more commas than they may */
@@ -260,7 +261,7 @@ static bool is_modest(nj_span raw, nj_error *error)
 bool nj_check_json(nj_span raw, nj_error *error)
 {
     nj_scan it = {raw.at, raw.at, raw.at + raw.size, error};
-    if (!is_modest(raw, error)) {
+    if (!nj_json_is_modest(raw, error)) {
         return false;
     }
     if (!check_value(&it, 0)) {

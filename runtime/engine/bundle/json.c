@@ -1,23 +1,6 @@
 #include "bundle/json.h"
 
-enum {
-    BYTES_MAX = 2 << 20,
-    COMMAS_MAX = 1 << 16,
-    DEPTH_MAX = 32,  /* more than any document may nest */
-};
-
-bool nj_json_modest(const nj_json *json)
-{
-    ptrdiff_t size = json->end - json->at, commas = 0;
-    /* most are too short to have more commas than they may */
-    if (size <= COMMAS_MAX || size > BYTES_MAX) {
-        return size <= COMMAS_MAX;
-    }
-    for (const unsigned char *at = json->at; at < json->end; at++) {
-        commas += *at == ',';
-    }
-    return commas <= COMMAS_MAX;
-}
+#include "bundle/limits.h"
 
 int nj_json_item(nj_json *json, bool first)
 {
@@ -112,7 +95,7 @@ bool nj_json_object(nj_json *json, nj_span *object)
         json->at += c != '"';
         depth += c == '[' || c == '{';
         depth -= c == ']' || c == '}';
-    } while (depth > 0 && depth <= DEPTH_MAX && json->at < json->end);
+    } while (depth > 0 && depth <= NJ_JSON_DEPTH_MAX && json->at < json->end);
     *object = (nj_span){start, (size_t)(json->at - start)};
     return depth == 0;
 }

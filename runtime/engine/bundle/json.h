@@ -5,6 +5,7 @@
 #define NOJIT_BUNDLE_JSON_H
 
 #include "base/internal.h"
+#include "base/error.h"
 #include "base/span.h"
 
 #include <stdint.h>
@@ -19,8 +20,8 @@ typedef struct {
     const unsigned char *end;
 } nj_json;
 
-/* Whether it is no more than any document may be, before anything is made of it. */
-NJ_INTERNAL bool nj_json_modest(const nj_json *json);
+/* Checks that bytes are no more, and hold no more commas, than JSON may (limits.h). False with `error` filled (may be NULL). */
+NJ_INTERNAL bool nj_json_is_modest(nj_span raw, nj_error *error);
 
 /* Takes one character; false if another stands there. */
 static inline bool nj_json_char(nj_json *json, char expected)
