@@ -1,0 +1,33 @@
+/* Constexpr values as tables hold them (docs/bundle-format.md, section 6). */
+#ifndef NOJIT_TABLE_CONSTANT_H
+#define NOJIT_TABLE_CONSTANT_H
+
+#include "base/span.h"
+
+#include <stdint.h>
+
+typedef enum {
+    NJ_CONSTANT_NONE,
+    NJ_CONSTANT_BOOL,
+    NJ_CONSTANT_INT,
+    NJ_CONSTANT_FLOAT,
+    NJ_CONSTANT_TEXT,
+    NJ_CONSTANT_DTYPE,
+    NJ_CONSTANT_FUNCTION,
+    NJ_CONSTANT_TUPLE,
+} nj_constant_kind;
+
+typedef struct nj_constant {
+    uint8_t kind;   /* an nj_constant_kind */
+    bool negative;  /* of an int, whose magnitude has up to 64 bits */
+    uint32_t count; /* of a tuple's items */
+    union {
+        bool truth;
+        uint64_t magnitude;
+        double number;
+        nj_span text; /* of a text, a dtype or a function: UTF-8 */
+        const struct nj_constant *items;
+    };
+} nj_constant;
+
+#endif
