@@ -205,7 +205,7 @@ def _reaches(distance: int, steps: Sequence[tuple[int, int, int]], tries: Iterat
     if distance % math.gcd(*[length for length, _, _ in steps]):
         return False
     (length, low, high), *shorter = steps
-    behind = distance - sum(size * most for size, _, most in shorter)
-    ahead = distance - sum(size * least for size, least, _ in shorter)
-    first, last = max(low, -(-behind // length)), min(high, ahead // length)
+    lower = distance - sum(size * most for size, _, most in shorter)
+    upper = distance - sum(size * least for size, least, _ in shorter)
+    first, last = max(low, -(-lower // length)), min(high, upper // length)
     return any(_reaches(distance - count * length, shorter, tries) for count in range(first, last + 1))

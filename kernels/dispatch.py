@@ -24,11 +24,11 @@ __all__ = [
     "allows_tf32",
     "autocasts",
     "differentiates",
+    "for_caching",
     "has_modes",
     "is_plain",
     "is_real",
     "is_transformed",
-    "lasting",
     "lowered",
     "may_differentiate",
     "precision",
@@ -90,7 +90,7 @@ def is_real(tensor: Tensor) -> bool:
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
+def for_caching() -> Iterator[None]:
     """Context in which new tensors may be stored beyond the call: they are real, under any mode or transform."""
     if torch.compiler.is_dynamo_compiling():
         # inference mode would mark stored tensors as its own; the other contexts do not switch it off

@@ -95,7 +95,7 @@ def divide_by(number, by, inverse):
 
 
 @triton.jit
-def worked_out_here(sizes):
+def opaque(sizes):
     """Return int32 `sizes` as values that the compiler cannot see through, in a warp-specialized kernel.
 
     Values derived from them are then computed in this partition. Otherwise the compiler computes them before the
@@ -104,10 +104,10 @@ def worked_out_here(sizes):
     """
     given = ()
     for place in tl.static_range(len(sizes)):
-        given = given + (_unknown(sizes[place]),)  # noqa: RUF005 - kernels unpack no tuples
+        given = given + (_opaque(sizes[place]),)  # noqa: RUF005 - kernels unpack no tuples
     return given
 
 
 @triton.jit
-def _unknown(value):
+def _opaque(value):
     return tl.inline_asm_elementwise("mov.u32 $0, $1;", "=r,r", [value], tl.int32, is_pure=False, pack=1)

@@ -226,7 +226,7 @@ def override(
         CURRENT.source = before
 
 
-class _Rehearsed:
+class _WarmupKernel:
     """A kernel for rehearsals: calls choose and load a variant, but launch nothing."""
 
     def __init__(self, kernel: Any) -> None:
@@ -252,7 +252,7 @@ def rehearsal() -> Iterator[None]:
     source = before.rehearses or before
 
     def rehearsed(name: str) -> Kernel:
-        return _Rehearsed(source.kernel(name))
+        return _WarmupKernel(source.kernel(name))
 
     CURRENT.source = Source(rehearsed, source.devices, source.batch_invariant, rehearses=source)
     try:

@@ -172,7 +172,7 @@ def made_and_remembered(
     words: Sequence[object],
     make: Callable[[list[Any], Tensor | None, Recording], Tensor],
     *,
-    lasts: Callable[[Tensor], bool] | None = None,
+    may_replay: Callable[[Tensor], bool] | None = None,
 ) -> Tensor:
     """Run the first call of a specialization, and cache its recipe.
 
@@ -182,14 +182,14 @@ def made_and_remembered(
         out: the tensor to write to; None to allocate the result.
         words: the non-tensor arguments of the call.
         make: validates and runs the call, with the recording's operands and output, and returns the result.
-        lasts: returns whether equal calls may replay the recipe, given the result; None if they always may.
+        may_replay: returns whether equal calls may replay the recipe, given the result; None if they always may.
     """
     recording = Recording(*operands, out)
     *own, target = recording.operands
     result = make(own, target, recording)
     if target is not None:
         recording.touch(target)
-    if recording.fits and (lasts is None or lasts(result)):
+    if recording.fits and (may_replay is None or may_replay(result)):
         memo.remember(recording.recipe(result), *operands, out, recording.source, *words)
     return result if out is None else out
 

@@ -84,7 +84,7 @@ class Prepared:
     kernel: str
     shape: tuple[int, int]
     """[M, N], the shape of the result."""
-    turned: bool
+    is_transposed: bool
     """True if the kernel computes the transposed result, from the operands in reverse order."""
     numbers: tuple[Any, ...]
     named: dict[str, Any]
@@ -95,7 +95,7 @@ class Prepared:
         if result is None:
             result = new_contiguous(caller, first, self.shape)
         if result.numel():
-            given: tuple[Any, ...] = (*(operands[::-1] if self.turned else operands), result)
+            given: tuple[Any, ...] = (*(operands[::-1] if self.is_transposed else operands), result)
             caller.launch(self.kernel, *given, *self.numbers, **self.named)
         return result
 
@@ -113,10 +113,10 @@ def prepare(
     """
     name, alpha, assoc = words
     shape = (operands[0].shape[0], operands[2].shape[1])
-    turned = chosen(operands, assoc) == "right"
+    is_transposed = chosen(operands, assoc) == "right"
     factors = tuple(layout_of(value, 1) for value in operands)
     result = Layout((1, *shape), (0, shape[1], 1)) if out is None else layout_of(out, 1)
-    if turned:
+    if is_transposed:
         factors, result = tuple(transposed(factor) for factor in reversed(factors)), transposed(result)
     function, number = reference_of(name)
     (_, rows, depth), (_, middle, cols) = factors[0].shape, factors[2].shape
@@ -125,15 +125,15 @@ def prepare(
     fits = fits and not _is_unaligned(operands, out) and (runs_sm90 or takes_maps)(first)
     # with transposes, M is the number of columns, and the choice of a kernel must not depend on M under batch
     # invariance
-    fits = fits and not (turned and library.is_batch_invariant())
+    fits = fits and not (is_transposed and library.is_batch_invariant())
     pitches = _pitches_of(factors, result) if fits else None
     if pitches is not None:
         trans, distances = pitches
         numbers = (rows, cols, depth, middle, processors(first), number, alpha, *distances)
-        return Prepared("b2b_gemm_sm90", shape, turned, numbers, {"FUNCTION": rounded(function), "TRANS": trans})
+        return Prepared("b2b_gemm_sm90", shape, is_transposed, numbers, {"FUNCTION": rounded(function), "TRANS": trans})
     named = {"FUNCTION": function, "PRECISION": precision(first.dtype)}
     strides = tuple(stride for layout in (*factors, result) for stride in layout.strides[1:])
-    return Prepared("b2b_gemm", shape, turned, (rows, cols, depth, middle, number, alpha, *strides), named)
+    return Prepared("b2b_gemm", shape, is_transposed, (rows, cols, depth, middle, number, alpha, *strides), named)
 
 
 def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, tuple[int, ...]] | None:

@@ -197,8 +197,8 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     wanted = ctx.needs_input_grad
     if ctx.assoc == "right":
         # a @ f(b @ c) is the transpose of f(c^T @ b^T) @ a^T
-        turned = [None if one is None else one.mT for one in (c, b, a)]
-        to_c, to_b, to_a = _gradients(ctx, turned, dense.mT, (wanted[2], wanted[1], wanted[0]))
+        is_transposed = [None if one is None else one.mT for one in (c, b, a)]
+        to_c, to_b, to_a = _gradients(ctx, is_transposed, dense.mT, (wanted[2], wanted[1], wanted[0]))
         found = tuple(None if one is None else one.mT for one in (to_a, to_b, to_c))
     else:
         found = _gradients(ctx, [a, b, c], dense, wanted)

@@ -31,7 +31,7 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     finish,
     halves_of,
 )
-from nojit.kernels.kernel_functions import divide, worked_out_here
+from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -92,13 +92,13 @@ def _read_task(task_ptr, atomic):
 @gluon.jit
 def _produce(
     maps, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr,
-    TURNED: gl.constexpr, COLUMNS: gl.constexpr,
+    TRANSPOSED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Copy the blocks and the rows of d of every entry to shared memory; run by the producer warp."""
     s_map, d_map = maps[0], maps[1]
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     batch, tasks, strips, block = sizes[0], sizes[1], sizes[2], sizes[4]
     group = ROWS // block
     PARTS: gl.constexpr = WIDTH // PANEL
@@ -130,7 +130,9 @@ def _produce(
                 mbarrier.expect(full.index(stage), s_map.block_type.nbytes * DOWN + d_map.block_type.nbytes * PARTS)
                 for down in gl.static_range(DOWN):
                     within = down * BOX % block
-                    place = [index_z, owned[down], start, within] if TURNED else [index_z, owned[down], within, start]
+                    place = (
+                        [index_z, owned[down], start, within] if TRANSPOSED else [index_z, owned[down], within, start]
+                    )
                     half = s_memory.index(stage * 2 + down * 2 // DOWN)
                     copy_in(s_map, place, full.index(stage), box(s_map, half, down % (DOWN // 2)))
                 for part in gl.static_range(PARTS):
@@ -159,13 +161,13 @@ def _read_entry(tables, entry, group, block, BOX: gl.constexpr):
 @gluon.jit
 def _consume(
     OWN: gl.constexpr, maps, partial_ptr, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr,
-    STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
+    STAGES: gl.constexpr, TRANSPOSED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Multiply and store the 64 rows of consumer `OWN` for every piece of this program."""
     out_map = maps[2]
     halves_ptr = tables[1] + 1
     out_memory = memory[2]
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     batch, tasks, strips, n_len = sizes[0], sizes[1], sizes[2], sizes[3]
     slots, atomic = sizes[5], sizes[6]
     used = 0
@@ -176,7 +178,7 @@ def _consume(
     here = gl.load(halves_ptr + first * 2)
     while number < batch * tasks * order[0]:
         acc, before, used = _sum(
-            OWN, halves_ptr, here, memory, barriers, sizes, first, last, used, WIDTH, BOX, STAGES, TURNED, COLUMNS
+            OWN, halves_ptr, here, memory, barriers, sizes, first, last, used, WIDTH, BOX, STAGES, TRANSPOSED, COLUMNS
         )
         # while the last product is in flight
         index_z = next_z
@@ -209,7 +211,7 @@ def _consume(
 @gluon.jit
 def _sum(
     OWN: gl.constexpr, halves_ptr, halves, memory, barriers, sizes, first, last, used, WIDTH: gl.constexpr,
-    BOX: gl.constexpr, STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
+    BOX: gl.constexpr, STAGES: gl.constexpr, TRANSPOSED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Sum up the products of the 64 rows of consumer `OWN` over the entries [first, last) of one task.
 
@@ -231,7 +233,7 @@ def _sum(
             if here != 0:
                 stage = used % STAGES
                 s = s_memory.index(stage * 2 + OWN)
-                if TURNED:
+                if TRANSPOSED:
                     s = s.permute((1, 0))
                 d = d_memory.index(stage)
                 if COLUMNS:
@@ -294,7 +296,7 @@ def block_sparse_dsd_sm90_kernel(
     long,
     ahead,
     programs,  # noqa: ARG001 - the manifest's grid reads it
-    TURNED: gl.constexpr,
+    TRANSPOSED: gl.constexpr,
     COLUMNS: gl.constexpr,
     BOX: gl.constexpr,
     D_HEIGHT: gl.constexpr,  # noqa: ARG001 - the manifest's type of d_map reads it
@@ -302,7 +304,7 @@ def block_sparse_dsd_sm90_kernel(
     BLOCK_N: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """Write ``s @ d``: s [batch, nnz, block, block] with 16-bit elements, each block transposed if `TURNED`.
+    """Write ``s @ d``: s [batch, nnz, block, block] with 16-bit elements, each block transposed if `TRANSPOSED`.
 
     The TMA descriptors `s_map`, `d_map` and `out_map` describe s in boxes [1, 1, BOX, BOX], d [batch, heads, k, n_len]
     in boxes of `BOX` rows by 64 columns, and the result in boxes [1, 1, 64, 64]. With `COLUMNS`, those of d and the
@@ -311,7 +313,7 @@ def block_sparse_dsd_sm90_kernel(
     are long; `ahead` other tasks take as long as one of them. A step is `BOX` columns of s; shared memory holds
     `STAGES` of them. Grid: any size in x.
     """
-    s_memory = allocate(s_map, STAGES * 2, BOX if TURNED else OWNED, OWNED if TURNED else BOX, BOX)
+    s_memory = allocate(s_map, STAGES * 2, BOX if TRANSPOSED else OWNED, OWNED if TRANSPOSED else BOX, BOX)
     d_memory = allocate(d_map, STAGES, BLOCK_N if COLUMNS else BOX, BOX if COLUMNS else BLOCK_N, D_WIDTH)
     out_memory = allocate(out_map, 4, OWNED, PANEL, PANEL)
     barriers = barriers_of(STAGES)
@@ -324,13 +326,13 @@ def block_sparse_dsd_sm90_kernel(
         [
             (
                 _consume,
-                (0, maps, partial_ptr, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TURNED, COLUMNS),
+                (0, maps, partial_ptr, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TRANSPOSED, COLUMNS),
             ),
             (
                 _consume,
-                (1, maps, partial_ptr, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TURNED, COLUMNS),
+                (1, maps, partial_ptr, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TRANSPOSED, COLUMNS),
             ),
-            (_produce, (maps, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TURNED, COLUMNS)),
+            (_produce, (maps, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TRANSPOSED, COLUMNS)),
         ],
         [4, 1],
         [216, 72],

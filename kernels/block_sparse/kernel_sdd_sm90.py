@@ -25,7 +25,7 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     halves_of,
     narrowed,
 )
-from nojit.kernels.kernel_functions import divide, worked_out_here
+from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -41,7 +41,7 @@ def _produce(
     a_map, b_map = maps[0], maps[1]
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     batch, tiles, strips, k_len, block = sizes
     HALF: gl.constexpr = SPAN // BOX // 2
     copied = 0
@@ -170,7 +170,7 @@ def _consume(
 ):  # fmt: skip
     """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
     full, empty = barriers
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     batch, tiles, k_len = sizes[0], sizes[1], sizes[3]
     HALF: gl.constexpr = SPAN // 2
     needs_ptr = tables[0] + 1 + OWN

@@ -52,7 +52,7 @@ class DsdMaps(NamedTuple):
     s: Described
     d: Described
     out: Described
-    turned: bool
+    is_transposed: bool
     """True if the kernel multiplies by the transposed blocks."""
     columns: bool
     """True if the descriptors of d and of the result describe their transposes."""
@@ -78,21 +78,21 @@ def describe_sdd(a: Tensor, b: Tensor, out: Tensor) -> SddMaps | None:
     return SddMaps(left[0], right[0], result, left[1], right[1])
 
 
-def maps_of_dsd(s: Tensor, d: Tensor, out: Tensor, block: int, height: int, turned: bool) -> DsdMaps | None:
+def maps_of_dsd(s: Tensor, d: Tensor, out: Tensor, block: int, height: int, is_transposed: bool) -> DsdMaps | None:
     """Return the TMA descriptors of a product of sparse by dense (dsd); None if the sm_90 kernel cannot run it.
 
     d and the result must both be row-major or both column-major; `height` is the rows of a strip (group of block rows),
-    `turned` transposes s.
+    `is_transposed` transposes s.
     """
-    return describe_dsd(s, d, out, turned) if block >= LEAST_BLOCK and height == ROWS and takes_maps(d) else None
+    return describe_dsd(s, d, out, is_transposed) if block >= LEAST_BLOCK and height == ROWS and takes_maps(d) else None
 
 
-def describe_dsd(s: Tensor, d: Tensor, out: Tensor, turned: bool) -> DsdMaps | None:
+def describe_dsd(s: Tensor, d: Tensor, out: Tensor, is_transposed: bool) -> DsdMaps | None:
     """Return the TMA descriptors of a product of sparse by dense (dsd), for any device; None if operands do not fit."""
     blocks, free, result = _oriented(s), _oriented(d), _oriented(out)
     if blocks is None or free is None or result is None or free[1] != result[1]:
         return None
-    return DsdMaps(blocks[0], free[0], result[0], turned != blocks[1], free[1])
+    return DsdMaps(blocks[0], free[0], result[0], is_transposed != blocks[1], free[1])
 
 
 def _oriented(value: Tensor) -> tuple[Described, bool] | None:
@@ -100,8 +100,8 @@ def _oriented(value: Tensor) -> tuple[Described, bool] | None:
     straight = described(value)
     if straight is not None:
         return straight, False
-    turned = described(value.mT)
-    return None if turned is None else (Described(value, turned.strides, turned.shape), True)
+    is_transposed = described(value.mT)
+    return None if is_transposed is None else (Described(value, is_transposed.strides, is_transposed.shape), True)
 
 
 def launch_sdd(
@@ -152,5 +152,5 @@ def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], 
     numbers = (batch, len(tasks), -(-rows // ROWS), width, block, cuts.slots, int(cuts.atomic), *order)
     box = min(block, BOX)
     tall, wide = (BOX, box) if maps.columns else (box, BOX)
-    named = {"TURNED": maps.turned, "COLUMNS": maps.columns, "BOX": box, "D_HEIGHT": tall, "D_WIDTH": wide}
+    named = {"TRANSPOSED": maps.is_transposed, "COLUMNS": maps.columns, "BOX": box, "D_HEIGHT": tall, "D_WIDTH": wide}
     return (tasks, entries, blocks, *numbers), named

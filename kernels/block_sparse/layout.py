@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import torch
 from nojit.kernels.arguments import check_int, check_strided, refuse_type, refuse_value
 from nojit.kernels.block_sparse.packing import Packing, is_long, pack
-from nojit.kernels.dispatch import lasting
+from nojit.kernels.dispatch import for_caching
 from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
 
@@ -144,7 +144,7 @@ class BlockLayout:
         """
         if self.heads is None:
             if heads not in self._by_heads:
-                with lasting():
+                with for_caching():
                     repeated = self._active.expand(heads, self.rows, self.cols)
                     self._by_heads.setdefault(heads, BlockLayout(repeated, self.block))
             return self._by_heads[heads]
@@ -179,7 +179,7 @@ class BlockLayout:
         if found is None:
             self._check_heads()
             # inference tensors could not be saved for a later backward pass
-            with lasting():
+            with for_caching():
                 found = self._tables.setdefault(device, self._make_tables(device))
         return found
 
@@ -193,7 +193,7 @@ class BlockLayout:
         found = self._packings.get(key)
         if found is None:
             self._check_heads()
-            with lasting():
+            with for_caching():
                 found = self._packings.setdefault(key, pack(self._active, self.block, key[1], key[0]))
         return found
 

@@ -110,8 +110,8 @@ def _multiply(
     if mode == "sdd":
         left, right = _sides(a, b, trans_a, trans_b, trans_c)
         return _run_sdd(left, right, packing, deterministic, out)
-    s, d, turned, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
-    return _run_dsd(s, d, packing, turned, flip, deterministic, out)
+    s, d, is_transposed, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
+    return _run_dsd(s, d, packing, is_transposed, flip, deterministic, out)
 
 
 def _multiply_plain(
@@ -159,9 +159,9 @@ def _record(
         recording.stands(left, b if trans_c else a)
         recording.stands(right, a if trans_c else b)
         return _record_sdd(recording, left, right, packing)
-    s, d, turned, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
+    s, d, is_transposed, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
     recording.stands(d, a if mode == "dds" else b)
-    return _record_dsd(recording, s, d, packing, turned, flip, deterministic)
+    return _record_dsd(recording, s, d, packing, is_transposed, flip, deterministic)
 
 
 def _check(
@@ -209,7 +209,7 @@ def _run_sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool, out: T
 
 
 def _run_dsd(
-    s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool, out: Tensor | None
+    s: Tensor, d: Tensor, packing: Packing, is_transposed: bool, flip: bool, deterministic: bool, out: Tensor | None
 ) -> Tensor:
     """Multiply blocks by a dense matrix into a new tensor, or into `out`.
 
@@ -217,17 +217,17 @@ def _run_dsd(
         s: blocks [Z, nnz, block, block].
         d: dense operand [Z, H, K, N].
         packing: the tables of the layout.
-        turned: multiply by the transpose of s.
+        is_transposed: multiply by the transpose of s.
         flip: return the transpose of the product.
         deterministic: sum up in a fixed order.
         out: where to write the result; None for a new tensor.
     """
     if out is None:
-        product = products.dsd(s, d, packing, turned, flip, deterministic)
+        product = products.dsd(s, d, packing, is_transposed, flip, deterministic)
         return product.mT if flip else product
-    sides = (packing.sizes.rows_of(turned), d.shape[3])
+    sides = (packing.sizes.rows_of(is_transposed), d.shape[3])
     _check_out(out, s, d, (*d.shape[:2], *(reversed(sides) if flip else sides)), "Z, H, rows, columns")
-    products.dsd_into(s, d, packing, turned, deterministic, out.mT if flip else out)
+    products.dsd_into(s, d, packing, is_transposed, deterministic, out.mT if flip else out)
     return written(out)
 
 
@@ -301,16 +301,16 @@ def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) ->
 
 
 def _record_dsd(
-    recording: Recording, s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool
+    recording: Recording, s: Tensor, d: Tensor, packing: Packing, is_transposed: bool, flip: bool, deterministic: bool
 ) -> Tensor:
     """Multiply blocks s by d [Z, H, K, N], and record the launches for replays.
 
-    `turned` multiplies by the transpose of s; `flip` returns the transpose of the product.
+    `is_transposed` multiplies by the transpose of s; `flip` returns the transpose of the product.
     """
     own = packing.sizes
     recording.constant(*packing.tables)
-    sides = (own.rows_of(turned), d.shape[3])
+    sides = (own.rows_of(is_transposed), d.shape[3])
     result = recording.make(Tensor.new_empty, d, *d.shape[:2], *(reversed(sides) if flip else sides))
     out = recording.stands(result.mT, result) if flip else result
-    products.run_dsd(s, d, packing.tables, own, turned, deterministic, out, recording)
+    products.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, recording)
     return result

@@ -65,7 +65,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "block_sparse_dsd": Roles(("BLOCK_N", "BLOCK_K"), ("PRECISION",), ("STRIP",)),
     "block_sparse_merge": Roles(("ROWS",), (), ()),
     "block_sparse_sdd_sm90": Roles(("STAGES",), (), ("SPAN", "BOX", "B_HEIGHT", "B_WIDTH", "TRANS_A", "TRANS_B")),
-    "block_sparse_dsd_sm90": Roles(("BLOCK_N", "STAGES"), (), ("BOX", "D_HEIGHT", "D_WIDTH", "TURNED", "COLUMNS")),
+    "block_sparse_dsd_sm90": Roles(("BLOCK_N", "STAGES"), (), ("BOX", "D_HEIGHT", "D_WIDTH", "TRANSPOSED", "COLUMNS")),
 }
 
 BARS: Final = (
@@ -160,10 +160,12 @@ class MatmulProblem:
         strips, cuts = self._strips(layout, out)
         partial = cuts.allocate(d)
         if self._mapped:
-            maps = cast("launch_tma.DsdMaps", launch_tma.describe_dsd(s, d, out, turned=False))
+            maps = cast("launch_tma.DsdMaps", launch_tma.describe_dsd(s, d, out, is_transposed=False))
             launch, _ = recorded(lambda: launch_tma.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
         else:
-            launch, _ = recorded(lambda: products.launch_dsd(s, d, out, partial, strips, cuts, one.block, turned=False))
+            launch, _ = recorded(
+                lambda: products.launch_dsd(s, d, out, partial, strips, cuts, one.block, is_transposed=False)
+            )
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
         # a split strip goes to the partial results, not to the result

@@ -88,26 +88,26 @@ class Sizes(NamedTuple):
     """
     ahead: int
     """Number of other strips (groups of block rows) that together take about as long as one of the `long` strips."""
-    turned_height: int
+    transposed_height: int
     """Rows of a strip (group of block rows) of the transpose; the next five fields are `slots` to `ahead` for it."""
-    turned_slots: int
-    turned_longest: int
-    turned_entries: int
-    turned_long: int
-    turned_ahead: int
+    transposed_slots: int
+    transposed_longest: int
+    transposed_entries: int
+    transposed_long: int
+    transposed_ahead: int
     tile: int
     """Rows of a tile of a sparse result, in elements."""
     width: int
     """Columns of a tile of a sparse result, in elements."""
 
-    def strips_of(self, turned: bool) -> StripSizes:
-        """Return the sizes of the strips (groups of block rows) of the layout or, if `turned`, of its transpose."""
-        first = Sizes._fields.index("turned_height" if turned else "height")
+    def strips_of(self, is_transposed: bool) -> StripSizes:
+        """Return the sizes of the strips (groups of block rows) of the layout or, if `is_transposed`, of its transpose."""
+        first = Sizes._fields.index("transposed_height" if is_transposed else "height")
         return StripSizes(*self[first : first + len(StripSizes._fields)])
 
-    def rows_of(self, turned: bool) -> int:
-        """Return the number of rows of the layout, or of its transpose if `turned`, in elements."""
-        return (self.cols if turned else self.rows) * self.block
+    def rows_of(self, is_transposed: bool) -> int:
+        """Return the number of rows of the layout, or of its transpose if `is_transposed`, in elements."""
+        return (self.cols if is_transposed else self.rows) * self.block
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +195,13 @@ def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Pack
     index = torch.full(active.shape, -1, dtype=torch.int32, device=active.device)
     nnz = int(active.sum())
     index[active] = torch.arange(nnz, dtype=torch.int32, device=active.device)
-    height, turned_height = choose_height(active, block, narrow), choose_height(active.mT, block, narrow)
+    height, transposed_height = choose_height(active, block, narrow), choose_height(active.mT, block, narrow)
     tile, width = choose_tile(active, block, narrow, narrow and block >= SKIPPING and has_maps(device))
     straight, numbers = _tasks(_strips(index, height // block), block)
-    turned, turned_numbers = _tasks(_strips(index.mT, turned_height // block), block)
-    tables = (*straight, *turned, *_tiles(_strips(index, tile // block), width // block, block))
+    transposed, transposed_numbers = _tasks(_strips(index.mT, transposed_height // block), block)
+    tables = (*straight, *transposed, *_tiles(_strips(index, tile // block), width // block, block))
     _, rows, cols = active.shape
-    sizes = Sizes(block, rows, cols, nnz, height, *numbers, turned_height, *turned_numbers, tile, width)
+    sizes = Sizes(block, rows, cols, nnz, height, *numbers, transposed_height, *transposed_numbers, tile, width)
     return Packing(tuple(table.to(torch.int32).contiguous().to(device) for table in tables), sizes)
 
 

@@ -1,12 +1,14 @@
 """Torch operators for the two basic block-sparse products, with gradients.
 
     sdd   C = A @ B, only in the layout's blocks      A, B dense, C sparse
-    dsd   C = S @ D, or S^T @ D if "turned"           S sparse, D and C dense
+    dsd   C = S @ D, or S^T @ D if transposed        S sparse, D and C dense
 
 Their gradients are products of these two forms as well:
 
-    sdd   dA = dC @ B^T (dsd)                            dB = (dC^T @ A)^T (dsd, turned)
-    dsd   dS = dC @ D^T, or, turned, D @ dC^T (sdd)      dD = S^T @ dC (dsd; turned if the forward product was not)
+    sdd   dA = dC @ B^T (dsd)                            dB = (dC^T @ A)^T (dsd, transposed)
+    dsd   dS = dC @ D^T (sdd)                            dD = S^T @ dC (dsd, transposed)
+
+If S is transposed, dS is D @ dC^T and dD is S @ dC, not transposed.
 
 The operators of the namespace ``nojit`` take a layout as packed tables and sizes, so that torch can trace them.
 """
@@ -67,29 +69,29 @@ def sdd_into(a: Tensor, b: Tensor, packing: Packing, out: Tensor) -> None:
         _sdd_out_op(a, b, shown(packing.tables, a), packing.sizes, out)
 
 
-def dsd(s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool) -> Tensor:
+def dsd(s: Tensor, d: Tensor, packing: Packing, is_transposed: bool, flip: bool, deterministic: bool) -> Tensor:
     """Multiply blocks s [Z, nnz, block, block] by d [Z, H, K, N]; return [Z, H, M, N].
 
     Args:
         s: the blocks.
         d: the dense operand.
         packing: the tables of the layout.
-        turned: multiply by the transpose of s.
+        is_transposed: multiply by the transpose of s.
         flip: return a result whose transpose is contiguous.
         deterministic: sum up in a fixed order.
     """
     if is_plain(s, d):
-        return _dsd(s, d, packing.tables, packing.sizes, turned, flip, deterministic)
-    result: Tensor = _dsd_op(s, d, shown(packing.tables, s), packing.sizes, turned, flip, deterministic)
+        return _dsd(s, d, packing.tables, packing.sizes, is_transposed, flip, deterministic)
+    result: Tensor = _dsd_op(s, d, shown(packing.tables, s), packing.sizes, is_transposed, flip, deterministic)
     return result
 
 
-def dsd_into(s: Tensor, d: Tensor, packing: Packing, turned: bool, deterministic: bool, out: Tensor) -> None:
-    """Multiply blocks s, or their transpose if `turned`, by d into `out` [Z, H, M, N]; autograd does not record it."""
+def dsd_into(s: Tensor, d: Tensor, packing: Packing, is_transposed: bool, deterministic: bool, out: Tensor) -> None:
+    """Multiply blocks s, or their transpose if `is_transposed`, by d into `out` [Z, H, M, N]; autograd does not record it."""
     if is_plain(s, d, out):
-        _dsd_into(s, d, packing.tables, packing.sizes, turned, deterministic, out)
+        _dsd_into(s, d, packing.tables, packing.sizes, is_transposed, deterministic, out)
     else:
-        _dsd_out_op(s, d, shown(packing.tables, s), packing.sizes, turned, deterministic, out)
+        _dsd_out_op(s, d, shown(packing.tables, s), packing.sizes, is_transposed, deterministic, out)
 
 
 def _sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], deterministic: bool) -> Tensor:
@@ -151,12 +153,12 @@ def _dsd(
     d: Tensor,
     tables: Sequence[Tensor],
     sizes: Sequence[int],
-    turned: bool,
+    is_transposed: bool,
     flip: bool,
     deterministic: bool,
 ) -> Tensor:
-    out = _allocate_dsd(s, d, tables, sizes, turned, flip, deterministic)
-    _dsd_into(s, d, tables, sizes, turned, deterministic, out)
+    out = _allocate_dsd(s, d, tables, sizes, is_transposed, flip, deterministic)
+    _dsd_into(s, d, tables, sizes, is_transposed, deterministic, out)
     return out
 
 
@@ -165,21 +167,27 @@ def _allocate_dsd(
     d: Tensor,
     tables: Sequence[Tensor],  # noqa: ARG001 - as above
     sizes: Sequence[int],
-    turned: bool,
+    is_transposed: bool,
     flip: bool,
     deterministic: bool,  # noqa: ARG001 - as above
 ) -> Tensor:
     """Allocate the result of a product of blocks by a dense matrix; with `flip`, so that its transpose is contiguous."""
-    rows = Sizes(*sizes).rows_of(turned)
+    rows = Sizes(*sizes).rows_of(is_transposed)
     if flip:
         return d.new_empty(*d.shape[:2], d.shape[3], rows).mT
     return d.new_empty(*d.shape[:2], rows, d.shape[3])
 
 
 def _dsd_into(
-    s: Tensor, d: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], turned: bool, deterministic: bool, out: Tensor
+    s: Tensor,
+    d: Tensor,
+    tables: Sequence[Tensor],
+    sizes: Sequence[int],
+    is_transposed: bool,
+    deterministic: bool,
+    out: Tensor,
 ) -> None:
-    run_dsd(s, d, tables, sizes, turned, deterministic, out, DIRECT)
+    run_dsd(s, d, tables, sizes, is_transposed, deterministic, out, DIRECT)
 
 
 def run_dsd(
@@ -187,7 +195,7 @@ def run_dsd(
     d: Tensor,
     tables: Sequence[Tensor],
     sizes: Sequence[int],
-    turned: bool,
+    is_transposed: bool,
     deterministic: bool,
     out: Tensor,
     caller: Caller,
@@ -199,11 +207,11 @@ def run_dsd(
     if not out.numel():
         return
     own = Sizes(*sizes)
-    strips, cuts = strips_of(tables, own, turned, out.shape, deterministic)
+    strips, cuts = strips_of(tables, own, is_transposed, out.shape, deterministic)
     partial = cuts.allocate(d, caller)
-    maps = launch_tma.maps_of_dsd(s, d, out, own.block, cuts.height, turned)
+    maps = launch_tma.maps_of_dsd(s, d, out, own.block, cuts.height, is_transposed)
     if maps is None:
-        launch_dsd(s, d, out, partial, strips, cuts, own.block, turned, caller)
+        launch_dsd(s, d, out, partial, strips, cuts, own.block, is_transposed, caller)
     else:
         launch_tma.launch_dsd(maps, out.shape, partial, strips, cuts, own.block, caller)
     if cuts.slots:
@@ -211,21 +219,21 @@ def run_dsd(
 
 
 def strips_of(
-    tables: Sequence[Tensor], own: Sizes, turned: bool, shape: Sequence[int], deterministic: bool
+    tables: Sequence[Tensor], own: Sizes, is_transposed: bool, shape: Sequence[int], deterministic: bool
 ) -> tuple[tuple[Tensor, ...], Cuts]:
     """Return the tables of strips (groups of block rows) for a product of blocks by a dense matrix, and how to split them.
 
     Args:
         tables: `Packing.tables`.
         own: sizes of the layout.
-        turned: use the tables of the transpose.
+        is_transposed: use the tables of the transpose.
         shape: shape of the result, [Z, H, M, N].
         deterministic: give each part of a strip a slot for its sums, so that sums have a fixed order.
 
     Under batch invariance the choice must not depend on the batch: every strip that may be split is split.
     """
-    tasks, entries, blocks, merges, whole = tables[5:10] if turned else tables[:5]
-    one = own.strips_of(turned)
+    tasks, entries, blocks, merges, whole = tables[5:10] if is_transposed else tables[:5]
+    one = own.strips_of(is_transposed)
     batch, _, _, width = shape
     pieces = 0 if library.is_batch_invariant() else batch * -(-width // BLOCK_N)
     slots, long = one.slots, 0
@@ -247,26 +255,26 @@ def launch_dsd(
     strips: Sequence[Tensor],
     cuts: Cuts,
     block: int,
-    turned: bool,
+    is_transposed: bool,
     caller: Caller = DIRECT,
 ) -> None:
     """Launch the general kernel of a product of blocks by a dense matrix (dsd), for any strides.
 
     `partial` receives the partial sums of rows that are split among programs.
     """
-    facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, turned)
+    facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, is_transposed)
     caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **meaning)
 
 
 def facts_of_dsd(
-    s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, turned: bool
+    s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, is_transposed: bool
 ) -> Facts:
     """Return the general dsd kernel's (sparse by dense) arguments after operands and partial sums, and its constexprs."""
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = out.shape
     sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
     z, of_blocks, row, column = s.stride()
-    inner = (column, row) if turned else (row, column)
+    inner = (column, row) if is_transposed else (row, column)
     strides = (z, of_blocks, *inner, *d.stride(), *out.stride())
     return (tasks, entries, blocks, *sizes, *strides), {"STRIP": cuts.height, "PRECISION": precision(d.dtype)}
 
@@ -302,13 +310,13 @@ def _sdd_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 def _dsd_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     s, d, *tables = ctx.saved_tensors
-    sizes, turned, _, deterministic = ctx.rest
+    sizes, is_transposed, _, deterministic = ctx.rest
     ds = dd = None
     if ctx.needs_input_grad[0]:
-        left, right = (d, grad.mT) if turned else (grad, d.mT)
+        left, right = (d, grad.mT) if is_transposed else (grad, d.mT)
         ds = _sdd_op(left, right, tables, sizes, deterministic)
     if ctx.needs_input_grad[1]:
-        dd = _dsd_op(s, grad, tables, sizes, not turned, _has_columns(d), deterministic)
+        dd = _dsd_op(s, grad, tables, sizes, not is_transposed, _has_columns(d), deterministic)
     return ds, dd, [None] * len(tables), None, None, None, None
 
 
@@ -337,10 +345,11 @@ _LAYOUT: Final = "Tensor[] tables, int[] sizes"
 _LIBRARY.define(f"block_sparse_sdd(Tensor a, Tensor b, {_LAYOUT}, bool deterministic) -> Tensor", tags=_TAGS)
 _LIBRARY.define(f"block_sparse_sdd_out(Tensor a, Tensor b, {_LAYOUT}, Tensor(a!) out) -> ()", tags=_TAGS)
 _LIBRARY.define(
-    f"block_sparse_dsd(Tensor s, Tensor d, {_LAYOUT}, bool turned, bool flip, bool deterministic) -> Tensor", tags=_TAGS
+    f"block_sparse_dsd(Tensor s, Tensor d, {_LAYOUT}, bool is_transposed, bool flip, bool deterministic) -> Tensor",
+    tags=_TAGS,
 )
 _LIBRARY.define(
-    f"block_sparse_dsd_out(Tensor s, Tensor d, {_LAYOUT}, bool turned, bool deterministic, Tensor(a!) out) -> ()",
+    f"block_sparse_dsd_out(Tensor s, Tensor d, {_LAYOUT}, bool is_transposed, bool deterministic, Tensor(a!) out) -> ()",
     tags=_TAGS,
 )
 _LIBRARY.impl("block_sparse_sdd", _sdd, "CompositeExplicitAutograd")

@@ -13,7 +13,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     produce,
     store_rows,
 )
-from nojit.kernels.kernel_functions import worked_out_here
+from nojit.kernels.kernel_functions import opaque
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
@@ -27,7 +27,7 @@ def _consume(
 ):  # fmt: skip
     """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         place, first, last = piece_at(number, sizes, DEPTH, TILE)

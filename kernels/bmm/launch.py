@@ -200,12 +200,12 @@ class _Whole:
         of_a, of_b, of_out = maps
         rows, splits = self.sizes[1], self.splits
         of_out, panel = stored(of_out, self.a.element_size(), splits)
-        flags = {"TRANS_A": of_a.turned, "TRANS_B": of_b.turned}
+        flags = {"TRANS_A": of_a.is_transposed, "TRANS_B": of_b.is_transposed}
         named = {
             **flags,
             "PANEL": panel,
             "EPILOGUE": self.finished and splits == 1,
-            "ROWS": copied_rows(rows, whole=of_a.turned or library.is_batch_invariant()),
+            "ROWS": copied_rows(rows, whole=of_a.is_transposed or library.is_batch_invariant()),
         }
         sizes = (*self.sizes, splits, of_a.step, of_b.step, self.processors)
         return self._prepared("bmm_sm90", (of_a, of_b, of_out), splits, sizes, self.added.strides, named)

@@ -6,10 +6,19 @@ consumers of four warps. Each consumer computes one box of the result, for all c
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
-from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, behind, box5, box_at, met_at, store_panels, tap_at
+from nojit.kernels.conv.kernel_sm90_boxes import (
+    DEPTH,
+    OWNED,
+    box5,
+    box_at,
+    input_position,
+    store_panels,
+    successor,
+    tap_at,
+)
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
 from nojit.kernels.gemm.kernel_tiles import place_piece
-from nojit.kernels.kernel_functions import divide, worked_out_here
+from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -33,13 +42,13 @@ def _piece(number, sizes, TILE: gl.constexpr):
 
 
 @gluon.jit
-def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr, TURNED: gl.constexpr):
+def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr, TRANSPOSED: gl.constexpr):
     """Copy the boxes of x and the channels of w that each tile needs; run by the warp that copies."""
     x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // DEPTH
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     _, _, n_len, c_len, _, _ = sizes
     across = gl.cdiv(c_len, DEPTH)
     copied = 0
@@ -55,20 +64,20 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
             # steps go through all channels of a tap, then to the next tap
             chunk += 1
             if chunk == across:
-                _, tap_d, tap_h, tap_w = behind(tap[0], tap[1], tap[2], taps)
+                _, tap_d, tap_h, tap_w = successor(tap[0], tap[1], tap[2], taps)
                 tap = (tap_d, tap_h, tap_w)
                 chunk = 0
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
             mbarrier.expect(full.index(stage), x_map.block_type.nbytes * DOWN + w_map.block_type.nbytes * ACROSS)
             for part in gl.static_range(DOWN):
-                n, d, h, w = met_at(places[part], here, sweep)
+                n, d, h, w = input_position(places[part], here, sweep)
                 place = [n, d, h, w, group * c_len + start]
                 copy_in(x_map, place, full.index(stage), box5(x_map, x_memory.index(stage * DOWN + part), 0))
             for part in gl.static_range(ACROSS):
                 beside = col + part * DEPTH
-                row = group * c_len + start if TURNED else group * n_len + beside
-                place = [row, here[0], here[1], here[2], beside if TURNED else start]
+                row = group * c_len + start if TRANSPOSED else group * n_len + beside
+                place = [row, here[0], here[1], here[2], beside if TRANSPOSED else start]
                 copy_in(w_map, place, full.index(stage), box5(w_map, w_memory.index(stage), part))
             copied += 1
 
@@ -76,12 +85,12 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
 @gluon.jit
 def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, bias, boxes, shape, batch, TILE: gl.constexpr,
-    TURNED: gl.constexpr, PANEL: gl.constexpr,
+    TRANSPOSED: gl.constexpr, PANEL: gl.constexpr,
 ):  # fmt: skip
     """Compute and store the box of consumer `OWN` of every tile of this program."""
-    trans: gl.constexpr = (False, not TURNED)
+    trans: gl.constexpr = (False, not TRANSPOSED)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     n_len = sizes[2]
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
@@ -133,7 +142,7 @@ def conv_sm90_kernel(
     splits,
     has_bias,
     programs,  # noqa: ARG001 - the manifest's grid reads it
-    TURNED: gl.constexpr,
+    TRANSPOSED: gl.constexpr,
     PANEL: gl.constexpr,
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
@@ -144,14 +153,14 @@ def conv_sm90_kernel(
 
     The TMA descriptors `x_map` and `out_map` describe x and the result, channels-last, in boxes [box_n, box_d, box_h,
     box_w, 64]; `boxes_*` are the numbers of boxes of the result in each dimension. `w_map` describes w [rows, taps,
-    columns] in boxes [64, 1, 1, 1, 64]; its rows are the result's channels or, if `TURNED`, the summed channels. With
+    columns] in boxes [64, 1, 1, 1, 64]; its rows are the result's channels or, if `TRANSPOSED`, the summed channels. With
     several groups, c_len and n_len must be multiples of 64. With several `splits` (split-K), a box must lie in one
     image, and the result is fp32 with a batch for each split. A step is 64 channels of one tap; shared memory holds
     `STAGES` of them. `BLOCK_M` is 64, 128 or 192. Grid: any size in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED), OWNED, DEPTH, DEPTH)
-    w_memory = allocate(w_map, STAGES, DEPTH if TURNED else BLOCK_N, BLOCK_N if TURNED else DEPTH, DEPTH)
+    w_memory = allocate(w_map, STAGES, DEPTH if TRANSPOSED else BLOCK_N, BLOCK_N if TRANSPOSED else DEPTH, DEPTH)
     out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
     barriers = barriers_for(STAGES, BLOCK_M // OWNED)
     fence_async_shared()
@@ -168,8 +177,8 @@ def conv_sm90_kernel(
     if BLOCK_M == OWNED:
         gl.warp_specialize(
             [
-                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
-                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TURNED)),
+                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TRANSPOSED, PANEL)),
+                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TRANSPOSED)),
             ],
             [1],
             [56],
@@ -177,9 +186,9 @@ def conv_sm90_kernel(
     elif BLOCK_M == 2 * OWNED:
         gl.warp_specialize(
             [
-                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
-                (_consume, (1, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
-                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TURNED)),
+                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TRANSPOSED, PANEL)),
+                (_consume, (1, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TRANSPOSED, PANEL)),
+                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TRANSPOSED)),
             ],
             [4, 1],
             [224, 56],
@@ -188,10 +197,10 @@ def conv_sm90_kernel(
         gl.static_assert(BLOCK_M == 3 * OWNED, "BLOCK_M is 64, 128 or 192")
         gl.warp_specialize(
             [
-                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
-                (_consume, (1, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
-                (_consume, (2, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
-                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TURNED)),
+                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TRANSPOSED, PANEL)),
+                (_consume, (1, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TRANSPOSED, PANEL)),
+                (_consume, (2, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TRANSPOSED, PANEL)),
+                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TRANSPOSED)),
             ],
             [4, 4, 1],
             [144, 144, 72],

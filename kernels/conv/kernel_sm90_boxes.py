@@ -46,8 +46,8 @@ def box_number(number, boxes):
 
 
 @gluon.jit
-def behind(d, h, w, counts):
-    """Return the successor of the index (d, h, w) in row-major order; `counts` are the sizes of the three dimensions.
+def successor(d, h, w, counts):
+    """Return the index after (d, h, w) in row-major order; `counts` are the sizes of the three dimensions.
 
     It saves the divisions in a loop over boxes or taps. Returns a carry, 1 if the index wraps around to (0, 0, 0), then
     d, h, w.
@@ -60,10 +60,10 @@ def behind(d, h, w, counts):
 
 
 @gluon.jit
-def box_behind(own, boxes):
+def next_box(own, boxes):
     """Return the index (n, d, h, w) of the box that follows the box `own`."""
     n, d, h, w = own
-    carry, d, h, w = behind(d, h, w, (boxes[1], boxes[2], boxes[3]))
+    carry, d, h, w = successor(d, h, w, (boxes[1], boxes[2], boxes[3]))
     return n + carry, d, h, w
 
 
@@ -89,7 +89,7 @@ def tap_at(number, taps):
 
 
 @gluon.jit
-def met_at(position, tap, sweep):
+def input_position(position, tap, sweep):
     """Return the input position (n, d, h, w) that a result's position reads at a tap; `sweep` is (mul, step, start)."""
     mul, step, start = sweep
     n, d, h, w = position

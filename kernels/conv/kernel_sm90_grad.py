@@ -6,10 +6,19 @@ input channels at one tap each. A consumer computes 64 output channels.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
-from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, box5, box_behind, box_number, met_at, position_of, tap_at
+from nojit.kernels.conv.kernel_sm90_boxes import (
+    DEPTH,
+    OWNED,
+    box5,
+    box_number,
+    input_position,
+    next_box,
+    position_of,
+    tap_at,
+)
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
 from nojit.kernels.gemm.kernel_tiles import place_piece
-from nojit.kernels.kernel_functions import divide, worked_out_here
+from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -52,23 +61,23 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // DEPTH
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     groups, n_len, c_len, _, _, _ = sizes
     copied = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         _, group, row, panel, first, last = _piece(number, sizes, TILE)
-        met = ()
+        part_taps = ()
         channels = ()
         for part in gl.static_range(ACROSS):
             tap, start = _panel_at(panel + part, sizes, taps)
             # an absent panel starts past the channels of all groups, where TMA reads zeros
             outside = start >= gl.cdiv(c_len, DEPTH) * DEPTH
-            met = met + (tap,)  # noqa: RUF005 - no Gluon
+            part_taps = part_taps + (tap,)  # noqa: RUF005 - no Gluon
             channels = channels + (gl.where(outside, groups * c_len, group * c_len + start),)  # noqa: RUF005 - as above
         own = box_number(first, boxes)
         for step in range(first, last):  # noqa: B007 - Gluon needs the loop variable
             position = position_of(own, shape)
-            own = box_behind(own, boxes)
+            own = next_box(own, boxes)
             n, d, h, w = position
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
@@ -77,7 +86,7 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
                 place = [n, d, h, w, group * n_len + row + part * OWNED]
                 copy_in(grad_map, place, full.index(stage), box5(grad_map, grad_memory.index(stage * DOWN + part), 0))
             for part in gl.static_range(ACROSS):
-                m, x_d, x_h, x_w = met_at(position, met[part], sweep)
+                m, x_d, x_h, x_w = input_position(position, part_taps[part], sweep)
                 place = [m, x_d, x_h, x_w, channels[part]]
                 copy_in(x_map, place, full.index(stage), box5(x_map, x_memory.index(stage), part))
             copied += 1
@@ -121,7 +130,7 @@ def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, taps, TILE: gl.co
     """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
     trans: gl.constexpr = (True, False)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         split, group, row, panel, first, last = _piece(number, sizes, TILE)

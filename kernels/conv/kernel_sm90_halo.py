@@ -48,7 +48,7 @@ def _steps(sizes, taps):
 
 
 @gluon.jit
-def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: gl.constexpr, TURNED: gl.constexpr):
+def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: gl.constexpr, TRANSPOSED: gl.constexpr):
     """Copy the weights of a step to `slot`, first the tap that reads the highest input row: the last tap unless `down`.
 
     `down` states that later taps read lower rows, `tap` is the (depth, width) of the column of taps.
@@ -58,12 +58,12 @@ def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: g
         tile = w_memory.index(slot * TILE[3] + number)
         for part in gl.static_range(TILE[1] // DEPTH):
             beside = col + part * DEPTH
-            place = [start if TURNED else beside, tap[0], tap_h, tap[1], beside if TURNED else start]
+            place = [start if TRANSPOSED else beside, tap[0], tap_h, tap[1], beside if TRANSPOSED else start]
             copy_in(w_map, place, barrier, box5(w_map, tile, part))
 
 
 @gluon.jit
-def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr, TURNED: gl.constexpr):
+def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr, TRANSPOSED: gl.constexpr):
     """Copy the input boxes and weights that each tile needs; weights that stay in shared memory, only once."""
     x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty, kept = barriers
@@ -89,12 +89,12 @@ def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr
             mbarrier.wait(empty.index(stage), (copied // TILE[2] & 1) ^ 1)
             if TILE[4] == 0:
                 mbarrier.expect(full.index(stage), OF_X + OF_W)
-                _copy_weights(w_map, w_memory, full.index(stage), stage, tap, col, start, down, TILE, TURNED)
+                _copy_weights(w_map, w_memory, full.index(stage), stage, tap, col, start, down, TILE, TRANSPOSED)
             else:
                 mbarrier.expect(full.index(stage), OF_X)
                 if copied == step:
                     mbarrier.expect(kept.index(step), OF_W)
-                    _copy_weights(w_map, w_memory, kept.index(step), step, tap, col, start, down, TILE, TURNED)
+                    _copy_weights(w_map, w_memory, kept.index(step), step, tap, col, start, down, TILE, TRANSPOSED)
             at_d = d + tap[0] * steps[0] + starts[0]
             at_w = w + tap[1] * steps[2] + starts[2]
             for row in gl.static_range(MET):
@@ -105,7 +105,7 @@ def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr
 
 @gluon.jit
 def _consume(
-    OWN: gl.constexpr, maps, memory, barriers, sizes, box, taps, bias, TILE: gl.constexpr, TURNED: gl.constexpr
+    OWN: gl.constexpr, maps, memory, barriers, sizes, box, taps, bias, TILE: gl.constexpr, TRANSPOSED: gl.constexpr
 ):
     """Compute and store the box of consumer `OWN` of every tile of this program."""
     x_memory, w_memory = memory[0], memory[1]
@@ -127,7 +127,7 @@ def _consume(
             for tap in gl.static_range(TAPS):
                 a = x_memory.index(stage * MET + OWN + tap)
                 b = w_memory.index((step if TILE[4] > 0 else stage) * TAPS + tap)
-                if not TURNED:
+                if not TRANSPOSED:
                     b = b.permute((1, 0))
                 if tap == 0:
                     acc = accumulate(acc, a, b, empty, before)
@@ -186,7 +186,7 @@ def conv_halo_sm90_kernel(
     start_w,
     has_bias,
     programs,  # noqa: ARG001 - the manifest's grid reads it
-    TURNED: gl.constexpr,
+    TRANSPOSED: gl.constexpr,
     TAPS: gl.constexpr,
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
@@ -203,7 +203,7 @@ def conv_halo_sm90_kernel(
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, STAGES, TAPS, KEPT)
     SLOTS: gl.constexpr = TAPS * (KEPT if KEPT > 0 else STAGES)
     x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED + TAPS - 1), OWNED, DEPTH, DEPTH)
-    w_memory = allocate(w_map, SLOTS, DEPTH if TURNED else BLOCK_N, BLOCK_N if TURNED else DEPTH, DEPTH)
+    w_memory = allocate(w_map, SLOTS, DEPTH if TRANSPOSED else BLOCK_N, BLOCK_N if TRANSPOSED else DEPTH, DEPTH)
     out_memory = allocate(out_map, BLOCK_M // OWNED, OWNED, DEPTH, DEPTH)
     full, empty = barriers_for(STAGES, BLOCK_M // OWNED)
     # the buffers of weights that stay are never freed
@@ -219,9 +219,9 @@ def conv_halo_sm90_kernel(
     bias = (bias_ptr, has_bias)
     gl.warp_specialize(
         [
-            (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-            (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-            (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TURNED)),
+            (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TRANSPOSED)),
+            (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TRANSPOSED)),
+            (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TRANSPOSED)),
         ],
         [4, 1],
         [224, 56],

@@ -48,7 +48,9 @@ def run_conv(
         return made
     if bias is not None and not bias.is_contiguous():
         bias = recording.make(Tensor.contiguous, bias)
-    one = Sum(sweep, x.shape[0], groups, weight.shape[1], weight.shape[0] // groups, turned=False, precision=precision)
+    one = Sum(
+        sweep, x.shape[0], groups, weight.shape[1], weight.shape[0] // groups, is_transposed=False, precision=precision
+    )
     _sum(recording, one, x, weight, bias, out)
     return made
 
@@ -82,7 +84,7 @@ def run_input_grad(
         return out
     c_len, n_len = weight.shape[0] // groups, weight.shape[1]
     for each in filter(_has_taps, classes):
-        one = Sum(each.sweep, shape[0], groups, c_len, n_len, turned=True, precision=precision)
+        one = Sum(each.sweep, shape[0], groups, c_len, n_len, is_transposed=True, precision=precision)
         target, taps = out, weight
         if len(classes) > 1:
             target = recording.make(part_of, out, *_spans(out, each.first, each.sweep.out, each.apart))
@@ -122,7 +124,7 @@ def run_weight_grad(
     if not out.numel():
         return out
     sweep = forward_sweep(window, x.shape[2:], shape[2:])
-    one = Sum(sweep, x.shape[0], groups, shape[1], shape[0] // groups, turned=False, precision=precision)
+    one = Sum(sweep, x.shape[0], groups, shape[1], shape[0] // groups, is_transposed=False, precision=precision)
     if not launch_mapped_weight_grad(recording, one, grad, x, out):
         launch_weight_grad(recording, one, grad, x, out)
     return out

@@ -38,7 +38,7 @@ class Sum:
 
     `sweep` maps each output position p and tap (position in the weight) to an input position. The tensors are x [batch,
     groups * c_len, ...], out [batch, groups * n_len, ...] and w, whose first two dimensions are [groups * n_len,
-    c_len], or [groups * c_len, n_len] if `turned`.
+    c_len], or [groups * c_len, n_len] if `is_transposed`.
     """
 
     sweep: Sweep
@@ -46,7 +46,7 @@ class Sum:
     groups: int
     c_len: int
     n_len: int
-    turned: bool
+    is_transposed: bool
     precision: str
 
     @property
@@ -62,7 +62,7 @@ class Sum:
     def weight_strides(self, w: Tensor) -> tuple[int, ...]:
         """Return the strides of `w` by group, output channel, input channel, and the three dimensions of taps."""
         outer, inner, *taps = strides_of(w)
-        if self.turned:
+        if self.is_transposed:
             return (outer * self.c_len, inner, outer, *taps)
         return (outer * self.n_len, outer, inner, *taps)
 

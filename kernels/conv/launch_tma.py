@@ -183,7 +183,7 @@ def _launch_strips(
         *(own.taps[0], own.taps[2]),
         *(*own.step, *own.start),
         *(int(bias is not None), processors(x)),
-        TURNED=one.turned,
+        TRANSPOSED=one.is_transposed,
         TAPS=own.taps[1],
     )
 
@@ -239,7 +239,7 @@ def launch_mapped(
         *(one.batch, one.groups, one.c_len, one.n_len),
         *_numbers_of(one, boxes),
         *(splits, int(has_bias), count),
-        TURNED=one.turned,
+        TRANSPOSED=one.is_transposed,
         PANEL=panel,
     )
     if partial is not None:

@@ -154,12 +154,12 @@ def _remember(
             own_x = recording.stands(own_x.unsqueeze(0), own_x)
         return run_conv(recording, own_x, own_weight, own_bias, window, groups, how, single=single)
 
-    def lasts(result: Tensor) -> bool:
+    def may_replay(result: Tensor) -> bool:
         # a result with too many positions takes one launch for each part of the batch, and a single image has no batch
         # to cut
         return not single or math.prod(result.shape[1:]) <= sweeps.LIMIT
 
-    return made_and_remembered(_MEMO, (x, weight, bias), None, words, make, lasts=lasts)
+    return made_and_remembered(_MEMO, (x, weight, bias), None, words, make, may_replay=may_replay)
 
 
 def _words(

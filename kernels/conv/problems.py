@@ -27,8 +27,8 @@ _OVER_POINTERS: Final = Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PREC
 ROLES: Final[Mapping[str, Roles]] = {
     "conv": _OVER_POINTERS,
     "conv_weight_grad": _OVER_POINTERS,
-    "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TURNED")),
-    "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TURNED", "TAPS")),
+    "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TRANSPOSED")),
+    "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TRANSPOSED", "TAPS")),
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
 }
 _DRAWN: Final = {"tune": 140, "held_out": 12, "fresh": 12}
@@ -101,7 +101,7 @@ class Shape:
     def sum(self) -> Sum:
         """The convolution as a `Sum`, the form that launches take."""
         sweep = forward_sweep(self.window, self.positions, self.kernel)
-        return Sum(sweep, self.batch, 1, self.channels, self.results, turned=False, precision="ieee")
+        return Sum(sweep, self.batch, 1, self.channels, self.results, is_transposed=False, precision="ieee")
 
     def is_whole(self, kernel: str) -> bool:
         """Return whether one launch of `kernel` writes the result, without split-K."""

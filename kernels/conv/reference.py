@@ -48,8 +48,8 @@ def convolve(
             slice(t * d, t * d + (size - 1) * s + 1, s)
             for t, d, size, s in zip(tap, dilation, sizes, stride, strict=True)
         ]
-        met = padded[:, :, *spans].reshape(batch, groups, -1, *sizes)
+        read = padded[:, :, *spans].reshape(batch, groups, -1, *sizes)
         taken = weight[:, :, *tap].reshape(groups, rows, -1)
-        total = total + torch.einsum("ngc...,goc->ngo...", met, taken)
+        total = total + torch.einsum("ngc...,goc->ngo...", read, taken)
     result = total.reshape(batch, -1, *sizes)
     return result if bias is None else result + bias.reshape(1, -1, *(1 for _ in sizes))

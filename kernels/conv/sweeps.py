@@ -147,9 +147,9 @@ def _lines_of(out: int, source: int, taps: int, stride: int, dilation: int, star
     # position p of the output reads p * stride + t * dilation + start at tap t
     taps_apart = stride // math.gcd(stride, dilation)
     for first in range(min(stride, source)):
-        meeting = [tap for tap in range(min(taps, taps_apart)) if (first - start - tap * dilation) % stride == 0]
-        first_tap = meeting[0] if meeting else 0
-        count = len(range(first_tap, taps, taps_apart)) if meeting else 0
+        valid = [tap for tap in range(min(taps, taps_apart)) if (first - start - tap * dilation) % stride == 0]
+        first_tap = valid[0] if valid else 0
+        count = len(range(first_tap, taps, taps_apart)) if valid else 0
         yield _Line(
             out=len(range(first, source, stride)),
             source=out,

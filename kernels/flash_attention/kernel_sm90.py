@@ -13,7 +13,7 @@ TMA reads zeros outside the tensor and does not write there.
 
 # ruff: noqa: SIM113 - Gluon has no enumerate()
 
-from nojit.kernels.kernel_functions import divide, divide_by, reciprocal, worked_out_here
+from nojit.kernels.kernel_functions import divide, divide_by, opaque, reciprocal
 from nojit.kernels.kernel_sm90_attention import (
     both_products,
     copy_queries,
@@ -81,7 +81,7 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
     v_full, v_empty = barriers[4], barriers[5]
-    batch, heads, group, q_len, kv_len = worked_out_here(sizes)
+    batch, heads, group, q_len, kv_len = opaque(sizes)
     STAGES: gl.constexpr = k_memory.shape[0]
     Q_STAGES: gl.constexpr = q_full.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
@@ -169,7 +169,7 @@ def _consume(
     """Compute attention for the `ROWS` queries of consumer `OWN` in every tile; write their output and log-sums."""
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty = barriers[0], barriers[1]
-    batch, heads, _, q_len, kv_len = worked_out_here(sizes)
+    batch, heads, _, q_len, kv_len = opaque(sizes)
     Q_STAGES: gl.constexpr = q_full.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]

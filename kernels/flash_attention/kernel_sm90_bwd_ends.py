@@ -50,11 +50,11 @@ def flash_attention_bwd_sm90_prepare_kernel(
     places = batch_head.to(tl.int64) * q_len + rows
     inside = rows < q_len
     lse = tl.load(lse_ptr + places, mask=inside, other=float("-inf"))
-    blind = lse == float("-inf")
+    no_keys = lse == float("-inf")
     if dlse_ptr is not None:
-        delta -= tl.where(blind, 0.0, tl.load(dlse_ptr + places, mask=inside, other=0.0))
+        delta -= tl.where(no_keys, 0.0, tl.load(dlse_ptr + places, mask=inside, other=0.0))
     stat_places = stat_ptr + tl.program_id(0).to(tl.int64) * BLOCK_M + lanes
-    tl.store(stat_places, tl.where(blind, float("inf"), lse * LOG2_E))
+    tl.store(stat_places, tl.where(no_keys, float("inf"), lse * LOG2_E))
     tl.store(stat_places + tl.num_programs(0).to(tl.int64) * BLOCK_M, delta)
     if turn_ptr is not None:
         tl.store(turn_ptr + tl.program_id(0), 0)

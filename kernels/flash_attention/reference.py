@@ -52,7 +52,7 @@ def flash_attention(
     )
     scores = scores.masked_fill(~seen, float("-inf"))
     # a fully masked row has lse -inf; its output and gradients must be 0, not NaN
-    blind = ~seen.any(-1)
-    lse = torch.logsumexp(scores.masked_fill(blind[:, None], 0.0), dim=-1)
+    no_keys = ~seen.any(-1)
+    lse = torch.logsumexp(scores.masked_fill(no_keys[:, None], 0.0), dim=-1)
     weights = torch.exp(scores - lse[..., None])
-    return weights @ v, lse.masked_fill(blind, float("-inf"))
+    return weights @ v, lse.masked_fill(no_keys, float("-inf"))

@@ -170,9 +170,9 @@ def flex_attention_bwd_captured_kernel(
         second_pull += tl.sum(tl.where(inside, weights * distances, 0.0), 1)
         add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dsecond, dbias)
         if second_kind == 3:
-            bent = scores * (LN_2 / second_value)
-            grad *= 1.0 - bent * bent
-            weights *= 1.0 - bent * bent
+            ratio = scores * (LN_2 / second_value)
+            grad *= 1.0 - ratio * ratio
+            weights *= 1.0 - ratio * ratio
         first_pull += tl.sum(tl.where(inside, weights * distances, 0.0), 1)
         add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dfirst, dbias)
     subtract_unbalanced(rest, second_pull, index_b, index_h, dsecond)

@@ -47,8 +47,8 @@ def capped(score, has_cap, cap):
     if has_cap:
         score = cap * tanh(score / cap)
     # without a cap a score may be infinite
-    bent = tl.where(has_cap, score, 0.0) * (1.0 / cap)
-    return score, 1.0 - bent * bent
+    ratio = tl.where(has_cap, score, 0.0) * (1.0 / cap)
+    return score, 1.0 - ratio * ratio
 
 
 @triton.jit
@@ -68,11 +68,11 @@ def light(score, batch, head, query, key, inside, first, second, bias):  # noqa:
     if has_cap:
         score = cap - 2.0 * cap / (1.0 + tl.exp2(score * (2.0 * LOG2_E / cap)))
     # without a cap a score may be infinite
-    bent = tl.where(has_cap, score, 0.0) * (1.0 / cap)
+    ratio = tl.where(has_cap, score, 0.0) * (1.0 / cap)
     height = height_of(batch, head, second)
     if height != 0.0:
         score += height * (key - query).to(tl.float32)
-    return score, 1.0 - bent * bent
+    return score, 1.0 - ratio * ratio
 
 
 @triton.jit
@@ -89,8 +89,8 @@ def bounded(score, batch, head, query, key, inside, first, second, bias):  # noq
     """Apply a soft cap from either slot, and nothing else: without branches, with the tanh of `light`."""
     cap = tl.where(first[0] == 3, first[4], second[4])
     score = cap - 2.0 * cap / (1.0 + tl.exp2(score * (2.0 * LOG2_E / cap)))
-    bent = score * (1.0 / cap)
-    return score, 1.0 - bent * bent
+    ratio = score * (1.0 / cap)
+    return score, 1.0 - ratio * ratio
 
 
 @triton.jit

@@ -21,10 +21,10 @@ from nojit.kernels.flex.kernel_sm90_bwd_walks import (
     come_before,
     head_of,
     modified,
+    query_bits,
+    query_bounds,
     table_of,
     tile_at,
-    viewers_at,
-    viewers_of,
     walk_of,
 )
 from nojit.kernels.flex.kernel_sm90_walks import are_set
@@ -127,7 +127,7 @@ def _add(
 
 @gluon.jit
 def _multiply(
-    OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, viewers, head, sizes, mods, scale,
+    OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, seen_by, head, sizes, mods, scale,
     MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
     """Process one tile of queries for the keys of multiplier `OWN`; return the updated dk and dv."""
@@ -165,9 +165,9 @@ def _multiply(
         weights = gl.exp2(scores - lse.load(s_layout))
     if MASKED:
         if MASK == "bitmap":
-            visible = are_set(viewers, lanes[None, :])
+            visible = are_set(seen_by, lanes[None, :])
         else:
-            visible = (rows[None, :] >= viewers[0][:, None]) & (rows[None, :] < viewers[1][:, None])
+            visible = (rows[None, :] >= seen_by[0][:, None]) & (rows[None, :] < seen_by[1][:, None])
         weights = gl.where(visible, weights, 0.0)
     if SCORE_MOD is None:
         # waiting for the weights as well keeps the compiler from moving their computation past the wait
@@ -190,13 +190,13 @@ def _walk(
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
     """Process the tiles of queries `begin` to `end`, counted from the last; return dk, dv and the number of tiles so far."""
-    memory, walked, keys, viewers, where, sizes, mods, scale, last, members = common
+    memory, walked, keys, seen_by, where, sizes, mods, scale, last, members = common
     index_kb, index_kv, _ = where
     BLOCK_M: gl.constexpr = memory[2].shape[3]
     for place in range(begin, end):
         for member in range(members):
             dk, dv = _multiply(
-                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
+                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, seen_by,
                 head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, MASKED, MASK, SCORE_MOD, EAGER,
             )  # fmt: skip
             used += 1
@@ -232,18 +232,18 @@ def _differentiate(
         # look up the next tile while this one is computed; the entry can be read even if no tile remains
         tile, bitmap = tile_at(gl.maximum(last - 1, 0), tables, BLOCK_M, BLOCK_N, MASK)
         for place in range(last - first):
-            viewers = viewers_at(tables, tile, bitmap, keys, BLOCK_M, BLOCK_N)
+            seen_by = query_bits(tables, tile, bitmap, keys, BLOCK_M, BLOCK_N)
             row_start = tile * BLOCK_M
             tile, bitmap = tile_at(gl.maximum(last - 2 - place, 0), tables, BLOCK_M, BLOCK_N, MASK)
             for member in range(members):
                 dk, dv = _multiply(
-                    OWN, dk, dv, memory, walked, used, row_start, keys, viewers,
+                    OWN, dk, dv, memory, walked, used, row_start, keys, seen_by,
                     head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, MASK, SCORE_MOD, EAGER,
                 )  # fmt: skip
                 used += 1
     else:
-        viewers = viewers_of(tables, table, keys, sizes, MASK)
-        common = memory, walked, keys, viewers, where, sizes, mods, scale, last, members
+        seen_by = query_bounds(tables, table, keys, sizes, MASK)
+        common = memory, walked, keys, seen_by, where, sizes, mods, scale, last, members
         # the last and the first tiles are partial
         dk, dv, used = _walk(OWN, dk, dv, used, 0, last - full_last, common, True, MASK, SCORE_MOD, EAGER)
         dk, dv, used = _walk(

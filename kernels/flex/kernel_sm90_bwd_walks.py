@@ -122,7 +122,7 @@ def come_before(
 
 
 @gluon.jit
-def viewers_of(tables, table, keys, sizes, MASK: gl.constexpr):
+def query_bounds(tables, table, keys, sizes, MASK: gl.constexpr):
     """Return the first query that sees each key, and the exclusive end; no query sees keys past the end."""
     q_len, kv_len = sizes[3], sizes[4]
     if MASK == "interval":
@@ -136,7 +136,7 @@ def viewers_of(tables, table, keys, sizes, MASK: gl.constexpr):
 
 
 @gluon.jit
-def viewers_at(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
+def query_bits(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
     """Load the bits of a bitmap for each key and the queries of a tile: a 32-bit word for every 32 queries."""
     first = tile % (BLOCK_N // BLOCK_M) * (BLOCK_M // WORD)
     words = words_of(tables[2], bitmap, keys % BLOCK_N, first, BLOCK_M // WORD, BLOCK_N)

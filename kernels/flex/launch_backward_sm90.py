@@ -8,7 +8,7 @@ from nojit.kernels import library
 from nojit.kernels.flash_attention import launch_backward_sm90 as flash
 from nojit.kernels.flash_attention.launch_backward_sm90 import QUERIES, GradientMaps, Workspace
 from nojit.kernels.flex.call import Modification, mask_facts, mod_arguments
-from nojit.kernels.flex.mods import LISTED, plainest
+from nojit.kernels.flex.mods import LISTED, cheapest
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.maps import Described
 from torch import Tensor
@@ -30,7 +30,7 @@ def maps_of(
     same for all query heads of a key head, and the score modification must load no value for each score.
     """
     q, k, v = operands
-    if not tables.is_orderly or not _is_shared(tables, q, k) or plainest(mod.function, mod.slots) == LISTED:
+    if not tables.is_orderly or not _is_shared(tables, q, k) or cheapest(mod.function, mod.slots) == LISTED:
         return None
     return flash.gradient_maps_of(q, k, v, dout, dk, dv)
 
@@ -91,7 +91,7 @@ def launch_gradients_over_maps(
         q_len,
         kv_len,
         MASK=tables.mode,
-        SCORE_MOD=plainest(mod.function, mod.slots),
+        SCORE_MOD=cheapest(mod.function, mod.slots),
         BLOCK_D=maps.width,
         BLOCK_M=QUERIES[maps.width],
     )

@@ -325,7 +325,7 @@ def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> Function
     return LIGHT if function == LISTED and not needs_all else function
 
 
-def plainest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
+def cheapest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
     """Return the function with the least work that is equivalent to `function` for 16-bit operands.
 
     Only the sm_90 backward kernel is built with all of these functions.

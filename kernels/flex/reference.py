@@ -51,7 +51,7 @@ def flex_attention(
         visible = seen(mask_mod, batch, heads, q_len, kv_len, query.device)
         scores = scores.masked_fill(~visible, float("-inf"))
     # a fully masked row has lse -inf; its output and gradients must be 0, not NaN
-    blind = (scores == float("-inf")).all(-1)
-    lse = torch.logsumexp(scores.masked_fill(blind[..., None], 0.0), dim=-1)
+    no_keys = (scores == float("-inf")).all(-1)
+    lse = torch.logsumexp(scores.masked_fill(no_keys[..., None], 0.0), dim=-1)
     weights = torch.exp(scores - lse[..., None])
-    return weights @ value, lse.masked_fill(blind, float("-inf"))
+    return weights @ value, lse.masked_fill(no_keys, float("-inf"))

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
-from nojit.kernels.dispatch import has_modes, lasting
+from nojit.kernels.dispatch import for_caching, has_modes
 from nojit.kernels.flex.hulls import KEYS, QUERIES, are_orderly, hulls_of
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
 from nojit.kernels.maps import nothing
@@ -136,7 +136,7 @@ def _unread(device: torch.device) -> Tensor:
     if torch.compiler.is_compiling() or has_modes():
         return nothing(torch.int32, device)
     if device not in _UNREAD:
-        with lasting():
+        with for_caching():
             _UNREAD[device] = nothing(torch.int32, device)
     return _UNREAD[device]
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 import torch
-from nojit.kernels.dispatch import lasting
+from nojit.kernels.dispatch import for_caching
 from nojit.kernels.flex.call import Modification, kv_strides, mod_arguments
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.masks import Mask
@@ -94,7 +94,7 @@ def splits_for(one: Decoding, *, alone: bool = False) -> int:
 @cache
 def _unread(device: torch.device) -> tuple[Tensor, Tensor]:
     """Return an int32 and an fp32 tensor that stand for absent tensors, which no kernel reads."""
-    with lasting():
+    with for_caching():
         return nothing(torch.int32, device), nothing(torch.float32, device)
 
 

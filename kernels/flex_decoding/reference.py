@@ -75,10 +75,10 @@ def flex_decoding(
             m = m + kv_lens.view(-1, 1, 1, 1) - shape[2]
         scores = _each(score_mod, (scores, b, h, m, n))
     scores = scores.masked_fill(~seen, float("-inf"))
-    blind = ~seen.any(-1)
-    lse = torch.logsumexp(scores.masked_fill(blind[..., None], 0.0), dim=-1)
+    no_keys = ~seen.any(-1)
+    lse = torch.logsumexp(scores.masked_fill(no_keys[..., None], 0.0), dim=-1)
     weights = torch.exp(scores - lse[..., None])
-    return weights.to(value.dtype) @ value, lse.masked_fill(blind, float("-inf"))
+    return weights.to(value.dtype) @ value, lse.masked_fill(no_keys, float("-inf"))
 
 
 def _places(shape: tuple[int, int, int, int], device: torch.device) -> tuple[Tensor, ...]:

@@ -29,10 +29,10 @@ class Kept(Generic[T]):
         This check is fast. A False does not prove that elements overlap.
         """
         first = tensors[0].data_ptr()
-        behind = first + self.spans[0]
+        end = first + self.spans[0]
         for tensor, span in zip(tensors[1:], self.spans[1:], strict=True):
             start = tensor.data_ptr()
-            if start < behind and first < start + span:
+            if start < end and first < start + span:
                 return False
         return True
 

@@ -20,7 +20,7 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     reinterpret,
 )
 from nojit.kernels.gemm.kernel_tiles import activate, place_piece
-from nojit.kernels.kernel_functions import worked_out_here
+from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -104,7 +104,7 @@ def produce(
     `steps_z` has for a and for b 0 if the batch shares the matrix, else 1.
     """
     DEEP: gl.constexpr = maps[0].block_type.shape[3]
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)

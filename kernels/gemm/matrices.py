@@ -29,7 +29,7 @@ class Mapped(NamedTuple):
 
     shape: tuple[int, int, int, int]
     strides: tuple[int, int, int, int]
-    turned: bool
+    is_transposed: bool
     """True if it describes the transposes."""
     step: int
     """Distance, in matrices, from one product's matrix to the next one's: 1, or 0 if all products share a matrix."""
@@ -61,10 +61,10 @@ def mapped(layout: Layout, element_bytes: int, *, turn: bool = True) -> Mapped |
         None if no descriptor can hold them: columns must be contiguous, and row and matrix strides multiples of 16
             bytes.
     """
-    straight = _mapped(layout, element_bytes, turned=False)
+    straight = _mapped(layout, element_bytes, is_transposed=False)
     if straight is not None or not turn:
         return straight
-    return _mapped(transposed(layout), element_bytes, turned=True)
+    return _mapped(transposed(layout), element_bytes, is_transposed=True)
 
 
 def stored(of_out: Mapped, element_bytes: int, parts: int) -> tuple[Mapped, int]:
@@ -78,10 +78,10 @@ def stored(of_out: Mapped, element_bytes: int, parts: int) -> tuple[Mapped, int]
     _, batch, rows, cols = of_out.shape
     width = padded_width(cols)
     strides = (batch * rows * width, rows * width, width, 1)
-    return Mapped((parts, batch, rows, cols), strides, turned=False, step=1), PANEL_BYTES // FP32_BYTES
+    return Mapped((parts, batch, rows, cols), strides, is_transposed=False, step=1), PANEL_BYTES // FP32_BYTES
 
 
-def _mapped(layout: Layout, element_bytes: int, *, turned: bool) -> Mapped | None:
+def _mapped(layout: Layout, element_bytes: int, *, is_transposed: bool) -> Mapped | None:
     (batch, rows, cols), (stride_z, stride_row, stride_col) = layout
     unit = MAP_BYTES // element_bytes
     if (stride_col != 1 and cols != 1) or not batch * rows * cols:
@@ -94,4 +94,4 @@ def _mapped(layout: Layout, element_bytes: int, *, turned: bool) -> Mapped | Non
         batch, stride_z = 1, unit
     if min(stride_row, stride_z) <= 0 or (stride_row | stride_z) % unit:
         return None
-    return Mapped((1, batch, rows, cols), (unit, stride_z, stride_row, 1), turned, int(not shared))
+    return Mapped((1, batch, rows, cols), (unit, stride_z, stride_row, 1), is_transposed, int(not shared))

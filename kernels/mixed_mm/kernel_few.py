@@ -118,23 +118,23 @@ def _store_sums(acc, out_ptr, col, m_len, n_len, stride_om):
 
 
 @gluon.jit
-def _load_step(step, start, steps, left, a_from, b_from, TURNED: gl.constexpr):
+def _load_step(step, start, steps, left, a_from, b_from, ROTATED: gl.constexpr):
     """Load the pairs of a and the words of b of one step; past the last step, a reads as 0.
 
-    With `TURNED`, step 0 is step `start` of K, and steps wrap around at `steps`.
+    With `ROTATED`, step 0 is step `start` of K, and steps wrap around at `steps`.
     """
     a_base, a_offsets, a_cols = a_from
     b_base, b_offsets, b_rows, b_step, in_cols = b_from
     STEP: gl.constexpr = ROWS * a_cols.shape[0]
     place = step
-    if TURNED:
+    if ROTATED:
         place += start
         place = gl.where(place >= steps, place - steps, place)
-    behind = left - place * STEP
-    if TURNED:
-        behind = gl.where(step < steps, behind, 0)
-    a = gl.load(a_base + place * STEP + a_offsets, mask=a_cols < behind, other=0)
-    return a, gl.load(b_base + place * b_step + b_offsets, mask=in_cols & (b_rows < behind))
+    remaining = left - place * STEP
+    if ROTATED:
+        remaining = gl.where(step < steps, remaining, 0)
+    a = gl.load(a_base + place * STEP + a_offsets, mask=a_cols < remaining, other=0)
+    return a, gl.load(b_base + place * b_step + b_offsets, mask=in_cols & (b_rows < remaining))
 
 
 @gluon.jit
@@ -218,15 +218,15 @@ def mixed_mm_few_kernel(
     steps = last - first
     # programs with few columns need little of a: eight sets of them start at different steps, so that they do not all
     # read the same cache lines
-    TURNED: gl.constexpr = BLOCK_N == 32 and GROUPS == "none"
+    ROTATED: gl.constexpr = BLOCK_N == 32 and GROUPS == "none"
     start = tile // 16 % 8 * steps // 8
     acc = gl.zeros([WARPS, BLOCK_N, BLOCK_M], gl.float32, product)
-    a, b = _load_step(0, start, steps, left, a_from, b_from, TURNED)
+    a, b = _load_step(0, start, steps, left, a_from, b_from, ROTATED)
     for step in range(0, steps, 2):
         # two steps per iteration, so that prefetched values stay in their registers; if their number is odd, the last
         # one reads zeros of a
         for ahead in gl.static_range(1, 3):
-            next_a, next_b = _load_step(step + ahead, start, steps, left, a_from, b_from, TURNED)
+            next_a, next_b = _load_step(step + ahead, start, steps, left, a_from, b_from, ROTATED)
             pairs = ()
             if GROUPS != "none":
                 groups, _ = divide(group_depth, group_size)

@@ -12,7 +12,7 @@ to shared memory after its bytes, so that a consumer loads nothing from global m
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
 from nojit.kernels.gemm.kernel_tiles import place_piece
-from nojit.kernels.kernel_functions import divide_by, reciprocal, worked_out_here
+from nojit.kernels.kernel_functions import divide_by, opaque, reciprocal
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
 from triton.experimental import gluon
@@ -55,7 +55,7 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
     # scales and zero points follow a, b and the result
     OF_GROUPS: gl.constexpr = len(memory) - 3
     of_owner: gl.constexpr = maps[1].block_type.nbytes + OF_GROUPS * maps[3].block_type.nbytes
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     if OF_GROUPS > 0:
         inverse = reciprocal(group_size)
     copied = 0
@@ -204,12 +204,12 @@ def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, TILE: gl.constexp
     # two consumers with many rows alternate: one unpacks while tensor cores multiply for the other
     ALONE: gl.constexpr = TILE[0] == OWNED or TILE[1] == OWNED
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
-        place, first, behind = _piece_at(number, sizes, TILE)
+        place, first, end = _piece_at(number, sizes, TILE)
         split, row, col = place
-        count = behind - first
+        count = end - first
         acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
         if ALONE:
             acc = _multiply_ahead(OWN, acc, memory, barriers, used, count, GROUPS, TILE)

@@ -17,7 +17,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     store_rows,
 )
 from nojit.kernels.gemm.kernel_tiles import place_tile
-from nojit.kernels.kernel_functions import worked_out_here
+from nojit.kernels.kernel_functions import opaque
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
@@ -36,7 +36,7 @@ def _produce(
     maps, memory, more_memory, barriers, sizes, TILE: gl.constexpr, TRANS: gl.constexpr, MORE_TRANS: gl.constexpr
 ):
     """Copy the rows of a and c and the columns of b and d that each tile needs; run by the producer warp."""
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     m_len, n_len, k_len, more_len = sizes
     copied = 0
     for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
@@ -54,7 +54,7 @@ def _consume(
     MORE_TRANS: gl.constexpr,
 ):  # fmt: skip
     """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     m_len, n_len, k_len, more_len = sizes
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     used = 0

@@ -84,7 +84,7 @@ def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor],
         strides = tuple(stride for layout in (*factors, result) for stride in layout.strides[1:])
         named: dict[str, Any] = {"PRECISION": precision(first.dtype)}
         return Prepared("mm_plus_mm", (rows, cols), order, None, (*sizes, *strides), named)
-    named = {f"TRANS_{name}": of.turned for name, of in zip("ABCD", maps, strict=False)}
+    named = {f"TRANS_{name}": of.is_transposed for name, of in zip("ABCD", maps, strict=False)}
     count = processors(first)
     return Prepared("mm_plus_mm_sm90", (rows, cols), order, maps, (*sizes, count), named)
 

@@ -114,7 +114,7 @@ def _rectangles(spec: OperatorSpec, part: Part, source: str) -> str:
 
 
 def _configs(spec: OperatorSpec, part: Part) -> Iterator[dict[str, Any]]:
-    rows, *others, whatever = kinds_of(spec, part)
+    rows, *others, mixed = kinds_of(spec, part)
     aligned = _aligned(part, rows)
     narrow = f"nx <= {_NARROW} and {aligned}"
     # with many tensors a thread takes half as many elements, since otherwise its registers would spill
@@ -125,7 +125,7 @@ def _configs(spec: OperatorSpec, part: Part) -> Iterator[dict[str, Any]]:
         across = "t" in kinds
         shape = {"BY": 64 if across else 4, "BX": 64 if across else 512, "num_warps": 8 if across else 4}
         yield shape | {"when": f"KINDS == '{kinds}'", "requires": _aligned(part, kinds)}
-    yield {"BY": 8, "BX": 128, "num_warps": 4, "when": f"KINDS == '{rows}' or KINDS == '{whatever}'"}
+    yield {"BY": 8, "BX": 128, "num_warps": 4, "when": f"KINDS == '{rows}' or KINDS == '{mixed}'"}
 
 
 def _aligned(part: Part, kinds: str) -> str:

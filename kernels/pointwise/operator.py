@@ -152,11 +152,11 @@ class Operator:
             self._run_into(operands, word, scalars, target, recording)
             return target
 
-        def lasts(result: Tensor) -> bool:
+        def may_replay(result: Tensor) -> bool:
             # a conversion of ints depends on torch's default dtype, which may change
             return any(tensor.dtype == result.dtype for tensor in tensors)
 
-        return made_and_remembered(self._memo, tensors, out, words, make, lasts=lasts)
+        return made_and_remembered(self._memo, tensors, out, words, make, may_replay=may_replay)
 
     def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
         """Validate a call from torch's dispatcher and compute the result into a new tensor."""

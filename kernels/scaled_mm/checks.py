@@ -108,8 +108,8 @@ def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
 
 def _meet(one: Tensor, other: Tensor) -> bool:
     """Return whether the byte ranges of two tensors, from first to last element, overlap."""
-    (first, behind), (start, end) = _reach(one), _reach(other)
-    return first < end and start < behind and one.numel() > 0 and other.numel() > 0
+    (first, end), (start, other_end) = _reach(one), _reach(other)
+    return first < other_end and start < end and one.numel() > 0 and other.numel() > 0
 
 
 def _reach(value: Tensor) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     pieces_of,
     store_rows,
 )
-from nojit.kernels.kernel_functions import worked_out_here
+from nojit.kernels.kernel_functions import opaque
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -106,24 +106,24 @@ def _promote_steps(
         factors = _factors(vectors, row, col, first, sums, SCALES)
     for step in range(first, last, TOGETHER):
         number = used + step - first
-        for behind in gl.static_range(TOGETHER):
-            mbarrier.wait(full.index((number + behind) % COUNT), (number + behind) // COUNT & 1)
+        for ahead in gl.static_range(TOGETHER):
+            mbarrier.wait(full.index((number + ahead) % COUNT), (number + ahead) // COUNT & 1)
         grown = ()
         for part in gl.static_range(PARTS):
             product = gl.zeros_like(sums[part])
-            for behind in gl.static_range(TOGETHER):
-                stage = (number + behind) % COUNT
+            for ahead in gl.static_range(TOGETHER):
+                stage = (number + ahead) % COUNT
                 a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
                 b = b_memory.index(stage).slice(part * WIDTH, WIDTH, 0).permute((1, 0))
-                product = warpgroup_mma(a, b, product, use_acc=behind > 0, is_async=True)
+                product = warpgroup_mma(a, b, product, use_acc=ahead > 0, is_async=True)
             # issue these loads here, where they overlap with the tensor cores
             by_columns = 1.0
             if SCALES == "rows":
                 by_columns = _column_scales(vectors, col + part * WIDTH, step, sums[part])
             product = warpgroup_mma_wait(0, deps=(product,))
             if part == PARTS - 1:
-                for behind in gl.static_range(TOGETHER):
-                    mbarrier.arrive(empty.index((number + behind) % COUNT))
+                for ahead in gl.static_range(TOGETHER):
+                    mbarrier.arrive(empty.index((number + ahead) % COUNT))
             factor = factors[part if SCALES == "tiles" else 0]
             grown = grown + (sums[part] + product * by_columns * factor,)  # noqa: RUF005 - Triton's tuples
         sums = grown
@@ -197,7 +197,7 @@ def _produce(
     maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
     """Copy the operands of each tile to shared memory, and prefetch scales; run by the producer warp."""
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)
@@ -223,11 +223,11 @@ def _consume(
     scale = 1.0
     if SCALES == "whole":
         scale = gl.where(whole, gl.load(vectors[0][0]) * gl.load(vectors[1][0]), 1.0)
-    sizes = worked_out_here(sizes)
+    sizes = opaque(sizes)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         # derived values must not stay in registers from tile to tile
-        place, first, last = piece_at(number, worked_out_here(sizes), DEEP, TILE, TOGETHER)
+        place, first, last = piece_at(number, opaque(sizes), DEEP, TILE, TOGETHER)
         split, _, row, col = place
         own = (split, 0, row + OWN * OWNED, col)
         if FAST:

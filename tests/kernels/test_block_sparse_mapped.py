@@ -64,14 +64,14 @@ def test_products_of_blocks_say_how_all_lie(asked, mode, trans_a, trans_b):
         assert name == "block_sparse_dsd", "one lies by rows, and the other by columns"
     else:
         assert name == "block_sparse_dsd_sm90"
-        assert (named["TURNED"], named["COLUMNS"]) == (turned, mode == "dds")
+        assert (named["TRANSPOSED"], named["COLUMNS"]) == (turned, mode == "dds")
 
 
 def test_blocks_may_lie_by_columns(asked):
     block_sparse_matmul(blocks().mT, dense(LAYOUT.shape[1], 64, False), LAYOUT, "dsd")
     # in blocks of ones nothing else tells them apart: strides alone do
     ((name, named),) = asked
-    assert (name, named["TURNED"], named["COLUMNS"]) == ("block_sparse_dsd_sm90", True, False)
+    assert (name, named["TRANSPOSED"], named["COLUMNS"]) == ("block_sparse_dsd_sm90", True, False)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_long_rows_are_cut_and_merged(mode, free, deterministic):
     with mock.patch.object(packing, "LONG_ROWS", 32):
         layout = BlockLayout(active if mode == "dsd" else active.mT, 16)
         sizes = layout.packing("cpu", torch.float32).sizes
-    assert sizes.slots if mode == "dsd" else sizes.turned_slots
+    assert sizes.slots if mode == "dsd" else sizes.transposed_slots
     a, b = operands(layout, mode, (False,) * 3, free=free)
     check(a, b, layout, mode, deterministic=deterministic)
     # as if there were so much work that a long row holds up no one

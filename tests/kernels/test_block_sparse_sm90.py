@@ -48,7 +48,7 @@ def provide(name: str):
     def launch(*args: Any, **named: Any) -> None:
         if name == "block_sparse_dsd_sm90":
             width = args[2].shape[2 if named["COLUMNS"] else 3]
-            named["BLOCK_N"] = 64 if width <= 64 else 256 if named["TURNED"] else 128
+            named["BLOCK_N"] = 64 if width <= 64 else 256 if named["TRANSPOSED"] else 128
         maps = map(map_of, args[:3], boxes_of(name, named))
         kernel(PROGRAMS, *maps, *map(argument, args[3:]), **named, **STAGES[name])
 

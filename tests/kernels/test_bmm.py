@@ -354,7 +354,7 @@ def test_out_takes_no_gradients():
 )
 def test_what_maps_describe(layout, expected):
     found = mapped(Layout(*layout), 2)
-    assert (None if found is None else (found.turned, found.step)) == expected
+    assert (None if found is None else (found.is_transposed, found.step)) == expected
 
 
 @pytest.mark.parametrize("trained", [False, True])
