@@ -22,8 +22,8 @@ from pathlib import Path
 
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.events import Event, Fault, Listed, Lost, identity_of
-from nojit.aot.tune.order import Order, ProblemRun, TuneRun
 from nojit.aot.tune.records import Device
+from nojit.aot.tune.request import ProblemRun, TuneRequest, TuneRun
 from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import NojitError
@@ -90,8 +90,8 @@ def run(step: str, bundle: Path, budget_s: float, families: list[str], kernels: 
     progress = Progress()
     only = {name: pair for name, pair in pairs_of(folder).items() if len(pair) > 1} if step == "duel" else None
     with open_database(folder / (f"{step}.db" if step in {"repeat", "duel"} else "tune.db"), create=True) as database:
-        order = Order(setup, budget_s, use != "tune" or step == "duel", STEPS.index(step), only)
-        done = tune(order, database, progress)
+        request = TuneRequest(setup, budget_s, use != "tune" or step == "duel", STEPS.index(step), only)
+        done = tune(request, database, progress)
         show(done, progress, database)
     return bool(done.known or done.pairs) and (done.quick_pairs_per_s or PAIRS_PER_S) >= PAIRS_PER_S
 

@@ -34,19 +34,19 @@ from nojit.runtime.tuned import TunedTable
 
 __all__ = ["command"]
 
-# smallest drift to show without --max-drift
-_TOLD = 0.02
+# smallest drift to show without -v
+_DRIFT_SHOWN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class _Repeat:
-    """Inputs and limits of a comparison of two runs."""
+    """Inputs and limits of `--repeat`, which compares two runs."""
 
     places: tuple[Path, Path]
     kernels: tuple[str, ...]
     manifests: Path | None
     max_drift: float | None
-    """The limit in percent; None without a limit."""
+    """Largest allowed drift in percent; None without a limit."""
     bounds: Bounds
 
 
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Compare the configs that tuned tables select with the best measured ones, on held-out problems.
 
-    Measure the problems with every config first: `nojit tune run --exhaustive`. Rows are looked up as at run time. A problem that no table
+    Measure the problems with every config first: `nojit tune run --exhaustive`. Tables are searched as at run time. A problem that no table
     covers, or whose selected config was not measured, has no share and fails --min-worst.
     """
     _check_options(again, max_drift, (min_geomean, min_worst))
@@ -159,23 +159,23 @@ def _show(out: Output, results: Sequence[Evaluation]) -> None:
             out.line()
             labels = _Labels(label for one in result.problems for label in (one.config, one.best))
             bar = "" if out.verbosity > 0 else ", below 0.95"
-            out.line(f"{result.kernel}{bar}{labels.said}:", style="bold")
-            told = [_row(one, labels) for one in shown]
-            out.table((">share", "problem", "dtype", "status", "chosen", "best"), told, indent=2)
+            out.line(f"{result.kernel}{bar}{labels.shared}:", style="bold")
+            lines = [_row(one, labels) for one in shown]
+            out.table((">share", "problem", "dtype", "status", "chosen", "best"), lines, indent=2)
 
 
 class _Labels:
     """Short labels of configs, without the settings that all of them share.
 
     Attributes:
-        said: the shared settings, for a title.
+        shared: the shared settings as text for a title; empty without any.
     """
 
     def __init__(self, labels: Iterable[str]) -> None:
         different = {label: _settings(label) for label in labels if label}
-        shared = set.intersection(*map(set, different.values())) if len(different) > 1 else set()
-        self._short = {label: " ".join(one for one in words if one not in shared) for label, words in different.items()}
-        self.said = f", all with {' '.join(sorted(shared))}" if shared else ""
+        common = set.intersection(*map(set, different.values())) if len(different) > 1 else set()
+        self._short = {label: " ".join(one for one in words if one not in common) for label, words in different.items()}
+        self.shared = f", all with {' '.join(sorted(common))}" if common else ""
 
     def __getitem__(self, label: str) -> str:
         return self._short.get(label, "")
@@ -235,12 +235,12 @@ def _show_drifts(out: Output, drifts: Sequence[Drift], worst: float | None) -> N
     out.line(f"{counted(len(drifts), 'problem')}, the second run's selection differs by at most {spelled}")
     for kernel in dict.fromkeys(one.kernel for one in drifts):
         mine = [one for one in drifts if one.kernel == kernel]
-        shown = [one for one in mine if out.verbosity > 0 or one.drift is None or abs(one.drift) > _TOLD]
+        shown = [one for one in mine if out.verbosity > 0 or one.drift is None or abs(one.drift) > _DRIFT_SHOWN]
         if shown:
             labels = _Labels(label for one in mine for label in (one.first, one.second))
-            bar = "" if out.verbosity > 0 else f", more than {_TOLD:.0%} apart"
+            bar = "" if out.verbosity > 0 else f", more than {_DRIFT_SHOWN:.0%} apart"
             out.line()
-            out.line(f"{kernel}{bar}{labels.said}:", style="bold")
+            out.line(f"{kernel}{bar}{labels.shared}:", style="bold")
             rows = [_drift_row(one, labels) for one in shown]
             out.table((">drift", "problem", "dtype", "first", "second"), rows, indent=2)
 

@@ -1,4 +1,4 @@
-"""``nojit tune import``: tuned tables from other tools' measurements."""
+"""``nojit tune import``: convert measurements of other tools to a tuned table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.aot.cli.tune_common import configs_option, loss_option, out_option
-from nojit.aot.tune.adopt import Wanted, adopt
+from nojit.aot.tune.convert import TableRequest, to_tuned
 from nojit.aot.tune.importers import ForeignFile, read_foreign
 from nojit.aot.tune.select import Bounds
 from nojit.aot.tune.tuned_file import write_tuned
@@ -112,8 +112,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     for axis, value in where:
         axes[axis] = (*axes.get(axis, ()), _value(value))
     taken = tuple(take.split(",")) if take else ()
-    wanted = Wanted(kernel, key, taken, tuple(axes.items()), device, dict(rename), _origin(foreign))
-    table = adopt(foreign, wanted, Bounds(loss / 100, most))
+    request = TableRequest(kernel, key, taken, tuple(axes.items()), device, dict(rename), _origin(foreign))
+    table = to_tuned(foreign, request, Bounds(loss / 100, most))
     path = write_tuned(table, folder, force=force)
     (entry,) = table.entries
     formats = sorted({file.format for file in foreign})
@@ -151,7 +151,7 @@ def _origin(files: Sequence[ForeignFile]) -> tuple[tuple[str, str], ...]:
 
 
 def _value(text: str) -> Value:
-    """Return the value of a text from the command line: a number, ``true``, ``none``, else a string."""
+    """Parse a value of the command line: a number, ``true``, ``false``, ``none``, else a string."""
     words: dict[str, Value] = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -1,4 +1,4 @@
-"""Progress of a tuning run: a bar on a terminal, occasional lines elsewhere, nothing with -q."""
+"""Progress of a tuning run: a bar on a terminal, lines elsewhere, nothing with -q."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nojit.aot.cli.console import Output, clean, counted, duration, rich_console
 from nojit.aot.tune.events import Event, Fault, Listed, Lost
-from nojit.aot.tune.order import ProblemRun, View
 from nojit.aot.tune.records import Device
+from nojit.aot.tune.request import ProblemRun, View
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -52,7 +52,7 @@ class _Counting:
         self.write(f"{device.name} ({device.arch}): {counted(todo, 'problem')}{before}")
 
     def event(self, listed: Listed, event: Event) -> None:
-        """Write the death of a process always, and a wrong or failed config if `detailed`."""
+        """Write each death of the measuring process and, if `detailed`, each wrong or failed config."""
         place = f"{listed.kernel}, {listed.name}"
         if isinstance(event, Fault) and self.detailed:
             self.write(f"{place}: {event.status}: {event.detail}")
@@ -119,7 +119,7 @@ class _Bar(_Counting):
 
 @contextlib.contextmanager
 def follow_tuning(out: Output) -> Iterator[View]:
-    """Yield the view that fits standard error and the verbosity."""
+    """Yield a bar if standard error is a terminal, lines if it is not, or a silent view with -q."""
     detailed = out.verbosity > 0
     if out.quiet:
         yield _Silent()

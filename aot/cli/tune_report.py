@@ -1,4 +1,4 @@
-"""``nojit tune report``: write the report on measurements."""
+"""``nojit tune report``: write an HTML page about the measurements."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from nojit.aot.cli.tune_common import (
     tables_option,
 )
 from nojit.aot.files import write_file
-from nojit.aot.tune.account import QualityFacts, quality_facts
 from nojit.aot.tune.evaluate import evaluate
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.lookup import table_for
 from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Bounds
+from nojit.aot.tune.summaries import QualityFacts, quality_facts
 
 __all__ = ["command"]
 
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 def _quality(
     place: Path | None, others: Mapping[str, Sequence[Evidence]], rules: Mapping[str, TuningRules]
 ) -> list[QualityFacts]:
-    """Return the quality of tuned tables on problems of other uses; nothing if the default folder is missing."""
+    """Evaluate the tuned tables on problems of other uses; return nothing if the default folder is missing."""
     if not any(others.values()) or (place is None and not TUNED.is_dir()):
         return []
     tables = read_tables(place or TUNED)

@@ -14,7 +14,7 @@ from nojit.aot.cli.console import PLACE, Output, counted, duration, output_optio
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.tune_progress import follow_tuning
 from nojit.aot.tune.database import Database, open_database
-from nojit.aot.tune.order import Order, ProblemRun, TuneRun
+from nojit.aot.tune.request import ProblemRun, TuneRequest, TuneRun
 from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import NojitError, few
@@ -27,7 +27,7 @@ _STAGE = "nojit.aot.tune.torch_stage:open_stage"
 
 
 def _seconds(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a time such as ``90s`` or ``10m``."""
+    """Parse a time such as ``90s`` or ``10m``; return seconds."""
     if value is None:
         return None
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|)", value)
@@ -71,13 +71,13 @@ def command(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Check every config of a tuning bundle against a reference, time the correct ones, and store all results in a database.
 
-    It needs a GPU and torch, but no compiler. Each problem starts with all configs; configs that cannot be the best are dropped, and the others
-    are timed for longer. Results in the database for this bundle and kind of GPU are not measured again: run the command again to
-    continue after an interruption.
+    It needs a GPU and torch, but no compiler. Each problem starts with all configs. The tuner drops configs that cannot be the best, and times
+    the others for longer. To continue after an interruption, run the command again: it skips what the database already has for this
+    bundle and kind of GPU.
     """
-    order = Order(Setup(_STAGE, _bundle(bundle), problems, kernels), budget, exhaustive, seed)
+    request = TuneRequest(Setup(_STAGE, _bundle(bundle), problems, kernels), budget, exhaustive, seed)
     with _database(database) as opened, follow_tuning(out) as view:
-        summary = tune(order, opened, view)
+        summary = tune(request, opened, view)
     out.emit("tune run", asdict(summary))
     _show(out, summary, database)
     return 0 if summary.known or any(problem.best_us is not None for problem in summary.problems) else EXIT_FAILED

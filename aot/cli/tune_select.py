@@ -20,9 +20,9 @@ from nojit.aot.cli.tune_common import (
     out_option,
     rules_of,
 )
-from nojit.aot.tune.account import GroupFacts, TableFacts, table_facts
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.select import Bounds, select
+from nojit.aot.tune.summaries import GroupFacts, TableFacts, table_facts
 from nojit.aot.tune.tuned_file import write_tuned
 
 __all__ = ["command", "origin_of"]
@@ -52,7 +52,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     """Select the fewest configs that keep every problem near its best, and write a tuned table for each kernel and device.
 
     It needs no GPU. It selects a portfolio for each kernel and group of dtypes that the manifest lists as alike. If no portfolio of
-    --max-configs keeps --loss, it writes the one with the lowest mean loss and warns.
+    --max-configs keeps --loss, the command warns, and writes the portfolio with the lowest mean loss.
     """
     bounds = Bounds(loss / 100, most)
     found = evidence_of(database, use, kernels)
@@ -70,7 +70,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def origin_of(evidence: Evidence, digest: str) -> dict[str, str]:
-    """Return the ``origin`` of a tuned table: the tool and the source of the measurements."""
+    """Return the ``origin`` of a tuned table: the tool, and where its measurements come from."""
     runs = [run for run, _ in evidence.runs]
     return {
         "tool": f"nojit tune select {version('nojit')}",
@@ -123,7 +123,7 @@ def _show_group(out: Output, group: GroupFacts) -> None:
 
 
 def _warn_of(out: Output, kernel: str, group: GroupFacts) -> None:
-    """Warn about requests that could not be met; each warning names the kernel, for standard error has no context."""
+    """Warn about requests that could not be met. Each warning names the kernel, because standard error shows no other context."""
     of = f"{kernel}, {group.label}"
     if group.worst_loss is None:
         out.warn(f"{of}: no set of configs serves every problem")

@@ -1,4 +1,4 @@
-"""``nojit verify``: check every byte of a bundle."""
+"""``nojit verify``: check every byte of bundles and wheels."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 __all__ = ["command"]
 
 _Rebuild: TypeAlias = Callable[[BundleFile, Statement | None], None]
-# time limit for a variant in seconds: the default of `nojit build`
+# time limit for one compilation, in seconds: the default of `nojit build`
 _TIMEOUT_S = 300.0
-# limit of files to name in a line
-_TOLD = 8
+# a line names at most this many files
+_NAMED_MAX = 8
 
 
 @click.command("verify")
@@ -63,7 +63,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     files of its RECORD, read the same by every zip reader, and no code that runs on installation. The output separates signed files from
     those that only RECORD lists, which anybody can write.
 
-    Exit code 3: a bundle or wheel fails. Exit code 1: one could not be read or rebuilt. Intact bytes do not show who built them: with --key
+    Exit code 3: a bundle or wheel fails. Exit code 1: one could not be read or rebuilt. Intact bytes do not prove who built them: with --key
     or --trusted-keys the provenance statement beside each bundle must be signed, as with NOJIT_TRUST=signed. --rebuild compiles each
     bundle again from its statement (with a key, the signed one), without the cache, and compares the bytes.
     """
@@ -71,13 +71,13 @@ def command(  # noqa: PLR0917 - click passes each by name
         if given is not None and not rebuild:
             raise click.UsageError(f"expected --rebuild with {option}: add --rebuild")
     trusted = _trusted(key, keys)
-    again = None
+    rebuilder = None
     if rebuild:
-        again = partial(_rebuild, sources=sources or Path(), jobs=jobs, ptxas=ptxas, tell=out.note)
+        rebuilder = partial(_rebuild, sources=sources or Path(), jobs=jobs, ptxas=ptxas, tell=out.note)
     bundles: list[dict[str, Any]] = []
     wheels: list[dict[str, Any]] = []
     codes = {0}
-    for kind, result, code in (each for place in places for each in _verify_at(place, trusted, again)):
+    for kind, result, code in (each for place in places for each in _verify_at(place, trusted, rebuilder)):
         codes.add(code)
         (wheels if kind == "wheel" else bundles).append(result)
         if not result["ok"]:
@@ -106,7 +106,7 @@ def _show_wheel(out: Output, result: dict[str, Any], *, signed: bool) -> None:
     )
     if unusual:
         out.warn(
-            f"{result['path']}: files that nojit wheel never writes and no signature covers: {few(unusual, _TOLD)}"
+            f"{result['path']}: files that nojit wheel never writes and no signature covers: {few(unusual, _NAMED_MAX)}"
         )
 
 
@@ -173,26 +173,26 @@ def _verify_wheel(wheel: WheelFile, signed: Collection[str]) -> tuple[dict[str, 
     except (NojitError, OSError) as error:
         return _failure(path, error), exit_code(error)
     by_key = {name: f"{path}/{name}" in signed for name in facts.bundles}
-    said = {
+    fields = {
         "signed": [name for name, is_signed in by_key.items() if is_signed],
         "recorded": [*(name for name, is_signed in by_key.items() if not is_signed), *facts.others],
         "unvouched": [facts.record],
         "unusual": list(facts.unusual),
     }
-    return {"path": path, "ok": True, **said}, 0
+    return {"path": path, "ok": True, **fields}, 0
 
 
 def _failure(name: str, error: NojitError | OSError) -> dict[str, Any]:
     if isinstance(error, NojitError):
         # the line starts with the path already
         error.where = error.where.removeprefix(name).strip()
-    said = {
+    fields = {
         "type": type(error).__name__,
         "message": told(error),
         "rule": getattr(error, "rule", ""),
         "reason": getattr(error, "reason", ""),
     }
-    return {"path": name, "ok": False, "error": said}
+    return {"path": name, "ok": False, "error": fields}
 
 
 def _verify(place: Place, trusted: TrustedKeys | None, rebuild: _Rebuild | None) -> dict[str, Any]:
@@ -205,9 +205,9 @@ def _verify(place: Place, trusted: TrustedKeys | None, rebuild: _Rebuild | None)
         if rebuild is not None:
             rebuild(bundle, vouched.statement if vouched else None)
     claim = vouched.claim if vouched else None
-    said = {
+    signature = {
         "signed_by": claim.key_name if claim else None,
         "build_number": claim.build_number if claim else None,
         "expires": claim.expires or None if claim else None,
     }
-    return {"path": place.name, "ok": True, **facts, **said, "rebuilt": rebuild is not None}
+    return {"path": place.name, "ok": True, **facts, **signature, "rebuilt": rebuild is not None}

@@ -28,10 +28,10 @@ _ARTIFACTS = Path("artifacts")
 _DIST = Path("dist")
 # default size limit of the Python Package Index
 _MAX_MB = 100.0
-# limit of a URL's label in metadata, in characters
+# metadata allows a URL's label of at most this many characters
 _LABEL_MAX = 32
-# limit of bundles to name in a line
-_TOLD = 4
+# a line names at most this many bundles
+_NAMED_MAX = 4
 
 
 @click.command("wheel")
@@ -97,7 +97,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     generator = f"nojit {version_of('nojit')}"
     files = [
         file
-        for together in _gathered(bundles, name)
+        for together in _by_distribution(bundles, name)
         for file in make_files(
             release_of(together, name, version), cast("Layout", layout), facts, generator, round(max_size * 1e6)
         )
@@ -116,7 +116,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     _show(out, files, folder)
     unsigned = [str(bundle.path) for bundle in bundles if bundle.statement is None]
     if unsigned:
-        out.line(f"unsigned, refused with NOJIT_TRUST=signed; sign them with nojit sign: {few(unsigned, _TOLD)}")
+        out.line(f"unsigned, refused with NOJIT_TRUST=signed; sign them with nojit sign: {few(unsigned, _NAMED_MAX)}")
     if not license_:
         out.note("no licence: add --license SPDX to say how others may use the kernels")
     signed = ((bundle.statement, bundle.path) for bundle in bundles)
@@ -138,8 +138,8 @@ def _without_older(out: Output, bundles: Sequence[BundleContent], named: Sequenc
     return kept
 
 
-def _gathered(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:
-    """Group the bundles of each distribution."""
+def _by_distribution(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:
+    """Group the bundles by distribution: by name, or all together if `name` is given."""
     if name:
         return [list(bundles)]
     groups: dict[str, list[BundleContent]] = {}
@@ -161,7 +161,7 @@ def _read_licenses(paths: Sequence[Path]) -> dict[str, bytes]:
 
 
 def _urls(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return labelled URLs in the form of metadata."""
+    """Return the URLs in the form of wheel metadata: ``label, url``."""
     urls: dict[str, str] = {}
     for text in texts:
         label, _, url = text.partition("=")

@@ -1,4 +1,4 @@
-"""Differences between two bundles: kernels and variants added, removed and changed. Reads only the two files."""
+"""Differences between two bundles: kernels and variants that were added, removed or changed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nojit.runtime.strict import Json
 
 __all__ = ["BundleDiff", "Change", "KernelDiff", "VariantChange", "diff_bundles"]
 
-# facts in which two builds of a variant can differ; the number and position of its image depend on the file
+# facts to compare; the number and position of an image are left out, because they depend on the rest of the file
 _COMPARED = ("registers", "spill_bytes", "shared_bytes", "num_warps", "num_ctas", "image_bytes", "image_sha256")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. `before` or `after` is None if that bundle lacks the fact."""
+    """One fact that differs; `before` or `after` is None if that bundle lacks it."""
 
     name: str
     before: Json
@@ -71,7 +71,7 @@ class BundleDiff:
 
 
 def diff_bundles(before: BundleFile, after: BundleFile) -> BundleDiff:
-    """Return the differences between two bundles. Variants are matched by their ids, which a rebuild keeps.
+    """Compare two bundles. Variants are matched by id, which a rebuild keeps.
 
     Raises:
         BundleError: one of them is damaged.

@@ -1,4 +1,4 @@
-"""Examination of an installation, for ``nojit doctor``: tools, driver, bundles, tuned tables, cache."""
+"""Checks of ``nojit doctor``: package versions, driver, bundles, settings, tuned tables and cache."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ __all__ = [
 
 # maximum number of kernels that a message names
 _NAMED_MAX = 5
-# a signature that expires within this time is reported
+# report a signature that expires within this time
 _SOON_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """The NVIDIA driver, as the launch core sees it."""
+    """The NVIDIA driver and its devices."""
 
     version: int | None
     """CUDA version, 13000 for 13.0; None without a driver."""
     devices: tuple[int, ...]
     """Compute capability of each device, 90 for 9.0."""
     problem: str
-    """Why there is no version or no device; empty if there is."""
+    """Why there is no driver or no device; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ class TuningState:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A way to load kernels that raises in this environment."""
+    """A load that raises in this environment."""
 
     way: str
-    """The call that raises, in words."""
+    """The call that raises, as text: ``runtime.load('acme') raises``."""
     error: Exception
     bundles: tuple[str, ...] = ()
     """Paths of the bundles, if loading a name raises."""
@@ -104,11 +104,11 @@ class CacheState:
     entries: int
     size_bytes: int
     problem: str
-    """Why a build could not use it; empty if it could."""
+    """Why a build cannot use the cache; empty if it can."""
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of nojit and the packages it works with; None if not installed. Imports none of them."""
+    """Return the versions of nojit and the packages it works with; None if not installed. The packages are not imported."""
     standard_zstd = sys.version_info >= (3, 14)
     return {
         "python": platform.python_version(),
@@ -127,7 +127,7 @@ def _version(distribution: str) -> str | None:
 
 
 def probe_driver() -> DriverState:
-    """Return the driver and its devices from the launch core. This initializes CUDA but creates no context."""
+    """Ask the launch core for the driver and its devices; this initializes CUDA, but creates no context."""
     try:
         core = importlib.import_module("nojit.runtime._core")
     except ImportError as error:
@@ -144,7 +144,7 @@ def probe_driver() -> DriverState:
 
 
 def trust_policy() -> Accept | None:
-    """Return the check that the environment's trust settings define; if they are invalid, one that refuses every bundle."""
+    """Return the trust check that the environment asks for; if its settings are invalid, a check that refuses every bundle."""
     try:
         return process_policy()
     except BundleTrustError as error:
@@ -157,11 +157,11 @@ def trust_policy() -> Accept | None:
 
 
 def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
-    """Return the state of a bundle. Its index is checked, its images are not.
+    """Read a bundle's index and return its state; the images are not checked.
 
     Args:
         found: the bundle.
-        accept: raises for a bundle that this environment does not trust. Name and kernels are read even then.
+        accept: raises for a bundle that this environment does not trust; the state then has a problem, but still name and kernels.
     """
     path = str(found.path)
     try:
@@ -196,18 +196,18 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
 
 def nearly_expired(bundles: Sequence[BundleState]) -> list[tuple[str, int]]:
     """Return the paths of bundles whose signature expires soon, each with the days left."""
-    present, left = datetime.now(UTC), []
+    now, soon = datetime.now(UTC), []
     for bundle in bundles:
         # an expired signature is already the bundle's problem
         if bundle.expires and not bundle.problem:
-            days = (datetime.fromisoformat(bundle.expires) - present).days
+            days = (datetime.fromisoformat(bundle.expires) - now).days
             if days < _SOON_DAYS:
-                left.append((bundle.path, days))
-    return left
+                soon.append((bundle.path, days))
+    return soon
 
 
 def examine_thin_wheels() -> dict[str, list[str]]:
-    """Return the archs that the extras of each installed thin wheel offer bundles for, by the wheel's name."""
+    """Return the archs that the extras of each installed thin wheel offer, by the wheel's name."""
     found: dict[str, dict[str, None]] = {}
     ours = [one for one in distributions() if one.read_text(PROVENANCE)]
     for requirement in (text for one in ours for text in one.requires or ()):
@@ -218,7 +218,7 @@ def examine_thin_wheels() -> dict[str, list[str]]:
 
 
 def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the runtime's errors about variables that make every load or launch fail."""
+    """Return the errors of environment variables that make every load or launch fail."""
     twins = environment.get("NOJIT_DEBUG_INFO", "")
     readers: tuple[Callable[[], object], ...] = (
         process_policy,
@@ -236,10 +236,10 @@ def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def examine_loads(bundles: Sequence[BundleState]) -> dict[str, Exception]:
-    """Load bundles as a program in this environment would; return the errors, by path.
+    """Load each bundle as a program in this environment would; return the errors by path.
 
     Args:
-        bundles: the bundles found. Those that already have a problem are skipped.
+        bundles: the bundles found; those that already have a problem are skipped.
     """
     refused: dict[str, Exception] = {}
     for bundle in bundles:
@@ -252,7 +252,7 @@ def examine_loads(bundles: Sequence[BundleState]) -> dict[str, Exception]:
 
 
 def examine_names(environment: Mapping[str, str]) -> tuple[Failure, ...]:
-    """Load the name of each bundle in this environment as `nojit.runtime.load` does; return those that raise."""
+    """Load each bundle name as `nojit.runtime.load` does; return the loads that raise."""
     return tuple(_failing_names(environment))
 
 
@@ -268,7 +268,7 @@ def _failing_names(environment: Mapping[str, str]) -> Iterator[Failure]:
 
 
 def examine_operators(bundles: Sequence[BundleState]) -> tuple[Failure, ...]:
-    """Load each kernel as operators do, from its chosen bundles; return those that raise.
+    """Load each kernel as operators do, from its chosen bundles; return the loads that raise.
 
     Args:
         bundles: the bundles found, in order of precedence.
@@ -290,7 +290,7 @@ def _failing_operators(paths: Sequence[str], names: Sequence[str], kernels: Sequ
 
 
 def examine_tuning(places: str, refused: Mapping[str, Exception]) -> TuningState:
-    """Return the tuned tables that replace the bundles' own.
+    """Read the tuned tables that replace those of the bundles; return them with their problems.
 
     Args:
         places: value of ``NOJIT_TUNING``.
@@ -308,7 +308,7 @@ def examine_tuning(places: str, refused: Mapping[str, Exception]) -> TuningState
 
 
 def examine_cache(folder: Path) -> CacheState:
-    """Return the state of a cache folder. It is neither created nor changed."""
+    """Return the state of a cache folder, without creating or changing it."""
     if not folder.exists():
         return CacheState(str(folder), exists=False, entries=0, size_bytes=0, problem="")
     problem = ""
@@ -337,7 +337,7 @@ def _entry_sizes(folder: Path) -> Iterator[int]:
 
 
 def describe() -> dict[str, str]:
-    """Return GPU, driver, host and package versions, to print with measurements. Imports none of the packages."""
+    """Return GPU, driver, host and package versions, to print with measurements; import none of the packages."""
     driver = probe_driver()
     found = {name: number or "not installed" for name, number in versions().items()}
     cuda = "none" if driver.version is None else f"CUDA {driver.version // 1000}.{driver.version % 1000 // 10}"

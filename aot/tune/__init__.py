@@ -1,4 +1,4 @@
-"""The tuner: times every config of a bundle, keeps the measurements, and freezes the few configs that matter.
+"""The tuner: time every config of a tuning bundle, store the measurements, and select a portfolio of few configs.
 
-A machine that measures needs the runtime and torch; one that selects needs neither a GPU nor torch.
+Measuring needs a GPU, the runtime and torch. Selecting needs none of them.
 """

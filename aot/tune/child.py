@@ -1,4 +1,4 @@
-"""Parent side of `nojit.aot.tune.worker`: starts the measuring process, receives its events, and ends it."""
+"""Parent side of the measuring process, `nojit.aot.tune.worker`: start it, send tasks, receive events, kill it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nojit.runtime.errors import NojitError
 
 __all__ = ["Child"]
 
-# an import of torch and the start of CUDA take long on a cold disk; the reference of a large problem takes seconds
+# importing torch and starting CUDA is slow on a cold disk, and the reference of a large problem takes seconds
 _PATIENCE_S = 180.0
 _ENDING_S = 5.0
 _STANDARD_ERROR = 2
 
 
 class Child:
-    """A worker process that is restarted after it dies.
+    """A measuring process; `send` restarts it after it dies.
 
     Attributes:
-        hello: the first event of the worker.
+        hello: the first event of the worker: its device and problems.
 
     Args:
         setup: the bundle and problems to measure.
@@ -54,7 +54,7 @@ class Child:
         self._connection: Connection[Any, Any] = connection
         try:
             connection.send(self._setup)
-            event = self.hear()
+            event = self.receive()
         except BaseException:
             self.kill()
             raise
@@ -64,15 +64,15 @@ class Child:
         reason = event.reason if isinstance(event, Refused | Lost) else type(event).__name__
         raise NojitError(reason)
 
-    def ask(self, task: Task) -> None:
-        """Send a task, after restarting a dead worker. If the worker dies now, the next `hear` returns `Lost`."""
+    def send(self, task: Task) -> None:
+        """Send a task; restart the worker first if it is dead. If it dies while sending, the next `receive` returns `Lost`."""
         if self._connection.closed:
             self._start()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(task)
 
-    def hear(self) -> Event:
-        """Wait for the next event and return it; if the worker died or hangs, kill it and return `Lost`."""
+    def receive(self) -> Event:
+        """Wait for the next event and return it; return `Lost` if the worker died, or hung and was killed."""
         try:
             if self._connection.poll(self._patience_s):
                 event: Event = self._connection.recv()

@@ -1,8 +1,8 @@
-"""Cost models: the time of a config as a sum of terms, fitted to measurements, to rank configs for unmeasured calls.
+"""Cost models: estimate the time of each config, to rank the configs for calls that were not measured.
 
-A manifest names the terms of a kernel, such as the number of waves. A config's time is modelled as a constant plus each term
-times a factor, all nonnegative. The factors minimize the squared relative errors over all measurements of the config, or over
-those of one class of cases. Cross-validation selects the better of these two fits. Pure.
+A manifest names the terms of a kernel, such as the number of waves. The model of a config's time is a constant plus each term
+times a factor; none is negative. The fit minimizes the squared relative errors of all measurements of the config, or of those
+in one class of cases. Cross-validation selects the better of these two fits. Pure.
 
 Needs the extra ``tune``.
 """
@@ -31,9 +31,9 @@ __all__ = ["Cost", "Estimates", "Point", "Terms", "estimates", "fit_costs"]
 _PS = 1e6
 """Picoseconds in a microsecond."""
 _FOLDS = 5
-# measurements per factor that a class needs for its own fit
+# a class of cases gets its own fit if it has this many measurements per factor
 _SAMPLES_PER_FACTOR = 2
-# smaller factors, in picoseconds, are written as a fraction of 1024
+# factors below this many picoseconds are written as a fraction of 1024
 _SMALL = 1000
 _SHARE = 1024
 
@@ -71,9 +71,9 @@ class Cost:
 
 
 Ranking: TypeAlias = Callable[[Point], Sequence[int]]
-"""Function that returns the configs for a point, best first."""
+"""A function that returns the configs for a point, best first."""
 Costs: TypeAlias = Mapping[str, Mapping[int, Cost]]
-"""The cost of each config, by number, for each class of cases, by its text."""
+"""For each class of cases, as text, the cost of each config by number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class Terms:
     multiprocessors: int
 
     def of(self, config: int, meanings: Class) -> tuple[Expression, ...]:
-        """Return the terms with the constants of a config and of a class of cases filled in."""
+        """Return the terms with the constants of a config and of a class of cases inserted."""
         known = self._constants(config, meanings)
         return tuple(substitute(parse(term), known) for term in self.rules.terms)
 
     def at(self, config: int, meanings: Class, key: tuple[int, ...]) -> list[float] | None:
-        """Return the values of the terms for a config and a key; None if a term cannot be evaluated."""
+        """Return the value of each term for a config and a key; None if a term cannot be evaluated."""
         names = self._constants(config, meanings) | dict(zip(self.rules.names, key, strict=True))
         names[MULTIPROCESSORS] = self.multiprocessors
         try:
@@ -104,7 +104,7 @@ class Terms:
 
 
 def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int], *, own: bool) -> Costs:
-    """Return the fitted cost of each config, without configs that have fewer measurements than factors.
+    """Fit the cost of each config that has at least as many measurements as the model has factors.
 
     Args:
         terms: the kernel's terms.
@@ -193,7 +193,7 @@ class Estimates:
 def estimates(
     terms: Terms, points: Sequence[Point], configs: Sequence[int], by_rows: Callable[[Sequence[Point]], Ranking]
 ) -> Estimates | None:
-    """Return the fitted costs, with their quality and that of near rows; None if there are too few measurements.
+    """Fit the costs of a portfolio, and cross-validate them against near rows; return None if there are too few measurements.
 
     Costs are fitted over all classes of cases together, and for each class alone; the better fit is kept.
 

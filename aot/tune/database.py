@@ -1,4 +1,4 @@
-"""The tuner's database: one SQLite file with all measurements. Each measurement is committed at once.
+"""The tuner's database: one SQLite file with all measurements, each committed as soon as it is taken.
 
 Values are stored as canonical JSON in the forms of `nojit.runtime.values`.
 """
@@ -132,7 +132,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit all writes of the block, or none if it raises; a nested block belongs to the outer one."""
+        """Commit all writes of the block, or none if it raises. A nested block joins the outer transaction."""
         if self._connection.in_transaction:
             yield
             return
@@ -189,14 +189,14 @@ class Database:
         for _, known in alike:
             changed = [name for name in row if row[name] != known[name] and name != "weight"]
             # changes of other columns follow from these
-            told = [name for name in ("sizes", "meaning") if name in changed] or changed
-            if told:
+            shown = [name for name in ("sizes", "meaning") if name in changed] or changed
+            if shown:
                 (kernel,) = self._connection.execute(
                     "SELECT name FROM kernel WHERE id = ?", (row["kernel"],)
                 ).fetchone()
-                was, now_is = (", ".join(_shown(name, each[name]) for name in told) for each in (known, row))
+                stored, given = (", ".join(_shown(name, each[name]) for name in shown) for each in (known, row))
                 what = f"expected problem {row['name']!r} ({row['use']}, {row['dtype']}) of kernel {kernel} to be as stored"
-                raise NojitError(f"{what}, {was}", got=f"{now_is}; measure into another file", where=str(self.path))
+                raise NojitError(f"{what}, {stored}", got=f"{given}; measure into another file", where=str(self.path))
 
     def weigh(self, kernel: str, use: str, name: str, dtype: str, *, weight: float) -> None:
         """Store the weight of a problem, if the database has that problem."""

@@ -1,4 +1,4 @@
-"""Evaluation of tuned tables: the best measured time compared with that of the selected config, per problem. Pure."""
+"""Evaluation of tuned tables: compare the config that a table selects with the best measured one, per problem. Pure."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ class ProblemShare:
     shape_class: str
     dtype: str
     status: str
-    """`ok`; `wrong` or `failed`: result of the selected config; `unmeasured`: no config of the table was timed; `untuned`: the table does not cover the case."""
+    """`ok`, `wrong` or `failed`: result of the selected config. `unmeasured`: no config of the table was timed. `untuned`: the table does not
+    cover the case."""
     share: float | None
-    """Best time over the selected config's time: 1 if the best is selected; 0 if the selected config does not work; None if unknown."""
+    """Best time over the selected config's time: 1 if the table selects the best, 0 if the selected config is wrong or failed, None if
+    unknown."""
     config: str
     """Label of the selected config."""
     us: float | None
     best: str
     best_us: float | None
     candidates: int
-    """Configs that were timed at the problem."""
+    """Number of configs that were timed for the problem."""
     skipped: int
-    """Configs before the selected one that were not measured here: they cannot run, or time was short."""
+    """Number of configs that the table ranks before the selected one, but that were not measured for this problem."""
     at: tuple[int, ...]
-    """The table row that ranked the configs."""
+    """Key of the table row that ranked the configs."""
     exact: bool
     """Whether the problem is in the row's buckets."""
 
@@ -68,7 +70,7 @@ class Drift:
     first: str
     second: str
     drift: float | None
-    """Slowdown of the second run's config against the first's, as a share; below 0 if faster; None if the first run did not time both."""
+    """Slowdown of the second run's config against the first run's, as a share; negative if faster; None if the first run did not time both."""
 
 
 def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evaluation:

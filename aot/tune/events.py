@@ -73,7 +73,7 @@ class Task:
     exhaustive: bool
     """Whether every candidate is measured up to the last rung."""
     careful: bool
-    """Whether the worker times candidates one by one and announces each, to find the one that killed the previous process."""
+    """Whether the worker launches and announces candidates one by one, to find the one that killed the previous process."""
     allowance_s: float
     """Seconds after which only the few best candidates continue."""
     limit_s: float
@@ -85,7 +85,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The worker is ready."""
+    """First event of a worker that is ready."""
 
     device: Device
     torch: str
@@ -97,14 +97,14 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The worker cannot start; or, as the answer to a task, the problem cannot be prepared."""
+    """Event of a worker that cannot start, or that cannot prepare the problem of a task."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A problem is ready to measure."""
+    """Event of a worker that has prepared a problem."""
 
     key_names: tuple[str, ...]
     """The key's expressions."""
@@ -120,10 +120,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Trying:
-    """Announcement that the worker launches next."""
+    """Announcement of the next launch, so that the parent knows which candidate killed the process."""
 
     candidate: int | None
-    """The candidate, which is to blame if the process dies; None if the worker launches several."""
+    """Index of the candidate; None if the worker launches several at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The end of a problem."""
+    """Last event of a problem."""
 
     complete: bool
     """Whether the last rung was reached."""
@@ -155,7 +155,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The CUDA context is lost, and the worker ends."""
+    """Event of a worker that ends because its CUDA context is lost."""
 
     reason: str
 

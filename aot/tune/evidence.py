@@ -1,4 +1,4 @@
-"""Measurements for selection, evaluation and report: for each problem and config the one that counts."""
+"""Measurements for selection, evaluation and report: one time, or one error, for each problem and config."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _evidence(
 
 
 def _newest(measurements: list[Measurement]) -> list[Measurement]:
-    """Return the measurements with the newest machine code."""
+    """Return the measurements of the newest machine code; older ones no longer count."""
     last = max(measurements, key=lambda one: one.taken)
     return [one for one in measurements if one.image == last.image]
 

@@ -1,4 +1,4 @@
-"""Look-up of problems by their names on the command line: a family, module or file, and a use other than ``tune``."""
+"""Look-up of tuning problems by name: a kernel family, a module or a file, with an optional use."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 from nojit.aot.tune.events import Listed
 from nojit.runtime.errors import NojitError, did_you_mean
 
-__all__ = ["Found", "find_problems", "of_kernels"]
+__all__ = ["FoundProblem", "find_problems", "of_kernels"]
 
 _FAMILY = "nojit.kernels.{}.problems"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundProblem:
     """A problem with its source."""
 
     listed: Listed
@@ -31,13 +31,13 @@ class Found:
     """Constexprs of the kernel by role: ``tunables``, ``numerics``, ``semantics``."""
 
 
-def find_problems(names: Iterable[str]) -> tuple[Found, ...]:
-    """Return the problems of ``flash_attention``, ``some.module:held_out`` or ``path/to/file.py:bars``, without duplicates.
+def find_problems(names: Iterable[str]) -> tuple[FoundProblem, ...]:
+    """Load the problems of ``flash_attention``, ``some.module:held_out`` or ``path/to/file.py:bars``, without duplicates.
 
     Raises:
         NojitError: the module does not exist, or has no problems of that use.
     """
-    found: dict[tuple[str, ...], Found] = {}
+    found: dict[tuple[str, ...], FoundProblem] = {}
     for name in names:
         place, _, use = name.partition(":")
         module = _module(place)
@@ -53,7 +53,7 @@ def find_problems(names: Iterable[str]) -> tuple[Found, ...]:
     return tuple(found.values())
 
 
-def of_kernels(found: Sequence[Found], kernels: Sequence[str]) -> list[Found]:
+def of_kernels(found: Sequence[FoundProblem], kernels: Sequence[str]) -> list[FoundProblem]:
     """Return the problems of the named kernels; all problems if `kernels` is empty.
 
     Raises:
@@ -85,7 +85,7 @@ def _module(place: str) -> ModuleType:
 def _file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"nojit_problems_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise NojitError("expected a file of problems", got="no such file", where=str(path))
+        raise NojitError("expected a Python file that defines problems(use)", got="no such file", where=str(path))
     module = importlib.util.module_from_spec(spec)
     # dataclasses look up their module in sys.modules
     sys.modules[spec.name] = module
@@ -101,7 +101,7 @@ def _weight(problem: Any) -> float:
     return float(weight)
 
 
-def _found(module: ModuleType, problem: Any, use: str) -> Found:
+def _found(module: ModuleType, problem: Any, use: str) -> FoundProblem:
     listed = Listed(
         kernel=problem.kernel,
         name=problem.name,
@@ -113,4 +113,4 @@ def _found(module: ModuleType, problem: Any, use: str) -> Found:
     )
     roles = getattr(module, "ROLES", {}).get(problem.kernel)
     kinds = ("tunables", "numerics", "semantics")
-    return Found(listed, problem, {kind: tuple(getattr(roles, kind)) for kind in kinds} if roles else {})
+    return FoundProblem(listed, problem, {kind: tuple(getattr(roles, kind)) for kind in kinds} if roles else {})

@@ -13,9 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["EXHAUSTIVE", "FINAL", "RUNGS", "Rung", "Timing", "contenders", "keep", "order", "sample_count", "summarize"]
+__all__ = [
+    "EXHAUSTIVE",
+    "FINAL",
+    "RUNGS",
+    "Rung",
+    "Timing",
+    "contenders",
+    "interleave",
+    "keep",
+    "sample_count",
+    "summarize",
+]
 
-# half of a median's 95% interval spans this many ranks, times the square root of the number of samples
+# half the 95% interval of a median of n samples spans this times sqrt(n) ranks
 _RANKS: Final = 0.98
 
 
@@ -42,7 +53,7 @@ RUNGS: Final = (
 )
 FINAL: Final = RUNGS[-1]
 EXHAUSTIVE: Final = Rung(3, FINAL.least, FINAL.most, FINAL.patience_us, FINAL.slack)
-"""Rung that measures every config with the samples of the last rung; its number tells such complete measurements from others."""
+"""Rung of `--exhaustive`: every config gets the samples of the last rung; its own number marks these measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +85,10 @@ def sample_count(rung: Rung, us: float) -> int:
     return max(rung.least, min(rung.most, int(rung.patience_us / us)))
 
 
-def order(counts: Mapping[int, int], rng: random.Random) -> list[int]:
-    """Return an interleaved order: rounds of all configs that need more samples, shuffled in each round.
+def interleave(counts: Mapping[int, int], rng: random.Random) -> list[int]:
+    """Return the order in which to sample configs: shuffled rounds of all configs that need more samples.
 
-    Drifts of clock and temperature thus affect all configs alike, and no config always follows the same one.
+    Drifts of clock and temperature then affect all configs alike, and no config always follows the same one.
 
     Args:
         counts: the number of samples of each config.

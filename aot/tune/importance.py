@@ -1,9 +1,9 @@
 """Importance of tunables: the share of each in the variance of times, by functional ANOVA of a random forest.
 
 The forest predicts the logarithm of a config's time over the geometric mean of its problem's times, from the tunables and the
-problem. Over the product of all observed levels, the prediction is split exactly into a mean, main effects, effects of pairs and
-a rest. Each effect is an average over all other factors, minus the effects of its parts. Its variance over the product gives
-its share. For pruned combinations, the forest extrapolates.
+problem. The prediction over all combinations of observed levels is split exactly into a mean, main effects, effects of pairs and a
+rest. Each effect is an average over all other factors, minus the effects of its parts. Its share is its part of the variance.
+The forest extrapolates for pruned combinations.
 
 Sources: Hooker 2004, "Discovering additive structure in black box functions"; Hutter, Hoos, Leyton-Brown 2014, "An efficient
 approach for assessing hyperparameter importance".
@@ -147,13 +147,13 @@ def _level(one: Observation, name: str) -> tuple[Any, ...]:
 
 
 def _levels(observations: Sequence[Observation], name: str) -> dict[tuple[Any, ...], int]:
-    """Return the number of each level of a factor, in the order of `rank`."""
+    """Number the levels of a factor, in the order of `rank`."""
     seen = {_level(one, name): one.problem if name == PROBLEM else one.settings.get(name) for one in observations}
     return {level: number for number, level in enumerate(sorted(seen, key=lambda level: rank(seen[level])))}
 
 
 def rank(value: Value) -> tuple[int, float, str]:
-    """Return the sort key of a level: numbers first, by size, then all other values by spelling."""
+    """Return the sort key of a level: numbers by size, then all other values by spelling."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return 0, float(value), ""
     return 1, 0.0, spell(value)

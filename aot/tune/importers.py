@@ -32,7 +32,7 @@ _SIZE_MAX = 64 << 20
 _INT_MAX = (1 << 63) - 1
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-# fields of a cached config that are no settings and must be null
+# fields of a cached config that must be null: tuned tables cannot store them
 _HOOKS = ("pre_hook", "ir_override")
 
 
@@ -116,7 +116,7 @@ def _read_cache(document: Mapping[str, Any], path: Path) -> ForeignFile:
     for place, pair in enumerate(_nonempty_list(document["configs_timings"], f"{where}.configs_timings")):
         spot = f"{where}.configs_timings[{place}]"
         if not isinstance(pair, list) or len(pair) != 2:
-            raise TuningError("expected a config and its times", got=repr(pair)[:80], where=spot)
+            raise TuningError("expected a pair of a config and its times", got=repr(pair)[:80], where=spot)
         us = _microseconds(pair[1], spot)
         # Triton stores an infinite time for a config that could not run
         if us < math.inf:

@@ -1,4 +1,4 @@
-"""Log of a run: writes its results into the database, and reads those of earlier runs."""
+"""Log of a run: write its results into the database, and find what earlier runs measured."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _Name = tuple[str, str, str, str]
 
 
 class Log:
-    """The database as one run uses it.
-
-    Problems that earlier runs of the same bundle measured on the same kind of device count as done.
+    """The results of one run and of earlier runs of the same bundle on the same kind of device.
 
     Args:
         database: the database to write to.
@@ -81,7 +79,7 @@ class Log:
         return self._faults.get(_name(listed), set())
 
     def open(self, listed: Listed, opened: Opened) -> None:
-        """Store a problem and its candidates; the other methods then refer to this problem."""
+        """Store a problem and its candidates; `measured` and `fault` then refer to this problem."""
         with self._database.transaction():
             kernel = self._database.add_kernel(KernelFacts(listed.kernel, opened.key_names, {}, opened.roles))
             self._problem = self._database.add_problem(

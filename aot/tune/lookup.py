@@ -11,28 +11,28 @@ from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedTable
 from nojit.runtime.tuning import block_of, bucket_of, closest_device
 from nojit.runtime.values import identity
 
-__all__ = ["Found", "find_config", "look_up", "table_for"]
+__all__ = ["LookupResult", "find_config", "look_up", "table_for"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookupResult:
     """The result of a look-up."""
 
     at: tuple[int, ...]
     """The buckets of the nearest row."""
     exact: bool
-    """Whether the problem's key is in these buckets."""
+    """Whether the problem's own buckets are those of the row."""
     use: tuple[TunedConfig, ...]
     """The configs for the problem, best first."""
 
 
 def table_for(tables: Sequence[TunedTable], kernel: str, device: TunedDevice) -> TunedTable | None:
-    """Return the table that a device uses: of its arch, measured on the most similar device; None if there is none."""
+    """Return the table that the runtime would use on a device: of the same arch, from the most similar device; None without one."""
     fitting = [table for table in tables if table.kernel == kernel and table.device.arch == device.arch]
     return fitting[closest_device([table.device for table in fitting], device)] if fitting else None
 
 
-def look_up(table: TunedTable, bucket: str, problem: Problem, multiprocessors: int) -> Found | None:
+def look_up(table: TunedTable, bucket: str, problem: Problem, multiprocessors: int) -> LookupResult | None:
     """Return the configs of a table in order for a problem; None if the table does not cover its case.
 
     Args:
@@ -49,7 +49,7 @@ def look_up(table: TunedTable, bucket: str, problem: Problem, multiprocessors: i
     problems, _, _ = block.columns()
     at = problems[nearest(problems, key)]
     order = ranked(block, key, multiprocessors)
-    return Found(at, at == key, tuple(table.configs[number] for number in order))
+    return LookupResult(at, at == key, tuple(table.configs[number] for number in order))
 
 
 def find_config(configs: Mapping[int, Config], tuned: TunedConfig) -> int | None:

@@ -14,7 +14,7 @@ __all__ = ["read_rules"]
 
 
 def read_rules(folder: Path) -> Mapping[str, TuningRules]:
-    """Return the tuning rules of every kernel in a folder's manifests, by name.
+    """Read the tuning rules of every kernel in a folder's manifests; return them by the kernel's name.
 
     Raises:
         ManifestError: a manifest is invalid, or the folder has none.

@@ -4,8 +4,8 @@ A *cost* is a config's time for a problem over the best time for it: 1 is the be
 A portfolio serves each problem with the cheapest of its configs. Its *worst* is the largest of these costs, its *mean* their
 geometric mean with the *weights* of the problems.
 
-The search is exact, by branch and bound, up to a fixed number of branches. Past that limit it returns the best portfolio found
-so far, and marks it as inexact. The result is deterministic in both cases.
+The search is exact, by branch and bound, up to a fixed number of branches. At that limit it returns the best portfolio found
+so far, marked as inexact. The result is deterministic in both cases.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """A kernel as the tuner sees it."""
+    """Tuning key and roles of a kernel."""
 
     name: str
     key: tuple[str, ...]
@@ -85,10 +85,10 @@ class Problem:
     """The value of each key expression, not rounded."""
     sizes: Mapping[str, Size]
     moved_bytes: int
-    """Least number of bytes that the problem must read and write."""
+    """Minimum number of bytes to read and write."""
     flops: int
     weight: float = 1.0
-    """The problem's own weight in means: above 1 for a shape known to matter. Weights by time are applied separately."""
+    """Weight in means that the problem declares: above 1 for an important shape. Selection multiplies it by a weight from the time."""
 
 
 @dataclass(frozen=True, slots=True)

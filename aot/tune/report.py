@@ -14,13 +14,13 @@ from typing import Any
 
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
-from nojit.aot.tune.account import TableFacts, table_facts
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.importance import Importance, Observation, explain, rank
 from nojit.aot.tune.lookup import find_config
 from nojit.aot.tune.records import Problem
 from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Bounds, config_label, select
+from nojit.aot.tune.summaries import TableFacts, table_facts
 from nojit.runtime import expr
 from nojit.runtime.target import arch_number
 from nojit.runtime.tuned import TunedConfig
@@ -105,7 +105,7 @@ class KernelReport:
 
 
 def report(evidence: Evidence, rules: TuningRules, bounds: Bounds) -> KernelReport:
-    """Return the report on one kernel and device."""
+    """Summarize the measurements of one kernel on one device."""
     split: dict[str, list[int]] = {}
     for number, problem in evidence.problems.items():
         if evidence.timed(number):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from nojit.aot.tune.account import GroupFacts, QualityFacts
 from nojit.aot.tune.importance import Importance
 from nojit.aot.tune.report import ClassFacts, KernelReport
 from nojit.aot.tune.report_svg import bars_svg, curve_svg, heat_svg
+from nojit.aot.tune.summaries import GroupFacts, QualityFacts
 
 __all__ = ["render_html", "spell_factors"]
 
@@ -47,7 +47,7 @@ not measured.</p>"""
 
 
 def render_html(reports: Sequence[KernelReport], loss: float, quality: Sequence[QualityFacts] = ()) -> str:
-    """Return the page.
+    """Render the reports as one HTML page.
 
     Args:
         reports: the kernels, in order.

@@ -8,8 +8,8 @@ from itertools import groupby
 from pathlib import Path
 
 from nojit.aot.files import write_file
-from nojit.aot.tune.account import QualityFacts
 from nojit.aot.tune.report import ClassFacts, KernelReport
+from nojit.aot.tune.summaries import QualityFacts
 from nojit.runtime.errors import TuningError
 
 __all__ = ["BEGIN", "END", "render_markdown", "update_page"]
@@ -56,10 +56,10 @@ class _Table:
 
 
 def update_page(page: Path, reports: Sequence[KernelReport], quality: Sequence[QualityFacts] = ()) -> None:
-    """Replace the tables between the marks of a page atomically; create the page if it is missing.
+    """Replace the tables between the marks of a page, atomically; create the page if it is missing.
 
-    Existing rows of other kernels stay, because a database often holds only a few kernels. All rows of a reported kernel are
-    replaced, even if a table has no new row for it: old rows would describe another tuned table.
+    Rows of kernels without a report stay. All rows of a reported kernel are replaced, even in tables without a new row for it,
+    because the old rows describe another tuned table.
 
     Raises:
         TuningError: the page lacks the marks.
@@ -72,8 +72,8 @@ def update_page(page: Path, reports: Sequence[KernelReport], quality: Sequence[Q
     if not begin or not end:
         got = "one without; add both lines where the tables belong"
         raise TuningError(f"expected a page with {BEGIN.strip()} and {END}", got=got, where=str(page))
-    told = {*((one.device, one.kernel) for one in reports), *((one.device, one.kernel) for one in quality)}
-    text = _text(_merged(_tables(reports, quality), _read(inside), told))
+    reported = {*((one.device, one.kernel) for one in reports), *((one.device, one.kernel) for one in quality)}
+    text = _text(_merged(_tables(reports, quality), _read(inside), reported))
     write_file(page, f"{before}{begin}{text}{end}{after}".encode())
 
 
@@ -97,11 +97,11 @@ def _tables(reports: Sequence[KernelReport], quality: Sequence[QualityFacts]) ->
     return tables
 
 
-def _merged(new: Sequence[_Table], old: Sequence[_Table], told: Collection[tuple[str, str]]) -> list[_Table]:
-    """Return the new tables with the old rows of kernels not in `told`, sorted by kernel."""
+def _merged(new: Sequence[_Table], old: Sequence[_Table], reported: Collection[tuple[str, str]]) -> list[_Table]:
+    """Return the new tables with the old rows of kernels not in `reported`, sorted by kernel."""
     rows = {one.place: list(one.rows) for one in new}
     for one in old:
-        kept = [row for row in one.rows if (one.device, _kernel_of(row)) not in told]
+        kept = [row for row in one.rows if (one.device, _kernel_of(row)) not in reported]
         if kept:
             rows.setdefault(one.place, []).extend(kept)
     ordered = sorted(rows, key=lambda place: (place[0], place[1] == _QUALITY_TITLE))
@@ -174,7 +174,7 @@ def _class_row(one: ClassFacts) -> tuple[str, ...]:
     found = one.importance
     shares = found.shares[:_TUNABLES] if found else ()
     words = ", ".join(f"{' x '.join(share.factors)} {share.share:.0%}" for share in shares)
-    behind = (
+    default = (
         f"{_percent(one.default_loss)}, at worst {_percent(one.default_worst)}" if one.default_loss is not None else "-"
     )
     return (
@@ -183,7 +183,7 @@ def _class_row(one: ClassFacts) -> tuple[str, ...]:
         str(one.problems),
         str(one.configs),
         f"{found.spread:.1f}" if found else "-",
-        behind,
+        default,
         words or "-",
         f"{found.fit:.2f}" if found and found.fit is not None else "-",
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from nojit.aot.tune.account import CurveStep
 from nojit.aot.tune.report import HeatMap
+from nojit.aot.tune.summaries import CurveStep
 
 __all__ = ["bars_svg", "curve_svg", "heat_svg"]
 

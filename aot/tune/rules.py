@@ -1,4 +1,4 @@
-"""Tuning rules of a manifest, except the space: cases that share measurements, rounding of keys, default configs. Pure."""
+"""Tuning rules of a manifest, without the space: cases that share measurements, buckets, cost terms, configs. Pure."""
 
 from __future__ import annotations
 

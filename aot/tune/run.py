@@ -1,4 +1,4 @@
-"""A tuning run: schedules problems within the time budget, restarts the measuring process, and stores results."""
+"""A tuning run: schedule the problems within the time budget, restart the measuring process after a crash, store the results."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Done, Event, Fault, Hello, Listed, Lost, Measured, Opened, Refused, Task, Trying
 from nojit.aot.tune.halving import EXHAUSTIVE, FINAL
 from nojit.aot.tune.log import Log
-from nojit.aot.tune.order import Order, ProblemRun, TuneRun, View, in_turn
 from nojit.aot.tune.records import Run
+from nojit.aot.tune.request import ProblemRun, TuneRequest, TuneRun, View, round_robin
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError
 
 __all__ = ["read_pruned", "tune"]
 
-# limit of deaths of the measuring process for one problem
+# give up a problem after this many deaths of the measuring process
 _DEATHS_MOST = 16
 # problems with a shorter best time count as quick
 _QUICK_US = 100.0
-# a config that killed the process for this many problems is skipped for the others
+# skip a config for all other problems after it killed the process for this many
 _DEADLY = 2
-# multiple of its share of the remaining time that a problem may take
+# a problem may take this multiple of an equal share of the remaining time
 _SHARES_MOST = 2.0
 
 
@@ -43,10 +43,10 @@ class _State:
     known: set[str]
     """Identities of candidates that were wrong or failed in earlier runs."""
     asked: float = field(default_factory=time.monotonic)
-    """Time of sending the task, in seconds of the monotonic clock."""
+    """When the task was sent, in seconds of the monotonic clock."""
     opened: Opened | None = None
     trying: int | None = None
-    """The candidate to blame if the process dies now; None if several are launched."""
+    """Index of the candidate that is being launched; None if several are."""
     deaths: int = 0
     faults: dict[str, str] = field(default_factory=dict)
     """Status of wrong and failed candidates by identity."""
@@ -57,29 +57,29 @@ class _State:
     reason: str = ""
 
 
-def tune(order: Order, database: Database, view: View) -> TuneRun:
-    """Measure the problems of an order and store the results; return a summary.
+def tune(request: TuneRequest, database: Database, view: View) -> TuneRun:
+    """Measure the problems of a request and store the results; return a summary.
 
     Raises:
         NojitError: the bundle, the problems or the device are unsuitable.
     """
     started = time.monotonic()
-    with BundleFile(order.setup.bundle) as file:
+    with BundleFile(request.setup.bundle) as file:
         digest = file.digest
-    with Child(order.setup) as child:
+    with Child(request.setup) as child:
         hello, up = child.hello, time.monotonic() - started
-        asked = [place for place in in_turn(hello.problems) if order.wants(hello.problems[place])]
+        asked = [place for place in round_robin(hello.problems) if request.wants(hello.problems[place])]
         for one in (hello.problems[place] for place in asked):
             # measurements of other sizes must not count for this problem
             database.check_sizes(one.kernel, one.use, one.name, one.dtype, sizes=one.sizes)
-        run = _run_of(order, digest, hello.torch)
-        log = Log(database, hello.device, run, read_pruned(order.setup.bundle, digest))
-        wanted = EXHAUSTIVE.number if order.exhaustive else FINAL.number
+        run = _run_of(request, digest, hello.torch)
+        log = Log(database, hello.device, run, read_pruned(request.setup.bundle, digest))
+        wanted = EXHAUSTIVE.number if request.exhaustive else FINAL.number
         log.weigh(hello.problems[place] for place in asked)
         todo = [place for place in asked if not log.knows(hello.problems[place], wanted)]
         known = len(asked) - len(todo)
         view.begin(hello.device, len(todo), known)
-        done = _Runner(order, child, log, view, started).all(todo)
+        done = _Runner(request, child, log, view, started).all(todo)
         log.end()
     return _summed(hello, done, (known, len(todo)), up, time.monotonic() - started)
 
@@ -104,16 +104,16 @@ def _summed(
     )
 
 
-def _run_of(order: Order, digest: str, torch: str) -> Run:
-    name = order.setup.bundle.name
-    return Run(0, now(), name, digest, version("nojit"), torch, order.budget_s, order.seed)
+def _run_of(request: TuneRequest, digest: str, torch: str) -> Run:
+    name = request.setup.bundle.name
+    return Run(0, now(), name, digest, version("nojit"), torch, request.budget_s, request.seed)
 
 
 class _Runner:
     """Runner of the problems, one after another."""
 
-    def __init__(self, order: Order, child: Child, log: Log, view: View, started: float) -> None:
-        self._order = order
+    def __init__(self, request: TuneRequest, child: Child, log: Log, view: View, started: float) -> None:
+        self._request = request
         self._child = child
         self._log = log
         self._view = view
@@ -135,9 +135,9 @@ class _Runner:
         return done
 
     def _left_s(self) -> float:
-        if self._order.budget_s is None:
+        if self._request.budget_s is None:
             return float("inf")
-        return self._order.budget_s - (time.monotonic() - self._started)
+        return self._request.budget_s - (time.monotonic() - self._started)
 
     def _one(self, problem: int, allowance_s: float, limit_s: float) -> ProblemRun:
         listed = self._child.hello.problems[problem]
@@ -146,12 +146,12 @@ class _Runner:
         task = Task(
             problem=problem,
             skip=frozenset(known | self._deadly(listed.kernel)),
-            exhaustive=self._order.exhaustive,
+            exhaustive=self._request.exhaustive,
             careful=False,
             allowance_s=allowance_s,
             limit_s=limit_s,
-            seed=self._order.seed,
-            only=self._order.configs_of(listed),
+            seed=self._request.seed,
+            only=self._request.configs_of(listed),
         )
         state = _State(task, known)
         started = state.asked
@@ -160,11 +160,11 @@ class _Runner:
         return _ended(listed, state, time.monotonic() - started)
 
     def _attempt(self, listed: Listed, state: _State) -> bool:
-        """Let the worker measure; return whether it died and a new attempt is due."""
-        self._child.ask(state.task)
+        """Let the worker measure once; return whether it died and the problem needs another attempt."""
+        self._child.send(state.task)
         state.opened = state.trying = None
         while True:
-            event = self._child.hear()
+            event = self._child.receive()
             self._view.event(listed, event)
             if isinstance(event, Lost):
                 return self._died(listed, state, event.reason)
@@ -207,7 +207,7 @@ class _Runner:
         state.faults[state.opened.candidates[fault.candidate].identity] = fault.status
 
     def _died(self, listed: Listed, state: _State, reason: str) -> bool:
-        """Blame a candidate for the death of the process, if possible; return whether to try again."""
+        """Record the candidate that killed the process as failed, if it is known; return whether to try again."""
         state.deaths += 1
         if state.opened is None or state.deaths > _DEATHS_MOST:
             state.reason = reason
@@ -244,7 +244,7 @@ def _ended(listed: Listed, state: _State, seconds: float) -> ProblemRun:
 
 
 def _again(state: _State, *, careful: bool) -> Task:
-    """Return the task for another attempt, without candidates known to be bad, and with the remaining time."""
+    """Return the task for another attempt, with the remaining time and without wrong and failed candidates."""
     asked, state.asked = state.asked, time.monotonic()
     spent_s = state.asked - asked
     return dataclasses.replace(
@@ -257,9 +257,9 @@ def _again(state: _State, *, careful: bool) -> Task:
 
 
 def read_pruned(bundle: Path, digest: str) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Return label and reason of each config of the space that the build left out, by kernel.
+    """Read label and reason of each config that the build left out, by kernel, from the build report next to the bundle.
 
-    Reads the build report next to the bundle; returns nothing if the report is missing or from another build.
+    Returns an empty dict if the report is missing or from another build.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):

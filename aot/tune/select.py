@@ -1,8 +1,8 @@
-"""Selection of a tuned table from measurements: the fewest configs that keep every problem near its best. Pure.
+"""Selection of a tuned table: find the fewest configs that keep every problem near its best time. Pure.
 
 A *group* holds the problems of one kernel whose dtypes share measurements and whose `apart` axes have equal values. Each group has
-its own portfolio. A problem's row lists the whole portfolio in order, so that a call falls back to the next config if it does not
-satisfy the first.
+its own portfolio. A row lists the whole portfolio in order of time, so that a call that does not satisfy the first config falls back
+to the next.
 
 Longer problems weigh more in means, but less than in proportion to their time: see `weight_of`.
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "Case", "Group", "Selection", "cases_of", "config_label", "dtypes_of", "select", "weight_of"]
 
-# times are equal if they differ by less than the sum of their noises, but at most by this share
+# two times are equal if they differ by less than the sum of their noises, and by at most this share
 _NOISE_MOST = 0.01
-# digits of sums of weights that count: the order of summation rounds differently
+# round sums of weights to this many digits, because the order of summation changes the last ones
 _DIGITS = 6
 # a problem's weight is its best time to this power: decision 0018
 _WEIGHT_POWER = 0.25
@@ -60,13 +60,13 @@ class Case:
     meanings: Class
     """The class of cases."""
     at: tuple[int, ...]
-    """The key values of the problems if all have the same, else those of their bucket."""
+    """The key of the problems if all have the same key, else their bucket."""
     names: tuple[str, ...]
     """Names of the problems."""
     times: Mapping[int, Sample]
-    """Time of each config, as a geometric mean over the problems; without configs excluded for the class."""
+    """Time of each config by number: a geometric mean over the problems. Configs excluded for the class are left out."""
     own_weight: float = 1.0
-    """The largest own weight of the problems."""
+    """The largest weight that the problems declare."""
 
     @property
     def weight(self) -> float:
@@ -159,7 +159,7 @@ def config_label(config: Config) -> str:
 def cases_of(
     evidence: Evidence, rules: TuningRules, problems: Iterable[int]
 ) -> tuple[tuple[Case, ...], tuple[str, ...]]:
-    """Merge problems into rows; return the rows, and the names of problems that no config serves."""
+    """Merge problems with equal class and bucket into rows; return the rows, and the names of problems that no config serves."""
     places: dict[tuple[Class, tuple[int, ...]], list[int]] = {}
     classes: dict[tuple[object, ...], Class] = {}
     for number in problems:
@@ -194,7 +194,7 @@ def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
 
 
 def _times(evidence: Evidence, problems: Sequence[int], excluded: set[int]) -> dict[int, Sample]:
-    """Return one time for each config, combined over problems that share a row: a weighted mean of costs, scaled to a time."""
+    """Combine the times of problems that share a row: return for each config the weighted mean of its costs, scaled to a time."""
     found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []
     for problem in problems:
@@ -241,7 +241,7 @@ def _group(
     costs = [[case.cost(config) for config in configs] for case in cases]
     weights = [case.weight for case in cases]
     plain = [row for row in _plain_rows(evidence, cases, configs) if 1.0 in row]
-    # a config of a plain row has cost 1 there, so the row's weight does not matter
+    # every config has cost 1 in a plain row, so the weight of the row does not matter
     curve = tuple(
         _numbered(measure(costs, one.configs, weights, exact=one.exact), configs)
         for one in loss_curve([*costs, *plain], bounds.loss, bounds.configs, [*weights, *[1.0] * len(plain)])
@@ -253,7 +253,7 @@ def _group(
 
 
 def _without_narrower(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
-    """Return the configs that serve a row, without each whose rows are a subset of those of a config with the same settings.
+    """Return the configs that serve a row, without those whose rows are a subset of the rows of a config with the same settings.
 
     The manifest and the space may list the same settings with different rules. The config of fewer rows would only reject calls.
     """
@@ -289,7 +289,7 @@ def _estimates(
 
 
 def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Callable[[Point], Sequence[int]]:
-    """Return the ranking of configs that a table with only these points would give."""
+    """Return the ranking by near rows of a table that has only these points."""
     rows: dict[str, dict[tuple[int, ...], TunedRow]] = {}
     for point in points:
         us = dict(sorted(((one, point.us[one]) for one in configs if one in point.us), key=itemgetter(1)))
@@ -311,7 +311,7 @@ def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Ca
 
 
 def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int]) -> Iterable[list[float]]:
-    """Yield for each class of cases a row of costs that only configs without ``requires`` can serve.
+    """Yield for each class of cases an artificial row of costs that only configs without ``requires`` can serve.
 
     A portfolio that serves these rows has a config without ``requires`` for every class.
     """
@@ -360,7 +360,7 @@ def _table(
 
 
 def _costs(group: Group, known: Class, entry: TunedEntry, numbers: Mapping[int, int]) -> tuple[TunedCost, ...]:
-    """Return the costs of an entry's configs as expressions, in the table's order; empty if near rows decide."""
+    """Return the costs of an entry's configs as expressions, in the table's order; empty if near rows rank better."""
     if group.estimates is None or not group.estimates.decide:
         return ()
     texts = group.estimates.texts(known)

@@ -1,4 +1,4 @@
-"""Interface to the GPU for measurements. All other modules of the tuner can be tested without a GPU."""
+"""Interface to the GPU for measurements, so that the rest of the tuner can be tested without one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["ContextLost", "Stage", "Trial", "Unready"]
 
 
 class ContextLost(Exception):  # noqa: N818 - a signal to the worker, not an error for users
-    """The CUDA context is lost: only a new process can continue."""
+    """Raised when the CUDA context is lost; only a new process can continue."""
 
 
 class Unready(Exception):  # noqa: N818 - a signal to the worker, not an error for users
-    """A problem cannot be prepared; the message says why."""
+    """Raised when a problem cannot be prepared; the message gives the reason."""
 
 
 class Trial(Protocol):
@@ -46,7 +46,7 @@ class Stage(Protocol):
     """A device, a tuning bundle and the problems to measure."""
 
     flush_us: float
-    """Microseconds of one flush of the L2 cache, which precedes each sample."""
+    """Duration of one flush of the L2 cache, in microseconds; each sample starts with a flush."""
 
     def hello(self) -> Hello:
         """Return the device, the problems, and the kernels that the bundle lacks."""

@@ -1,4 +1,4 @@
-"""Measurements on a GPU through torch. No other module of the tuner imports torch."""
+"""The GPU for measurements, through torch. No other module of the tuner imports torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 from nojit import runtime
 from nojit.aot.tune.events import Candidate, Hello, Opened, identity_of
-from nojit.aot.tune.find import Found, find_problems, of_kernels
+from nojit.aot.tune.find import FoundProblem, find_problems, of_kernels
 from nojit.aot.tune.nvml import Nvml
 from nojit.aot.tune.records import Device, Status
 from nojit.aot.tune.stage import ContextLost, Unready
@@ -23,12 +23,12 @@ from nojit.runtime.target import by_arch, parse_image_arch
 __all__ = ["TorchStage", "candidates_of", "check_fit", "open_stage"]
 
 _FLUSHES = 20
-# elements compared at once, to bound the memory of a comparison
+# compare this many elements at once, to bound the memory of a comparison
 _COMPARED = 1 << 27
 
 
 def open_stage(setup: Setup) -> TorchStage:
-    """Return the stage of a worker.
+    """Open the current CUDA device and the bundle of a worker.
 
     Raises:
         NojitError: there is no GPU, no image of the bundle runs on it, or the problems were not found.
@@ -39,7 +39,7 @@ def open_stage(setup: Setup) -> TorchStage:
 
 
 def check_fit(bundle: Bundle, capability: int, where: str) -> None:
-    """Check that a bundle has images for the device; without them every config would fail in the same way.
+    """Check that a bundle has images for the device; otherwise every config would fail with the same error.
 
     Args:
         bundle: the bundle to measure.
@@ -80,7 +80,7 @@ class TorchStage:
         self.flush_us = self._measure_flush()
 
     def _measure_flush(self) -> float:
-        """Return the microseconds of one flush. Its many flushes also bring the GPU's clock up before the first measurement."""
+        """Measure the microseconds of one flush. The many flushes also raise the GPU's clock before the first sample."""
         for _ in range(_FLUSHES):
             self.flush()
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -120,7 +120,7 @@ class TorchStage:
         try:
             return TorchTrial(self, self._bundle.kernel(self._problems[problem].listed.kernel), self._problems[problem])
         except torch.OutOfMemoryError as error:
-            raise Unready(_words(error)) from None
+            raise Unready(_first_line(error)) from None
         except NoMatchingVariantError as error:
             why = ": ".join(error.reasons[0]) if error.reasons else error.what
             raise Unready(f"no variant of the bundle matches the problem's call: {why}") from None
@@ -147,8 +147,8 @@ def _refuse(error: Exception) -> NoReturn:
         Unready: the error concerns only this problem.
     """
     if _is_lost():
-        raise ContextLost(_words(error)) from None
-    raise Unready(f"{type(error).__name__}: {_words(error)}") from None
+        raise ContextLost(_first_line(error)) from None
+    raise Unready(f"{type(error).__name__}: {_first_line(error)}") from None
 
 
 def _is_lost() -> bool:
@@ -159,7 +159,7 @@ def _is_lost() -> bool:
     return not runtime.healthy()
 
 
-def _words(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """Return the first line of an error's message."""
     return " ".join(str(error).split("\n")[0].split())[:300]
 
@@ -171,7 +171,7 @@ class TorchTrial:
         opened: the event that describes the problem.
     """
 
-    def __init__(self, stage: TorchStage, kernel: runtime.Kernel, found: Found) -> None:
+    def __init__(self, stage: TorchStage, kernel: runtime.Kernel, found: FoundProblem) -> None:
         self._stage = stage
         self._work = found.problem.prepare("cuda")
         if self._work.kernel != kernel.name:
@@ -201,7 +201,7 @@ class TorchTrial:
         except (NojitError, RuntimeError) as error:
             if isinstance(error, DriverError) or not isinstance(error, NojitError):
                 _raise_if_lost(error)
-            return "failed", f"{type(error).__name__}: {_words(error)}"
+            return "failed", f"{type(error).__name__}: {_first_line(error)}"
         return self._compare()
 
     def _compare(self) -> tuple[Status, str]:
@@ -217,7 +217,7 @@ class TorchTrial:
         return "ok", ""
 
     def time(self, order: Sequence[int]) -> list[float]:
-        """Launch candidates in this order, each after a flush; return the microseconds of each, after a single wait."""
+        """Launch candidates in this order, each after a flush, and wait once; return the microseconds of each launch."""
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in order]
         launchers, args, flush = self._launchers, self._work.args, self._stage.flush
         try:
@@ -229,7 +229,7 @@ class TorchTrial:
             torch.cuda.synchronize()
         except (NojitError, RuntimeError) as error:
             # every candidate passed its check, so an error now means that the context is lost
-            raise ContextLost(_words(error)) from None
+            raise ContextLost(_first_line(error)) from None
         return [float(first.elapsed_time(last)) * 1000 for first, last in events]
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class TorchTrial:
 
 def _raise_if_lost(error: Exception) -> None:
     if _is_lost():
-        raise ContextLost(_words(error)) from None
+        raise ContextLost(_first_line(error)) from None
 
 
 def _distance(output: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
@@ -259,7 +259,7 @@ def _error(output: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def candidates_of(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
-    """Group rows with the same settings, best first; leave out rows of another matrix point than the best row's."""
+    """Group the rows of equal settings, best first; leave out rows whose matrix point differs from that of the best row."""
     found: dict[str, list[int]] = {}
     # one point can have several cases, if configs select the block of a TMA descriptor
     points = [table.meanings[table.columns["meaning"][row]].values for row in rows]

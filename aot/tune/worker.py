@@ -1,4 +1,4 @@
-"""The measuring process. If a kernel kills it, the parent process keeps all measurements.
+"""The measuring process: a kernel that kills it cannot destroy measurements, because the parent process stores them.
 
     python -m nojit.aot.tune.worker FD
 
@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.tune.climb import climb
 from nojit.aot.tune.events import Event, Lost, Refused, Task
+from nojit.aot.tune.measure import measure_problem
 from nojit.aot.tune.stage import ContextLost, Stage, Unready
 from nojit.runtime.errors import NojitError, told
 
@@ -39,7 +39,7 @@ class Setup:
 
 
 def serve(connection: Connection[Any, Any]) -> int:
-    """Answer tasks until the parent closes the connection; if an error ends the worker, return the exit code.
+    """Answer tasks until the parent closes the connection, or until an error; return the exit code of the error.
 
     Raises:
         EOFError: the parent closed the connection.
@@ -76,13 +76,13 @@ def _answer(stage: Stage, task: Task, send: Callable[[Event], None]) -> None:
         return
     try:
         send(trial.opened)
-        climb(stage, trial, task, send)
+        measure_problem(stage, trial, task, send)
     finally:
         trial.close()
 
 
 def main() -> int:
-    """Serve the socket given on the command line; return the exit code."""
+    """Serve the socket whose descriptor is on the command line; return the exit code."""
     # the parent handles Ctrl-C and kills this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import re
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -17,7 +16,7 @@ from nojit.aot.compile import cache
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
 from nojit.aot.plan import left_out
 from nojit.aot.trust import sign
-from nojit.aot.tune import account, evaluate, importance, order, records
+from nojit.aot.tune import evaluate, importance, records, request, summaries
 from nojit.aot.tune import report as tune_report
 
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
@@ -51,13 +50,13 @@ FACTS = (
     cold_start.StartFigure,
     cold_start.StartStage,
     cold_start.Unstarted,
-    order.TuneRun,
-    order.ProblemRun,
+    request.TuneRun,
+    request.ProblemRun,
     records.Device,
-    account.TableFacts,
-    account.GroupFacts,
-    account.CurveStep,
-    account.QualityFacts,
+    summaries.TableFacts,
+    summaries.GroupFacts,
+    summaries.CurveStep,
+    summaries.QualityFacts,
     evaluate.Evaluation,
     evaluate.ProblemShare,
     evaluate.Drift,
@@ -67,6 +66,79 @@ FACTS = (
     importance.Importance,
     importance.Share,
 )
+
+_MEANINGS = {
+    "added": "Variants that only the second bundle has.",
+    "after": "Value in the second bundle.",
+    "arch": "GPU architecture, such as `sm_90`.",
+    "before": "Value in the first bundle.",
+    "best": "The fastest config of each problem.",
+    "best_ms": "The fastest process, in milliseconds.",
+    "best_us": "Time of the fastest config, in microseconds.",
+    "builder": "The tool that built the bundle.",
+    "build_number": "Orders releases: higher is later.",
+    "bundle": "Path of the bundle.",
+    "bundle_bytes": "Size of the bundle.",
+    "changed": "Variants of both bundles that differ.",
+    "changes": "The facts that differ.",
+    "config": "Label of the config.",
+    "contender": "Name of the contender.",
+    "curve": "The best portfolio of each size.",
+    "dtype": "dtype of the problem.",
+    "dtypes": "dtypes that the portfolio serves.",
+    "exists": "Whether the folder exists.",
+    "failed": "Number of configs that raised an error.",
+    "failures": "Variants that did not compile.",
+    "figures": "The measurements.",
+    "file_bytes": "Size of the file.",
+    "first": "Config that the first run selects.",
+    "heat": "Costs by the two most important tunables; null with fewer than two.",
+    "id": "Identifier: the first hex digits of a digest.",
+    "image_arch": "Architecture of the images, such as `sm_90a`.",
+    "image_bytes": "Size of the image.",
+    "image_sha256": "SHA-256 of the image.",
+    "kernel": "Name of the kernel.",
+    "key_id": "Hash of the public key.",
+    "label": "The variant as text: types, hints, constexprs and options.",
+    "levels": "Values of the first and of the second tunable.",
+    "log": "Output of the compiler.",
+    "memory_bytes": "Memory of the device.",
+    "message": "The error.",
+    "min_driver": "Oldest driver that runs the images, as its CUDA version: 12080 for 12.8.",
+    "multiprocessors": "Number of multiprocessors (SMs).",
+    "name": "Name.",
+    "names": "The two tunables.",
+    "num_ctas": "Blocks of a cluster.",
+    "num_warps": "Warps of a block.",
+    "origin": "How the bundle was found.",
+    "path": "Path of the file or folder.",
+    "problem": "Name of the problem.",
+    "reason": "Why.",
+    "registers": "Registers of a thread.",
+    "registers_max": "Most registers of a thread, over the variants.",
+    "registers_min": "Fewest registers of a thread, over the variants.",
+    "removed": "Variants that only the first bundle has.",
+    "samples": "Number of times.",
+    "second": "Config that the second run selects.",
+    "seconds": "Duration.",
+    "shape_class": "Class of shapes of the problem.",
+    "shared_bytes": "Shared memory of a block.",
+    "size_bytes": "Total size.",
+    "spill_bytes": "Spilled registers of a thread.",
+    "toolchain": "Versions of the tools.",
+    "unmeasured": "Contenders without a measurement.",
+    "us": "Time in microseconds.",
+    "use": "Use of the problem, such as `tune` or `held_out`.",
+    "version": "Version of the bundle.",
+    "way": "Name of the contender.",
+    "where": "Place of the error.",
+    "worst_ms": "The slowest process, in milliseconds.",
+    "worst_share": "Lowest share of any problem.",
+    "wrong": "Number of configs with wrong results.",
+}
+"""Meanings of fields without a docstring of their own."""
+
+_COUNTED = {"arguments", "configs", "entries", "groups", "kernels", "problems", "rounds", "rows", "variants"}
 
 _COMMON = {"as_json", "quiet", "verbose", "help"}
 
@@ -125,10 +197,22 @@ def render_facts() -> str:
 
 
 def _facts(kind: type) -> str:
-    said = dict(_docstrings(kind))
+    meanings = dict(_docstrings(kind))
     title = _json_words(inspect.cleandoc(kind.__doc__ or "").splitlines()[0])
-    lines = [f"| `{field.name}` | {_kind(str(field.type))} | {said.get(field.name, '')} |\n" for field in fields(kind)]
+    lines = [
+        f"| `{field.name}` | {_kind(str(field.type))} | {meanings.get(field.name) or _meaning(field.name, _kind(str(field.type)))} |\n"
+        for field in fields(kind)
+    ]
     return f"### {kind.__name__}\n\n{title}\n\n| field | type | meaning |\n|---|---|---|\n{''.join(lines)}"
+
+
+def _meaning(name: str, kind: str) -> str:
+    """Return the meaning of a field without a docstring."""
+    if name == "device":
+        return {"string": "Name of the device.", "int": "Index of the device."}.get(kind, "The device.")
+    if name in _COUNTED:
+        return f"Number of {name}." if kind == "int" else f"The {name}."
+    return _MEANINGS[name]
 
 
 def _docstrings(kind: type) -> Iterator[tuple[str, str]]:
@@ -140,17 +224,28 @@ def _docstrings(kind: type) -> Iterator[tuple[str, str]]:
 
 
 def _json_words(text: str) -> str:
-    return " ".join(text.replace("``", "`").replace("None", "null").split())
+    return " ".join(text.replace("``", "`").replace("None", "null").replace("False", "false").split())
 
 
 def _kind(annotation: str) -> str:
     """Spell a Python type in words of JSON."""
-    if pairs := re.fullmatch(r"tuple\[tuple\[(\w+), (\w+)\], \.\.\.\]", annotation):
-        return f"array of [{_kind(pairs[1])}, {_kind(pairs[2])}]"
-    if items := re.fullmatch(r"tuple\[(\w+), \.\.\.\]", annotation):
-        return f"array of {_kind(items[1])}"
-    words = {"str": "string", "int": "int", "bool": "bool", "int | None": "int or null", "Json": "any"}
-    words |= {"float": "number", "float | None": "number or null"}
-    words |= {"bool | None": "bool or null", "str | None": "string or null"}
-    words["dict[str, str]"] = "object of strings"
-    return words.get(annotation, annotation)
+    return _json_type(ast.parse(annotation, mode="eval").body)
+
+
+def _json_type(node: ast.expr) -> str:
+    words = {"None": "null", "str": "string", "int": "int", "bool": "bool", "float": "number", "Json": "any"}
+    if isinstance(node, ast.BinOp):
+        return f"{_json_type(node.left)} or {_json_type(node.right)}"
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        items = [_json_type(item) for item in node.slice.elts if not _is_ellipsis(item)]
+        if ast.unparse(node.value) == "dict":
+            return f"object of {items[1]}s"
+        if not _is_ellipsis(node.slice.elts[-1]):
+            return f"[{', '.join(items)}]"
+        return f"array of ({items[0]})" if " or " in items[0] else f"array of {items[0]}"
+    name = ast.unparse(node)
+    return words.get(name, f"[{name}](#{name.lower()})")
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis

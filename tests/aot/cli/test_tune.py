@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.cli import tune_select
-from nojit.aot.tune.account import table_facts
+from nojit.aot.tune.summaries import table_facts
 from nojit.runtime.tuned import read_tuned
 
 from tests.aot.cli.conftest import Run

@@ -13,8 +13,8 @@ from nojit.aot.cli.console import Output
 from nojit.aot.cli.tune_progress import Lines, follow_tuning
 from nojit.aot.tune.database import open_database
 from nojit.aot.tune.events import Fault, Listed, Lost
-from nojit.aot.tune.order import ProblemRun
 from nojit.aot.tune.records import Device
+from nojit.aot.tune.request import ProblemRun
 from nojit.aot.tune.worker import Setup
 
 from tests.aot.cli.conftest import Run

@@ -67,7 +67,7 @@ def test_weights_are_numbers_above_0(tmp_path: Path, weight: str) -> None:
             "flash_attention:tuning",
             "use: expected tune, held_out, fresh or bars, got 'tuning' - at flash_attention:tuning",
         ),
-        ("nowhere.py", "expected a file of problems"),
+        ("nowhere.py", "expected a Python file that defines problems(use)"),
     ],
 )
 def test_what_is_not_there(name: str, words: str) -> None:

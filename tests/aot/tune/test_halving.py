@@ -7,7 +7,7 @@ import statistics
 
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.aot.tune.halving import FINAL, RUNGS, Timing, keep, order, sample_count, summarize
+from nojit.aot.tune.halving import FINAL, RUNGS, Timing, interleave, keep, sample_count, summarize
 
 TIMES = st.lists(st.floats(1.0, 1e5), min_size=1, max_size=40)
 NOISES = st.floats(0.0, 0.5)
@@ -66,7 +66,7 @@ def test_without_noise_at_most_half_goes_on(times):
 
 @given(st.dictionaries(st.integers(0, 50), st.integers(0, 20), max_size=20), st.integers())
 def test_rounds_are_fair(counts, seed):
-    turns = order(counts, random.Random(seed))
+    turns = interleave(counts, random.Random(seed))
     assert {config: turns.count(config) for config in counts} == counts
     # in each round, all that still want samples come once
     seen = dict.fromkeys(counts, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.tune.adopt import Wanted, adopt
+from nojit.aot.tune.convert import TableRequest, to_tuned
 from nojit.aot.tune.importers import read_foreign
 from nojit.aot.tune.select import Bounds
 from nojit.aot.tune.tuned_file import write_tuned
@@ -44,9 +44,9 @@ def moe(m: int, warps: int = 4) -> dict[str, int]:
     return {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": 64, "GROUP_SIZE_M": 1, "num_warps": warps, "num_stages": 4}
 
 
-def wanted(*key: str, **changes: Any) -> Wanted:
+def wanted(*key: str, **changes: Any) -> TableRequest:
     facts: dict[str, Any] = {"take": (), "where": (), "device": DEVICE, "rename": {}, "origin": ()}
-    return Wanted("toy", key, **(facts | changes))
+    return TableRequest("toy", key, **(facts | changes))
 
 
 def test_a_cache_of_triton_is_read(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_caches_make_a_table_of_a_portfolio(tmp_path: Path) -> None:
         read_foreign(cache(tmp_path, n, times))
         for n, times in ((1024, {64: 0.010, 128: 0.0102, 256: 0.03}), (4096, {64: 0.08, 128: 0.04, 256: 0.0401}))
     ]
-    table = adopt(files, wanted("n", "heads", where=(("dtype", ("fp16",)),)), Bounds(0.05))
+    table = to_tuned(files, wanted("n", "heads", where=(("dtype", ("fp16",)),)), Bounds(0.05))
     assert [dict(one.settings)["BLOCK"] for one in table.configs] == [128]
-    both = adopt(files, wanted("n", "heads"), Bounds(0.0))
+    both = to_tuned(files, wanted("n", "heads"), Bounds(0.0))
     assert [dict(one.settings)["BLOCK"] for one in both.configs] == [64, 128]
     assert both.entries[0].rows[0].us == (10.0, 10.2)
     read = read_tuned(write_tuned(table, tmp_path))
@@ -87,11 +87,11 @@ def test_a_servers_file_is_read_with_its_name(tmp_path: Path) -> None:
     file = read_foreign(server(tmp_path, {"triton_version": "3.6.0", "64": moe(64), "1": moe(16)}))
     assert (file.format, file.device_name, file.triton) == ("server", DEVICE.name, "3.6.0")
     assert [row.values for row in file.rows] == [{"E": 8, "N": 14336, "M": 1}, {"E": 8, "N": 14336, "M": 64}]
-    table = adopt([file], wanted("tokens", rename={"BLOCK_SIZE_M": "BLOCK_M"}), Bounds())
+    table = to_tuned([file], wanted("tokens", rename={"BLOCK_SIZE_M": "BLOCK_M"}), Bounds())
     assert [dict(one.settings)["BLOCK_M"] for one in table.configs] == [16, 64]
     assert [(row.at, row.use, row.us) for row in table.entries[0].rows] == [((1,), (0,), ()), ((64,), (1,), ())]
     assert read_tuned(write_tuned(table, tmp_path)).entries == table.entries
-    more = adopt([file], wanted("tokens", "n", take=("M", "N")), Bounds())
+    more = to_tuned([file], wanted("tokens", "n", take=("M", "N")), Bounds())
     assert more.entries[0].rows[0].at == (1, 14336)
 
 
@@ -111,16 +111,16 @@ def test_what_does_not_fit_the_files_is_named(tmp_path: Path, change: dict[str, 
     file = read_foreign(cache(tmp_path, 1024, {64: 0.01}))
     facts = {"key": ("n", "heads")} | change
     with pytest.raises(TuningError, match=re.escape(message)):
-        adopt([file], wanted(*facts.pop("key"), **facts), Bounds())
+        to_tuned([file], wanted(*facts.pop("key"), **facts), Bounds())
 
 
 def test_two_files_that_disagree_on_a_problem_are_refused(tmp_path: Path) -> None:
     one = read_foreign(cache(tmp_path, 1024, {64: 0.01}))
     other = read_foreign(cache(tmp_path, 1024, {64: 0.02}, "other.autotune.json"))
     with pytest.raises(TuningError, match="expected each problem once"):
-        adopt([one, other], wanted("n", "heads"), Bounds())
+        to_tuned([one, other], wanted("n", "heads"), Bounds())
     assert (
-        len(adopt([one, one.__class__(**{**_facts(one), "path": "again"})], wanted("n", "heads"), Bounds()).configs)
+        len(to_tuned([one, one.__class__(**{**_facts(one), "path": "again"})], wanted("n", "heads"), Bounds()).configs)
         == 1
     )
 
@@ -132,7 +132,7 @@ def _facts(one: Any) -> dict[str, Any]:
 def test_problems_without_a_config_in_common_need_more_configs(tmp_path: Path) -> None:
     files = [read_foreign(cache(tmp_path, n, {n: 0.01})) for n in (64, 128)]
     with pytest.raises(TuningError, match="--max-configs"):
-        adopt(files, wanted("n", "heads"), Bounds(0.05, 1))
+        to_tuned(files, wanted("n", "heads"), Bounds(0.05, 1))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_problems_without_a_config_in_common_need_more_configs(tmp_path: Path) -
         ('{"key": [1], "configs_timings": []}', "array that is not empty"),
         ('{"configs_timings": [[{"kwargs": {"A": 1}}, 1]]}', "array that is not empty, got None"),
         ('{"key": [-1], "configs_timings": [[{"kwargs": {"A": 1}}, 1]]}', "an integer from 0"),
-        ('{"key": [1], "configs_timings": [3]}', "expected a config and its times, got 3"),
+        ('{"key": [1], "configs_timings": [3]}', "expected a pair of a config and its times, got 3"),
         ('{"key": [1], "configs_timings": [[{"A": 1}, 1]]}', "expected a config with kwargs"),
         ('{"key": [1], "configs_timings": [[{"kwargs": {"A": 1}, "num_warp": 1}, 1]]}', "did you mean 'num_warps'"),
         ('{"key": [1], "configs_timings": [[{"kwargs": {"A": 1}, "pre_hook": "f"}, 1]]}', "expected no pre_hook"),

@@ -14,12 +14,12 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from nojit.aot.tune.account import QualityFacts
 from nojit.aot.tune.report import KernelReport, report
 from nojit.aot.tune.report_html import render_html
 from nojit.aot.tune.report_markdown import BEGIN, END, render_markdown, update_page
 from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Bounds
+from nojit.aot.tune.summaries import QualityFacts
 from nojit.runtime.errors import TuningError
 
 from tests.aot.tune.synthetic import plain_time, write_database

@@ -18,8 +18,8 @@ import pytest
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.events import Event, Listed, Lost, Opened, Task, Trying, identity_of
-from nojit.aot.tune.order import Order, ProblemRun, TuneRun, in_turn
 from nojit.aot.tune.records import Device, Pruned
+from nojit.aot.tune.request import ProblemRun, TuneRequest, TuneRun, round_robin
 from nojit.aot.tune.run import read_pruned, tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.bundle import BundleFile
@@ -66,7 +66,7 @@ def run(
     exhaustive: bool = False,
     only: Mapping[tuple[str, str, str], frozenset[str]] | None = None,
 ) -> TuneRun:
-    return tune(Order(setup, budget_s, exhaustive, 0, only), database, Silent())
+    return tune(TuneRequest(setup, budget_s, exhaustive, 0, only), database, Silent())
 
 
 def best(database: Database, problem: int) -> int:
@@ -179,11 +179,11 @@ def test_a_death_while_timing_is_traced_to_its_config(fake: Fake, database: Data
 
 def test_a_kernel_that_never_ends_is_ended(fake: Fake) -> None:
     with Child(fake(faults={"0": "hangs"})) as child:
-        child.ask(Task(0, frozenset(), False, False, 1e9, 1e9, 0))
-        assert isinstance(child.hear(), Opened)
-        assert child.hear() == Trying(0)
+        child.send(Task(0, frozenset(), False, False, 1e9, 1e9, 0))
+        assert isinstance(child.receive(), Opened)
+        assert child.receive() == Trying(0)
         child._patience_s = 0.01
-        assert child.hear() == Lost("the measuring process sent nothing for 0 s")
+        assert child.receive() == Lost("the measuring process sent nothing for 0 s")
 
 
 def test_everything_wrong_is_no_result(fake: Fake, database: Database) -> None:
@@ -259,7 +259,7 @@ def test_kernels_take_turns() -> None:
     listed = [
         Listed(kernel, f"{n}", "tune", "", "", {}) for kernel, count in (("a", 3), ("b", 1)) for n in range(count)
     ]
-    assert in_turn(listed) == [0, 3, 1, 2]
+    assert round_robin(listed) == [0, 3, 1, 2]
 
 
 def test_a_budget_ends_a_run_and_the_next_goes_on(

@@ -13,12 +13,12 @@ from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import Value
 
-__all__ = ["Wanted", "adopt"]
+__all__ = ["TableRequest", "to_tuned"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Properties of the table that the imported files do not contain."""
+class TableRequest:
+    """Facts that the imported files do not contain: the kernel, its key, the device."""
 
     kernel: str
     key: tuple[str, ...]
@@ -34,19 +34,19 @@ class Wanted:
     """Entries of the table's ``origin``."""
 
 
-def adopt(files: Sequence[ForeignFile], wanted: Wanted, bounds: Bounds) -> TunedTable:
-    """Return one table from all files; if they have times, it holds only the portfolio that is best over all problems.
+def to_tuned(files: Sequence[ForeignFile], request: TableRequest, bounds: Bounds) -> TunedTable:
+    """Convert the configs of all files to one tuned table; if the files have times, keep only a portfolio.
 
     Raises:
-        TuningError: a requested value or name is missing, two entries have the same key, or no portfolio within `bounds`
+        TuningError: a requested value or name is missing; two entries have the same key; or no portfolio within `bounds`
             serves every problem.
     """
-    _check_names(files, wanted.rename)
+    _check_names(files, request.rename)
     found: dict[tuple[int, ...], tuple[str, dict[Settings, float | None]]] = {}
     for file in files:
         for row in file.rows:
-            at = _key_of(row, file, wanted)
-            times = {_renamed(settings, wanted.rename, file.path): us for settings, us in row.times}
+            at = _key_of(row, file, request)
+            times = {_renamed(settings, request.rename, file.path): us for settings, us in row.times}
             if at in found and (found[at][0] == file.path or found[at][1] != times):
                 got = (
                     f"{at} in {found[at][0]} too; tell them apart with more --key and --take, or import one file alone"
@@ -54,15 +54,15 @@ def adopt(files: Sequence[ForeignFile], wanted: Wanted, bounds: Bounds) -> Tuned
                 raise TuningError("expected each problem once", got=got, where=file.path)
             found[at] = (file.path, times)
     rows = {at: times for at, (_, times) in sorted(found.items())}
-    return _table(rows, _kept(list(rows.values()), bounds), wanted)
+    return _table(rows, _kept(list(rows.values()), bounds), request)
 
 
-def _key_of(row: ForeignRow, file: ForeignFile, wanted: Wanted) -> tuple[int, ...]:
-    take = wanted.take or file.default
-    if len(take) != len(wanted.key):
+def _key_of(row: ForeignRow, file: ForeignFile, request: TableRequest) -> tuple[int, ...]:
+    take = request.take or file.default
+    if len(take) != len(request.key):
         values = ", ".join(row.values) or "none"
-        what = f"expected one value of the file for each --key ({len(wanted.key)})"
-        got = f"{len(take)} ({', '.join(take) or 'none'}); name {len(wanted.key)} with --take, from {values}"
+        what = f"expected one value of the file for each --key ({len(request.key)})"
+        got = f"{len(take)} ({', '.join(take) or 'none'}); name {len(request.key)} with --take, from {values}"
         raise TuningError(what, got=got, where=file.path)
     for name in take:
         if name not in row.values:
@@ -93,7 +93,7 @@ def _renamed(settings: Settings, rename: Mapping[str, str], where: str) -> Setti
 
 
 def _kept(rows: Sequence[Mapping[Settings, float | None]], bounds: Bounds) -> list[Settings]:
-    """Return the configs to keep: all if any row lacks times, because then configs cannot be compared."""
+    """Return the configs of the portfolio; all configs if any time is missing, because they cannot be compared then."""
     configs = list(dict.fromkeys(settings for times in rows for settings in times))
     if any(us is None for times in rows for us in times.values()):
         return configs
@@ -111,7 +111,7 @@ def _cost(times: Mapping[Settings, float | None], config: Settings) -> float:
 
 
 def _table(
-    rows: Mapping[tuple[int, ...], Mapping[Settings, float | None]], kept: Iterable[Settings], wanted: Wanted
+    rows: Mapping[tuple[int, ...], Mapping[Settings, float | None]], kept: Iterable[Settings], request: TableRequest
 ) -> TunedTable:
     numbers = {settings: number for number, settings in enumerate(kept)}
     made = []
@@ -120,10 +120,10 @@ def _table(
         us = tuple(round(known, 2) for known in map(times.__getitem__, order) if known is not None)
         made.append(TunedRow(at, tuple(numbers[settings] for settings in order), us))
     return TunedTable(
-        kernel=wanted.kernel,
-        key=wanted.key,
-        device=wanted.device,
-        origin=wanted.origin,
+        kernel=request.kernel,
+        key=request.key,
+        device=request.device,
+        origin=request.origin,
         configs=tuple(TunedConfig(settings, "") for settings in numbers),
-        entries=(TunedEntry(wanted.where, tuple(made)),),
+        entries=(TunedEntry(request.where, tuple(made)),),
     )

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.tune.climb import climb
 from nojit.aot.tune.events import Candidate, Done, Event, Fault, Hello, Measured, Opened, Task, Trying
+from nojit.aot.tune.measure import measure_problem
 from nojit.aot.tune.records import Status
 
 
@@ -53,7 +53,7 @@ class Stage:
 def run(trial: Trial, **changes: object) -> list[Event]:
     facts = {"exhaustive": False, "careful": False, "allowance_s": 1e9, "limit_s": 1e9, "skip": frozenset()}
     events: list[Event] = []
-    climb(Stage(), trial, Task(problem=0, seed=0, **{**facts, **changes}), events.append)
+    measure_problem(Stage(), trial, Task(problem=0, seed=0, **{**facts, **changes}), events.append)
     return events
 
 

@@ -1,4 +1,4 @@
-"""Results of selection and evaluation as plain records, for the terminal, JSON and the report. Pure."""
+"""Summaries of selections and evaluations, as plain records for the terminal, JSON and the report. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CurveStep:
     worst_loss: float
     """Slowdown of the worst problem, as a share: 0.05 is 5% slower."""
     mean_loss: float
-    """The same for all problems, as a weighted geometric mean."""
+    """Mean slowdown of all problems, as a share: a weighted geometric mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class GroupFacts:
     apart: str
     """Values of the axes with separate portfolios, such as `GROUPS=none`; empty without such axes."""
     rows: int
-    """Number of problems, where problems in one bucket count as one."""
+    """Number of problems; problems in one bucket count once."""
     candidates: int
     """Number of configs that were timed and never wrong."""
     configs: tuple[str, ...]
@@ -39,7 +39,7 @@ class GroupFacts:
     worst_loss: float | None
     """Loss of the worst problem, as a share; None if no set of configs serves every problem."""
     mean_loss: float | None
-    """Weighted geometric mean over the problems."""
+    """Mean loss of the problems, as a share: a weighted geometric mean; None if `worst_loss` is."""
     kept: bool
     """Whether every problem is within the requested loss."""
     exact: bool
@@ -49,17 +49,17 @@ class GroupFacts:
     unserved: tuple[str, ...]
     """Problems that no config serves."""
     by_rows: float | None
-    """Quality of ranking by near rows on left-out problems: best time over the chosen config's, as a geometric mean; None without terms or
-    enough measurements."""
+    """Quality of ranking by near rows, cross-validated on left-out problems: best time over the time of the config ranked first, as a
+    geometric mean; None without terms or enough measurements."""
     by_costs: float | None
-    """The same for ranking by fitted costs. The table uses the better of the two rankings."""
+    """Quality of ranking by fitted costs, measured in the same way. The table uses the better of the two rankings."""
     costless: bool
     """Whether the kernel has terms whose costs could not be fitted."""
     curve: tuple[CurveStep, ...]
 
     @property
     def label(self) -> str:
-        """The dtypes and values of apart axes that the group serves."""
+        """The dtypes of the group and the values of its `apart` axes, as text."""
         return ", ".join(self.dtypes) + (f", {self.apart}" if self.apart else "")
 
 
@@ -91,8 +91,9 @@ class QualityFacts:
     unknown: int
     """Number of problems of unknown quality: the table does not cover them, or the selected config was not measured."""
     mean_share: float | None
-    """Best time over the selected config's, as a geometric mean; None without any share or table."""
+    """Best time over the selected config's time, as a geometric mean; None without a table or any share."""
     worst_share: float | None
+    """Lowest share of any problem."""
     worst_problem: str
     """Problem with the worst share."""
 

@@ -1,4 +1,4 @@
-"""Measurement of one problem: check every candidate, then time fewer candidates with more samples in each rung."""
+"""Measurement of one problem: check every candidate, then time them by successive halving."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from nojit.aot.tune.halving import (
     Rung,
     Timing,
     contenders,
+    interleave,
     keep,
-    order,
     sample_count,
     summarize,
 )
 from nojit.aot.tune.stage import Stage, Trial
 
-__all__ = ["climb"]
+__all__ = ["measure_problem"]
 
 # candidates that remain once the time allowance is spent
 _HURRIED_MOST = 4
-# a candidate this many times as slow as the best, in two samples, gets no more samples in the first rung
+# a candidate that two samples show to be this many times slower than the best gets no third sample in the first rung
 _SLOW_FACTOR = 3.0
-# limit of candidates in the last rung: later ones differ from these by less than the noise
+# limit of candidates in the last rung: slower ones cannot be the best by more than the noise
 _LAST_MOST = 16
-# the last rung adds samples to possible winners until their noise is this small, or they have so many samples
+# the last rung samples possible winners until their noise is at most this share, or they have _SAMPLES_MOST samples
 _NOISE_GOAL = 0.01
 _SAMPLES_MOST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Climb:
+class _State:
     stage: Stage
     trial: Trial
     task: Task
@@ -49,8 +49,8 @@ class _Climb:
         return time.monotonic() - self.started
 
 
-def climb(stage: Stage, trial: Trial, task: Task, send: Callable[[Event], None]) -> None:
-    """Measure one problem, and send each result as an event at once.
+def measure_problem(stage: Stage, trial: Trial, task: Task, send: Callable[[Event], None]) -> None:
+    """Check and time the candidates of one problem; send each result as an event as soon as it is known.
 
     Args:
         stage: the device.
@@ -62,7 +62,7 @@ def climb(stage: Stage, trial: Trial, task: Task, send: Callable[[Event], None])
         ContextLost: a launch destroyed the CUDA context; the last `Trying` event names the candidate, if known.
     """
     rng = random.Random(f"{task.seed}/{task.problem}")  # noqa: S311 - an order that can be repeated, no secret
-    state = _Climb(stage, trial, task, send, rng, time.monotonic())
+    state = _State(stage, trial, task, send, rng, time.monotonic())
     left = _checked(state)
     if left is None:
         send(Done(complete=False))
@@ -74,7 +74,7 @@ def climb(stage: Stage, trial: Trial, task: Task, send: Callable[[Event], None])
     send(Done(complete=_halve(state, left)))
 
 
-def _checked(state: _Climb) -> list[int] | None:
+def _checked(state: _State) -> list[int] | None:
     """Check every candidate; return the correct ones, or None if time ran out."""
     good = []
     for candidate, config in enumerate(state.trial.opened.candidates):
@@ -92,7 +92,7 @@ def _checked(state: _Climb) -> list[int] | None:
     return good
 
 
-def _halve(state: _Climb, left: list[int]) -> bool:
+def _halve(state: _State, left: list[int]) -> bool:
     """Time the candidates rung by rung; return whether the last rung was reached."""
     for rung in RUNGS:
         if not left:
@@ -100,14 +100,14 @@ def _halve(state: _Climb, left: list[int]) -> bool:
         if state.spent_s() > state.task.limit_s:
             return False
         timings = _measure(state, rung, left)
-        # candidates that are too slow have one sample: their times only show that they are slow
+        # a too slow candidate has a single sample, which is too noisy to compare
         left = keep({one: timing for one, timing in timings.items() if timing.samples > 1} or timings, rung.slack)
         hurried = state.spent_s() > state.task.allowance_s
         left = left[: _HURRIED_MOST if hurried else _LAST_MOST if rung is RUNGS[-2] else None]
     return True
 
 
-def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing]:
+def _measure(state: _State, rung: Rung, left: Sequence[int]) -> dict[int, Timing]:
     """Time the candidates of one rung, send the result, and return it."""
     if not left:
         return {}
@@ -129,7 +129,7 @@ def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing
     return timings
 
 
-def _refine(state: _Climb, samples: dict[int, list[float]]) -> None:
+def _refine(state: _State, samples: dict[int, list[float]]) -> None:
     """Double the samples of possible winners until their noise is low enough to tell them apart."""
     while state.spent_s() <= state.task.allowance_s:
         timings = {candidate: summarize(values) for candidate, values in samples.items()}
@@ -142,10 +142,10 @@ def _refine(state: _Climb, samples: dict[int, list[float]]) -> None:
             samples[candidate] += more
 
 
-def _time(state: _Climb, counts: dict[int, int]) -> dict[int, list[float]]:
+def _time(state: _State, counts: dict[int, int]) -> dict[int, list[float]]:
     """Return `counts[candidate]` samples of each candidate in microseconds, taken in interleaved order."""
     samples: dict[int, list[float]] = {candidate: [] for candidate in counts}
-    turns = order(counts, state.rng)
+    turns = interleave(counts, state.rng)
     if not state.task.careful:
         state.send(Trying(None))
         for candidate, us in zip(turns, state.trial.time(turns), strict=True):

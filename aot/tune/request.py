@@ -1,4 +1,4 @@
-"""The order to a tuning run, the sequence of its problems, and its results."""
+"""The request for a tuning run, the order of its problems, and its results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nojit.aot.tune.events import Event, Listed
 from nojit.aot.tune.records import Device
 from nojit.aot.tune.worker import Setup
 
-__all__ = ["Order", "ProblemRun", "TuneRun", "View", "in_turn"]
+__all__ = ["ProblemRun", "TuneRequest", "TuneRun", "View", "round_robin"]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """The order to a tuning run."""
+class TuneRequest:
+    """The bundle, problems and limits of a tuning run."""
 
     setup: Setup
     budget_s: float | None
@@ -25,7 +25,7 @@ class Order:
     """Whether every config of every problem is measured up to the last rung."""
     seed: int
     only: Mapping[tuple[str, str, str], frozenset[str]] | None = None
-    """Identities of the configs to measure, for each problem to measure, by kernel, name and dtype; None for everything."""
+    """By kernel, name and dtype of each problem to measure: the identities of its configs to measure. None for everything."""
 
     def wants(self, listed: Listed) -> bool:
         """Return whether a problem is to be measured."""
@@ -45,11 +45,11 @@ class ProblemRun:
     use: str
     dtype: str
     configs: int
-    """Configs that were checked and measured, including wrong and failed ones."""
+    """Number of configs that were checked, including wrong and failed ones."""
     wrong: int
     failed: int
     complete: bool
-    """Whether the last rung was reached."""
+    """Whether the last rung was measured."""
     best_us: float | None
     seconds: float
     reason: str
@@ -70,12 +70,12 @@ class TuneRun:
     pairs_per_s: float
     """Pairs per second of total time."""
     quick_pairs_per_s: float | None
-    """The same for problems whose best config takes less than 100 us; None if there are none."""
+    """Pairs per second over the problems whose best config takes less than 100 us; None without such problems."""
     problems: tuple[ProblemRun, ...]
     known: int
-    """Problems that the database already had."""
+    """Number of problems that the database already had."""
     left: int
-    """Problems for which no time was left."""
+    """Number of problems that were not measured, because time ran out."""
     missing: tuple[str, ...]
     """Kernels of problems that the bundle lacks."""
 
@@ -96,8 +96,8 @@ class View(Protocol):
         """Show the result of a problem; `left_s` estimates the remaining seconds of the run."""
 
 
-def in_turn(problems: Sequence[Listed]) -> list[int]:
-    """Return the indices of the problems so that kernels take turns; if time runs out, all kernels are equally far."""
+def round_robin(problems: Sequence[Listed]) -> list[int]:
+    """Order the problems round-robin over the kernels, so that all kernels are equally far when time runs out; return indices."""
     by_kernel: dict[str, list[int]] = {}
     for place, problem in enumerate(problems):
         by_kernel.setdefault(problem.kernel, []).append(place)
