@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from nojit.aot.backends.registry import vendor_named
 from nojit.aot.files import write_file
 from nojit.aot.inspect.places import report_path
 from nojit.aot.plan.planner import Plan
 from nojit.aot.report import TWINS as FOLDER
 from nojit.aot.report import BuildResult, BundleReport, encode_report
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import read_sections
-from nojit.runtime.errors import BundleError
 from nojit.runtime.twins import TWIN
 
 __all__ = ["FOLDER", "compare_twins", "twin_plan", "twin_plans"]
@@ -78,6 +77,7 @@ def _compared(bundle: Path, report: BundleReport, folder: Path) -> BundleReport:
 
 def _differing(plain: BundleFile, twin: BundleFile) -> Iterator[str]:
     """Yield the labels of the variants whose instructions or registers differ between a bundle and its twin."""
+    code_of = vendor_named(twin.index.target.backend).code_of
     for kernel in (name for name in twin.kernels if name in plain.kernels):
         table, other = plain.table(kernel), twin.table(kernel)
         rows = {table.variant_id(row): row for row in range(len(table))}
@@ -91,14 +91,5 @@ def _differing(plain: BundleFile, twin: BundleFile) -> Iterator[str]:
                 plain.image(kernel, table.columns["image"][known]),
                 twin.image(kernel, other.columns["image"][row]),
             )
-            if not same_registers or _code(images[0]) != _code(images[1]):
+            if not same_registers or code_of(images[0]) != code_of(images[1]):
                 yield f"{kernel} {other.label(row)}"
-
-
-def _code(image: bytes) -> dict[bytes, bytes]:
-    """Return the sections of a cubin that hold instructions; the whole cubin if its sections cannot be read."""
-    try:
-        sections = read_sections(image)
-    except BundleError:
-        return {b"": image}
-    return {name: content for name, content in sections.items() if name.startswith(b".text.")}

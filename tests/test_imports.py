@@ -30,22 +30,24 @@ ASKED_FOR = {
 # for each package of aot, the others that its modules import at once: a package imports only packages that stand above it.
 # Of the modules beside the packages, ANYWHERE holds those that import nothing of aot; all others are "build"
 AOT = {
-    "manifest": set(),
+    "backends": set(),
+    "manifest": {"backends"},
     "plan": {"manifest"},
-    "compile": {"manifest", "plan"},
+    "compile": {"backends", "manifest", "plan"},
     "pack": {"manifest", "plan"},
-    "inspect": {"plan"},
+    "inspect": {"backends", "plan"},
     "trust": {"inspect"},
-    "build": {"manifest", "plan", "compile", "pack", "inspect"},
-    "wheel": {"manifest", "compile", "inspect", "trust"},
+    "build": {"backends", "manifest", "plan", "compile", "pack", "inspect"},
+    "wheel": {"backends", "manifest", "compile", "inspect", "trust"},
     "tune": {"manifest", "inspect"},
     "bench": {"manifest", "inspect"},
-    "cli": {"manifest", "plan", "compile", "inspect", "trust", "build", "wheel", "tune", "bench"},
+    "cli": {"backends", "manifest", "plan", "compile", "inspect", "trust", "build", "wheel", "tune", "bench"},
 }
 ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
-# of aot and runtime, the modules that import Triton: the compiler, and backends, which nothing but the compiler imports
+REGISTRY = "nojit.aot.backends.registry"
+# of aot and runtime, the modules that import Triton: the compiler, and backends, which nothing but their vendor imports
 COMPILER = "nojit.aot.compile.compiler"
-BACKENDS = {"nojit.aot.compile.backends.cuda.backend"}
+BACKENDS = {"nojit.aot.backends.cuda.backend"}
 # kernels in Triton outside of kernels/: what the benchmarks launch
 KERNEL_SOURCES = {"nojit.aot.bench.kernels"}
 
@@ -170,19 +172,22 @@ def test_of_aot_and_runtime_the_compiler_and_backends_alone_import_triton():
         if top(found.target) == "triton" and not (found.lazy and (found.importer, "triton") in ASKED_FOR)
     }
     assert {name for name in importers if room(name) != "kernels"} == {COMPILER} | BACKENDS | KERNEL_SOURCES
-    assert {found.importer for found in imports() if found.target in BACKENDS} == {COMPILER}
+    assert {found.importer for found in imports() if found.target in BACKENDS} == {"nojit.aot.backends.cuda.vendor"}
 
 
 def test_kernel_sources_are_found_through_manifests_alone():
     assert [found for found in imports() if found.target in KERNEL_SOURCES] == []
 
 
-def test_a_vendor_is_known_where_vendors_are_chosen():
-    """All other code takes a vendor's facts from the interface; the command line has options for ptxas."""
-    package = "nojit.aot.compile.backends.cuda"
-    importers = {each.importer for each in imports() if within(each.target, package)}
-    outside = {name for name in importers if not within(name, package) and not within(name, "nojit.aot.cli")}
-    assert outside == {COMPILER, "nojit.aot.compile.backends.vendors"}
+def test_the_registry_alone_knows_vendors():
+    """All other code takes a vendor's facts from the interface."""
+    folder = ROOT / "aot/backends"
+    for package in (path.parent.name for path in folder.glob("*/__init__.py")):
+        name = f"nojit.aot.backends.{package}"
+        importers = {each.importer for each in imports() if within(each.target, name)}
+        assert {each for each in importers if not within(each, name)} == {REGISTRY}
+        spelled = [path for path in (ROOT / "aot").rglob("*.py") if name in path.read_text(encoding="utf-8")]
+        assert {module_name(path) for path in spelled if folder / package not in path.parents} == {REGISTRY}
 
 
 def test_nothing_loads_the_compiler_at_once():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nojit.aot.backends.registry import pin
 from nojit.aot.build import build as build_bundles
 from nojit.aot.cli.build_report import (
     Failures,
@@ -20,7 +21,6 @@ from nojit.aot.cli.build_request import Request
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
-from nojit.aot.compile.backends.cuda.ptxas import pin
 from nojit.aot.compile.cache import Cache, as_default
 from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.source_processes import SourceCompiler
@@ -74,11 +74,11 @@ def run(out: Output, request: Request, asked: str) -> int:
             run.
     """
     failures = Failures(out)
-    draft = Draft(asked, request.places, request.folder, [request.ptxas] if request.ptxas else [])
+    draft = Draft(asked, request.places, request.folder, request.assemblers.values())
     started, clock = time.monotonic(), datetime.now(UTC)
     compiler = load_compiler()
     with (
-        pin(request.min_driver, request.ptxas),
+        pin(request.min_driver, request.assemblers),
         as_default(request.cache_folder),
         follow_build(out) as shown,
         compiler.session(request.timeout_s, (view := _RecordingView(shown)).note, request.jobs),

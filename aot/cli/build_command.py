@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import click
+from nojit.aot.backends.registry import parse_driver
+from nojit.aot.cli.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.build_report import Failures, show_result
 from nojit.aot.cli.build_request import Request
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
@@ -30,13 +32,11 @@ def _uri(_context: click.Context, _option: click.Parameter, text: str | None) ->
     return text
 
 
-def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+def _driver(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
-    from nojit.aot.compile.backends.cuda.ptxas import parse_cuda  # noqa: PLC0415 - rarely needed, and it imports subprocess
-
     try:
-        return parse_cuda(text)
+        return parse_driver(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -112,10 +112,10 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option(
     "--min-driver",
     metavar="CUDA",
-    callback=_cuda,
+    callback=_driver,
     help="Oldest CUDA version whose driver must load the images, such as 12.4.",
 )
-@click.option("--ptxas", type=PLACE, help="ptxas to use instead of Triton's.")
+@assembler_options("{} to use instead of Triton's.")
 @click.option(
     "--recheck", is_flag=True, help="Import every source again, even if nothing has changed since the last build."
 )
@@ -123,6 +123,7 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
+    /,
     places: tuple[Path, ...],
     archs: tuple[str, ...],
     profile: str | None,
@@ -139,9 +140,9 @@ def command(  # noqa: PLR0917 - click passes each by name
     build_number: int | None,
     builder: str | None,
     min_driver: int | None,
-    ptxas: Path | None,
     recheck: bool,
     cache_dir: Path | None,
+    **assemblers: Path | None,
 ) -> int:
     """Compile manifests into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
 
@@ -183,7 +184,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         build_number=build_number,
         builder=builder,
         twins=debug_info == "twin",
-        ptxas=ptxas,
+        assemblers=given_assemblers(assemblers),
         dry_run=dry_run,
     )
     started = time.monotonic()

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nojit.aot.cli.console import Output, counted, duration, size
+from nojit.aot.manifest.archs import arch_number
 from nojit.aot.plan.left_out import Absence, Pruned
 from nojit.aot.report import TWINS, BuildResult, BundleReport, Done, Failure, VariantReport
 from nojit.runtime.errors import few
-from nojit.runtime.target import arch_number
 
 if TYPE_CHECKING:
     from nojit.aot.cli.progress import View

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ class Request:
     build_number: int | None
     builder: str | None
     twins: bool
-    ptxas: Path | None
+    assemblers: Mapping[str, Path]
+    """Programs that assemble, by the name of their option; of the others, the build chooses one of Triton's."""
     dry_run: bool
 
     def document(self) -> dict[str, Any]:
         """Return the request as JSON values."""
-        places = {"places": list(map(str, self.places)), "ptxas": self.ptxas and str(self.ptxas)}
+        assemblers = {name: str(path) for name, path in self.assemblers.items()}
+        places = {"places": list(map(str, self.places)), "assemblers": assemblers}
         return {**asdict(self), **places, "folder": str(self.folder), "cache_folder": str(self.cache_folder)}

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVa
 
 import click
 from click.shell_completion import CompletionItem
-from nojit.aot.manifest.archs import ARCHS, check_arch
+from nojit.aot.manifest.archs import check_arch, known_archs
 from nojit.runtime.errors import ManifestError, counted
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Arch(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2
 
     def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the known architectures that start with `incomplete`."""
-        return [CompletionItem(arch) for arch in ARCHS if arch.startswith(incomplete)]
+        return [CompletionItem(arch) for arch in known_archs() if arch.startswith(incomplete)]
 
 
 class Number(click.FloatRange):

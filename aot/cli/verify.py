@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
+from nojit.aot.backends.registry import pin
+from nojit.aot.cli.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import exit_code
 from nojit.aot.inspect.places import Place, bundles_at
@@ -45,17 +47,18 @@ _NAMED_MAX = 8
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), help="With --rebuild: parallel compilations; default: one per CPU."
 )
-@click.option("--ptxas", type=PLACE, help="With --rebuild: the ptxas that the build used.")
+@assembler_options("With --rebuild: the {} that the build used.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
+    /,
     places: tuple[Path, ...],
     key: Path | None,
     keys: Path | None,
     rebuild: bool,
     sources: Path | None,
     jobs: int | None,
-    ptxas: Path | None,
+    **assemblers: Path | None,
 ) -> int:
     """Check bundles: hashes, format, and each image against its launch description.
 
@@ -67,13 +70,19 @@ def command(  # noqa: PLR0917 - click passes each by name
     or --trusted-keys the provenance statement beside each bundle must be signed, as with NOJIT_TRUST=signed. --rebuild compiles each
     bundle again from its statement (with a key, the signed one), without the cache, and compares the bytes.
     """
-    for option, given in (("--sources", sources), ("--jobs", jobs), ("--ptxas", ptxas)):
+    for option, given in (
+        ("--sources", sources),
+        ("--jobs", jobs),
+        *((f"--{name}", path) for name, path in assemblers.items()),
+    ):
         if given is not None and not rebuild:
             raise click.UsageError(f"expected --rebuild with {option}: add --rebuild")
     trusted = _trusted(key, keys)
     rebuilder = None
     if rebuild:
-        rebuilder = partial(_rebuild, sources=sources or Path(), jobs=jobs, ptxas=ptxas, tell=out.note)
+        rebuilder = partial(
+            _rebuild, sources=sources or Path(), jobs=jobs, assemblers=given_assemblers(assemblers), tell=out.note
+        )
     bundles: list[dict[str, Any]] = []
     wheels: list[dict[str, Any]] = []
     codes = {0}
@@ -124,18 +133,17 @@ def _rebuild(
     *,
     sources: Path,
     jobs: int | None,
-    ptxas: Path | None,
+    assemblers: Mapping[str, Path],
     tell: Callable[[str], None],
 ) -> None:
     # only --rebuild needs these modules, which import Triton and msgspec
     from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
-    from nojit.aot.compile.backends.cuda.ptxas import pin  # noqa: PLC0415
     from nojit.aot.compile.pool import WorkerPool  # noqa: PLC0415
     from nojit.aot.rebuild import rebuild  # noqa: PLC0415
 
     workers, compiler = jobs or len(os.sched_getaffinity(0)), load_compiler()
-    # a bundle for an older driver was assembled by another ptxas
-    with pin(bundle.index.min_driver, ptxas), compiler.session(_TIMEOUT_S, tell, workers):
+    # a bundle for an older driver was assembled by another tool
+    with pin(bundle.index.min_driver, assemblers), compiler.session(_TIMEOUT_S, tell, workers):
         rebuild(bundle, sources, compiler, lambda: WorkerPool(workers, _TIMEOUT_S), signed)
 
 

@@ -15,16 +15,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import triton
+from nojit.aot.backends.interface import Backend, StandIn
+from nojit.aot.backends.registry import vendor_of, vendors
 from nojit.aot.compile import reads, source_import
-from nojit.aot.compile.backends.cuda import backend as cuda
-from nojit.aot.compile.backends.interface import Backend, StandIn
 from nojit.aot.compile.decorators import read_decorators
 from nojit.aot.compile.failures import Lines, account_of
 from nojit.aot.compile.images import check_compiled, checked_registers
@@ -74,9 +74,6 @@ __all__ = [
 # before 3.9, Triton passes the shape of a padded 4-bit descriptor in values instead of the caller's units
 _DOUBLES_SHAPES = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
 
-# by the backend in a bundle's target
-_BACKENDS: Final[Mapping[str, Backend]] = {"cuda": cuda}
-
 # part of every key: raise it when this module compiles the same inputs differently
 _KEY_VERSION = 4
 
@@ -91,7 +88,9 @@ def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
         CompileError: a setting has a value that builds refuse, or a tool cannot be read.
     """
     try:
-        tools = {**_vendor(arch).tools(arch), "triton": triton.__version__, "triton.digest": _triton_digest()}
+        tools = {"triton": triton.__version__, "triton.digest": _triton_digest()}
+        for name, tool in _backend_of(arch).tools(arch).items():
+            tools |= {name: tool.version, f"{name}.digest": file_digest(tool.path)}
     except OSError as error:
         where = str(error.filename or "")
         raise CompileError("expected a toolchain that can be read", got=worded(error), where=where) from None
@@ -103,25 +102,25 @@ def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
 
 def min_driver(arch: str) -> int:
     """Return the oldest CUDA version whose driver loads images for `arch` (13000 for 13.0)."""
-    return _vendor(arch).min_driver(arch)
+    return _backend_of(arch).min_driver(arch)
 
 
 def archs() -> tuple[str, ...]:
     """Return the archs that this toolchain can build; empty if a tool does not list its targets."""
-    return tuple(arch for backend in _BACKENDS.values() for arch in backend.archs())
+    return tuple(arch for vendor in vendors() for arch in vendor.backend().archs())
 
 
 @lru_cache(maxsize=64)
-def _vendor(arch: str) -> Backend:
-    """Return the module of the GPU vendor that compiles for an arch."""
-    return _BACKENDS[target_of(arch).backend]
+def _backend_of(arch: str) -> Backend:
+    """Return the vendor's module that compiles for an arch."""
+    return vendor_of(arch).backend()
 
 
 @lru_cache(maxsize=1)
 def _triton_digest() -> str:
     """Return the digest of the files of the installed Triton; computed once per process."""
     # another distribution can provide a backend
-    folders = [backend.folder() for backend in _BACKENDS.values()]
+    folders = [vendor.backend().folder() for vendor in vendors()]
     triton_folders = [Path(own).resolve() for own in triton.__path__]
     others = [str(folder) for folder in folders if not any(map(folder.is_relative_to, triton_folders))]
     return tree_digest([*triton.__path__, *others])
@@ -133,7 +132,7 @@ def _settings() -> tuple[tuple[str, str], ...]:
     Raises:
         CompileError: a setting has a value that builds refuse.
     """
-    hooks = [each for each in (backend.instrumentation() for backend in _BACKENDS.values()) if each]
+    hooks = [each for each in (vendor.backend().instrumentation() for vendor in vendors()) if each]
     if hooks:
         raise CompileError(
             "expected kernels without instrumentation, such as that of triton.profiler", got=str(hooks[0])
@@ -170,10 +169,10 @@ def begin(place: SourcePlace, arch: str) -> None:
         arch: the first arch to simulate. Later calls pass their own arch.
     """
     source_import.begin(place)
-    vendor = _vendor(arch)
-    device, driver = vendor.begin(arch)
+    vendor = vendor_of(arch)
+    device, driver = vendor.backend().begin(arch)
     for name, backend in backends.items():
-        backend.driver.is_active = staticmethod(lambda active=name == vendor.NAME: active)
+        backend.driver.is_active = staticmethod(lambda active=name == vendor.TRITON: active)
     vars(sys.modules["triton.runtime.driver"])["_create_driver"] = lambda: driver
     active_driver.set_active(driver)
     _begun.append(_Begun(device, driver, Baseline()))
@@ -472,7 +471,7 @@ def _plain_key(variant: Variant, source: KernelSource, place: SourcePlace, funct
 
 def _checked_environment(variant: Variant, place: SourcePlace) -> str:
     where = f"{place.where}: {variant.label()}"
-    known = _vendor(variant.arch).OPTIONS
+    known = _backend_of(variant.arch).OPTIONS
     for name, value in variant.options:
         if name not in known and value != OPTIONS[name].default:
             what = f"expected options of Triton {triton.__version__}"
@@ -526,7 +525,7 @@ def _backend(arch: str) -> Any:
 
 def gpu_target(arch: str) -> Any:
     """Return Triton's target object for an arch."""
-    return _vendor(arch).target(arch)
+    return _backend_of(arch).target(arch)
 
 
 # -- compile ---------------------------------------------------------------------------------------------------------
@@ -544,7 +543,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     # computed here, from the sources and the toolchain that this process compiles with
     (key,) = variant_keys((variant,), describe(place), place)
     _compiles.append(True)
-    function, vendor = _find(place), _vendor(variant.arch)
+    function, vendor = _find(place), _backend_of(variant.arch)
     log = io.StringIO()
     try:
         source = ast_source(variant, place)
@@ -590,7 +589,7 @@ def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
     attrs = {place_in(path, order): [["tt.divisibility", 16]] for path, hint in variant.hints if hint == 16}
     if not function.is_gluon():
         return ASTSource(function, spelled, constants, attrs)
-    spelled = {name: _with_layouts(kind, _vendor(variant.arch)) for name, kind in spelled.items()}
+    spelled = {name: _with_layouts(kind, _backend_of(variant.arch)) for name, kind in spelled.items()}
     return GluonASTSource(function, spelled, constants, attrs)
 
 
@@ -654,7 +653,7 @@ def warm_up(arch: str) -> None:
     with (
         contextlib.suppress(Exception),
         reads.own_work(),
-        _quiet_triton(io.StringIO(), _vendor(arch), line_info=False),
+        _quiet_triton(io.StringIO(), _backend_of(arch), line_info=False),
         _current_target(arch),
     ):
         source = ASTSource(_nothing, {}, {}, {})
@@ -666,7 +665,7 @@ def _current_target(arch: str) -> Iterator[None]:
     """Make Triton report the build's target as the current GPU, until the ``with`` block ends."""
     if _begun:
         _begun[-1].device.arch = arch
-    driver = _begun[-1].driver if _begun else _vendor(arch).driver(arch)
+    driver = _begun[-1].driver if _begun else _backend_of(arch).driver(arch)
     # the property would look for a GPU
     before = vars(active_driver)["_active"]
     active_driver.set_active(driver)
@@ -703,6 +702,6 @@ def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Lau
         profile_scratch_bytes=metadata.profile_scratch_size or 0,
         profile_scratch_align=metadata.profile_scratch_align or 1,
         cooperative=metadata.launch_cooperative_grid,
-        pdl=metadata.launch_pdl and _vendor(arch).overlaps(arch),
+        pdl=metadata.launch_pdl and _backend_of(arch).overlaps(arch),
         tensor_maps=tensor_maps,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nojit.aot.compile.backends.vendors import facts_of
+from nojit.aot.backends.registry import vendor_of
 from nojit.aot.plan.variant import CompiledVariant, Variant
-from nojit.runtime.errors import CompileError
+from nojit.runtime.errors import BundleError, CompileError
 from nojit.runtime.table import Launch
 
 __all__ = ["check_compiled", "checked_registers"]
@@ -27,4 +27,10 @@ def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> in
     Raises:
         CompileError: the image and the launch facts differ.
     """
-    return facts_of(arch).checked_registers(image, launch, arch, where)
+    vendor = vendor_of(arch)
+    try:
+        return vendor.check_image(image, launch, vendor.target_of(arch).image_arch, where)
+    except BundleError as error:
+        raise CompileError(
+            "expected an image that agrees with its launch facts", got=error.finding(), where=where
+        ) from error

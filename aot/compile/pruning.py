@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.aot.compile.backends.vendors import facts_of
-from nojit.aot.manifest.archs import target_of
+from nojit.aot.backends.registry import vendor_of
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError
@@ -22,8 +21,9 @@ def prune_compiled(variant: Variant, compiled: CompiledVariant, max_spill_bytes:
         compiled: the variant's machine code and facts.
         max_spill_bytes: maximum spill per thread, in bytes.
     """
-    block = facts_of(variant.arch).limits(variant.arch)
-    threads = target_of(variant.arch).warp_size * compiled.launch.num_warps
+    vendor = vendor_of(variant.arch)
+    block = vendor.limits(variant.arch)
+    threads = vendor.target_of(variant.arch).warp_size * compiled.launch.num_warps
     registers = -(-compiled.registers // block.register_unit) * block.register_unit * threads
     limits = (
         ("shared memory", compiled.launch.shared_bytes, block.shared_bytes, "bytes"),

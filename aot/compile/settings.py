@@ -2,7 +2,7 @@
 
 A setting is a knob of ``triton.knobs``, set by its environment variable or by code, or a variable that only Triton's C++
 reads. This module gives every setting a role: refused, part of a variant's key, set by the build itself, or without
-effect on an image for an NVIDIA GPU. An unknown setting, for example of a later Triton, is part of the key.
+effect on an image. An unknown setting, for example of a later Triton, is part of the key.
 
 This module does not import Triton: the caller passes ``triton.knobs``.
 """
@@ -13,56 +13,25 @@ import hashlib
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
+from nojit.aot.backends.registry import vendors
+from nojit.aot.backends.settings import Role, Setting, hashed, keyed, own, refused, without_effect
 from nojit.aot.compile.toolchain import file_digest
 from nojit.runtime.errors import CompileError
 
-__all__ = ["KNOBS", "VARIABLES", "Role", "Setting", "knobs_in", "read_settings", "setting_of", "settings_words"]
-
-
-class Role(Enum):
-    """The role of a setting in a build."""
-
-    REFUSED = "refused"
-    """The setting must not be set."""
-    KEYED = "keyed"
-    """Its value is part of each variant's key, and shown with the toolchain."""
-    HASHED = "hashed"
-    """Its value and the content of the files that it names are part of each variant's key."""
-    OWN = "own"
-    """The build sets it itself, or the toolchain's digests cover it."""
-    WITHOUT_EFFECT = "without effect"
-    """The setting cannot change an image for an NVIDIA GPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """Role of one setting, and the reason."""
-
-    role: Role
-    why: str
-    variable: str = ""
-    """Environment variable of a knob; empty if only code sets it, and in `VARIABLES`."""
-
-
-def _keyed(why: str, variable: str = "") -> Setting:
-    return Setting(Role.KEYED, why, variable)
-
-
-def _refused(why: str, variable: str = "") -> Setting:
-    return Setting(Role.REFUSED, why, variable)
-
-
-def _own(why: str, variable: str = "") -> Setting:
-    return Setting(Role.OWN, why, variable)
-
-
-def _without_effect(why: str, variable: str = "") -> Setting:
-    return Setting(Role.WITHOUT_EFFECT, why, variable)
+__all__ = [
+    "KNOBS",
+    "VARIABLES",
+    "all_knobs",
+    "all_variables",
+    "knobs_in",
+    "read_settings",
+    "setting_of",
+    "settings_words",
+]
 
 
 _PRINTS: Final = "prints during compilation, which a cached variant skips"
@@ -72,95 +41,81 @@ _OTHER_GPUS: Final = "only AMD's backend reads it"
 _PROFILES: Final = "only the profiler reads it"
 _TUNES: Final = "only the autotuner reads it, which builds do not run"
 
-# every knob of Triton 3.6 to 3.9, by group and name; `amd` and `proton` as a whole
+# the knobs of Triton 3.6 to 3.9, by group and name, except those of vendors; `amd` and `proton` as a whole
 KNOBS: Final[dict[str, Setting]] = {
-    "build.*": _without_effect(_LAUNCHES),
-    "redis.*": _without_effect(_STORES),
-    "cache.*": _own(_STORES),
-    "amd.*": _without_effect(_OTHER_GPUS),
-    "proton.*": _without_effect(_PROFILES),
-    "autotuning.*": _without_effect(_TUNES),
-    "compilation.override": _refused("it replaces kernels by files in TRITON_OVERRIDE_DIR", "TRITON_KERNEL_OVERRIDE"),
-    "compilation.dump_ir": _keyed("adds versions to LLVM's IR, and dumps it", "TRITON_KERNEL_DUMP"),
-    "compilation.dump_ir_extract_di_local_variables": _keyed(
+    "build.*": without_effect(_LAUNCHES),
+    "redis.*": without_effect(_STORES),
+    "cache.*": own(_STORES),
+    "amd.*": without_effect(_OTHER_GPUS),
+    "proton.*": without_effect(_PROFILES),
+    "autotuning.*": without_effect(_TUNES),
+    "compilation.override": refused("it replaces kernels by files in TRITON_OVERRIDE_DIR", "TRITON_KERNEL_OVERRIDE"),
+    "compilation.dump_ir": keyed("adds versions to LLVM's IR, and dumps it", "TRITON_KERNEL_DUMP"),
+    "compilation.dump_ir_extract_di_local_variables": keyed(
         "makes ptxas read debug info, which disables optimizations", "LLVM_EXTRACT_DI_LOCAL_VARIABLES"
     ),
-    "compilation.store_binary_only": _own("the build needs only the binary", "TRITON_STORE_BINARY_ONLY"),
-    "compilation.always_compile": _own("the build has its own cache", "TRITON_ALWAYS_COMPILE"),
-    "compilation.use_ir_loc": _keyed("changes the lines of line info", "USE_IR_LOC"),
-    "compilation.enable_asan": _keyed("adds checks", "TRITON_ENABLE_ASAN"),
-    "compilation.disable_line_info": _own("the build requests line info for twins only", "TRITON_DISABLE_LINE_INFO"),
-    "compilation.front_end_debugging": _without_effect("lengthens tracebacks", "TRITON_FRONT_END_DEBUGGING"),
-    "compilation.allow_non_constexpr_globals": _keyed(
+    "compilation.store_binary_only": own("the build needs only the binary", "TRITON_STORE_BINARY_ONLY"),
+    "compilation.always_compile": own("the build has its own cache", "TRITON_ALWAYS_COMPILE"),
+    "compilation.use_ir_loc": keyed("changes the lines of line info", "USE_IR_LOC"),
+    "compilation.enable_asan": keyed("adds checks", "TRITON_ENABLE_ASAN"),
+    "compilation.disable_line_info": own("the build requests line info for twins only", "TRITON_DISABLE_LINE_INFO"),
+    "compilation.front_end_debugging": without_effect("lengthens tracebacks", "TRITON_FRONT_END_DEBUGGING"),
+    "compilation.allow_non_constexpr_globals": keyed(
         "compiles kernels that are otherwise refused", "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"
     ),
-    "compilation.instrumentation_mode": _refused(
+    "compilation.instrumentation_mode": refused(
         "it makes kernels that only a running Triton can launch", "TRITON_INSTRUMENTATION_MODE"
     ),
-    "compilation.fpsan_homomorphic_casts": _without_effect("used at launches only", "TRITON_FPSAN_HOMOMORPHIC_CASTS"),
-    "compilation.listener": _without_effect("is notified of compilations"),
-    "runtime.interpret": _refused(
+    "compilation.fpsan_homomorphic_casts": without_effect("used at launches only", "TRITON_FPSAN_HOMOMORPHIC_CASTS"),
+    "compilation.listener": without_effect("is notified of compilations"),
+    "runtime.interpret": refused(
         "it makes functions for the interpreter, which cannot be compiled", "TRITON_INTERPRET"
     ),
-    "runtime.debug": _without_effect("used at launches only; builds use the option `debug`", "TRITON_DEBUG"),
-    "runtime.override_arch": _refused("it compiles for another GPU than the bundle's", "TRITON_OVERRIDE_ARCH"),
-    "runtime.launch_enter_hook": _without_effect(_LAUNCHES),
-    "runtime.launch_exit_hook": _without_effect(_LAUNCHES),
-    "runtime.kernel_load_start_hook": _without_effect(_LAUNCHES),
-    "runtime.kernel_load_end_hook": _without_effect(_LAUNCHES),
-    "runtime.kernel_unload_hook": _without_effect(_LAUNCHES),
-    "runtime.jit_cache_hook": _without_effect(_LAUNCHES),
-    "runtime.jit_post_compile_hook": _without_effect(_LAUNCHES),
-    "runtime.add_stages_inspection_hook": _refused("it changes the compiler's stages in ways that no key can capture"),
-    "language.fp32_default": _keyed("sets the precision of fp32 products", "TRITON_F32_DEFAULT"),
-    "language.default_fp_fusion": _keyed(
+    "runtime.debug": without_effect("used at launches only; builds use the option `debug`", "TRITON_DEBUG"),
+    "runtime.override_arch": refused("it compiles for another GPU than the bundle's", "TRITON_OVERRIDE_ARCH"),
+    "runtime.launch_enter_hook": without_effect(_LAUNCHES),
+    "runtime.launch_exit_hook": without_effect(_LAUNCHES),
+    "runtime.kernel_load_start_hook": without_effect(_LAUNCHES),
+    "runtime.kernel_load_end_hook": without_effect(_LAUNCHES),
+    "runtime.kernel_unload_hook": without_effect(_LAUNCHES),
+    "runtime.jit_cache_hook": without_effect(_LAUNCHES),
+    "runtime.jit_post_compile_hook": without_effect(_LAUNCHES),
+    "runtime.add_stages_inspection_hook": refused("it changes the compiler's stages in ways that no key can capture"),
+    "language.fp32_default": keyed("sets the precision of fp32 products", "TRITON_F32_DEFAULT"),
+    "language.default_fp_fusion": keyed(
         "sets whether products and sums fuse, unless the option does", "TRITON_DEFAULT_FP_FUSION"
     ),
-    "language.force_disable_fp_fusion": _keyed("overrides the option", "TRITON_FORCE_DISABLE_FP_FUSION"),
-    "nvidia.cuobjdump": _without_effect("only inspects code", "TRITON_CUOBJDUMP_PATH"),
-    "nvidia.nvdisasm": _without_effect("only inspects code", "TRITON_NVDISASM_PATH"),
-    "nvidia.ptxas": _own("the toolchain's digest covers the program", "TRITON_PTXAS_PATH"),
-    "nvidia.ptxas_blackwell": _own("the toolchain's digest covers the program", "TRITON_PTXAS_BLACKWELL_PATH"),
-    "nvidia.dump_nvptx": _keyed(_PRINTS, "NVPTX_ENABLE_DUMP"),
-    "nvidia.disable_ptxas_opt": _keyed("disables optimizations", "DISABLE_PTXAS_OPT"),
-    "nvidia.ptxas_options": _keyed("is passed to ptxas", "PTXAS_OPTIONS"),
-    "nvidia.mock_ptx_version": _keyed("replaces the version of ptxas", "TRITON_MOCK_PTX_VERSION"),
-    "nvidia.dump_ptxas_log": _own("the build reads spills from it", "TRITON_DUMP_PTXAS_LOG"),
-    "nvidia.libdevice_path": Setting(Role.HASHED, "is linked into kernels", "TRITON_LIBDEVICE_PATH"),
-    "nvidia.libcuda_path": _without_effect(_LAUNCHES, "TRITON_LIBCUDA_PATH"),
+    "language.force_disable_fp_fusion": keyed("overrides the option", "TRITON_FORCE_DISABLE_FP_FUSION"),
 }
 
-# variables that Triton 3.6 to 3.9 reads in C++ (include/triton/Tools/Sys/GetEnv.h) and in Python, apart from the knobs
+# variables that Triton 3.6 to 3.9 reads in C++ (include/triton/Tools/Sys/GetEnv.h) and in Python, apart from the knobs and the
+# variables of vendors
 VARIABLES: Final[dict[str, Setting]] = {
-    "ALLOW_LHS_TMEM_LAYOUT_CONVERSION": _keyed("chooses layouts"),
-    "DISABLE_LLVM_OPT": _keyed("disables optimizations"),
-    "DISABLE_MMA_V3": _keyed("chooses instructions"),
-    "DISABLE_MMA_V5": _keyed("chooses instructions"),
-    "TRITON_PREFER_TMEM_16x256_LAYOUT": _keyed("chooses layouts"),
-    "TRITON_ENABLE_EXPERIMENTAL_CONSAN": _keyed("adds checks"),
-    "TRITON_CONSAN_INIT_ALLOCATIONS": _keyed("adds checks"),
-    "TRITON_ENABLE_LLVM_DEBUG": _keyed(_PRINTS),
-    "TRITON_LLVM_DEBUG_ONLY": _keyed(_PRINTS),
-    "LLVM_IR_ENABLE_DUMP": _keyed(_PRINTS),
-    "LLVM_ENABLE_TIMING": _keyed(_PRINTS),
-    "MLIR_ENABLE_DIAGNOSTICS": _keyed(_PRINTS),
-    "MLIR_ENABLE_DUMP": _keyed(_PRINTS),
-    "MLIR_ENABLE_TIMING": _keyed(_PRINTS),
-    "MLIR_DISABLE_MULTITHREADING": _keyed("part of Triton's own cache key"),
-    "TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT": _keyed(_PRINTS),
-    "TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY": _keyed(_PRINTS),
-    "TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY": _keyed(_PRINTS),
-    "LLVM_PASS_PLUGIN_PATH": Setting(Role.HASHED, "names passes that LLVM runs"),
-    "TRITON_PLUGIN_PATHS": Setting(Role.HASHED, "names passes and dialects that Triton loads"),
-    "TRITON_PLUGIN_VERSION_CHECK": _keyed("selects which plugins are loaded"),
-    "MLIR_DUMP_PATH": _without_effect("sets the place of dumps"),
-    "TRITON_REPRODUCER_PATH": _without_effect("sets the place of IR that crashed a pass"),
-    "TRITON_ENABLE_PYTHON_STACKTRACE": _without_effect("lengthens tracebacks"),
-    "CC": _without_effect(_LAUNCHES),
-    "CXX": _without_effect(_LAUNCHES),
-    "LD_LIBRARY_PATH": _without_effect("where Triton looks for the driver"),
-    "TRITON_DEFAULT_BACKEND": _without_effect("selects a driver; builds use none"),
-    "TRITON_BACKENDS_IN_TREE": _without_effect("the toolchain's digest covers the backend"),
+    "DISABLE_LLVM_OPT": keyed("disables optimizations"),
+    "TRITON_ENABLE_EXPERIMENTAL_CONSAN": keyed("adds checks"),
+    "TRITON_CONSAN_INIT_ALLOCATIONS": keyed("adds checks"),
+    "TRITON_ENABLE_LLVM_DEBUG": keyed(_PRINTS),
+    "TRITON_LLVM_DEBUG_ONLY": keyed(_PRINTS),
+    "LLVM_IR_ENABLE_DUMP": keyed(_PRINTS),
+    "LLVM_ENABLE_TIMING": keyed(_PRINTS),
+    "MLIR_ENABLE_DIAGNOSTICS": keyed(_PRINTS),
+    "MLIR_ENABLE_DUMP": keyed(_PRINTS),
+    "MLIR_ENABLE_TIMING": keyed(_PRINTS),
+    "MLIR_DISABLE_MULTITHREADING": keyed("part of Triton's own cache key"),
+    "TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT": keyed(_PRINTS),
+    "TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY": keyed(_PRINTS),
+    "TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY": keyed(_PRINTS),
+    "LLVM_PASS_PLUGIN_PATH": hashed("names passes that LLVM runs"),
+    "TRITON_PLUGIN_PATHS": hashed("names passes and dialects that Triton loads"),
+    "TRITON_PLUGIN_VERSION_CHECK": keyed("selects which plugins are loaded"),
+    "MLIR_DUMP_PATH": without_effect("sets the place of dumps"),
+    "TRITON_REPRODUCER_PATH": without_effect("sets the place of IR that crashed a pass"),
+    "TRITON_ENABLE_PYTHON_STACKTRACE": without_effect("lengthens tracebacks"),
+    "CC": without_effect(_LAUNCHES),
+    "CXX": without_effect(_LAUNCHES),
+    "LD_LIBRARY_PATH": without_effect("where Triton looks for the driver"),
+    "TRITON_DEFAULT_BACKEND": without_effect("selects a driver; builds use none"),
+    "TRITON_BACKENDS_IN_TREE": without_effect("the toolchain's digest covers the backend"),
 }
 """Variables without a knob."""
 
@@ -168,7 +123,7 @@ VARIABLES: Final[dict[str, Setting]] = {
 _VALUE_CHARS_MAX: Final = 120
 _PLAIN: Final = (bool, int, float, str)
 _WATCHED: Final = frozenset({Role.REFUSED, Role.KEYED, Role.HASHED})
-_UNDECIDED: Final = _keyed("unknown to nojit")
+_UNDECIDED: Final = keyed("unknown to nojit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +152,22 @@ def knobs_in(knobs: ModuleType) -> Iterator[tuple[str, str]]:
                 yield group, name
 
 
+def all_knobs() -> dict[str, Setting]:
+    """Return the roles of all knobs: Triton's own, and those of every vendor."""
+    groups = {vendor.TRITON for vendor in vendors()}
+    own_knobs = {name: setting for name, setting in KNOBS.items() if name.partition(".")[0] not in groups}
+    return own_knobs | {name: setting for vendor in vendors() for name, setting in vendor.KNOBS.items()}
+
+
+def all_variables() -> dict[str, Setting]:
+    """Return the roles of all variables without a knob: Triton's own, and those of every vendor."""
+    return VARIABLES | {name: setting for vendor in vendors() for name, setting in vendor.VARIABLES.items()}
+
+
 def setting_of(group: str, name: str) -> Setting | None:
     """Return the role of a knob; None for an unknown one."""
-    return KNOBS.get(f"{group}.{name}") or KNOBS.get(f"{group}.*")
+    known = all_knobs()
+    return known.get(f"{group}.{name}") or known.get(f"{group}.*")
 
 
 @lru_cache(maxsize=1)
@@ -245,8 +213,9 @@ def read_settings(
             what = f"expected {knob.spelling} to be unset in a build, since {knob.setting.why}"
             raise CompileError(what, got=_shown(value))
         told[knob.spelling] = _content(value) if knob.setting.role is Role.HASHED else _shown(value)
-    for name in {*VARIABLES, *invalidating} - of_knobs:
-        role = VARIABLES.get(name, _UNDECIDED).role
+    variables = all_variables()
+    for name in {*variables, *invalidating} - of_knobs:
+        role = variables.get(name, _UNDECIDED).role
         text = getenv(name)
         if text and role in _WATCHED:
             told[name] = _content(text) if role is Role.HASHED else _shown(text)

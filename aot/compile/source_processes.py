@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from nojit.aot.compile.backends.vendors import facts_of
+from nojit.aot.backends.registry import vendor_of
 from nojit.aot.compile.images import check_compiled
 from nojit.aot.compile.process import EndedError, Process, SilentError
 from nojit.aot.compile.reads import Notes
@@ -173,7 +173,7 @@ class SourceCompiler:
             new = [answer for answer in source.of_device if (arch, answer) not in self._noted]
             self._noted.update((arch, answer) for answer in new)
         if new:
-            name = facts_of(arch).device_name(arch)
+            name = vendor_of(arch).device_name(arch)
             self._opened().tell(
                 f"{arch}: imports of sources asked about the GPU and got the answers of a common device, {name}: {', '.join(new)}"
             )

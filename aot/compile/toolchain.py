@@ -18,11 +18,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from nojit.aot.backends.registry import vendors
 from nojit.aot.compile.cache import check_folder, default_cache_folder, read_sealed, write_sealed
 from nojit.aot.compile.file_facts import SETTLED_NS
 from nojit.runtime.errors import PackageError
 
-__all__ = ["LEFT_OUT", "file_digest", "file_digests", "files_in", "record_paths", "toolchain_words", "tree_digest"]
+__all__ = [
+    "LEFT_OUT",
+    "all_left_out",
+    "file_digest",
+    "file_digests",
+    "files_in",
+    "record_paths",
+    "toolchain_words",
+    "tree_digest",
+]
 
 LEFT_OUT: Final[dict[str, str]] = {
     "FileCheck": "a tool of Triton's own tests",
@@ -30,15 +40,11 @@ LEFT_OUT: Final[dict[str, str]] = {
     "backends/amd/codegen": "compiles for AMD's GPUs",
     "backends/amd/include": "headers of launchers for AMD's GPUs",
     "backends/amd/lib": "compiles for AMD's GPUs",
-    "backends/nvidia/bin": "ptxas has its own digest; cuobjdump and nvdisasm only inspect",
-    "backends/nvidia/include": "headers of the launchers that Triton compiles when it launches",
-    "backends/nvidia/lib/cupti": "the profiler",
-    "backends/nvidia/lib/cupti-blackwell": "the profiler",
     "include": "headers of plugins",
     "instrumentation": "loaded only if LLVM_PASS_PLUGIN_PATH names it, and hashed then",
     "plugins": "loaded only if TRITON_PLUGIN_PATHS names them, and hashed then",
 }
-"""Parts of Triton's folder that do not affect machine code for NVIDIA's GPUs, each with the reason. `__pycache__` is
+"""Parts of Triton's folder that do not affect machine code, each with the reason; vendors list others. `__pycache__` is
 skipped as well: Python writes it from files that are hashed."""
 
 _RECORD: Final = "files"
@@ -73,12 +79,12 @@ def file_digests(paths: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def tree_digest(folders: Iterable[str], left_out: Mapping[str, str] = LEFT_OUT) -> str:
+def tree_digest(folders: Iterable[str], left_out: Mapping[str, str] | None = None) -> str:
     """Return a digest of all files in folders, in hex: of their relative paths and their content.
 
     Args:
         folders: the folders of a package; most packages have one.
-        left_out: files and folders to skip, relative to the package's root.
+        left_out: files and folders to skip, relative to the package's root; None for `all_left_out`.
 
     Raises:
         OSError: a file cannot be read.
@@ -89,13 +95,20 @@ def tree_digest(folders: Iterable[str], left_out: Mapping[str, str] = LEFT_OUT) 
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def files_in(folder: str, left_out: Mapping[str, str] = LEFT_OUT) -> Iterator[tuple[str, str]]:
+def all_left_out() -> dict[str, str]:
+    """Return the parts of Triton's folder that no vendor's machine code depends on, each with the reason."""
+    folders = tuple(f"backends/{vendor.TRITON}/" for vendor in vendors())
+    found = {path: why for path, why in LEFT_OUT.items() if not path.startswith(folders)}
+    return found | {path: why for vendor in vendors() for path, why in vendor.LEFT_OUT.items()}
+
+
+def files_in(folder: str, left_out: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
     """Yield the files of a package to hash: relative path, and path to open. Symbolic links are followed.
 
     Raises:
         OSError: a folder cannot be read.
     """
-    yield from _files_in(folder, "", left_out, (os.path.realpath(folder),))
+    yield from _files_in(folder, "", all_left_out() if left_out is None else left_out, (os.path.realpath(folder),))
 
 
 def _files_in(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from nojit.aot.backends.interface import Vendor
+from nojit.aot.backends.registry import vendor_named
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import check_launch
 from nojit.runtime.errors import BundleIntegrityError
 from nojit.runtime.launch_codec import Launches
 from nojit.runtime.table import KernelTable, Launch
@@ -22,10 +23,13 @@ def verify_bundle(bundle: BundleFile) -> None:
     Raises:
         BundleError: the bundle is damaged or inconsistent; names the first problem.
     """
-    bundle.verify(partial(_verify_images, bundle.path, bundle.index.target.image_arch))
+    target = bundle.index.target
+    bundle.verify(partial(_verify_images, bundle.path, vendor_named(target.backend), target.image_arch))
 
 
-def _verify_images(path: str, image_arch: str, table: KernelTable, image: Callable[[int], bytes]) -> None:
+def _verify_images(
+    path: str, vendor: Vendor, image_arch: str, table: KernelTable, image: Callable[[int], bytes]
+) -> None:
     """Check each image of a kernel against the table rows that launch it; equal rows are checked once."""
     columns = [table.columns[column] for column in ("image", "launch", "registers")]
     uses: dict[tuple[int, int, int], int] = {}
@@ -40,12 +44,8 @@ def _verify_images(path: str, image_arch: str, table: KernelTable, image: Callab
             held = table.launches
             launches[launch] = held.fresh(launch) if isinstance(held, Launches) else held[launch]
         where = f"{path} kernel {table.kernel} row {row}, image {number}"
-        _check_use(image(number), launches[launch], registers, image_arch, where)
-
-
-def _check_use(image: bytes, launch: Launch, registers: int, image_arch: str, where: str) -> None:
-    _, _, found = check_launch(image, launch, image_arch, where)
-    # 0 if the cubin does not name its registers
-    if found and found != registers:
-        what = f"expected {launch.symbol!r} to use {registers} registers, as the variant table says"
-        raise BundleIntegrityError(what, got=str(found), where=where)
+        found = vendor.check_image(image(number), launches[launch], image_arch, where)
+        # 0 if the image does not name its registers
+        if found and found != registers:
+            what = f"expected {launches[launch].symbol!r} to use {registers} registers, as the variant table says"
+            raise BundleIntegrityError(what, got=str(found), where=where)

@@ -1,35 +1,48 @@
 """Checks of the names of GPU architectures (archs, such as `sm_90`) in manifests. Pure.
 
-`nojit.runtime.target` defines the names and which archs an image runs on.
+The packages of vendors in `nojit.aot.backends` define the names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
+from nojit.aot.backends.registry import expected, vendor_of, vendors
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.format import TargetInfo
-from nojit.runtime.target import ARCHS, arch_number, image_arch_of, is_arch
 
-__all__ = ["ARCHS", "OLDEST", "check_arch", "check_assembled", "check_known", "target_of"]
+if TYPE_CHECKING:
+    from nojit.runtime.format import TargetInfo
 
-_WARP_SIZE = 32
-OLDEST = 75
-"""Number of the oldest arch that every supported version of Triton can build for: 75 stands for `sm_75`."""
+__all__ = ["arch_number", "check_arch", "check_assembled", "check_known", "known_archs", "target_of"]
+
+
+def known_archs() -> tuple[str, ...]:
+    """Return the known archs of every vendor. The installed toolchain may know more."""
+    return tuple(arch for vendor in vendors() for arch in vendor.ARCHS)
 
 
 def check_arch(arch: str, where: str) -> str:
-    """Return `arch` unchanged if it is a valid name of an arch that is not older than `OLDEST`.
+    """Return `arch` unchanged if it is a valid name of an arch that the build supports.
 
     The installed toolchain may still be unable to build for this arch: `check_assembled` checks that.
 
     Raises:
-        ManifestError: the name is invalid, or the arch is older than `OLDEST`.
+        ManifestError: the name is invalid, or the arch is too old.
     """
-    if not is_arch(arch) or arch_number(arch) < OLDEST:
-        what = f"expected an arch such as sm_90, from sm_{OLDEST} up"
-        raise ManifestError(what, got=f"{arch!r}{did_you_mean(arch, ARCHS)}", where=where)
+    if not any(vendor.is_arch(arch) for vendor in vendors()):
+        got = f"{arch!r}{did_you_mean(arch, known_archs())}"
+        raise ManifestError(f"expected {expected()}", got=got, where=where)
     return arch
+
+
+def arch_number(arch: str) -> int:
+    """Return the number of an arch, the `arch` of expressions: 90 for `sm_90`. Archs of a vendor sort by it.
+
+    Raises:
+        ValueError: `arch` is not valid.
+    """
+    return vendor_of(arch).arch_number(arch)
 
 
 def check_known(arch: str, known: Collection[str], where: str) -> None:
@@ -45,22 +58,26 @@ def check_known(arch: str, known: Collection[str], where: str) -> None:
 
 
 def check_assembled(arch: str, assembled: Sequence[str], where: str) -> None:
-    """Check that the installed ptxas can assemble code for an arch.
+    """Check that the installed toolchain can assemble code for an arch.
 
     Args:
         arch: a valid arch.
-        assembled: the archs that the installed ptxas assembles for; empty if unknown, and then every arch passes.
+        assembled: the archs that the installed toolchain assembles for; empty if unknown, and then every arch passes.
         where: the place that names the arch, for messages.
 
     Raises:
         ManifestError: the arch is not in `assembled`.
     """
     if assembled and arch not in assembled:
-        what = f"expected an arch that this toolchain assembles ({', '.join(assembled)}; --ptxas takes another ptxas)"
+        name = vendor_of(arch).ASSEMBLER
+        what = f"expected an arch that this toolchain assembles ({', '.join(assembled)}; --{name} takes another {name})"
         raise ManifestError(what, got=f"{arch!r}{did_you_mean(arch, tuple(assembled))}", where=where)
 
 
 def target_of(arch: str) -> TargetInfo:
-    """Return the target (backend, arch and warp size) of a bundle that is built for `arch`."""
-    arch_number(arch)
-    return TargetInfo("cuda", arch, str(image_arch_of(arch)), _WARP_SIZE)
+    """Return the target (backend, arch and warp size) of a bundle that is built for `arch`.
+
+    Raises:
+        ValueError: `arch` is not valid.
+    """
+    return vendor_of(arch).target_of(arch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, TypeAlias
 
-from nojit.aot.manifest.archs import ARCHS
+from nojit.aot.manifest.archs import known_archs
 from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
 from nojit.aot.manifest.spec import struct_schema
 from nojit.aot.manifest.types import BOOLS, ELEMENTS, FLOATS, INTS, NONE
@@ -16,7 +16,7 @@ __all__ = ["json_schema"]
 _Schema: TypeAlias = dict[str, Any]
 
 _EXPRESSION: Final[_Schema] = {"type": "string", "minLength": 1}
-_ARCH: Final[_Schema] = {"enum": [*ARCHS]}
+_ARCH: Final[_Schema] = {"enum": [*known_archs()]}
 _VALUE: Final[_Schema] = {"$ref": "#/$defs/Value"}
 _KINDS: Final = {int: "integer", bool: "boolean", str: "string", dict: "object"}
 

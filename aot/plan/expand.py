@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from nojit.aot.manifest import expression_tree
-from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.archs import arch_number, check_arch
 from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
@@ -21,7 +21,6 @@ from nojit.aot.plan.variant import Variant
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table import Derived
-from nojit.runtime.target import arch_number
 from nojit.runtime.values import Value, identity
 
 __all__ = ["Expander", "Expansion", "Names", "derived_of", "expand_kernel", "settings_of"]
@@ -47,7 +46,7 @@ def expand_kernel(
 
     Args:
         spec: the manifest entry of the kernel.
-        arch: one of `nojit.aot.manifest.archs.ARCHS`.
+        arch: an arch that `nojit.aot.manifest.archs.check_arch` accepts.
         where: place of the entry, for messages.
         profile: ``core`` keeps the variants for which the entry's `core` expression holds; ``full`` keeps all.
         most: maximum number of variants before `exclude`; None for no limit.

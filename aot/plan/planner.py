@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from nojit.aot.manifest.archs import ARCHS, check_arch, check_assembled, check_known
+from nojit.aot.manifest.archs import arch_number, check_arch, check_assembled, check_known, known_archs
 from nojit.aot.manifest.expressions import check_requires, check_rules
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.matrix import axes_of, typed_params
@@ -32,7 +32,6 @@ from nojit.runtime.constant_types import constant_of
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
-from nojit.runtime.target import arch_number
 from nojit.runtime.tuned import TunedTable
 
 __all__ = ["Compiler", "Plan", "Planned", "PlannedKernel", "absent_kernels", "make_plans"]
@@ -325,7 +324,7 @@ def _siblings(
 
 def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> None:
     """Add a mistake for each unknown arch in configs, tuning spaces, listed cases and tuned tables."""
-    known = frozenset(ARCHS).union(compiler.archs())
+    known = frozenset(known_archs()).union(compiler.archs())
     for entry in entries:
         spaces = entry.spec.tuning.space if entry.spec.tuning else []
         found = mistakes.within(entry.text)

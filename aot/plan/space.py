@@ -39,7 +39,7 @@ def expand_space(spec: KernelSpec, arch: str, where: str, most: int | None = MAX
 
     Args:
         spec: the manifest's entry.
-        arch: one of `nojit.aot.manifest.archs.ARCHS`.
+        arch: an arch that `nojit.aot.manifest.archs.check_arch` accepts.
         where: manifest and kernel, for messages.
         most: maximum number of variants before any rule; None for no limit.
 

@@ -155,7 +155,7 @@ def expand_tuned(
 
     Args:
         spec: the manifest's entry.
-        arch: one of `nojit.aot.manifest.archs.ARCHS`.
+        arch: an arch that `nojit.aot.manifest.archs.check_arch` accepts.
         where: manifest and kernel, for messages.
         profile: ``core`` keeps one config of each case in a tuned table; ``full`` keeps all.
         tables: the checked tables of the kernel and the arch; at least one.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nojit.aot.manifest.archs import arch_number
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.tune.evidence import Evidence
@@ -22,7 +23,6 @@ from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Bounds, config_label, select
 from nojit.aot.tune.summaries import TableFacts, table_facts
 from nojit.runtime import expr
-from nojit.runtime.target import arch_number
 from nojit.runtime.tuned import TunedConfig
 from nojit.runtime.values import Value, spell
 

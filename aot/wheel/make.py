@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nojit.aot.inspect.wheel_file import PROVENANCE
+from nojit.aot.manifest.archs import arch_number
 from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.aot.wheel.content import BundleContent, largest_kernels
 from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
@@ -23,7 +24,6 @@ from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
 from nojit.aot.wheel.variants import index_file, index_file_name, label_of, variant_file
 from nojit.runtime.errors import PackageError, counted
 from nojit.runtime.format import SUFFIX
-from nojit.runtime.target import arch_number
 
 __all__ = ["Layout", "MadeFile", "Release", "check_apart", "check_folder", "make_files", "release_of"]
 

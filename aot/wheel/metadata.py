@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nojit.aot.backends.registry import vendors
 from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import check_license, check_requirement
@@ -61,6 +62,8 @@ def dist_info(
     Raises:
         PackageError: a field has a line break or control character, or a requirement or the licence is invalid.
     """
+    # a thin wheel has no bundle
+    made = {bundle.index.target.backend for bundle in bundles} or {vendor.NAME for vendor in vendors()}
     headers = [
         "Metadata-Version: 2.4",
         f"Name: {name}",
@@ -70,7 +73,7 @@ def dist_info(
         *(f"License-File: {file}" for file in sorted(facts.license_files)),
         *(f"Project-URL: {url}" for url in facts.urls),
         "Keywords: triton,gpu,cuda,kernels,ahead-of-time",
-        "Classifier: Environment :: GPU :: NVIDIA CUDA",
+        *(f"Classifier: {vendor.CLASSIFIER}" for vendor in vendors() if vendor.NAME in made),
         "Classifier: Operating System :: POSIX :: Linux",
         "Requires-Python: >=3.11",
         *(f"Requires-Dist: {requirement}" for requirement in requires),

@@ -1,8 +1,7 @@
 """Metadata of wheel variants: it tells installers that know variants which GPUs a wheel supports. Pure.
 
-Sources: PEP 825 (variant wheels, ``variant.json``, the index's file) and PEP 850 (providers), both drafts; NVIDIA's provider
-of variant properties. For a GPU, the provider lists ``<arch>_real`` for its arch and every lower minor version of the same
-major, and accepts a wheel if ``cuda_version_lower_bound`` is at most the driver's CUDA version.
+Sources: PEP 825 (variant wheels, ``variant.json``, the index's file) and PEP 850 (providers), both drafts. The properties
+are those of the vendor's provider: `nojit.aot.backends.interface.WheelVariants`.
 """
 
 from __future__ import annotations
@@ -11,20 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nojit.aot.manifest.archs import ARCHS
+from nojit.aot.backends.registry import vendor_of
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import arch_label, escaped
-from nojit.runtime.target import arch_number, parse_image_arch, spell_cuda
 
 __all__ = ["index_file", "index_file_name", "label_of", "misled", "variant_file"]
 
 # the draft that defines providers; a final version will have another address
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
-_NAMESPACE = "nvidia"
-_PROVIDER = {
-    "requires": ["nvidia-variant-provider>=0.0.1"],
-    "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
-}
 
 
 def label_of(arch: str) -> str:
@@ -39,7 +32,7 @@ def variant_file(arch: str, bundles: Sequence[BundleContent]) -> bytes:
         arch: the arch of the bundles in the wheel.
         bundles: the bundles in the wheel.
     """
-    return _encode({label_of(arch): _properties(arch, bundles)})
+    return _encode({arch: bundles})
 
 
 def index_file_name(name: str, version: str) -> str:
@@ -53,41 +46,36 @@ def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
     Args:
         by_arch: the bundles of each variant wheel, by arch.
     """
-    return _encode({label_of(arch): _properties(arch, bundles) for arch, bundles in by_arch.items()})
+    return _encode(by_arch)
 
 
 def misled(bundles: Sequence[BundleContent]) -> dict[str, list[str]]:
     """Return, by the arch of a wheel variant, the archs of GPUs that get this variant but cannot run it.
 
-    Variant properties cannot restrict an image to exactly one chip.
-
     Args:
         bundles: the bundles of all variants.
     """
-    images = {arch_number(bundle.arch): parse_image_arch(bundle.index.target.image_arch) for bundle in bundles}
+    images: dict[str, dict[str, str]] = {}
+    for bundle in bundles:
+        images.setdefault(vendor_of(bundle.arch).NAME, {})[bundle.arch] = bundle.index.target.image_arch
     found: dict[str, list[str]] = {}
-    for device in map(arch_number, ARCHS):
-        offered = [number for number in images if number // 10 == device // 10 and number <= device]
-        if offered and not images[max(offered)].runs_on(device):
-            found.setdefault(f"sm_{max(offered)}", []).append(f"sm_{device}")
+    for known in images.values():
+        found |= vendor_of(next(iter(known))).WHEEL_VARIANTS.misled(known)
     return found
 
 
-def _properties(arch: str, bundles: Sequence[BundleContent]) -> dict[str, Any]:
-    needed = max(bundle.index.min_driver for bundle in bundles)
-    return {
-        _NAMESPACE: {
-            "cuda_version_lower_bound": [spell_cuda(needed)],
-            "sm_arch": [f"{arch_number(arch)}_real"],
-        }
-    }
-
-
-def _encode(variants: Mapping[str, Any]) -> bytes:
+def _encode(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
+    providers: dict[str, Any] = {}
+    variants: dict[str, Any] = {}
+    for arch, bundles in by_arch.items():
+        vendor = vendor_of(arch).WHEEL_VARIANTS
+        providers[vendor.NAMESPACE] = vendor.PROVIDER
+        needed = max(bundle.index.min_driver for bundle in bundles)
+        variants[label_of(arch)] = {vendor.NAMESPACE: vendor.properties(arch, needed)}
     document = {
         "$schema": _SCHEMA,
-        "default-priorities": {"namespace": [_NAMESPACE]},
-        "providers": {_NAMESPACE: _PROVIDER},
-        "variants": dict(variants),
+        "default-priorities": {"namespace": [*providers]},
+        "providers": providers,
+        "variants": variants,
     }
     return json.dumps(document, indent=2).encode() + b"\n"

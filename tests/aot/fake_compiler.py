@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.manifest.archs import ARCHS
+from nojit.aot.manifest.archs import known_archs
 from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError
@@ -141,7 +141,7 @@ class FakeCompiler:
         return (("fake", self.version),)
 
     def archs(self) -> tuple[str, ...]:
-        return ARCHS
+        return known_archs()
 
     def min_driver(self, arch: str) -> int:
         return 12000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot import twins as module
+from nojit.aot.backends.cuda.vendor import code_of
 from nojit.aot.build import BuildResult, build
 from nojit.aot.compile.cache import Cache
 from nojit.aot.inspect.places import report_path
@@ -98,7 +98,7 @@ def test_the_report_lists_what_runs_other_code(manifest: Path) -> None:
 def test_sections_of_code_alone_count() -> None:
     spec = CubinSpec("k", (8, 4), 4, 1, code=b"a" * 64)
     one = build_cubin(spec)
-    assert module._code(one) == {b".text.k": b"a" * 64}
+    assert code_of(one) == {b".text.k": b"a" * 64}
 
 
 def test_a_failed_bundle_has_no_twin(manifest: Path) -> None:

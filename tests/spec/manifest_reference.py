@@ -7,7 +7,7 @@ import textwrap
 from typing import Any
 
 from nojit.aot.manifest import types
-from nojit.aot.manifest.archs import ARCHS
+from nojit.aot.manifest.archs import known_archs
 from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
 from nojit.aot.manifest.spec import struct_schema
 from nojit.runtime import expr
@@ -118,7 +118,7 @@ def _types() -> str:
 
 def _archs() -> str:
     return (
-        f"### Architectures\n\n{_listed(ARCHS)}, and any other that the ptxas of your Triton supports. The build asks ptxas; an "
+        f"### Architectures\n\n{_listed(known_archs())}, and any other that the ptxas of your Triton supports. The build asks ptxas; an "
         "error for an unsupported architecture lists the supported ones.\n"
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nojit.aot.compile.settings import KNOBS, VARIABLES, Role
+from nojit.aot.backends.settings import Role
+from nojit.aot.compile.settings import all_knobs, all_variables
 
 __all__ = ["render_settings"]
 
@@ -17,8 +18,8 @@ _WORDS = {
 
 def render_settings() -> str:
     """Write a table of all settings, grouped by role and reason, the most important first."""
-    named = [(setting.variable or f"triton.knobs.{name}", setting) for name, setting in KNOBS.items()]
-    named += list(VARIABLES.items())
+    named = [(setting.variable or f"triton.knobs.{name}", setting) for name, setting in all_knobs().items()]
+    named += list(all_variables().items())
     order = list(_WORDS)
     alike: dict[tuple[int, str], list[str]] = {}
     for name, setting in sorted(named, key=lambda row: row[0]):

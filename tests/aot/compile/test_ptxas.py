@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from nojit.aot.backends.cuda.ptxas import parse_cuda, pin, pinned, read_ptxas
 from nojit.aot.cli.group import cli
-from nojit.aot.compile.backends.cuda.ptxas import parse_cuda, pin, pinned, read_ptxas
 from nojit.aot.inspect.statement import statement_path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import CompileError
@@ -35,9 +35,7 @@ def triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Triton's folder of tools, with a ptxas of CUDA 12.9 and a later one of 13.4."""
     spec = ModuleSpec("triton", None, is_package=True)
     spec.submodule_search_locations = [str(tmp_path / "triton")]
-    monkeypatch.setattr(
-        "nojit.aot.compile.backends.cuda.ptxas.find_spec", lambda name: spec if name == "triton" else None
-    )
+    monkeypatch.setattr("nojit.aot.backends.cuda.ptxas.find_spec", lambda name: spec if name == "triton" else None)
     folder = tmp_path / "triton/backends/nvidia/bin"
     ptxas(folder / "ptxas", "12.9")
     ptxas(folder / "ptxas-blackwell", "13.4")

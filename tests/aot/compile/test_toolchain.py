@@ -19,11 +19,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nojit.aot.backends.cuda.settings import KNOBS
+from nojit.aot.backends.settings import Role
 from nojit.aot.build import inputs_of, toolchain_of
 from nojit.aot.cli.group import cli
 from nojit.aot.compile import settings as settings_module
 from nojit.aot.compile import toolchain
-from nojit.aot.compile.settings import KNOBS, VARIABLES, Role, knobs_in, setting_of, settings_words
+from nojit.aot.compile.settings import VARIABLES, all_knobs, all_variables, knobs_in, setting_of, settings_words
 from nojit.aot.compile.source_processes import SourceCompiler
 from nojit.aot.compile.toolchain import file_digest, files_in, toolchain_words, tree_digest
 from nojit.aot.inspect.statement import statement_path
@@ -270,7 +272,7 @@ def set_in_environment() -> dict[str, str]:
         if variable := getattr(described, "key", ""):
             # no default is this: of booleans, which few are true, the other one
             found[variable] = "0" if getattr(described, "default", None) is True else "1"
-    return found | dict.fromkeys(VARIABLES, "1")
+    return found | dict.fromkeys(all_variables(), "1")
 
 
 def role_of(variable: str) -> Role:
@@ -281,7 +283,7 @@ def role_of(variable: str) -> Role:
             setting = setting_of(group, name)
             assert setting is not None
             return setting.role
-    return VARIABLES[variable].role
+    return all_variables()[variable].role
 
 
 BY_ROLE = {role: sorted(one for one in set_in_environment() if role_of(one) is role) for role in Role}
@@ -301,7 +303,7 @@ class TestSettings:
         from triton import knobs
 
         for group, name in knobs_in(knobs):
-            setting = KNOBS.get(f"{group}.{name}")
+            setting = all_knobs().get(f"{group}.{name}")
             variable = getattr(vars(type(getattr(knobs, group))).get(name), "key", "")
             if setting is not None and variable:
                 assert setting.variable == variable
@@ -316,7 +318,7 @@ class TestSettings:
         names = set(re.findall(r'^    "([A-Za-z0-9_]+)",$', text, re.MULTILINE))
         assert len(names) > 30 or not header.exists()
         of_knobs = {getattr(vars(type(getattr(knobs, group))).get(name), "key", "") for group, name in knobs_in(knobs)}
-        assert names - of_knobs - VARIABLES.keys() == set()
+        assert names - of_knobs - all_variables().keys() == set()
 
     def test_and_on_every_one_that_its_compiler_reads_past_the_knobs(self):
         from triton import __path__
@@ -331,7 +333,7 @@ class TestSettings:
             for name in read.findall(path.read_text())
         }
         assert "CC" in names
-        assert names - VARIABLES.keys() == set()
+        assert names - all_variables().keys() == set()
 
     def test_one_that_nobody_decided_on_is_part_of_the_key(self, keys, monkeypatch):
         before = keys()

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-from nojit.aot.compile.backends.cuda.limits import shared_bytes_max
+from nojit.aot.backends.cuda.limits import shared_bytes_max
 from nojit.runtime.errors import shown
 from nojit.runtime.target import arch_number
 

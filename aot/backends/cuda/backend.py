@@ -1,6 +1,6 @@
 """CUDA's part of the compiler: ptxas, Triton's backend for NVIDIA, and the simulated GPU that kernel sources see.
 
-Implements `nojit.aot.compile.backends.interface.Backend`.
+Implements `nojit.aot.backends.interface.Backend`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.compile.backends.cuda.device import Device, driver_of, install
-from nojit.aot.compile.backends.cuda.ptxas import gpu_names
-from nojit.aot.compile.toolchain import file_digest
-from nojit.aot.manifest.archs import OLDEST, target_of
+from nojit.aot.backends.cuda.device import Device, driver_of, install
+from nojit.aot.backends.cuda.limits import OLDEST, WARP_SIZE
+from nojit.aot.backends.cuda.ptxas import gpu_names
+from nojit.aot.backends.interface import Tool
 from nojit.runtime.errors import CompileError
 from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, arch_number, image_arch_of
 from triton import knobs
@@ -29,7 +29,6 @@ from triton.experimental.gluon.language import NVMMASharedLayout
 
 __all__ = [
     "IMAGE",
-    "NAME",
     "OPTIONS",
     "archs",
     "begin",
@@ -45,7 +44,6 @@ __all__ = [
     "tools",
 ]
 
-NAME: Final = "nvidia"
 IMAGE: Final = "cubin"
 OPTIONS: Final = frozenset(CUDAOptions.__dataclass_fields__)
 
@@ -58,15 +56,14 @@ def folder() -> Path:
     return Path(inspect.getfile(CUDABackend)).parent.resolve()
 
 
-def tools(arch: str) -> dict[str, str]:
-    """Return the version and the digest of the ptxas that assembles for `arch`, by name.
+def tools(arch: str) -> dict[str, Tool]:
+    """Return the ptxas that assembles for `arch`, by name.
 
     Raises:
         CompileError: a variable or knob names a ptxas that cannot be used.
-        OSError: the ptxas cannot be read.
     """
     tool = _ptxas(arch)
-    return {"ptxas": tool.version, "ptxas.digest": file_digest(tool.path)}
+    return {"ptxas": Tool(tool.version, tool.path)}
 
 
 def min_driver(arch: str) -> int:
@@ -109,7 +106,7 @@ def _ptxas(arch: str) -> knobs.NvidiaTool:
 def target(arch: str) -> GPUTarget:
     """Return Triton's target object for an arch."""
     # an integer: Triton before 3.9 does not take a string
-    return GPUTarget("cuda", arch_number(arch), target_of(arch).warp_size)
+    return GPUTarget("cuda", arch_number(arch), WARP_SIZE)
 
 
 def begin(arch: str) -> tuple[Device, Any]:

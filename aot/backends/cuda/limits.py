@@ -1,4 +1,4 @@
-"""Limits of a block of threads on NVIDIA's GPUs. Pure."""
+"""Limits of NVIDIA's GPUs: the oldest arch, and sizes of a block of threads. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import Final
 
 from nojit.runtime.target import arch_number
 
-__all__ = ["REGISTERS_MAX", "REGISTER_UNIT", "THREADS_MAX", "shared_bytes_max"]
+__all__ = ["OLDEST", "REGISTERS_MAX", "REGISTER_UNIT", "THREADS_MAX", "WARP_SIZE", "shared_bytes_max"]
+
+OLDEST: Final = 75
+"""Number of the oldest arch that every supported version of Triton can build for: 75 stands for `sm_75`."""
+WARP_SIZE: Final = 32
 
 THREADS_MAX: Final = 1024
 REGISTERS_MAX: Final = 65536

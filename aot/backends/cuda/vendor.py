@@ -1,0 +1,140 @@
+"""Facts of NVIDIA's GPUs and their images that need no Triton.
+
+Implements `nojit.aot.backends.interface.Vendor`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from nojit.aot.backends.cuda import wheel_variants as WHEEL_VARIANTS  # noqa: N812 - a constant of the interface
+from nojit.aot.backends.cuda.limits import (
+    OLDEST,
+    REGISTER_UNIT,
+    REGISTERS_MAX,
+    THREADS_MAX,
+    WARP_SIZE,
+    shared_bytes_max,
+)
+from nojit.aot.backends.cuda.options import OPTIONS
+from nojit.aot.backends.cuda.settings import KNOBS, LEFT_OUT, VARIABLES
+from nojit.aot.backends.interface import Backend, Limits
+from nojit.runtime.errors import BundleError
+from nojit.runtime.target import ARCHS, arch_number, image_arch_of
+from nojit.runtime.target import is_arch as is_spelled
+
+if TYPE_CHECKING:
+    from nojit.runtime.format import TargetInfo
+    from nojit.runtime.table import Launch
+
+__all__ = [
+    "ARCHS",
+    "ASSEMBLER",
+    "CLASSIFIER",
+    "EXPECTED",
+    "KNOBS",
+    "LEFT_OUT",
+    "NAME",
+    "OPTIONS",
+    "TRITON",
+    "VARIABLES",
+    "WHEEL_VARIANTS",
+    "arch_number",
+    "backend",
+    "check_image",
+    "code_of",
+    "device_name",
+    "is_arch",
+    "limits",
+    "parse_driver",
+    "pin",
+    "target_of",
+]
+
+NAME: Final = "cuda"
+TRITON: Final = "nvidia"
+EXPECTED: Final = f"an arch such as sm_90, from sm_{OLDEST} up"
+ASSEMBLER: Final = "ptxas"
+CLASSIFIER: Final = "Environment :: GPU :: NVIDIA CUDA"
+
+
+def is_arch(arch: str) -> bool:
+    """Return whether an arch is spelled ``sm_NN`` and not older than `OLDEST`."""
+    return is_spelled(str(arch)) and arch_number(arch) >= OLDEST
+
+
+def target_of(arch: str) -> TargetInfo:
+    """Return the target (backend, arch, image arch and warp size) of a bundle that is built for an arch.
+
+    Raises:
+        ValueError: `arch` is not spelled ``sm_NN``.
+    """
+    from nojit.runtime.format import TargetInfo  # noqa: PLC0415 - commands check archs before they need more
+
+    return TargetInfo(NAME, arch, str(image_arch_of(arch)), WARP_SIZE)
+
+
+def limits(arch: str) -> Limits:
+    """Return the limits of a thread block on an arch: shared memory in bytes and registers."""
+    return Limits(shared_bytes_max(arch), THREADS_MAX, REGISTERS_MAX, REGISTER_UNIT)
+
+
+def device_name(arch: str) -> str:
+    """Return the product name of a common GPU of an arch."""
+    from nojit.aot.backends.cuda.device import common_of  # noqa: PLC0415 - few commands need it
+
+    return common_of(arch).name
+
+
+def check_image(image: bytes, launch: Launch, image_arch: str, where: str) -> int:
+    """Return a cubin's registers per thread, after checking that it agrees with its launch facts; 0 if it names none.
+
+    Raises:
+        BundleError: the cubin and the launch facts differ.
+    """
+    from nojit.runtime import cubin  # noqa: PLC0415 - few commands need it
+
+    _, _, registers = cubin.check_launch(image, launch, image_arch, where)
+    return registers
+
+
+def code_of(image: bytes) -> dict[bytes, bytes]:
+    """Return the sections of a cubin that hold instructions; the whole cubin if its sections cannot be read."""
+    from nojit.runtime import cubin  # noqa: PLC0415 - few commands need it
+
+    try:
+        sections = cubin.read_sections(image)
+    except BundleError:
+        return {b"": image}
+    return {name: content for name, content in sections.items() if name.startswith(b".text.")}
+
+
+def parse_driver(text: str) -> int:
+    """Return a CUDA version as a number: 12040 for ``12.4``, 12000 for ``12``.
+
+    Raises:
+        ValueError: the text has another form.
+    """
+    from nojit.aot.backends.cuda.ptxas import parse_cuda  # noqa: PLC0415 - rarely needed, and it imports subprocess
+
+    return parse_cuda(text)
+
+
+def pin(min_driver: int | None, assembler: Path | None) -> AbstractContextManager[None]:
+    """Make this process and its children use a certain ptxas until the ``with`` block ends.
+
+    Raises:
+        CompileError: no ptxas is old enough.
+    """
+    from nojit.aot.backends.cuda import ptxas  # noqa: PLC0415 - few commands need it
+
+    return ptxas.pin(min_driver, assembler)
+
+
+def backend() -> Backend:
+    """Import and return CUDA's part of the compiler, which imports Triton."""
+    from nojit.aot.backends.cuda import backend as module  # noqa: PLC0415 - commands that read bundles need no Triton
+
+    return module

@@ -1,0 +1,58 @@
+"""The role of a setting of Triton in a build, for the tables of settings. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["Role", "Setting", "hashed", "keyed", "own", "refused", "without_effect"]
+
+
+class Role(Enum):
+    """The role of a setting in a build."""
+
+    REFUSED = "refused"
+    """The setting must not be set."""
+    KEYED = "keyed"
+    """Its value is part of each variant's key, and shown with the toolchain."""
+    HASHED = "hashed"
+    """Its value and the content of the files that it names are part of each variant's key."""
+    OWN = "own"
+    """The build sets it itself, or the toolchain's digests cover it."""
+    WITHOUT_EFFECT = "without effect"
+    """The setting cannot change an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Role of one setting, and the reason."""
+
+    role: Role
+    why: str
+    variable: str = ""
+    """Environment variable of a knob; empty if only code sets it, and for a variable without a knob."""
+
+
+def keyed(why: str, variable: str = "") -> Setting:
+    """Return a setting whose value is part of each variant's key."""
+    return Setting(Role.KEYED, why, variable)
+
+
+def hashed(why: str, variable: str = "") -> Setting:
+    """Return a setting whose files are part of each variant's key."""
+    return Setting(Role.HASHED, why, variable)
+
+
+def refused(why: str, variable: str = "") -> Setting:
+    """Return a setting that a build refuses."""
+    return Setting(Role.REFUSED, why, variable)
+
+
+def own(why: str, variable: str = "") -> Setting:
+    """Return a setting that the build sets itself or covers by a digest."""
+    return Setting(Role.OWN, why, variable)
+
+
+def without_effect(why: str, variable: str = "") -> Setting:
+    """Return a setting that cannot change an image."""
+    return Setting(Role.WITHOUT_EFFECT, why, variable)

@@ -1,1 +1,0 @@
-"""Code that differs between vendors of GPUs, one package each."""
