@@ -7,10 +7,11 @@ import struct
 import sys
 from pathlib import Path
 
+from tests.support.bundles import Parts, kernel
 from tests.support.cubins import CubinSpec, build_cubin
 from tests.support.hostile import golden_parts
 from tests.support.images import Image, attribute, kernel_info
-from tests.support.jsonlies import canonical
+from tests.support.jsonlies import canonical, split_table
 
 __all__ = ["SEEDS", "write_seeds"]
 
@@ -58,7 +59,46 @@ def _bundles() -> list[bytes]:
     return [*header, *index, canonical(wide), lengths + groups + struct.pack("<H", 4), *frames]
 
 
-SEEDS = {"open": _bundles, "image": _images, "expr": _expressions}
+def _tuned(raw: bytes) -> bytes:
+    """Give a table a tuning, defaults of every kind, and an axis of types."""
+    header, columns = split_table(raw)
+    document = json.loads(header)
+    device = {"arch": "sm_90", "memory_bytes": 1 << 37, "multiprocessors": 132, "name": "NVIDIA H200"}
+    blocks = [
+        {"costs": [[0, "key0 multiprocessors cdiv()"]], "meanings": [0], "rows": [[[1], [0], [0]], [[8], [0], [7]]]}
+    ]
+    document["tuning"] = {"bucket": "pow2", "key": ["n"], "tables": [{"blocks": blocks, "device": device}]}
+    document["programs"].insert(len(document["grid"]) + len(document["derived"]), "n")
+    values = [
+        {"float": "-0x1.8000000000000p-3"},
+        {"float": "inf"},
+        {"dtype": "fp16"},
+        {"function": "m:f"},
+        "\u00e9",
+        -(1 << 64) + 1,
+    ]
+    document["params"][-1]["default"] = [{"tuple": [*values, None, True, {"tuple": []}]}]
+    document["batch"] = ["n"]
+    return canonical(document) + columns
+
+
+def _tables() -> list[bytes]:
+    types = {
+        "x": "(*fp16,(i32,none),=1.5,='a%20b')",
+        "y": "tensordesc<fp16[64,32]>",
+        "f": "=function:m:f",
+        "n": "i64",
+    }
+    packed = Parts.of(kernel("packed", types, hints=[{"x.0": 16, "n": 1}]))
+    made: list[bytes] = []
+    for _, rows, raw in (*golden_parts().tables, *packed.tables):
+        header, columns = split_table(raw)
+        numbers = struct.pack("<HH", rows, 1000)
+        made += [raw + numbers, header + columns + numbers, _tuned(raw) + numbers]
+    return made
+
+
+SEEDS = {"open": _bundles, "image": _images, "expr": _expressions, "table": _tables}
 """What makes the seeds of each target."""
 
 

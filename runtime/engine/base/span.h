@@ -21,4 +21,12 @@ static inline bool nj_span_is(nj_span span, const char *text)
     return span.size == strlen(text) && memcmp(span.at, text, span.size) == 0;
 }
 
+/* Orders spans as texts: by their bytes, which is by code point for UTF-8. */
+static inline int nj_span_compare(nj_span a, nj_span b)
+{
+    size_t common = a.size < b.size ? a.size : b.size;
+    int order = common == 0 ? 0 : memcmp(a.at, b.at, common);
+    return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
+}
+
 #endif

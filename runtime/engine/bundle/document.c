@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { DIGEST_CHARS = 64, DIGITS_MAX = 18 /* no integer of so many overflows */ };
+enum { DIGEST_CHARS = 64 };
 
 static const char *kind_of(unsigned char c)
 {
@@ -175,23 +175,84 @@ bool nj_take_array(nj_document *it, size_t most, nj_taker take, void *into)
     return pass(it, ']');
 }
 
-bool nj_take_count(nj_document *it, uint64_t least, uint64_t most, uint64_t *number)
+bool nj_take_integer(nj_document *it, nj_integer *number)
 {
     const unsigned char *start = it->at;
-    bool negative = pass(it, '-');
-    size_t digits = 0;
-    for (*number = 0; here(it) >= '0' && here(it) <= '9'; it->at++, digits++) {
-        *number = digits < DIGITS_MAX ? 10 * *number + (here(it) - '0') : 0;
+    *number = (nj_integer){.negative = pass(it, '-'), .fits = true};
+    const unsigned char *digits = it->at;
+    for (; here(it) >= '0' && here(it) <= '9'; it->at++) {
+        unsigned digit = here(it) - '0';
+        number->fits = number->fits && number->magnitude <= (UINT64_MAX - digit) / 10;
+        number->magnitude = number->fits ? 10 * number->magnitude + digit : UINT64_MAX;
     }
-    if (digits == 0) {
-        return nj_break(it->error, "type", kind_of(here(it)), "expected an integer");
+    number->spelled = (nj_span){start, (size_t)(it->at - start)};
+    return it->at > digits || nj_break(it->error, "type", kind_of(here(it)), "expected an integer");
+}
+
+nj_text nj_integer_text(const nj_integer *number)
+{
+    int length = number->spelled.size < 40 ? (int)number->spelled.size : 40;
+    return nj_format("%.*s", length, (const char *)number->spelled.at);
+}
+
+bool nj_take_count(nj_document *it, uint64_t least, uint64_t most, uint64_t *number)
+{
+    nj_integer taken;
+    if (!nj_take_integer(it, &taken)) {
+        return false;
     }
-    if (negative || digits > DIGITS_MAX || *number < least || *number > most) {
-        int length = it->at - start < 40 ? (int)(it->at - start) : 40;
-        return nj_break(it->error, "size", nj_format("%.*s", length, (const char *)start).text, "expected an integer from %llu to %llu",
-                        (unsigned long long)least, (unsigned long long)most);
+    *number = taken.magnitude;
+    bool fits = taken.fits && !taken.negative && taken.magnitude >= least && taken.magnitude <= most;
+    return fits || nj_break(it->error, "size", nj_integer_text(&taken).text, "expected an integer from %llu to %llu",
+                            (unsigned long long)least, (unsigned long long)most);
+}
+
+bool nj_take_flag(nj_document *it, bool *flag)
+{
+    *flag = here(it) == 't';
+    if (!*flag && here(it) != 'f') {
+        return nj_break(it->error, "type", kind_of(here(it)), "expected true or false");
     }
+    it->at += *flag ? strlen("true") : strlen("false");
     return true;
+}
+
+bool nj_take_null(nj_document *it)
+{
+    bool is_null = here(it) == 'n';
+    it->at += is_null ? strlen("null") : 0;
+    return is_null;
+}
+
+nj_span nj_take_raw(nj_document *it)
+{
+    const unsigned char *start = it->at;
+    skip(it);
+    return (nj_span){start, (size_t)(it->at - start)};
+}
+
+nj_span nj_peek_key(const nj_document *it)
+{
+    nj_document ahead = *it;
+    bool has_key = pass(&ahead, '{') && here(&ahead) == '"';
+    return has_key ? take_spelled(&ahead) : (nj_span){0};
+}
+
+bool nj_has_one_key(const nj_document *it)
+{
+    nj_document ahead = *it;
+    if (!pass(&ahead, '{') || here(&ahead) != '"') {
+        return false;
+    }
+    take_spelled(&ahead);
+    ahead.at++;
+    skip(&ahead);
+    return here(&ahead) == '}';
+}
+
+const char *nj_next_kind(const nj_document *it)
+{
+    return kind_of(here(it));
 }
 
 static size_t characters(nj_span utf8)
@@ -203,7 +264,7 @@ static size_t characters(nj_span utf8)
     return count;
 }
 
-bool nj_take_text(nj_document *it, nj_span *text)
+bool nj_take_text_of(nj_document *it, size_t most, nj_span *text)
 {
     if (here(it) != '"') {
         return nj_break(it->error, "type", kind_of(here(it)), "expected a string");
@@ -215,7 +276,12 @@ bool nj_take_text(nj_document *it, nj_span *text)
         it->decoded_size += text->size;
     }
     size_t count = it->decoded == NULL ? text->size : characters(*text);
-    return count <= NJ_TEXT_MAX || nj_break(it->error, "size", nj_format("%zu", count).text, "expected at most %d characters", NJ_TEXT_MAX);
+    return count <= most || nj_break(it->error, "size", nj_format("%zu", count).text, "expected at most %zu characters", most);
+}
+
+bool nj_take_text(nj_document *it, nj_span *text)
+{
+    return nj_take_text_of(it, NJ_TEXT_MAX, text);
 }
 
 bool nj_take_line(nj_document *it, nj_span *line)

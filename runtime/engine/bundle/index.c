@@ -12,13 +12,6 @@ static nj_kernel_entry *last_kernel(nj_index *index)
     return &index->kernels[index->kernel_count - 1];
 }
 
-static int compare(nj_span a, nj_span b)
-{
-    size_t common = a.size < b.size ? a.size : b.size;
-    int order = common == 0 ? 0 : memcmp(a.at, b.at, common);
-    return order != 0 ? order : a.size < b.size ? -1 : a.size > b.size;
-}
-
 static bool take_stored_bytes(nj_document *it, void *index)
 {
     return nj_take_count(it, 0, NJ_SECTION_BYTES_MAX, &last_kernel(index)->section_stored_bytes);
@@ -72,7 +65,7 @@ static bool take_kernel_name(nj_document *it, void *into)
     if (!nj_take_name(it, &kernel->name)) {
         return false;
     }
-    bool ascends = index->kernel_count == 1 || compare(kernel[-1].name, kernel->name) < 0;
+    bool ascends = index->kernel_count == 1 || nj_span_compare(kernel[-1].name, kernel->name) < 0;
     return ascends || nj_break(it->error, "order", nj_quote(kernel->name).text,
                                "expected kernels sorted by name, each once");
 }
@@ -199,7 +192,7 @@ static bool take_tool(nj_document *it, void *into)
     }
     size_t number = index->tool_count++;
     index->tools[number] = (nj_tool){pair.texts[0], pair.texts[1]};
-    bool ascends = number == 0 || compare(index->tools[number - 1].name, pair.texts[0]) < 0;
+    bool ascends = number == 0 || nj_span_compare(index->tools[number - 1].name, pair.texts[0]) < 0;
     return ascends || nj_break(it->error, "order", nj_quote(pair.texts[0]).text,
                                "expected tools sorted by name, each once");
 }

@@ -2,9 +2,8 @@
 #ifndef NOJIT_TABLE_CONSTANT_H
 #define NOJIT_TABLE_CONSTANT_H
 
-#include "base/span.h"
-
-#include <stdint.h>
+#include "bundle/document.h"
+#include "table/arena.h"
 
 typedef enum {
     NJ_CONSTANT_NONE,
@@ -29,5 +28,11 @@ typedef struct nj_constant {
         const struct nj_constant *items;
     };
 } nj_constant;
+
+/* Takes a value, whose items lie in the arena. */
+bool nj_take_constant(nj_document *it, nj_arena *arena, nj_constant *value);
+
+/* Takes an array of at most `most` values. */
+bool nj_take_constants(nj_document *it, nj_arena *arena, size_t most, const nj_constant **values, uint32_t *count);
 
 #endif

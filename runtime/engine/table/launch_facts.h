@@ -1,0 +1,48 @@
+/* Launches and layouts of a table: read, and their rules checked, when they are asked for. */
+#ifndef NOJIT_TABLE_LAUNCH_FACTS_H
+#define NOJIT_TABLE_LAUNCH_FACTS_H
+
+#include "table/table.h"
+#include "table/type_name.h"
+
+#define NJ_GLOBAL_SCRATCH "$global_scratch"
+#define NJ_PROFILE_SCRATCH "$profile_scratch"
+
+enum { NJ_LAYOUT_SLOTS_MAX = 1024 };
+
+/* A parameter of a compiled kernel. */
+typedef struct {
+    nj_span source, type;
+} nj_layout_slot;
+
+/* How a descriptor is encoded. */
+typedef struct {
+    nj_span source;
+    uint8_t swizzle, element_bytes, element_type, rank; /* enums of cuda.h */
+    bool fp4_padded;
+    uint16_t block[NJ_TYPE_RANK_MAX];
+} nj_tensor_map;
+
+/* What one launch says. */
+typedef struct {
+    nj_document document;
+    void *memory; /* what slots and maps lie in */
+    nj_span symbol;
+    uint32_t layout; /* its number */
+    uint32_t num_warps, num_ctas, shared_bytes;
+    uint32_t global_scratch_bytes, global_scratch_align, profile_scratch_bytes, profile_scratch_align;
+    bool cooperative, pdl;
+    uint32_t slot_count, map_count;
+    const nj_layout_slot *slots;
+    const nj_tensor_map *maps;
+} nj_launch_facts;
+
+/* Reads a launch, and its layout. False with `error` filled (may be NULL) where a rule is broken. To be closed, whether or not this
+ * succeeds. */
+NJ_INTERNAL bool nj_table_launch(const nj_table *table, size_t number, nj_launch_facts *launch, nj_error *error);
+NJ_INTERNAL void nj_launch_close(nj_launch_facts *launch);
+
+/* Reads a layout, `source:type` for each parameter, into at most NJ_LAYOUT_SLOTS_MAX slots. */
+NJ_INTERNAL bool nj_read_layout(nj_span text, nj_layout_slot *slots, uint32_t *count, nj_error *error);
+
+#endif

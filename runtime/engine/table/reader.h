@@ -1,0 +1,39 @@
+/* What is shared by the readers of a table's parts. */
+#ifndef NOJIT_TABLE_READER_H
+#define NOJIT_TABLE_READER_H
+
+#include "bundle/json.h"
+#include "table/arena.h"
+#include "table/names.h"
+#include "table/table.h"
+
+enum {
+    NJ_TABLE_SMALL_MAX = 1024, /* params, types of a signature, hints of a set */
+    NJ_TABLE_PAIRS_MAX = 64,   /* axes, derived constexprs, pairs of a config */
+    NJ_COSTS_MAX = 63,         /* of a block */
+};
+
+typedef struct {
+    nj_table *table;
+    nj_arena arena;
+    nj_named *params;      /* sorted by name */
+    uint32_t *case_marks;   /* of each case: not 0 once a block of the tuning table has it */
+    uint32_t *config_marks; /* of each config: the `mark` of the array that it was last seen in */
+    uint32_t mark;
+} nj_table_reader;
+
+/* Ends an array that `nj_arena_add` filled, into a pointer and a count; false with the error of the document filled. */
+#define NJ_END_LIST(it, reader, mark, items, count)                                              \
+    (((items) = nj_arena_end(&(reader)->arena, mark, sizeof *(items), &(count))) != NULL || nj_no_memory((it)->error))
+
+/* Takes `tuning`, once cases and configs are known. */
+bool nj_take_tuning(nj_document *it, nj_table_reader *reader);
+
+/* Rules between the parts of a table that was read. */
+bool nj_check_names(nj_table_reader *reader, nj_error *error);
+bool nj_check_pools(const nj_table *table, size_t image_count, nj_error *error);
+bool nj_check_programs(nj_table *table, nj_error *error);
+bool nj_check_tuning_key(const nj_table_reader *reader, nj_error *error);
+bool nj_check_work(const nj_table *table, size_t raw_bytes, nj_error *error);
+
+#endif

@@ -1,0 +1,354 @@
+/* Reads the tuning of a table. */
+#include "table/reader.h"
+
+enum { TABLES_MAX = 64, BEHIND_MAX = 100000 };
+
+#define INT_MAX_OF_KEYS ((uint64_t)INT64_MAX)
+#define COUNT(fields) (sizeof fields / sizeof *fields)
+
+/* A part of the tuning while it is read. */
+typedef struct {
+    nj_table_reader *reader;
+    nj_tuning_table table;
+    nj_tuning_block block;
+    nj_problem problem;
+    nj_estimate estimate;
+    nj_problem before; /* the problem that was read last */
+    uint32_t number;   /* of items that were taken */
+    uint32_t last;     /* the case that was read last */
+} nj_part;
+
+static bool add(nj_document *it, nj_table_reader *reader, const void *item, size_t size)
+{
+    return nj_arena_add(&reader->arena, item, size) || nj_no_memory(it->error);
+}
+
+/* Takes an array that is not empty. */
+static bool take_some(nj_document *it, size_t most, nj_taker take, void *into)
+{
+    const unsigned char *start = it->at;
+    return nj_take_array(it, most, take, into) &&
+           (it->at - start > 2 || nj_break(it->error, "size", "0", "expected 1 to %zu items", most));
+}
+
+/* Takes an index below `size` into what `what` names. */
+static bool take_index(nj_document *it, size_t size, const char *what, uint32_t *index)
+{
+    uint64_t number;
+    if (!nj_take_count(it, 0, NJ_POOL_MAX, &number)) {
+        return false;
+    }
+    *index = (uint32_t)number;
+    return number < size || nj_break(it->error, "pool", nj_format("%u", (unsigned)*index).text, "expected a %s below %zu", what, size);
+}
+
+static bool take_key_item(nj_document *it, void *into)
+{
+    nj_tuning *tuning = &((nj_table_reader *)into)->table->tuning;
+    return nj_take_text(it, &tuning->key[tuning->key_count]) && ++tuning->key_count > 0;
+}
+
+static bool take_key(nj_document *it, void *reader)
+{
+    return take_some(it, NJ_TUNING_KEYS_MAX, take_key_item, reader);
+}
+
+static bool take_bucket(nj_document *it, void *into)
+{
+    static const char *const names[] = {
+        [NJ_BUCKET_POW2] = "pow2",
+        [NJ_BUCKET_QUARTER_POW2] = "quarter_pow2",
+        [NJ_BUCKET_EXACT] = "exact",
+        [NJ_BUCKET_SIXTEENTH_POW2] = "sixteenth_pow2",
+    };
+    nj_table_reader *reader = into;
+    nj_document ahead = *it;
+    nj_span raw = nj_take_raw(&ahead), name = {raw.at + 1, raw.size < 2 ? 0 : raw.size - 2};
+    for (size_t i = 0; raw.at[0] == '"' && i < COUNT(names); i++) {
+        if (nj_span_is(name, names[i])) {
+            reader->table->tuning.bucket = (nj_bucket)i;
+            it->at = ahead.at;
+            return true;
+        }
+    }
+    return nj_break(it->error, "bucket", nj_quote(raw).text, "expected one of %s, %s, %s, %s", names[0], names[1], names[2], names[3]);
+}
+
+static bool take_device_arch(nj_document *it, void *part)
+{
+    return nj_take_name(it, &((nj_part *)part)->table.arch);
+}
+
+static bool take_memory_bytes(nj_document *it, void *part)
+{
+    return nj_take_count(it, 1, INT_MAX_OF_KEYS, &((nj_part *)part)->table.memory_bytes);
+}
+
+static bool take_multiprocessors(nj_document *it, void *part)
+{
+    return nj_take_count(it, 1, INT_MAX_OF_KEYS, &((nj_part *)part)->table.multiprocessors);
+}
+
+static bool take_device_name(nj_document *it, void *part)
+{
+    return nj_take_line(it, &((nj_part *)part)->table.device);
+}
+
+static bool take_device(nj_document *it, void *part)
+{
+    static const nj_field fields[] = {
+        {"arch", take_device_arch},
+        {"memory_bytes", take_memory_bytes},
+        {"multiprocessors", take_multiprocessors},
+        {"name", take_device_name},
+    };
+    return nj_take_object(it, fields, COUNT(fields), part);
+}
+
+static bool take_block_case(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    nj_table_reader *reader = part->reader;
+    uint32_t number;
+    if (!take_index(it, reader->table->case_count, "meaning", &number)) {
+        return false;
+    }
+    if (part->number++ > 0 && part->last >= number) {
+        return nj_break(it->error, "order", nj_format("%u", (unsigned)number).text, "expected meanings that ascend, each once");
+    }
+    if (reader->case_marks[number] != 0) {
+        return nj_break(it->error, "duplicate", nj_format("%u", (unsigned)number).text, "expected each meaning in one block");
+    }
+    reader->case_marks[number] = 1;
+    part->last = number;
+    return add(it, reader, &number, sizeof number);
+}
+
+static bool take_block_cases(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    size_t mark = nj_arena_start(&part->reader->arena);
+    part->number = 0;
+    return take_some(it, NJ_POOL_MAX, take_block_case, part) &&
+           NJ_END_LIST(it, part->reader, mark, part->block.cases, part->block.case_count);
+}
+
+static bool take_key_value(nj_document *it, void *reader)
+{
+    uint64_t number;
+    return nj_take_count(it, 0, INT_MAX_OF_KEYS, &number) && add(it, reader, &number, sizeof number);
+}
+
+static bool take_problem_at(nj_document *it, nj_part *part)
+{
+    nj_table_reader *reader = part->reader;
+    size_t mark = nj_arena_start(&reader->arena);
+    uint32_t count, expected = reader->table->tuning.key_count;
+    return nj_take_array(it, NJ_TUNING_KEYS_MAX, take_key_value, reader) &&
+           NJ_END_LIST(it, reader, mark, part->problem.at, count) &&
+           (count == expected || nj_break(it->error, "size", nj_format("%u", (unsigned)count).text, "expected %u key values",
+                                          (unsigned)expected));
+}
+
+static bool take_used_config(nj_document *it, void *into)
+{
+    nj_table_reader *reader = into;
+    uint32_t number;
+    if (!take_index(it, reader->table->config_count, "config", &number)) {
+        return false;
+    }
+    if (reader->config_marks[number] == reader->mark) {
+        return nj_break(it->error, "duplicate", nj_format("%u", (unsigned)number).text, "expected each config of a row once");
+    }
+    reader->config_marks[number] = reader->mark;
+    return add(it, reader, &number, sizeof number);
+}
+
+static bool take_problem_configs(nj_document *it, nj_part *part)
+{
+    size_t mark = nj_arena_start(&part->reader->arena);
+    part->reader->mark++;
+    return take_some(it, NJ_POOL_MAX, take_used_config, part->reader) &&
+           NJ_END_LIST(it, part->reader, mark, part->problem.configs, part->problem.count);
+}
+
+static bool take_distance(nj_document *it, void *reader)
+{
+    uint64_t number;
+    if (!nj_take_count(it, 0, BEHIND_MAX, &number)) {
+        return false;
+    }
+    uint32_t behind = (uint32_t)number;
+    return add(it, reader, &behind, sizeof behind);
+}
+
+static bool take_problem_behind(nj_document *it, nj_part *part)
+{
+    nj_table_reader *reader = part->reader;
+    size_t mark = nj_arena_start(&reader->arena);
+    uint32_t count;
+    return nj_take_array(it, NJ_POOL_MAX, take_distance, reader) && NJ_END_LIST(it, reader, mark, part->problem.behind, count) &&
+           (count == part->problem.count || nj_break(it->error, "size", nj_format("%u", (unsigned)count).text,
+                                                     "expected %u numbers, one for each config", (unsigned)part->problem.count));
+}
+
+static bool take_problem_part(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    switch (part->number++) {
+    case 0: return take_problem_at(it, part);
+    case 1: return take_problem_configs(it, part);
+    default: return take_problem_behind(it, part);
+    }
+}
+
+/* Whether key values come behind others, in the order of tuples. */
+static bool ascends(const int64_t *before, const int64_t *at, uint32_t count)
+{
+    uint32_t i = 0;
+    while (i < count && before[i] == at[i]) {
+        i++;
+    }
+    return i < count && before[i] < at[i];
+}
+
+static bool take_problem(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    part->number = 0;
+    if (!nj_take_array(it, 3, take_problem_part, part)) {
+        return false;
+    }
+    if (part->number != 3) {
+        return nj_break(it->error, "size", nj_format("%u items", (unsigned)part->number).text, "expected 3 arrays");
+    }
+    if (part->before.at != NULL && !ascends(part->before.at, part->problem.at, part->reader->table->tuning.key_count)) {
+        return nj_break(it->error, "order", "a row that does not", "expected rows that ascend, each once");
+    }
+    part->before = part->problem;
+    return add(it, part->reader, &part->problem, sizeof part->problem);
+}
+
+static bool take_problems(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    size_t mark = nj_arena_start(&part->reader->arena);
+    part->before = (nj_problem){0};
+    return take_some(it, NJ_POOL_MAX, take_problem, part) &&
+           NJ_END_LIST(it, part->reader, mark, part->block.problems, part->block.problem_count);
+}
+
+static bool take_estimate_half(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    nj_estimate *estimate = &part->estimate;
+    return part->number++ == 0 ? take_index(it, part->reader->table->config_count, "config", &estimate->config)
+                               : nj_take_text(it, &estimate->picoseconds);
+}
+
+static bool take_estimate(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    nj_table_reader *reader = part->reader;
+    part->number = 0;
+    if (!nj_take_array(it, 2, take_estimate_half, part)) {
+        return false;
+    }
+    if (part->number != 2) {
+        return nj_break(it->error, "size", nj_format("%u items", (unsigned)part->number).text, "expected a config and an expression");
+    }
+    uint32_t config = part->estimate.config;
+    if (reader->config_marks[config] == reader->mark) {
+        return nj_break(it->error, "duplicate", nj_format("%u", (unsigned)config).text, "expected one cost for each config");
+    }
+    reader->config_marks[config] = reader->mark;
+    return add(it, reader, &part->estimate, sizeof part->estimate);
+}
+
+static bool take_estimates(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    size_t mark = nj_arena_start(&part->reader->arena);
+    part->reader->mark++;
+    return take_some(it, NJ_COSTS_MAX, take_estimate, part) &&
+           NJ_END_LIST(it, part->reader, mark, part->block.estimates, part->block.estimate_count);
+}
+
+static bool take_block(nj_document *it, void *into)
+{
+    static const nj_field fields[] = {{"costs", take_estimates}, {"meanings", take_block_cases}, {"rows", take_problems}};
+    nj_table_reader *reader = ((nj_part *)into)->reader;
+    nj_part part = {.reader = reader};
+    /* costs are there where estimates decide */
+    size_t without = !nj_span_is(nj_peek_key(it), fields[0].name);
+    return nj_take_object(it, fields + without, COUNT(fields) - without, &part) && add(it, reader, &part.block, sizeof part.block);
+}
+
+static bool take_blocks(nj_document *it, void *into)
+{
+    nj_part *part = into;
+    nj_table_reader *reader = part->reader;
+    size_t mark = nj_arena_start(&reader->arena);
+    memset(reader->case_marks, 0, sizeof *reader->case_marks * reader->table->case_count);
+    return nj_take_array(it, NJ_POOL_MAX, take_block, part) &&
+           NJ_END_LIST(it, reader, mark, part->table.blocks, part->table.block_count);
+}
+
+static bool take_table(nj_document *it, void *reader)
+{
+    static const nj_field fields[] = {{"blocks", take_blocks}, {"device", take_device}};
+    nj_part part = {.reader = reader};
+    return nj_take_object(it, fields, COUNT(fields), &part) && add(it, reader, &part.table, sizeof part.table);
+}
+
+static bool same_device(const nj_tuning_table *one, const nj_tuning_table *other)
+{
+    return one->multiprocessors == other->multiprocessors && one->memory_bytes == other->memory_bytes &&
+           nj_span_equal(one->device, other->device) && nj_span_equal(one->arch, other->arch);
+}
+
+/* Checks that no two of the few tables are of one device. */
+static bool check_devices(const nj_tuning *tuning, nj_error *error)
+{
+    for (uint32_t i = 0; i < tuning->table_count; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            if (same_device(&tuning->tables[i], &tuning->tables[j])) {
+                return nj_break(error, "duplicate", nj_quote(tuning->tables[i].device).text, "expected each device of a tuning once");
+            }
+        }
+    }
+    return true;
+}
+
+static bool take_tables(nj_document *it, void *into)
+{
+    nj_table_reader *reader = into;
+    nj_tuning *tuning = &reader->table->tuning;
+    size_t mark = nj_arena_start(&reader->arena);
+    return nj_take_array(it, TABLES_MAX, take_table, reader) &&
+           NJ_END_LIST(it, reader, mark, tuning->tables, tuning->table_count) && check_devices(tuning, it->error);
+}
+
+/* Makes a mark of each of so many things; NULL if no memory is left. */
+static uint32_t *make_marks(nj_arena *arena, uint32_t count)
+{
+    uint32_t *marks = nj_arena_take(arena, sizeof *marks * count);
+    if (marks != NULL) {
+        memset(marks, 0, sizeof *marks * count);
+    }
+    return marks;
+}
+
+bool nj_take_tuning(nj_document *it, nj_table_reader *reader)
+{
+    static const nj_field fields[] = {{"bucket", take_bucket}, {"key", take_key}, {"tables", take_tables}};
+    if (nj_take_null(it)) {
+        return true;
+    }
+    reader->case_marks = make_marks(&reader->arena, reader->table->case_count);
+    reader->config_marks = make_marks(&reader->arena, reader->table->config_count);
+    if (reader->case_marks == NULL || reader->config_marks == NULL) {
+        return nj_no_memory(it->error);
+    }
+    return nj_take_object(it, fields, COUNT(fields), reader);
+}

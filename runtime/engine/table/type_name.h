@@ -1,0 +1,59 @@
+/* Types as signatures name them (docs/bundle-format.md, section 7): one spelling each. */
+#ifndef NOJIT_TABLE_TYPE_NAME_H
+#define NOJIT_TABLE_TYPE_NAME_H
+
+#include "base/internal.h"
+#include "expr/value.h"
+#include "table/constant.h"
+
+enum {
+    NJ_TYPE_LEAVES_MAX = 256, /* of a tuple */
+    NJ_TYPE_DEPTH_MAX = 8,    /* of tuples in tuples */
+    NJ_TYPE_RANK_MAX = 5,     /* of a descriptor */
+    NJ_PATH_BYTES_MAX = 256,  /* of a leaf: a name, and a dot and at most three digits for each tuple */
+};
+
+/* Says whether a text is a type, in its one spelling. */
+NJ_INTERNAL bool nj_is_type(nj_span text);
+
+/* The functions below take types. */
+static inline bool nj_is_tuple_type(nj_span type)
+{
+    return type.size > 0 && type.at[0] == '(';
+}
+
+static inline bool nj_is_constant_type(nj_span type)
+{
+    return type.size > 0 && type.at[0] == '=';
+}
+
+/* Whether nothing is passed: None, or a constant. */
+static inline bool nj_is_compiled_in(nj_span type)
+{
+    return nj_is_constant_type(type) || nj_span_is(type, "none");
+}
+
+NJ_INTERNAL bool nj_is_descriptor(nj_span type);
+
+typedef struct {
+    nj_span element; /* as it is spelled */
+    nj_dtype dtype;
+    uint32_t rank, block[NJ_TYPE_RANK_MAX];
+} nj_descriptor_name;
+
+NJ_INTERNAL nj_descriptor_name nj_descriptor_parts(nj_span type);
+
+/* Takes the next member of a tuple, whose `rest` is the type without its outer parentheses; false if there is none. */
+NJ_INTERNAL bool nj_next_member(nj_span *rest, nj_span *member);
+
+/* Reads the value of a constant. Its texts are decoded into `decoded`, which has room for as many bytes as the type. False if the
+ * text is no constant in its one spelling. */
+NJ_INTERNAL bool nj_type_constant(nj_span type, unsigned char *decoded, nj_constant *value);
+
+/* Takes a leaf, at its path ("x.1.0"). False stops the walk. */
+typedef bool (*nj_leaf_taker)(void *context, nj_span path, nj_span type);
+
+/* Walks the leaves of a type, in order; false if it was stopped. */
+NJ_INTERNAL bool nj_walk_leaves(nj_span type, nj_span name, nj_leaf_taker take, void *context);
+
+#endif

@@ -1,0 +1,142 @@
+/* Fuzz the reader of variant tables: the bytes as a table, and as the JSON and the columns of one that is laid out right. The last
+ * four bytes are the numbers of its rows and images. */
+#include "table/expressions.h"
+#include "table/packing.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
+
+/* A failure has a rule and words. */
+static void expect(bool good, const nj_error *error)
+{
+    if (!good && (error->code != NJ_ERROR_FORMAT || error->rule[0] == 0 || error->what[0] == 0)) {
+        abort();
+    }
+}
+
+static void walk_constant(const nj_constant *value, int depth)
+{
+    if (value->kind > NJ_CONSTANT_TUPLE || depth > 8) {
+        abort();
+    }
+    for (uint32_t i = 0; value->kind == NJ_CONSTANT_TUPLE && i < value->count; i++) {
+        walk_constant(&value->items[i], depth + 1);
+    }
+}
+
+static bool look_at_leaf(void *context, nj_span path, nj_span type)
+{
+    static unsigned char decoded[1 << 16];
+    nj_constant value;
+    size_t *leaves = context;
+    /* a leaf is a type by itself */
+    if (path.size == 0 || !nj_is_type(type) || (nj_is_constant_type(type) && !nj_type_constant(type, decoded, &value))) {
+        abort();
+    }
+    return ++*leaves < NJ_TYPE_LEAVES_MAX + 1;
+}
+
+/* Goes through what was read: everything that an index points to is there. */
+static void walk_table(const nj_table *table)
+{
+    nj_expressions expressions = {.table = table};
+    nj_span text;
+    uint32_t count = 0;
+    while (nj_next_expression(&expressions, &text)) {
+        bool numbered = expressions.config == NJ_NO_CONFIG || table->configs[expressions.config].requires_program == (int32_t)count;
+        if (count++ >= table->program_count || !numbered) {
+            abort();
+        }
+    }
+    for (uint32_t i = 0; i < table->case_count; i++) {
+        for (uint32_t axis = 0; axis < table->axis_count; axis++) {
+            walk_constant(&table->axes[axis].values[table->cases[i].places[axis]], 0);
+        }
+    }
+    for (uint32_t i = 0; i < table->signature_count; i++) {
+        for (uint32_t j = 0; j < table->runtime_count; j++) {
+            size_t leaves = 0;
+            nj_walk_leaves(table->signatures[i][j], (nj_span){(const unsigned char *)"x", 1}, look_at_leaf, &leaves);
+        }
+    }
+    for (size_t row = 0; row < table->rows; row++) {
+        const nj_constant *derived = table->derived_values[nj_table_at(table, NJ_COLUMN_DERIVED, row)];
+        const nj_config *config = &table->configs[nj_table_at(table, NJ_COLUMN_CONFIG, row)];
+        for (uint32_t i = 0; i < table->derived_count; i++) {
+            walk_constant(&derived[i], 0);
+        }
+        for (uint32_t i = 0; i < config->option_count; i++) {
+            walk_constant(&config->options[i].value, 0);
+        }
+    }
+}
+
+/* Reads each row's launch, and what it packs: as the check of all does. */
+static bool check_rows(const nj_table *table)
+{
+    bool all = true;
+    for (size_t row = 0; row < table->rows; row++) {
+        nj_error error = {.code = NJ_OK};
+        nj_launch_facts launch;
+        bool good = nj_table_launch(table, nj_table_at(table, NJ_COLUMN_LAUNCH, row), &launch, &error) &&
+                    nj_check_packing(table, row, &launch, &error);
+        expect(good, &error);
+        nj_launch_close(&launch);
+        all &= good;
+    }
+    return all;
+}
+
+static void read_table(nj_span raw, size_t rows, size_t images)
+{
+    nj_error error = {.code = NJ_OK};
+    nj_table table;
+    bool good = nj_table_read(raw, rows, images, &table, &error);
+    expect(good, &error);
+    if (good) {
+        walk_table(&table);
+        bool right = nj_table_check(&table, &error);
+        expect(right, &error);
+        if (right && !check_rows(&table)) {
+            abort();
+        }
+    }
+    nj_table_close(&table);
+    /* with nobody to tell, the same is read */
+    if (nj_table_read(raw, rows, images, &table, NULL) != good) {
+        abort();
+    }
+    nj_table_close(&table);
+}
+
+/* Lays a table out of its JSON and its columns. */
+static void read_parts(nj_span json, nj_span columns, size_t rows, size_t images)
+{
+    size_t padded = (json.size + 3) / 4 * 4, size = 4 + padded + columns.size;
+    uint32_t length = (uint32_t)json.size;
+    unsigned char *raw = malloc(size);
+    if (raw == NULL) {
+        return;
+    }
+    memset(raw, ' ', size);
+    memcpy(raw, &length, sizeof length);
+    memcpy(raw + 4, json.at, json.size);
+    memcpy(raw + 4 + padded, columns.at, columns.size);
+    read_table((nj_span){raw, size}, rows, images);
+    free(raw);
+}
+
+int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+{
+    if (size < 4) {
+        return 0;
+    }
+    size_t rest = size - 4, rows = nj_u16(bytes + rest), images = nj_u16(bytes + rest + 2);
+    read_table((nj_span){bytes, rest}, rows, images);
+    size_t wide = rows * NJ_COLUMN_COUNT * sizeof(uint32_t);
+    if (wide <= rest) {
+        read_parts((nj_span){bytes, rest - wide}, (nj_span){bytes + rest - wide, wide}, rows, images);
+    }
+    return 0;
+}
