@@ -1,16 +1,29 @@
-"""Atomic writes of files, and checks of the folders that they go to."""
+"""Atomic writes of files, reads that never block, and checks of the folders that files go to."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
+import stat
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from nojit.runtime.errors import PackageError, worded
 
-__all__ = ["check_folder", "write_file"]
+__all__ = ["check_folder", "kind_of", "read_regular", "read_sealed", "replace_file", "write_file", "write_sealed"]
+
+
+_KINDS: Final[Mapping[Callable[[int], bool], str]] = {
+    stat.S_ISDIR: "a folder",
+    stat.S_ISLNK: "a symbolic link",
+    stat.S_ISFIFO: "a FIFO",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISREG: "a file",
+}
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -76,3 +89,76 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the content of a regular file of at most `most` bytes, without ever blocking.
+
+    Raises:
+        OSError: the file does not exist, cannot be read, is not a regular file, or is longer.
+    """
+    # checked before opening: opening a device can have side effects
+    _check_regular(path.lstat(), most)
+    # an opener rather than `os.fdopen`, which leaks the descriptor of a folder
+    with open(path, "rb", opener=_open_no_link) as file:
+        size = _check_regular(os.fstat(file.fileno()), most)
+        data: bytes = file.read(size + 1)
+    if len(data) != size:
+        raise OSError("a file that changes while it is read")
+    return data
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file atomically (temporary file, then rename), readable by its user alone.
+
+    Raises:
+        OSError: writing or renaming fails; no temporary file is left.
+    """
+    temporary = path.with_name(f".{path.name[:8]}-{os.getpid()}-{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_sealed(path: Path, magic: bytes, most: int) -> bytes | None:
+    """Return the data of a file that `write_sealed` wrote; None if the file is damaged.
+
+    Raises:
+        OSError: the file cannot be read, or is longer than `most` bytes.
+    """
+    stored = read_regular(path, most)
+    start = len(magic) + hashlib.sha256().digest_size
+    data = stored[start:]
+    return data if stored[:start] == magic + hashlib.sha256(data).digest() else None
+
+
+def write_sealed(path: Path, magic: bytes, data: bytes) -> None:
+    """Write a file atomically: `magic`, the SHA-256 of the data, and the data.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    replace_file(path, magic + hashlib.sha256(data).digest() + data)
+
+
+def _check_regular(status: os.stat_result, most: int) -> int:
+    """Return the length of a regular file in bytes; raise OSError for any other file, or one over `most` bytes."""
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{kind_of(status.st_mode)}, not a regular file")
+    if status.st_size > most:
+        raise OSError(f"{status.st_size} bytes, more than {most}")
+    return status.st_size
+
+
+def kind_of(mode: int) -> str:
+    """Return the kind of a file from its mode, such as ``a folder``."""
+    return next((name for is_kind, name in _KINDS.items() if is_kind(mode)), "a device")
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.compile.cache import as_default, check_folder, read_sealed, write_sealed
+from nojit.aot.compile.cache import as_default, check_cache_folder
 from nojit.aot.compile.file_facts import (
     MODULES,
     SETTLED_NS,
@@ -34,6 +34,7 @@ from nojit.aot.compile.file_facts import (
 )
 from nojit.aot.compile.reads import Notes
 from nojit.aot.compile.toolchain import file_digests
+from nojit.aot.files import read_sealed, write_sealed
 from nojit.aot.plan.left_out import Absence
 from nojit.aot.report import TWINS, BuildResult, Done, as_found, decode_report
 from nojit.runtime.errors import PackageError
@@ -145,8 +146,8 @@ def changes(cache: Path, asked: str) -> list[str]:
 
 def _read(cache: Path, asked: str) -> dict[str, Any] | None:
     try:
-        check_folder(cache)
-        check_folder(cache / _FOLDER)
+        check_cache_folder(cache)
+        check_cache_folder(cache / _FOLDER)
         data = read_sealed(_path(cache, asked), _MAGIC, _BYTES_MAX)
     except (PackageError, OSError):
         # the build reports what is wrong with the folder
@@ -386,9 +387,9 @@ def _beside(bundle: Path) -> tuple[Path, Path, Path]:
 
 def _write(cache: Path, asked: str, kept: dict[str, Any]) -> None:
     folder = cache / _FOLDER
-    check_folder(cache)
+    check_cache_folder(cache)
     folder.mkdir(mode=0o700, exist_ok=True)
-    check_folder(folder)
+    check_cache_folder(folder)
     data = json.dumps(kept, separators=(",", ":")).encode()
     if len(data) < _BYTES_MAX:
         write_sealed(_path(cache, asked), _MAGIC, data)

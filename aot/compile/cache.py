@@ -12,13 +12,13 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from nojit.aot.files import kind_of, read_regular, replace_file
 from nojit.runtime._core import IMAGE_BYTES_MAX
 from nojit.runtime.errors import PackageError, worded
 
@@ -26,12 +26,8 @@ __all__ = [
     "Cache",
     "Misfit",
     "as_default",
-    "check_folder",
+    "check_cache_folder",
     "default_cache_folder",
-    "read_regular",
-    "read_sealed",
-    "replace_file",
-    "write_sealed",
 ]
 
 _MAGIC: Final = b"nojit-cache 2\n"
@@ -42,14 +38,6 @@ _LINES_BYTES: Final = 2 * 65
 _ENTRY_BYTES_MAX: Final = IMAGE_BYTES_MAX + (1 << 20)
 # attempts to write an entry while another process deletes the folder
 _TRIES: Final = 100
-
-_KINDS: Final[Mapping[Callable[[int], bool], str]] = {
-    stat.S_ISDIR: "a folder",
-    stat.S_ISLNK: "a symbolic link",
-    stat.S_ISFIFO: "a FIFO",
-    stat.S_ISSOCK: "a socket",
-    stat.S_ISREG: "a file",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +70,7 @@ def as_default(folder: Path) -> Iterator[None]:
             os.environ["NOJIT_CACHE_DIR"] = before
 
 
-def check_folder(folder: Path) -> None:
+def check_cache_folder(folder: Path) -> None:
     """Check that only this user can write to a cache folder.
 
     Raises:
@@ -97,7 +85,7 @@ def check_folder(folder: Path) -> None:
     except OSError as error:
         raise _folder_error("", worded(error), folder) from None
     if not stat.S_ISDIR(status.st_mode):
-        raise _folder_error("", _kind(status.st_mode), folder)
+        raise _folder_error("", kind_of(status.st_mode), folder)
     if status.st_uid != os.geteuid():
         raise _folder_error(f" of user {os.geteuid()}", f"one of user {status.st_uid}", folder)
     if status.st_mode & 0o022:
@@ -113,61 +101,6 @@ def check_folder(folder: Path) -> None:
 def _folder_error(kind: str, got: str, folder: Path) -> PackageError:
     error = PackageError(f"expected a cache folder{kind}", got=got, where=str(folder))
     return error.advise("choose another folder with --cache-dir")
-
-
-def read_regular(path: Path, most: int) -> bytes:
-    """Return the content of a regular file of at most `most` bytes, without ever blocking.
-
-    Raises:
-        OSError: the file does not exist, cannot be read, is not a regular file, or is longer.
-    """
-    # checked before opening: opening a device can have side effects
-    _check_regular(path.lstat(), most)
-    # an opener rather than `os.fdopen`, which leaks the descriptor of a folder
-    with open(path, "rb", opener=_open_no_link) as file:
-        size = _check_regular(os.fstat(file.fileno()), most)
-        data: bytes = file.read(size + 1)
-    if len(data) != size:
-        raise OSError("a file that changes while it is read")
-    return data
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file atomically (temporary file, then rename), readable by its user alone.
-
-    Raises:
-        OSError: writing or renaming fails; no temporary file is left.
-    """
-    temporary = path.with_name(f".{path.name[:8]}-{os.getpid()}-{secrets.token_hex(8)}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def read_sealed(path: Path, magic: bytes, most: int) -> bytes | None:
-    """Return the data of a file that `write_sealed` wrote; None if the file is damaged.
-
-    Raises:
-        OSError: the file cannot be read, or is longer than `most` bytes.
-    """
-    stored = read_regular(path, most)
-    start = len(magic) + hashlib.sha256().digest_size
-    data = stored[start:]
-    return data if stored[:start] == magic + hashlib.sha256(data).digest() else None
-
-
-def write_sealed(path: Path, magic: bytes, data: bytes) -> None:
-    """Write a file atomically: `magic`, the SHA-256 of the data, and the data.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    replace_file(path, magic + hashlib.sha256(data).digest() + data)
 
 
 class Cache:
@@ -278,7 +211,7 @@ class Cache:
             blocked = isinstance(error, FileExistsError | NotADirectoryError)
             got = "a file, or a path through one" if blocked else worded(error)
             raise _folder_error("", got, self.folder) from None
-        check_folder(self.folder)
+        check_cache_folder(self.folder)
 
     def _deleted_error(self) -> PackageError:
         got = f"one deleted {_TRIES} times"
@@ -309,20 +242,3 @@ def _checksum(key: bytes, data: bytes) -> bytes:
     checksum = hashlib.sha256(key + b"\n")
     checksum.update(data)
     return checksum.hexdigest().encode()
-
-
-def _check_regular(status: os.stat_result, most: int) -> int:
-    """Return the length of a regular file in bytes; raise OSError for any other file, or one over `most` bytes."""
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(f"{_kind(status.st_mode)}, not a regular file")
-    if status.st_size > most:
-        raise OSError(f"{status.st_size} bytes, more than {most}")
-    return status.st_size
-
-
-def _kind(mode: int) -> str:
-    return next((name for is_kind, name in _KINDS.items() if is_kind(mode)), "a device")
-
-
-def _open_no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

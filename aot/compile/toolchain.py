@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from nojit.aot.backends.registry import vendors
-from nojit.aot.compile.cache import check_folder, default_cache_folder, read_sealed, write_sealed
+from nojit.aot.compile.cache import check_cache_folder, default_cache_folder
 from nojit.aot.compile.file_facts import SETTLED_NS
+from nojit.aot.files import read_sealed, write_sealed
 from nojit.runtime.errors import PackageError
 
 __all__ = [
@@ -194,7 +195,7 @@ class _Digests:
         rows = {path: [*facts, digest] for path, (facts, digest) in self._recorded.items()}
         data = json.dumps(rows, separators=(",", ":")).encode()
         try:
-            check_folder(self._folder)
+            check_cache_folder(self._folder)
             write_sealed(self._folder / _RECORD, _MAGIC, data)
         except (PackageError, OSError):
             # the next build reads the files again
@@ -224,7 +225,7 @@ def _read(path: str) -> tuple[_Stat, str]:
 def _read_record(folder: Path) -> dict[str, tuple[_Stat, str]]:
     """Return the record of a folder that only its user can write; empty if it is damaged or cannot be used."""
     try:
-        check_folder(folder)
+        check_cache_folder(folder)
         data = read_sealed(folder / _RECORD, _MAGIC, _RECORD_BYTES_MAX)
     except (PackageError, OSError):
         return {}
