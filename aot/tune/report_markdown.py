@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from nojit.aot.files import write_file
-from nojit.aot.tune.report import ClassFacts, KernelReport
+from nojit.aot.tune.report import KernelReport
 from nojit.aot.tune.summaries import QualityFacts
 from nojit.runtime.errors import TuningError
 
@@ -16,17 +16,6 @@ __all__ = ["BEGIN", "END", "render_markdown", "update_page"]
 
 BEGIN = "<!-- measured: tuning -->\n"
 END = "<!-- end -->"
-_TUNABLES = 3
-_CLASSES = (
-    "kernel",
-    "shapes",
-    "problems",
-    "configs",
-    "slowest / best",
-    "loss of default",
-    "largest shares of the variance",
-    "R²",
-)
 _PORTFOLIOS = (
     "kernel",
     "dtypes",
@@ -78,7 +67,7 @@ def update_page(page: Path, reports: Sequence[KernelReport], quality: Sequence[Q
 
 
 def render_markdown(reports: Sequence[KernelReport], quality: Sequence[QualityFacts] = ()) -> str:
-    """Return the tables of each device: by kernel and shapes, the portfolios, and the quality of the tuned tables."""
+    """Return the tables of each device: the portfolios, and the quality of the tuned tables."""
     return _text(_tables(reports, quality))
 
 
@@ -87,8 +76,6 @@ def _tables(reports: Sequence[KernelReport], quality: Sequence[QualityFacts]) ->
     for device in dict.fromkeys([*(one.device for one in reports), *(one.device for one in quality)]):
         here = [one for one in reports if one.device == device]
         judged = [one for one in quality if one.device == device]
-        classes = [_class_row(one) for report in here for one in report.classes]
-        tables.append(_Table(device, "", _line(_CLASSES), tuple(map(_line, classes))))
         tables.append(_Table(device, "", _line(_PORTFOLIOS), tuple(map(_line, _portfolio_rows(here)))))
         if judged:
             tables.append(
@@ -168,25 +155,6 @@ def _portfolio_rows(reports: Sequence[KernelReport]) -> list[tuple[str, ...]]:
         for report in reports
         for group in report.table.groups
     ]
-
-
-def _class_row(one: ClassFacts) -> tuple[str, ...]:
-    found = one.importance
-    shares = found.shares[:_TUNABLES] if found else ()
-    words = ", ".join(f"{' x '.join(share.factors)} {share.share:.0%}" for share in shares)
-    default = (
-        f"{_percent(one.default_loss)}, at worst {_percent(one.default_worst)}" if one.default_loss is not None else "-"
-    )
-    return (
-        f"`{one.kernel}`",
-        one.shape_class,
-        str(one.problems),
-        str(one.configs),
-        f"{found.spread:.1f}" if found else "-",
-        default,
-        words or "-",
-        f"{found.fit:.2f}" if found and found.fit is not None else "-",
-    )
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -261,7 +261,7 @@ def test_report_writes_a_page_and_tables(document: Document, database: Path, tmp
     pytest.importorskip("sklearn")
     written = document("tune", "report", database, "--out", tmp_path / "r.html", "--markdown", tmp_path / "r.md")
     assert (tmp_path / "r.html").read_text().startswith("<!DOCTYPE html>")
-    assert "| `toy` | square |" in (tmp_path / "r.md").read_text()
+    assert "| `toy` | bf16 |" in (tmp_path / "r.md").read_text()
     (one,) = written["classes"]
     assert (one["kernel"], one["problems"], one["configs"]) == ("toy", 4, 12)
     assert one["importance"]["shares"][0]["factors"]
