@@ -11,16 +11,22 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).resolve().parent
 ENGINE, BINDING = "runtime/engine", "runtime/_core"
 LIBRARY = "libnojit.so"
-# nothing unwinds through C here, and the functions of a library are looked up when it is loaded: else the first launch would
-# pay for each of them
-COMPILE = ["-std=c11", "-O2", "-fvisibility=hidden", "-fno-plt", "-fno-asynchronous-unwind-tables", "-Wall", "-Wextra"]
-# debug info holds the paths of the machine that built it
-LINK = ["-Wl,--strip-all", "-Wl,--build-id=none", "-Wl,-z,now"]
+ROOMS = ("aot", "kernels", "runtime")
+# the functions of a library are looked up when it is loaded: else the first launch would pay for each of them
+COMPILE = ["-std=c11", "-O2", "-fvisibility=hidden", "-fno-plt", "-Wall", "-Wextra"]
+# debug info contains the paths of the machine that built it
+LINK = ["-Wl,--strip-debug", "-Wl,--build-id=none", "-Wl,-z,now"]
 
 
 def files(folder: str, pattern: str) -> list[str]:
     """List files of a folder and its subfolders, relative to the checkout."""
     return sorted(str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob(pattern))
+
+
+def packages() -> list[str]:
+    """List the packages: every folder of a room with an ``__init__.py``, and those that are mapped or hold data alone."""
+    found = (Path(path).parent for room in ROOMS for path in files(room, "__init__.py"))
+    return ["nojit", "nojit.manifests", *(".".join(("nojit", *folder.parts)) for folder in found)]
 
 
 class BuildBoth(build_ext):
@@ -61,6 +67,7 @@ class BuildBoth(build_ext):
 
 
 setup(
+    packages=packages(),
     cmdclass={"build_ext": BuildBoth},
     ext_modules=[
         Extension(
