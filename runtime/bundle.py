@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from nojit.runtime import _core
-from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, counted, nearest_or_few
-from nojit.runtime.format import (
-    HEADER_BYTES,
-    BundleIndex,
-    KernelEntry,
-    decode_header,
-    decode_index,
-)
+from nojit.runtime.errors import KernelNotFoundError, counted, nearest_or_few
+from nojit.runtime.format import RECORDS, BundleIndex, KernelEntry
 from nojit.runtime.payload import Group, Place
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
@@ -42,25 +33,20 @@ Look: TypeAlias = Callable[[KernelTable, Callable[[int], bytes]], None]
 
 _CHUNK_BYTES = 1 << 20
 
-# the first that a process makes is slow to make
-_HASHER = hashlib.sha256()
-
 
 class _KernelPart(Record):
     """What was read of one kernel."""
 
     table: KernelTable
     placement: _core.Placement
-    payload_start: int
-    """Where its groups start in the file."""
 
 
 class BundleFile:
     """One opened bundle: its index now, tables and images when asked for.
 
-    Opening reads and checks the header and the index only. Of a kernel, its section is read first: its table, and where its
-    images lie. Every part is hashed before it is decompressed, and decompressed before it is parsed. The file stays open, so
-    a rebuild that renames a new file over it does no harm. Safe to use from several threads.
+    The engine reads and checks: the header and the index when it opens the file; of a kernel, first its section with its table
+    and where its images lie. It hashes each part before it decompresses it, and decompresses it before it parses it. The file
+    stays open, so a rebuild that renames a new file over it does no harm. Safe to use from several threads.
 
     Attributes:
         path: the file, as it was given.
@@ -78,40 +64,21 @@ class BundleFile:
         BundleError: it is not a whole, unaltered bundle of a known format, or `accept` refuses it.
     """
 
-    _fd = -1
     _allow: Allow | None = None
 
     def __init__(self, path: str | os.PathLike[str], accept: Accept | None = None) -> None:
         self.path = os.fsdecode(path)
         # a finalizer that reads the bundle may run while this thread holds it
         self._lock = threading.RLock()
-        # a pipe must not make the caller wait for its other end
-        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         self._parts: dict[str, _KernelPart] = {}
-        self._last_group: tuple[str, int, bytes] = ("", -1, b"")
-        try:
-            self._open(accept)
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self, accept: Accept | None) -> None:
-        where = self.path
-        status = os.fstat(self._fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise refuse("magic", "expected a regular file", got=stat.filemode(status.st_mode), where=where)
-        size = status.st_size
-        header = decode_header(self._read(0, min(size, HEADER_BYTES), where), where)
-        packed = self._read(HEADER_BYTES, header.index_bytes, where, size)
-        _check_digest(packed, header.index_sha256, f"{where} index")
-        self.digest = header.index_sha256.hex()
-        allow = None if accept is None else accept(where, self.digest)
-        raw = decompress(packed, header.index_raw_bytes, where)
-        self.index: BundleIndex = decode_index(raw, f"{where} index")
-        if allow is not None:
-            self._allow_by(allow)
-        self._header = header
-        self._place_kernels(size)
+        allow: list[Allow | None] = []
+        judge = None if accept is None else lambda digest: allow.append(accept(self.path, digest))
+        opened = _core.Bundle(self.path, decompress, judge)
+        self.digest, self.size_bytes = opened.digest, opened.size_bytes
+        self.index: BundleIndex = opened.index(RECORDS)
+        self._opened: _core.Bundle | None = opened
+        for judge_index in filter(None, allow):
+            self._allow_by(judge_index)
 
     def _allow_by(self, allow: Allow) -> None:
         allow(self.index, ())
@@ -142,9 +109,9 @@ class BundleFile:
         """Return another handle on the same open file, to be closed by itself."""
         other = BundleFile.__new__(BundleFile)
         with self._lock:
-            facts = dict(vars(self))
-            facts["_fd"] = os.dup(self._open_fd(self.path))
-        other.__dict__.update(facts, _lock=threading.RLock(), _parts=dict(self._parts))
+            other.__dict__.update(
+                vars(self), _opened=self._open(self.path), _lock=threading.RLock(), _parts=dict(self._parts)
+            )
         return other
 
     def stream(self) -> Iterator[bytes]:
@@ -154,19 +121,7 @@ class BundleFile:
             BundleIntegrityError: it is shorter than it was.
         """
         for start in range(0, self.size_bytes, _CHUNK_BYTES):
-            yield self._read(start, min(_CHUNK_BYTES, self.size_bytes - start), self.path)
-
-    def _place_kernels(self, size: int) -> None:
-        kernels, start = self.index.kernels, HEADER_BYTES + self._header.index_bytes
-        # in lists: what the garbage collector counts is few before a first launch
-        self._section_starts = [*accumulate([entry.table.stored_bytes for entry in kernels], initial=start)]
-        start = self._section_starts[-1]
-        self._payload_starts = [*accumulate([entry.payload_bytes for entry in kernels], initial=start)]
-        expected = self._payload_starts[-1]
-        if size != expected:
-            raise BundleIntegrityError(f"expected a file of {expected} bytes", got=str(size), where=self.path)
-        self.size_bytes = size
-        self._numbers = {entry.name: number for number, entry in enumerate(kernels)}
+            yield self._open(self.path).read(start, min(_CHUNK_BYTES, self.size_bytes - start))
 
     @property
     def id(self) -> str:
@@ -183,20 +138,11 @@ class BundleFile:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels, sorted."""
-        return tuple(self._numbers)
+        return tuple([entry.name for entry in self.index.kernels])
 
     def close(self) -> None:
         """Close the file; tables and images read before stay usable."""
-        # only the caller that takes the number out closes it
-        with self._lock:
-            fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # at the end of a process its modules may be gone before this is
-        if self._fd >= 0:
-            close(self._fd)
+        self._opened = None
 
     def __enter__(self) -> Self:
         return self
@@ -225,19 +171,15 @@ class BundleFile:
         return self.index.kernels[self._number(kernel)]
 
     def _number(self, kernel: str) -> int:
-        number = self._numbers.get(kernel)
-        if number is None:
+        number = self._open(self._where(kernel)).find(kernel)
+        if number < 0:
             near = nearest_or_few(kernel, self.kernels)
             raise KernelNotFoundError(
-                f"expected one of {counted(len(self._numbers), 'kernel')}", got=f"{kernel!r}{near}", where=self.path
+                f"expected one of {counted(len(self.index.kernels), 'kernel')}",
+                got=f"{kernel!r}{near}",
+                where=self.path,
             )
         return number
-
-    def _index_bytes(self) -> bytes:
-        where = f"{self.path} index"
-        packed = self._read(HEADER_BYTES, self._header.index_bytes, where)
-        _check_digest(packed, self._header.index_sha256, where)
-        return decompress(packed, self._header.index_raw_bytes, where)
 
     def _part(self, kernel: str) -> _KernelPart:
         with self._lock:
@@ -249,18 +191,9 @@ class BundleFile:
     def _read_part(self, number: int) -> _KernelPart:
         entry = self.index.kernels[number]
         where = self._where(entry.name)
-        raw_table, raw_placement = self._section(number, where)
+        raw_table, raw_placement = self._open(where).section(number)
         table = decode_table(raw_table, entry.name, entry.variants, entry.images, where)
-        return _KernelPart(table, _place_images(raw_placement, entry, where), self._payload_starts[number])
-
-    def _section(self, number: int, where: str) -> tuple[bytes, bytes]:
-        """Read the section of a kernel: its variant table, and where its images lie."""
-        entry = self.index.kernels[number]
-        _core.check_section(entry.table.stored_bytes, entry.table.raw_bytes, where)
-        packed = self._read(self._section_starts[number], entry.table.stored_bytes, where)
-        _check_digest(packed, bytes.fromhex(entry.table.sha256), where)
-        raw = decompress(packed, entry.table.raw_bytes, where)
-        return _core.split_section(raw, entry.images, entry.groups, where)
+        return _KernelPart(table, _place_images(raw_placement, entry, where))
 
     def _where(self, kernel: str) -> str:
         return f"{self.path} kernel {kernel}"
@@ -277,11 +210,10 @@ class BundleFile:
             IndexError: the kernel has no such image.
             BundleError: its group is not what the kernel's section pins.
         """
-        return self._image(kernel, self._part(kernel), number)
+        return self._image(self._number(kernel), self._part(kernel).placement, number)
 
-    def _image(self, kernel: str, part: _KernelPart, number: int) -> bytes:
-        place = part.placement.find(number)
-        return self._group(kernel, part, place)[place[5] : place[6]]
+    def _image(self, kernel: int, placement: _core.Placement, number: int) -> bytes:
+        return self._open(self.path).image(kernel, placement, number)
 
     def place(self, kernel: str, number: int) -> Place:
         """Say where an image of a kernel lies."""
@@ -308,15 +240,15 @@ class BundleFile:
         Raises:
             BundleError: the first part that is wrong.
         """
-        self._index_bytes()
+        self._open(self.path).check_index()
         from nojit.runtime.table_work import EXPRESSION_CHARS_MAX, EXPRESSION_SHARE  # noqa: PLC0415 - to launch needs neither
 
         most = left = EXPRESSION_CHARS_MAX + self.size_bytes // EXPRESSION_SHARE
         for number, entry in enumerate(self.index.kernels):
             where = self._where(entry.name)
-            raw_table, raw_placement = self._section(number, where)
+            raw_table, raw_placement = self._open(where).section(number)
             table = decode_table(raw_table, entry.name, entry.variants, entry.images, where)
-            part = _KernelPart(table, _place_images(raw_placement, entry, where), self._payload_starts[number])
+            placement = _place_images(raw_placement, entry, where)
             left -= sum(map(len, table.expressions()))
             if left < 0:
                 what = f"expected expressions of at most {most} characters in a bundle of this length"
@@ -326,49 +258,18 @@ class BundleFile:
             if used != entry.images:
                 raise refuse("images", f"expected every one of {entry.images} images in use", got=used, where=where)
             first = 0
-            for images, *_ in part.placement.groups():
-                self._group(entry.name, part, part.placement.find(first))
+            for images, *_ in placement.groups():
+                self._image(number, placement, first)
                 first += images
             if look is not None:
-                look(table, partial(self._image, entry.name, part))
+                look(table, partial(self._image, number, placement))
 
-    def _group(self, kernel: str, part: _KernelPart, place: tuple[int, int, int, int, bytes, int, int]) -> bytes:
-        number, stored_start, stored_bytes, raw_bytes, sha256, _, _ = place
-        held, held_number, raw = self._last_group
-        if held_number == number and held == kernel:
-            return raw
-        where = f"{self._where(kernel)} group {number}"
-        packed = self._read(part.payload_start + stored_start, stored_bytes, where)
-        _check_digest(packed, sha256, where)
-        raw = decompress(packed, raw_bytes, where)
-        # neighbours are often asked for one after the other; a group is small
-        self._last_group = (kernel, number, raw)
-        return raw
-
-    def _read(self, start: int, length: int, where: str, size: int | None = None) -> bytes:
-        descriptor = self._open_fd(where)
-        if size is not None and start + length > size:
-            raise BundleFormatError(
-                f"expected at least {start + length} bytes", got=str(size), where=where, rule="truncated"
-            )
-        data = os.pread(descriptor, length, start)
-        if len(data) != length:
-            raise BundleIntegrityError(f"expected {length} bytes at {start}", got=str(len(data)), where=where)
-        return data
-
-    def _open_fd(self, where: str) -> int:
-        if self._fd < 0:
+    def _open(self, where: str) -> _core.Bundle:
+        opened = self._opened
+        if opened is None:
             raise ValueError(f"bundle is closed - at {where}")
-        return self._fd
+        return opened
 
 
 def _place_images(raw: bytes, entry: KernelEntry, where: str) -> _core.Placement:
     return _core.Placement(raw, entry.images, entry.payload_bytes, where)
-
-
-def _check_digest(packed: bytes, expected: bytes, where: str) -> None:
-    hasher = _HASHER.copy()
-    hasher.update(packed)
-    digest = hasher.digest()
-    if digest != expected:
-        raise BundleIntegrityError(f"expected SHA-256 {expected.hex()}", got=digest.hex(), where=where)

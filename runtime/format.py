@@ -24,6 +24,7 @@ __all__ = [
     "HEADER_BYTES",
     "MAGIC",
     "PROFILE_SCRATCH",
+    "RECORDS",
     "SUFFIX",
     "BundleIndex",
     "Header",
@@ -113,6 +114,10 @@ class BundleIndex(Record):
     """Sorted by name, each name once."""
 
 
+RECORDS = (BundleIndex, TargetInfo, KernelEntry, Section)
+"""The classes of records that an index is made of, in the order in which the engine's binding takes them."""
+
+
 def encode_header(header: Header) -> bytes:
     """Lay out the first 64 bytes."""
     return _HEADER.pack(MAGIC, FORMAT_VERSION, 0, header.index_bytes, header.index_raw_bytes, header.index_sha256)
@@ -169,4 +174,4 @@ def decode_index(raw: bytes, where: str) -> BundleIndex:
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
-    return _core.read_index(raw, where, BundleIndex, TargetInfo, KernelEntry, Section)
+    return _core.read_index(raw, where, RECORDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from time import perf_counter_ns
 from typing import TypeAlias
@@ -83,7 +82,7 @@ class Images:
         index = self.file.index
         content, arch = self.file.image(*image), parse_image_arch(index.target.image_arch)
         # the driver gets each content once in a process, whichever bundles hold it
-        digest = hashlib.sha256(content).digest()
+        digest = _core.sha256(content)
         facts = (*entry, arch.number, arch.suffix == "a")
         return _core.load_image(content, digest, facts, index.min_driver, device, self._where(image))
 

@@ -1,7 +1,5 @@
 #include "errors.h"
 
-#include <stdbool.h>
-
 #include "expr/value.h"
 
 #include "cold.h"
@@ -9,6 +7,7 @@
 /* Set once by `nj_errors_init` under the import lock, and never changed. */
 static struct {
     PyObject *argument_error;
+    PyObject *bundle_error;
     PyObject *format_error;
     PyObject *integrity_error;
     PyObject *driver_error;
@@ -23,13 +22,14 @@ int nj_errors_init(void)
         return -1;
     }
     Py_XSETREF(classes.argument_error, PyObject_GetAttrString(module, "ArgumentError"));
+    Py_XSETREF(classes.bundle_error, PyObject_GetAttrString(module, "BundleError"));
     Py_XSETREF(classes.format_error, PyObject_GetAttrString(module, "BundleFormatError"));
     Py_XSETREF(classes.integrity_error, PyObject_GetAttrString(module, "BundleIntegrityError"));
     Py_XSETREF(classes.driver_error, PyObject_GetAttrString(module, "DriverError"));
     Py_XSETREF(classes.no_matching_variant_error, PyObject_GetAttrString(module, "NoMatchingVariantError"));
     Py_XSETREF(classes.no_dtype, PyObject_GetAttrString(module, "no_dtype"));
     Py_DECREF(module);
-    return classes.argument_error != NULL && classes.format_error != NULL && classes.integrity_error != NULL && classes.driver_error != NULL &&
+    return classes.argument_error != NULL && classes.bundle_error != NULL && classes.format_error != NULL && classes.integrity_error != NULL && classes.driver_error != NULL &&
                    classes.no_matching_variant_error != NULL && classes.no_dtype != NULL
                ? 0
                : -1;
@@ -177,6 +177,20 @@ static PyObject *place_of(const nj_error *error, PyObject *where)
     return place;
 }
 
+bool nj_is_bundle_error(PyObject *type)
+{
+    return PyErr_GivenExceptionMatches(type, classes.bundle_error);
+}
+
+static PyObject *class_of(nj_code code)
+{
+    switch (code) {
+    case NJ_ERROR_FORMAT: return classes.format_error;
+    case NJ_ERROR_NEEDS: return classes.bundle_error;
+    default: return classes.integrity_error; /* NJ_ERROR_INTEGRITY */
+    }
+}
+
 PyObject *nj_raise(const nj_error *error, PyObject *where)
 {
     if (error->code == NJ_ERROR_MEMORY) {
@@ -187,7 +201,7 @@ PyObject *nj_raise(const nj_error *error, PyObject *where)
         bool is_format = error->code == NJ_ERROR_FORMAT;
         PyObject *named = is_format ? Py_BuildValue("{s:O,s:O,s:s}", "got", got, "where", place, "rule", error->rule)
                                     : Py_BuildValue("{s:O,s:O}", "got", got, "where", place);
-        raise_instance(is_format ? classes.format_error : classes.integrity_error, Py_BuildValue("(O)", what), named);
+        raise_instance(class_of(error->code), Py_BuildValue("(O)", what), named);
     }
     Py_XDECREF(place);
     Py_XDECREF(what);

@@ -5,6 +5,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
+
 #include "nojit.h"
 
 /* Finds the error classes; once, at import. */
@@ -23,6 +25,9 @@ PyObject *nj_take_miss(void);
 
 /* Raises TypeError for a dtype that Triton has not; says which of those it has is spelled nearest. */
 void nj_refuse_dtype(PyObject *dtype);
+
+/* Whether a class of exceptions is BundleError, or derived from it. */
+bool nj_is_bundle_error(PyObject *type);
 
 /* Raises what the engine found, at ``str(where)``. Returns NULL. */
 PyObject *nj_raise(const nj_error *error, PyObject *where);

@@ -106,33 +106,37 @@ static PyObject *record_of(const nj_records *records, const nj_index *index)
     return nj_record_make(&records->index, values);
 }
 
-static PyObject *read_index(const Py_buffer *raw, PyObject *where, const nj_records *records)
+PyObject *nj_index_record(const nj_index *index, PyObject *classes)
 {
-    nj_index index;
-    nj_error error;
-    PyObject *record = nj_index_read(span_of(raw), &index, &error) ? record_of(records, &index) : nj_raise(&error, where);
-    nj_index_close(&index);
+    PyObject *of_index, *target, *entry, *section, *record = NULL;
+    nj_records records = {0};
+    if (!PyArg_ParseTuple(classes, "OOOO:classes of records", &of_index, &target, &entry, &section)) {
+        return NULL;
+    }
+    if (nj_record_of(of_index, INDEX_FIELDS, &records.index) == 0 && nj_record_of(target, TARGET_FIELDS, &records.target) == 0 &&
+        nj_record_of(entry, ENTRY_FIELDS, &records.entry) == 0 && nj_record_of(section, SECTION_FIELDS, &records.section) == 0) {
+        record = record_of(&records, index);
+    }
+    nj_record_clear(&records.index);
+    nj_record_clear(&records.target);
+    nj_record_clear(&records.entry);
+    nj_record_clear(&records.section);
     return record;
 }
 
 PyObject *nj_read_index(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;
-    PyObject *where, *index, *target, *entry, *section, *read = NULL;
-    nj_records records = {0};
-    if (!PyArg_ParseTuple(args, "y*OOOOO:read_index", &raw, &where, &index, &target, &entry, &section)) {
+    PyObject *where, *classes;
+    nj_index index;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "y*OO!:read_index", &raw, &where, &PyTuple_Type, &classes)) {
         return NULL;
     }
-    if (nj_record_of(index, INDEX_FIELDS, &records.index) == 0 && nj_record_of(target, TARGET_FIELDS, &records.target) == 0 &&
-        nj_record_of(entry, ENTRY_FIELDS, &records.entry) == 0 && nj_record_of(section, SECTION_FIELDS, &records.section) == 0) {
-        read = read_index(&raw, where, &records);
-    }
-    nj_record_clear(&records.index);
-    nj_record_clear(&records.target);
-    nj_record_clear(&records.entry);
-    nj_record_clear(&records.section);
+    PyObject *record = nj_index_read(span_of(&raw), &index, &error) ? nj_index_record(&index, classes) : nj_raise(&error, where);
+    nj_index_close(&index);
     PyBuffer_Release(&raw);
-    return read;
+    return record;
 }
 
 PyObject *nj_check_json_of(PyObject *Py_UNUSED(module), PyObject *args)

@@ -5,11 +5,16 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+struct nj_index;
+
 /* `read_header(raw, where)`: the stored and the raw length of the index, and its SHA-256. Raises BundleFormatError at `where`. */
 PyObject *nj_read_header(PyObject *module, PyObject *args);
 
-/* `read_index(raw, where, BundleIndex, TargetInfo, KernelEntry, Section)`: the index as a record. Raises BundleFormatError. */
+/* `read_index(raw, where, (BundleIndex, TargetInfo, KernelEntry, Section))`: the index as a record. Raises BundleFormatError. */
 PyObject *nj_read_index(PyObject *module, PyObject *args);
+
+/* The record of an index: `classes` are those four. NULL with an exception raised. */
+PyObject *nj_index_record(const struct nj_index *index, PyObject *classes);
 
 /* `check_json(raw, where)`: checks that bytes are canonical JSON. Raises BundleFormatError. */
 PyObject *nj_check_json_of(PyObject *module, PyObject *args);

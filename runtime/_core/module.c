@@ -1,5 +1,6 @@
 /* The module `nojit.runtime._core`. */
 #include "assemble.h"
+#include "bundle.h"
 #include "columns.h"
 #include "described.h"
 #include "descriptor.h"
@@ -220,6 +221,8 @@ static PyMethodDef functions[] = {
     {"check_json", nj_check_json_of, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
     {"is_printable", nj_is_printable_of, METH_O, PyDoc_STR("Whether a text is safe to show.")},
     {"check_frame", nj_check_frame, METH_VARARGS, PyDoc_STR("Check the header of a zstd frame.")},
+    {"read_frame", nj_read_frame, METH_VARARGS, PyDoc_STR("What a zstd frame holds.")},
+    {"sha256", nj_sha256_of, METH_O, PyDoc_STR("The SHA-256 of bytes.")},
     {"check_section", nj_check_section, METH_VARARGS, PyDoc_STR("Check that a section decompresses to no more than it may.")},
     {"split_section", nj_split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
     {"read_table", nj_read_table, METH_VARARGS,
@@ -261,7 +264,7 @@ static int add_types(PyObject *module)
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
         nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_launch_table_init() < 0 ||
         nj_tuning_init() < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0 || nj_limits_init(module) < 0 ||
-        nj_placement_init(module) < 0) {
+        nj_placement_init(module) < 0 || nj_bundle_init(module) < 0) {
         return -1;
     }
     if (PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||

@@ -8,6 +8,8 @@
 
 #include "cold.h"
 
+PyTypeObject *nj_placement_type;
+
 typedef struct {
     PyObject_HEAD
     PyObject *raw; /* bytes, in which the placement lies */
@@ -96,14 +98,29 @@ static void placement_dealloc(nj_placed *self)
     Py_DECREF(type);
 }
 
-static PyObject *placement_find(nj_placed *self, PyObject *number)
+const nj_placement *nj_placement_of(PyObject *placed)
+{
+    return &((nj_placed *)placed)->placement;
+}
+
+Py_ssize_t nj_image_number(const nj_placement *placement, PyObject *number)
 {
     Py_ssize_t image = PyNumber_AsSsize_t(number, PyExc_IndexError);
     if (image == -1 && PyErr_Occurred()) {
-        return NULL;
+        return -1;
     }
-    if (image < 0 || (size_t)image >= self->placement.images) {
-        return PyErr_Format(PyExc_IndexError, "expected an image below %zu, got %zd", self->placement.images, image);
+    if (image < 0 || (size_t)image >= placement->images) {
+        PyErr_Format(PyExc_IndexError, "expected an image below %zu, got %zd", placement->images, image);
+        return -1;
+    }
+    return image;
+}
+
+static PyObject *placement_find(nj_placed *self, PyObject *number)
+{
+    Py_ssize_t image = nj_image_number(&self->placement, number);
+    if (image < 0) {
+        return NULL;
     }
     nj_place place = nj_placement_find(&self->placement, (size_t)image);
     return Py_BuildValue("(nKIIy#KK)", (Py_ssize_t)place.number, (unsigned long long)place.stored_start, place.group.stored_bytes,
@@ -150,8 +167,6 @@ static PyType_Spec placement_spec = {
 
 int nj_placement_init(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&placement_spec);
-    int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
-    Py_XDECREF(type);
-    return status;
+    nj_placement_type = (PyTypeObject *)PyType_FromSpec(&placement_spec);
+    return nj_placement_type == NULL ? -1 : PyModule_AddType(module, nj_placement_type);
 }

@@ -224,7 +224,7 @@ class Exerciser:
         number = file.kernels.index(name)
         entry = file.index.kernels[number]
         try:
-            raw, _ = file._section(number, "")
+            raw, _ = file._open("").section(number)
         except NojitError:
             return
 

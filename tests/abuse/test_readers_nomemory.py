@@ -50,9 +50,7 @@ def rank_configs_by_cost() -> tuple[Any, ...] | None:
 
 
 def read_index() -> layout.BundleIndex:
-    return _core.read_index(
-        canonical_index, "here", layout.BundleIndex, layout.TargetInfo, layout.KernelEntry, layout.Section
-    )
+    return _core.read_index(canonical_index, "here", layout.RECORDS)
 
 
 def read_launch() -> Launch | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from nojit.runtime import zstd
+from nojit.runtime import _core, bundle, zstd
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.zstd import decompress
 
 from tests.support.bundles import compress
 from tests.support.hostile import golden_parts, read_everything
@@ -98,14 +99,28 @@ WRONG: dict[str, Callable[[bytes], bytes]] = {
 
 
 # on Python 3.14 the runtime takes the standard library's; before that there is only the package
-READERS = ("standard library", "zstandard") if sys.version_info >= (3, 14) else ("zstandard",)
+READERS = ["zstandard"]
+if sys.version_info >= (3, 14):
+    READERS.append("standard library")
+# what programs without Python take
+if ctypes.util.find_library("zstd") is not None:
+    READERS.append("libzstd")
+MAKERS: dict[str, Callable[[], Any]] = {
+    "zstandard": zstd._with_zstandard,
+    "standard library": zstd._with_stdlib,
+    "libzstd": lambda: None,
+}
 
 
 @pytest.fixture(autouse=True, params=READERS)
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read frames with each implementation that this Python has."""
-    make = zstd._with_stdlib if request.param == "standard library" else zstd._with_zstandard
-    monkeypatch.setattr(zstd, "_decompress_frame", make())
+    monkeypatch.setattr(bundle, "decompress", MAKERS[request.param]())
+    monkeypatch.setitem(MAKERS, "current", MAKERS[request.param])
+
+
+def decompress(frame: bytes, raw_bytes: int, where: str) -> bytes:
+    return _core.read_frame(frame, raw_bytes, MAKERS["current"](), where)
 
 
 def sealed_with(part: str, lie: Callable[[bytes], bytes]) -> bytes:

@@ -21,7 +21,7 @@ static void fill(nj_error *error, nj_code code, const char *rule, const char *go
 {
     if (error != NULL) {
         error->code = code;
-        error->driver_code = 0;
+        error->driver_code = error->system_code = 0;
         error->argument = -1;
         error->call[0] = 0;
         error->where[0] = 0;
@@ -59,6 +59,25 @@ void nj_note_driver(nj_error *error, const char *call, int code, const char *nam
     }
 }
 
+void nj_note_lack(nj_error *error, const char *got, const char *what, ...)
+{
+    va_list numbers;
+    va_start(numbers, what);
+    fill(error, NJ_ERROR_NEEDS, "", got, what, numbers);
+    va_end(numbers);
+}
+
+bool nj_system_failed(nj_error *error, const char *call, int code)
+{
+    nj_note_difference(error, strerror(code), "expected %s to succeed", call);
+    if (error != NULL) {
+        error->code = NJ_ERROR_SYSTEM;
+        error->system_code = code;
+        copy(error->call, sizeof error->call, call);
+    }
+    return false;
+}
+
 bool nj_no_memory(nj_error *error)
 {
     nj_note_difference(error, "", "expected more memory");
@@ -68,9 +87,18 @@ bool nj_no_memory(nj_error *error)
     return false;
 }
 
+/* Puts a text before the place of an error. An innermost step that finds no room is cut. */
+static void put_before(nj_error *error, const char *text)
+{
+    char inner[sizeof error->where];
+    memcpy(inner, error->where, sizeof inner);
+    copy(error->where, sizeof error->where, text);
+    copy(error->where + strlen(error->where), sizeof error->where - strlen(error->where), inner);
+}
+
 void nj_note_step(nj_error *error, const char *format, ...)
 {
-    char step[64], inner[sizeof error->where];
+    char step[64];
     if (error == NULL) {
         return;
     }
@@ -78,10 +106,18 @@ void nj_note_step(nj_error *error, const char *format, ...)
     va_start(numbers, format);
     vsnprintf(step, sizeof step, format, numbers);
     va_end(numbers);
-    memcpy(inner, error->where, sizeof inner);
-    /* an innermost step that finds no room is cut */
-    copy(error->where, sizeof error->where, step);
-    copy(error->where + strlen(error->where), sizeof error->where - strlen(error->where), inner);
+    put_before(error, step);
+}
+
+bool nj_note_place(nj_error *error, const char *place)
+{
+    if (error != NULL) {
+        if (error->where[0] != 0) {
+            put_before(error, " ");
+        }
+        put_before(error, place);
+    }
+    return false;
 }
 
 void nj_note_argument(nj_error *error, int argument, const char *got, const char *what, ...)

@@ -4,9 +4,9 @@
 
 #include "base/cursor.h"
 #include "base/error.h"
+#include "base/sha256.h"
 
 #define NJ_HEADER_BYTES 64
-#define NJ_SHA256_BYTES 32
 #define NJ_FORMAT_VERSION 1
 
 typedef struct {

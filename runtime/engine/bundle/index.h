@@ -19,7 +19,7 @@ typedef struct {
     nj_span name, version;
 } nj_tool;
 
-typedef struct {
+typedef struct nj_index {
     nj_document document;
     nj_span name, version, inputs;
     nj_span backend, arch, image_arch;

@@ -14,7 +14,7 @@ typedef struct {
 } nj_group;
 
 /* Where the images of a kernel lie. */
-typedef struct {
+typedef struct nj_placement {
     const unsigned char *records; /* in the bytes that were read */
     size_t images, groups;
     uint64_t *image_starts;  /* of each image, how many raw bytes those before it have; one more for all */

@@ -23,6 +23,8 @@ typedef enum nj_code {
     NJ_ERROR_DRIVER = 3,    /* a call of the CUDA driver failed, or there is no driver */
     NJ_ERROR_MEMORY = 4,    /* no memory is left */
     NJ_ERROR_ARGUMENT = 5,  /* a call passes what the kernel does not take */
+    NJ_ERROR_SYSTEM = 6,    /* a system call failed: `system_code` is its errno */
+    NJ_ERROR_NEEDS = 10,    /* something that is not installed is needed: `what` says what to install or set */
 } nj_code;
 
 /* Why a function failed: what was expected, what was found instead, and where. Texts end with a 0, and are cut where they
@@ -31,11 +33,13 @@ typedef struct nj_error {
     nj_code code;
     int argument;    /* of NJ_ERROR_ARGUMENT: which of the call's; -1: `where` says which, or the call as a whole */
     int driver_code; /* of NJ_ERROR_DRIVER: its CUresult, whose name is `got`; -1 without a driver */
-    char call[32];   /* of NJ_ERROR_DRIVER: the function of cuda.h; else empty */
+    int system_code; /* of NJ_ERROR_SYSTEM: its errno */
+    char call[32];   /* of NJ_ERROR_DRIVER and NJ_ERROR_SYSTEM: the function that failed; else empty */
     char rule[32];   /* of NJ_ERROR_FORMAT: the rule's name in docs/bundle-format.md; else empty */
-    char what[256];
-    char got[256];   /* empty if that says nothing */
-    char where[192]; /* empty if there is no such place */
+    char what[384];
+    char got[384];   /* empty if that says nothing */
+    char where[640]; /* empty if there is no such place */
+    char reserved[48];
 } nj_error;
 
 /* Returns the version of the library, major * 1000 + minor. */

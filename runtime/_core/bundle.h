@@ -1,0 +1,18 @@
+/* Open bundles of the engine for Python. */
+#ifndef NOJIT_BUNDLE_H
+#define NOJIT_BUNDLE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Makes the type; once, at import. */
+int nj_bundle_init(PyObject *module);
+
+/* `sha256(data)`: the digest of bytes. */
+PyObject *nj_sha256_of(PyObject *module, PyObject *data);
+
+/* `read_frame(frame, raw_bytes, decompress, where)`: what a zstd frame holds, as a bundle is read: by `decompress(frame, raw_bytes)`, by
+ * libzstd if that is None. Raises BundleError at `where`. */
+PyObject *nj_read_frame(PyObject *module, PyObject *args);
+
+#endif

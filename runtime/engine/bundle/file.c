@@ -1,0 +1,96 @@
+/* open, fstat and pread are POSIX's */
+#define _POSIX_C_SOURCE 200809L
+
+#include "bundle/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Spells a mode as ls does: drwxr-xr-x. */
+static nj_text spell_mode(mode_t mode)
+{
+    static const struct {
+        mode_t type;
+        char letter;
+    } types[] = {{S_IFDIR, 'd'}, {S_IFCHR, 'c'}, {S_IFBLK, 'b'}, {S_IFIFO, 'p'}, {S_IFLNK, 'l'}, {S_IFSOCK, 's'}, {S_IFREG, '-'}};
+    nj_text spelled = {"?rwxrwxrwx"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if ((mode & S_IFMT) == types[i].type) {
+            spelled.text[0] = types[i].letter;
+        }
+    }
+    for (int i = 0; i < 9; i++) {
+        if ((mode >> (8 - i) & 1) == 0) {
+            spelled.text[1 + i] = '-';
+        }
+    }
+    static const struct {
+        mode_t bit;
+        char with, without;
+    } specials[] = {{S_ISUID, 's', 'S'}, {S_ISGID, 's', 'S'}, {01000, 't', 'T'}};
+    for (int i = 0; i < 3; i++) {
+        char *execute = &spelled.text[3 + 3 * i];
+        if ((mode & specials[i].bit) != 0) {
+            *execute = *execute == 'x' ? specials[i].with : specials[i].without;
+        }
+    }
+    return spelled;
+}
+
+static bool check_regular(nj_file *file, nj_error *error)
+{
+    struct stat status;
+    if (fstat(file->descriptor, &status) != 0) {
+        return nj_system_failed(error, "fstat", errno);
+    }
+    file->size = (uint64_t)status.st_size;
+    return S_ISREG(status.st_mode) || nj_break(error, "magic", spell_mode(status.st_mode).text, "expected a regular file");
+}
+
+bool nj_file_open(const char *path, nj_file *file, nj_error *error)
+{
+    /* a pipe must not make the caller wait for its other end */
+    *file = (nj_file){.descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    if (file->descriptor < 0) {
+        return nj_system_failed(error, "open", errno);
+    }
+    if (!check_regular(file, error)) {
+        nj_file_close(file);
+        return false;
+    }
+    return true;
+}
+
+void nj_file_close(nj_file *file)
+{
+    if (file->descriptor >= 0) {
+        close(file->descriptor);
+        file->descriptor = -1;
+    }
+}
+
+bool nj_file_read(const nj_file *file, uint64_t start, size_t size, void *to, nj_error *error)
+{
+    size_t done = 0;
+    if (file->memory != NULL) {
+        done = start >= file->size ? 0 : file->size - start < size ? (size_t)(file->size - start) : size;
+        memcpy(to, file->memory + (done == 0 ? 0 : start), done);
+    }
+    while (file->memory == NULL && done < size) {
+        ssize_t got = pread(file->descriptor, (char *)to + done, size - done, (off_t)(start + done));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return nj_system_failed(error, "pread", errno);
+        }
+        if (got == 0) {
+            break;
+        }
+        done += (size_t)got;
+    }
+    return done == size ||
+           nj_differ(error, nj_format("%zu", done).text, "expected %zu bytes at %llu", size, (unsigned long long)start);
+}
