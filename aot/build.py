@@ -26,10 +26,10 @@ from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.report import BuildResult, BundleReport, VariantReport, as_found, decode_report, encode_report
 from nojit.runtime.bundle import BundleFile
+from nojit.runtime.discovery.twins import twin_inputs
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import Tuning
-from nojit.runtime.twins import twin_inputs
 
 __all__ = ["BuildResult", "build", "inputs_of", "toolchain_of"]
 

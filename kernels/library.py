@@ -1,7 +1,7 @@
 """Source of the operators' kernels: the bundles at hand, or a provider that a test installs.
 
 Operators call `get` with a kernel's manifest name at every call, and launch the result. By default, `get` returns the
-kernel from the first bundle for each arch that holds it, in the order of `nojit.runtime.discover.holders`. `override`
+kernel from the first bundle for each arch that holds it, in the order of `nojit.runtime.discovery.discover.holders`. `override`
 installs another provider for the whole process, not for one thread, because autograd runs backward kernels on threads
 of its own.
 """
@@ -19,7 +19,7 @@ from nojit.runtime.errors import BundleError, KernelNotFoundError, told
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle import Accept, BundleFile
-    from nojit.runtime.discover import Found
+    from nojit.runtime.discovery.discover import Found
     from nojit.runtime.loader import Bundle
 
 __all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "is_batch_invariant", "override", "rehearsal"]
@@ -68,7 +68,7 @@ class Source:
 def _from_bundles(name: str) -> Kernel:
     """Return the kernel `name` from the bundles at hand: for each arch, from the first bundle that holds it."""
     # import here: bundles open at the first launch, and a process that overrides the provider never opens any
-    from nojit.runtime.discover import LIBRARY, operators_ask, remedy, survey  # noqa: PLC0415
+    from nojit.runtime.discovery.discover import LIBRARY, operators_ask, remedy, survey  # noqa: PLC0415
 
     found, problems, broken = survey(os.environ)
     if problems:
@@ -97,7 +97,7 @@ def _missing(error: KernelNotFoundError, name: str) -> Kernel:
 
     It raises `error` if ``NOJIT_MISS`` is ``error``.
     """
-    from nojit.runtime.jit import UnavailableError, policy  # noqa: PLC0415 - as above
+    from nojit.runtime.fallback.jit import UnavailableError, policy  # noqa: PLC0415 - as above
 
     if policy() == "error":
         raise error
@@ -120,10 +120,10 @@ def _holders(
     an error when it is loaded. A foreign bundle is skipped if it is damaged, refused, or older than one beside it.
     Bundles stay open, so that the launched bytes are the verified bytes.
     """
-    from nojit.runtime.discover import holders, serving  # noqa: PLC0415 - as above
-    from nojit.runtime.events import log  # noqa: PLC0415 - as above
+    from nojit.runtime.discovery.discover import holders, serving  # noqa: PLC0415 - as above
+    from nojit.runtime.discovery.versions import newer_lies_beside, superseded  # noqa: PLC0415 - as above
     from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the C core
-    from nojit.runtime.versions import newer_lies_beside, superseded  # noqa: PLC0415 - as above
+    from nojit.runtime.observe.events import log  # noqa: PLC0415 - as above
 
     accept, bundles, passed_over = process_policy(), [], [*broken]
     for one, _ in files:

@@ -10,8 +10,8 @@ from nojit.runtime import _core
 from nojit.runtime.call import CallFacts
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.facts import Facts, call_facts
-from nojit.runtime.jit import UnavailableError, function_of
-from nojit.runtime.jit_ways import kind_of
+from nojit.runtime.fallback.jit import UnavailableError, function_of
+from nojit.runtime.fallback.jit_ways import kind_of
 from nojit.runtime.kernel import Kernel, Source
 from nojit.runtime.record import Record
 from nojit.runtime.table import MISSING, KernelTable, Param

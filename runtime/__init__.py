@@ -31,10 +31,11 @@ if TYPE_CHECKING:
         StreamWarning,
         TuningError,
     )
-    from nojit.runtime.events import Counters, counters
-    from nojit.runtime.jit import MissWarning, register_source
+    from nojit.runtime.fallback.jit import MissWarning, register_source
     from nojit.runtime.kernel import Kernel, Warmed
     from nojit.runtime.loader import Bundle, load
+    from nojit.runtime.observe import events, hooks, telemetry
+    from nojit.runtime.observe.events import Counters, counters
     from nojit.runtime.select import Explanation
 
 __all__ = [
@@ -59,31 +60,37 @@ __all__ = [
     "Warmed",
     "counters",
     "device_capability",
+    "events",
     "healthy",
+    "hooks",
     "load",
     "register_source",
     "set_allocator",
+    "telemetry",
 ]
 
 _HOMES = {
     "Bundle": "loader",
-    "Counters": "events",
+    "Counters": "observe.events",
     "Explanation": "select",
     "Kernel": "kernel",
-    "MissWarning": "jit",
+    "MissWarning": "fallback.jit",
     "TensorDescriptor": "descriptor",
     "Warmed": "kernel",
-    "counters": "events",
+    "counters": "observe.events",
     "device_capability": "_core",
     "healthy": "_core",
     "load": "loader",
-    "register_source": "jit",
+    "register_source": "fallback.jit",
     "set_allocator": "_core",
 }
+_MODULES = ("events", "hooks", "telemetry")
 
 
 def __getattr__(name: str) -> Any:
     # a name costs its modules only when it is first asked for
+    if name in _MODULES:
+        return import_module(f"{__name__}.observe.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)

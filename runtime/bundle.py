@@ -19,7 +19,7 @@ from nojit.runtime.table_codec import check_table, decode_table
 from nojit.runtime.zstd import decompress
 
 if TYPE_CHECKING:
-    from nojit.runtime.versions import Release
+    from nojit.runtime.discovery.versions import Release
 
 __all__ = ["Accept", "Allow", "BundleFile", "Look"]
 
@@ -131,7 +131,7 @@ class BundleFile:
     @property
     def release(self) -> Release:
         """What tells its versions apart."""
-        from nojit.runtime.versions import Release  # noqa: PLC0415 - seldom asked for
+        from nojit.runtime.discovery.versions import Release  # noqa: PLC0415 - seldom asked for
 
         return Release(self.path, self.index.name, self.index.version, self.index.target.image_arch)
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleIntegrityError, NoMatchingVariantError
-from nojit.runtime.events import emit
 from nojit.runtime.launch_codec import param_sizes
+from nojit.runtime.observe.events import emit
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch

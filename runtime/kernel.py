@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nojit.runtime import _core
 from nojit.runtime.call import CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
-from nojit.runtime.events import emit, log
 from nojit.runtime.facts import Facts, call_facts, is_dtype, stand_in
 from nojit.runtime.images import Source, closest_source
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
 from nojit.runtime.loading import Only, check_only, rows_to_load
+from nojit.runtime.observe.events import emit, log
 from nojit.runtime.plans import grid_error, make_plan
 from nojit.runtime.record import Record
 from nojit.runtime.table import MISSING, KernelTable
@@ -28,8 +28,8 @@ from nojit.runtime.tuning import Lookup, key_values, lookup_of
 
 if TYPE_CHECKING:
     # a call that nothing serves is rare, and NOJIT_TUNING seldom set
+    from nojit.runtime.fallback.jit_call import StandIn
     from nojit.runtime.handle import KernelParam, LaunchConfig
-    from nojit.runtime.jit_call import StandIn
     from nojit.runtime.select import Explanation
     from nojit.runtime.tuning_source import TuningSource
 
@@ -86,7 +86,7 @@ class Kernel(_core.Dispatcher):
     Raises:
         ArgumentError: on a call, for an argument that the kernel cannot take.
         NoMatchingVariantError: on a call, where nothing in the bundle serves it; says why, and what to build. With
-            ``NOJIT_MISS`` Triton's JIT makes the call instead, where it can (`nojit.runtime.jit`).
+            ``NOJIT_MISS`` Triton's JIT makes the call instead, where it can (`nojit.runtime.fallback.jit`).
         BundleError: at a variant's first launch, where its image is not what was built.
         DriverError: where the CUDA driver refuses.
     """
@@ -337,11 +337,11 @@ class Kernel(_core.Dispatcher):
         self, error: NoMatchingVariantError, device: int, facts: Facts, given: Mapping[str, Any], grid: Any
     ) -> bool:
         """Make a call that nothing serves through Triton's JIT, if ``NOJIT_MISS`` says so; False leaves it at the error."""
-        from nojit.runtime.jit import policy  # noqa: PLC0415 - most calls are served
+        from nojit.runtime.fallback.jit import policy  # noqa: PLC0415 - most calls are served
 
         if policy() == "error":
             return False
-        from nojit.runtime.jit_call import Handed, StandIn  # noqa: PLC0415 - likewise
+        from nojit.runtime.fallback.jit_call import Handed, StandIn  # noqa: PLC0415 - likewise
 
         with self._lock:
             stand_in = self._stand_in = self._stand_in or StandIn()
@@ -378,7 +378,7 @@ class Kernel(_core.Dispatcher):
 
     def _note_hints(self, plan: _core.Plan, facts: Facts) -> None:
         """Note the hints that a kind of call misses, where a variant of its config has more than the one that serves it."""
-        from nojit.runtime.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
+        from nojit.runtime.observe.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
 
         source, row = plan.payload
         note(

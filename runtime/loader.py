@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Self
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, counted, nearest_or_few, typed
-from nojit.runtime.events import emit, log
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel, Source
 from nojit.runtime.loading import Only, check_only
+from nojit.runtime.observe.events import emit, log
 from nojit.runtime.target import by_arch
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def load(path: str | os.PathLike[str], *, name: str | None = None) -> Bundle:
         path: a folder may hold the bundles of several archs, and of several sets of kernels; of several versions of one bundle
             for one arch, the newest counts, and the others are passed over with a warning. A string that is no path to
             anything is a name: of what ``NOJIT_BUNDLES`` names, wheels hold, and a checkout has built, each kernel is
-            taken for each arch from the bundle that comes first (`nojit.runtime.discover.named`).
+            taken for each arch from the bundle that comes first (`nojit.runtime.discovery.discover.named`).
         name: what each bundle must call itself, where a path does not say that. Case counts for nothing, and ``-``, ``_`` and ``.``
             are one. None is anything.
 
@@ -74,7 +74,7 @@ def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
 
 def _expect_called(bundle: Bundle, name: str) -> None:
     """Require bundles of one name, or their twins."""
-    from nojit.runtime.twins import is_called  # noqa: PLC0415 - seldom asked for
+    from nojit.runtime.discovery.twins import is_called  # noqa: PLC0415 - seldom asked for
 
     for file in bundle.files:
         if not is_called(file.index.name, name):
@@ -93,8 +93,8 @@ def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     if not _may_be_name(path) or os.environ.get("NOJIT_TRUST") in {None, "any"}:
         return ()
-    from nojit.runtime.discover import asked_names, names  # noqa: PLC0415 - seldom so
-    from nojit.runtime.installed import normalized  # noqa: PLC0415 - likewise
+    from nojit.runtime.discovery.discover import asked_names, names  # noqa: PLC0415 - seldom so
+    from nojit.runtime.discovery.installed import normalized  # noqa: PLC0415 - likewise
 
     name = os.fsdecode(path)
     return asked_names(name) if normalized(name) in map(normalized, names(os.environ)) else ()
@@ -102,7 +102,7 @@ def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 def _load_named(name: str) -> Bundle:
     # what is loaded by its path needs no metadata of packages
-    from nojit.runtime.discover import asked_names, named  # noqa: PLC0415
+    from nojit.runtime.discovery.discover import asked_names, named  # noqa: PLC0415
 
     found = named(name, os.environ)
     return Bundle([one.file or one.path for one in found], first_wins=True, names=asked_names(name))
@@ -262,14 +262,14 @@ def process_policy() -> Accept | None:
     policy = os.environ.get("NOJIT_TRUST")
     if policy is None or policy == "any":
         return None
-    from nojit.runtime.trust import accept_of  # noqa: PLC0415 - seldom set
+    from nojit.runtime.trust.policy import accept_of  # noqa: PLC0415 - seldom set
 
     return accept_of(policy, os.environ.get("NOJIT_TRUSTED_KEYS"))
 
 
 def _with_twins(files: tuple[BundleFile, ...], places: str, accept: Accept | None) -> tuple[BundleFile, ...]:
     """Put bundles with line info in place of those that they are twins of."""
-    from nojit.runtime.twins import with_twins  # noqa: PLC0415 - seldom set
+    from nojit.runtime.discovery.twins import with_twins  # noqa: PLC0415 - seldom set
 
     return with_twins(files, places, accept)
 
@@ -278,7 +278,7 @@ def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tupl
     """Keep the newest version of each bundle of a folder, and close the others: return those kept, and why not those."""
     if len({file.index.target.image_arch for file in files}) == len(files):
         return files, ()
-    from nojit.runtime.versions import newer_lies_beside, superseded  # noqa: PLC0415 - seldom so
+    from nojit.runtime.discovery.versions import newer_lies_beside, superseded  # noqa: PLC0415 - seldom so
 
     older = superseded([file.release for file in files])
     kept = []

@@ -9,7 +9,7 @@ from nojit.runtime.advice import advise
 from nojit.runtime.call import expression_value, mismatch
 from nojit.runtime.errors import NoMatchingVariantError, shown
 from nojit.runtime.expr import ExpressionError
-from nojit.runtime.hint_misses import failing
+from nojit.runtime.observe.hint_misses import failing
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.values import identity, spell

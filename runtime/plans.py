@@ -8,9 +8,9 @@ from typing import Any
 from nojit.runtime import _core
 from nojit.runtime.call import Argument, CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, typed
-from nojit.runtime.hint_misses import is_outhinted
 from nojit.runtime.images import Entry, Source
 from nojit.runtime.keys import Interner, push_constant, row_constexprs, row_names, row_programs
+from nojit.runtime.observe.hint_misses import is_outhinted
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable
 from nojit.runtime.values import Value

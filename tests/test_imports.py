@@ -21,11 +21,11 @@ HEAVY = {"triton", "torch", "numpy"}
 # what the runtime imports once it is asked for, and never before: by module, a package of an extra
 ASKED_FOR = {
     # where NOJIT_MISS wants Triton's JIT
-    ("nojit.runtime.jit_call", "torch"),
-    ("nojit.runtime.jit_call", "triton"),
-    ("nojit.runtime.telemetry", "nvtx"),
-    ("nojit.runtime.trust", "cryptography"),
-    ("nojit.runtime.trusted_keys", "cryptography"),
+    ("nojit.runtime.fallback.jit_call", "torch"),
+    ("nojit.runtime.fallback.jit_call", "triton"),
+    ("nojit.runtime.observe.telemetry", "nvtx"),
+    ("nojit.runtime.trust.policy", "cryptography"),
+    ("nojit.runtime.trust.trusted_keys", "cryptography"),
 }
 # for each package of aot, the others that its modules import at once: a package imports only packages that stand above it.
 # Of the modules beside the packages, ANYWHERE holds those that import nothing of aot; all others are "build"
@@ -43,6 +43,10 @@ AOT = {
     "bench": {"manifest", "inspect"},
     "cli": {"backends", "manifest", "plan", "compile", "inspect", "trust", "build", "wheel", "tune", "bench"},
 }
+# for each package of the runtime, the others that its modules import, at once or later
+RUNTIME: dict[str, set[str]] = {"discovery": set(), "observe": set(), "trust": {"discovery"}, "fallback": {"discovery"}}
+# packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
+RUNTIME_AT_ONCE = {"observe"}
 ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
 REGISTRY = "nojit.aot.backends.registry"
 # of aot and runtime, the modules that import Triton: the compiler, and backends, which nothing but their vendor imports
@@ -225,6 +229,25 @@ def test_packages_of_the_build_import_what_stands_above_them():
     for each in aot_edges():
         if not {each.importer, each.target} & ANYWHERE:
             assert order.index(aot_package(each.target)) <= order.index(aot_package(each.importer)), each
+
+
+def runtime_package(name: str) -> str:
+    """Return the package of a module; empty for a module beside the packages."""
+    parts = name.split(".")
+    return parts[2] if len(parts) > 2 and parts[2] in RUNTIME else ""
+
+
+def test_packages_of_the_runtime_import_few_others():
+    there = {path.parent.name for path in (ROOT / "runtime").glob("*/__init__.py")}
+    assert there == {*RUNTIME}
+    found: dict[str, set[str]] = {package: set() for package in ("", *RUNTIME)}
+    for each in imports():
+        if room(each.importer) == "runtime" and each.target in modules() and within(each.target, "nojit.runtime"):
+            importer, target = runtime_package(each.importer), runtime_package(each.target)
+            if target and target != importer and not (importer == "" and each.lazy):
+                found[importer].add(target)
+    assert found.pop("") == RUNTIME_AT_ONCE
+    assert found == RUNTIME
 
 
 def test_what_everything_imports_imports_nothing():

@@ -14,10 +14,10 @@ from nojit.aot.compile.cache import default_cache_folder
 from nojit.aot.inspect import doctor
 from nojit.aot.inspect.choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
 from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningState
-from nojit.runtime import discover
+from nojit.runtime.discovery import discover
+from nojit.runtime.discovery.versions import newer_lies_beside
 from nojit.runtime.errors import TuningError, told
 from nojit.runtime.tuning_source import VARIABLE
-from nojit.runtime.versions import newer_lies_beside
 
 __all__ = ["command"]
 

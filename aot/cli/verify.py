@@ -20,8 +20,8 @@ from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.aot.trust.verify_signature import read_only_key, verify_signed
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError, few, told
-from nojit.runtime.trust import signed_path
-from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
+from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys
 
 __all__ = ["command"]
 

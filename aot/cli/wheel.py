@@ -18,9 +18,9 @@ from nojit.aot.wheel.content import BundleContent, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled
+from nojit.runtime.discovery.installed import normalized
+from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
 from nojit.runtime.errors import PackageError, few, worded
-from nojit.runtime.installed import normalized
-from nojit.runtime.versions import Release, newer_lies_beside, superseded
 
 __all__ = ["command"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nojit.runtime.discover import holders
-from nojit.runtime.installed import normalized
+from nojit.runtime.discovery.discover import holders
+from nojit.runtime.discovery.installed import normalized
+from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
 from nojit.runtime.target import by_arch, image_arch_of, parse_image_arch, spell_cuda
-from nojit.runtime.versions import Release, newer_lies_beside, superseded
 
 __all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_for", "taken", "without_older"]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.discover import asked_names, named
+from nojit.runtime.discovery.discover import asked_names, named
 from nojit.runtime.errors import BundleError
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.target import by_arch
-from nojit.runtime.trust import signed_path
+from nojit.runtime.trust.policy import signed_path
 
 __all__ = ["Found", "Place", "bundles_at", "find_bundles", "report_path"]
 

@@ -13,7 +13,7 @@ from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json, canonical_json, parse_json
-from nojit.runtime.trust import (
+from nojit.runtime.trust.policy import (
     EXPIRES,
     INDEX_DIGEST,
     read_beside,

@@ -9,10 +9,10 @@ from pathlib import Path
 from nojit.aot.inspect.places import report_path
 from nojit.aot.inspect.statement import statement_path
 from nojit.runtime.bundle import BundleFile
+from nojit.runtime.discovery.versions import Release, superseded
 from nojit.runtime.errors import BundleError, PackageError, worded
 from nojit.runtime.format import SUFFIX
-from nojit.runtime.trust import signed_path
-from nojit.runtime.versions import Release, superseded
+from nojit.runtime.trust.policy import signed_path
 
 __all__ = ["Leftover", "find_leftovers", "remove"]
 

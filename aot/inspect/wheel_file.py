@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn, Self
 
+from nojit.runtime.discovery.installed import ENTRY_POINTS, normalized
 from nojit.runtime.errors import BundleError, BundleIntegrityError, few, worded
 from nojit.runtime.format import SUFFIX
-from nojit.runtime.installed import ENTRY_POINTS, normalized
-from nojit.runtime.trust import signed_path
+from nojit.runtime.trust.policy import signed_path
 
 __all__ = ["PROVENANCE", "Recorded", "WheelFile"]
 

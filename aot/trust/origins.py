@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from nojit.runtime.installed import normalized
+from nojit.runtime.discovery.installed import normalized
 
 __all__ = ["Installed", "Origin"]
 

@@ -19,9 +19,16 @@ from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.trust.verify_signature import check_file, only_key
 from nojit.runtime.errors import BundleTrustError, PackageError, worded
-from nojit.runtime.key_files import read_key_file
-from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, check_named, check_use, encode_envelope, signed_path
-from nojit.runtime.trusted_keys import key_id
+from nojit.runtime.trust.key_files import read_key_file
+from nojit.runtime.trust.policy import (
+    PAYLOAD_TYPE,
+    check_envelope,
+    check_named,
+    check_use,
+    encode_envelope,
+    signed_path,
+)
+from nojit.runtime.trust.trusted_keys import key_id
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

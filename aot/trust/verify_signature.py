@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from nojit.aot.inspect.statement import Statement, open_signed, read_signed
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleTrustError
-from nojit.runtime.key_files import read_key_file
-from nojit.runtime.trust import (
+from nojit.runtime.trust.key_files import read_key_file
+from nojit.runtime.trust.policy import (
     Claim,
     check_envelope,
     check_fresh,
@@ -23,7 +23,7 @@ from nojit.runtime.trust import (
     signed_path,
     split_envelope,
 )
-from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
+from nojit.runtime.trust.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -13,8 +13,8 @@ from nojit.aot.backends.registry import vendors
 from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import check_license, check_requirement
+from nojit.runtime.discovery.installed import ENTRY_POINTS
 from nojit.runtime.errors import PackageError
-from nojit.runtime.installed import ENTRY_POINTS
 from nojit.runtime.target import spell_cuda
 
 __all__ = ["Facts", "dist_info", "entry_points", "provenance"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import PackageError
-from nojit.runtime.installed import normalized
 
 __all__ = ["arch_label", "check_license", "check_name", "check_requirement", "check_version", "escaped"]
 

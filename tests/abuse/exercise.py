@@ -35,8 +35,8 @@ from nojit.runtime.strict import parse_json
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_reader import read_table
 from nojit.runtime.table_rules import check_row
-from nojit.runtime.trust import accept_of, signed_path
-from nojit.runtime.trusted_keys import read_trusted_keys
+from nojit.runtime.trust.policy import accept_of, signed_path
+from nojit.runtime.trust.trusted_keys import read_trusted_keys
 from nojit.runtime.type_names import NONE, descriptor_parts, is_compiled_in, is_descriptor, is_tuple, members
 
 from tests.conftest import forget_images

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime import hooks
 from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel
+from nojit.runtime.observe import hooks
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime import events, hooks, jit
 from nojit.runtime.errors import ArgumentError, DriverError, NojitError
+from nojit.runtime.fallback import jit
+from nojit.runtime.observe import events, hooks
 
 from tests.fakecuda import FakeCuda
-from tests.runtime.test_jit import Function, make_torch
+from tests.runtime.fallback.test_jit import Function, make_torch
 from tests.support.bundles import kernel, make_bundle
 from tests.support.starve import needs_sound_python, starved
 from tests.support.tensors import InterfaceTensor, OldTorch, PointerTensor, StreamObject, WrappingTensor

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime import hooks
 from nojit.runtime.errors import ArgumentError, DriverError, NojitError
 from nojit.runtime.kernel import Kernel
+from nojit.runtime.observe import hooks
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleTrustError
-from nojit.runtime.trust import Claim, check_envelope, check_signed, signed_path
-from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
+from nojit.runtime.trust.policy import Claim, check_envelope, check_signed, signed_path
+from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys
 
 from tests.support.bundles import kernel, make_bundle
 from tests.support.signing import Signer, envelope, make_statement, trusted_keys

@@ -19,7 +19,7 @@ import pytest
 from nojit.kernels import library
 from nojit.runtime import loader
 from nojit.runtime.errors import BundleError, BundleTrustError, KernelNotFoundError
-from nojit.runtime.trust import signed_path
+from nojit.runtime.trust.policy import signed_path
 
 from tests.support.bundles import Parts, kernel
 from tests.support.signing import Signer, envelope, make_statement
@@ -50,7 +50,7 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
     monkeypatch.setenv("NOJIT_TRUST", "signed")
     monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(path))
     monkeypatch.delenv("NOJIT_BUNDLES", raising=False)
-    monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+    monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: None)
     monkeypatch.syspath_prepend(tmp_path / "site")
     return trust
 
@@ -224,7 +224,7 @@ def test_a_twin_of_another_bundle_stands_in_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: Callable[..., None], policy: str, called: str
 ) -> None:
     """What a twin says that it was made of, anybody can say."""
-    from nojit.runtime.twins import twin_inputs
+    from nojit.runtime.discovery.twins import twin_inputs
 
     keys(key(ACME), key(OWN))
     monkeypatch.setenv("NOJIT_TRUST", policy)
@@ -247,7 +247,7 @@ def test_a_twin_needs_a_key_for_both_names(
     scope: tuple[str, ...],
     reason: str,
 ) -> None:
-    from nojit.runtime.twins import twin_inputs
+    from nojit.runtime.discovery.twins import twin_inputs
 
     keys(key(ACME, "acme"), key(OWN, *scope))
     plain = put(tmp_path / "a.nojit", inputs=ONE)

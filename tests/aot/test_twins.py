@@ -17,7 +17,7 @@ from nojit.aot.plan.planner import make_plans
 from nojit.aot.report import decode_report
 from nojit.aot.twins import FOLDER, compare_twins, twin_plans
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.twins import twin_inputs
+from nojit.runtime.discovery.twins import twin_inputs
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler
 from tests.support.cubins import CubinSpec, build_cubin

@@ -13,7 +13,7 @@ if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
 from nojit import runtime  # noqa: E402
-from nojit.runtime import hooks  # noqa: E402
+from nojit.runtime.observe import hooks  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from tests.gpu.replay import same_bits  # noqa: E402

@@ -17,7 +17,7 @@ from nojit.kernels.bmm.op import mm  # noqa: E402
 from nojit.kernels.flash_attention.op import flash_attention  # noqa: E402
 from nojit.kernels.norm.op import rms_norm  # noqa: E402
 from nojit.kernels.pointwise.op import vector_add  # noqa: E402
-from nojit.runtime import jit  # noqa: E402
+from nojit.runtime.fallback import jit  # noqa: E402
 
 # Triton's own, where nobody says whether products and sums are fused
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
@@ -39,7 +39,7 @@ def policy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Set]:
 def nowhere(policy: Set, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No bundle is at hand, and the JIT makes every operator's calls."""
     policy("jit")
-    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([], [], []))
+    monkeypatch.setattr("nojit.runtime.discovery.discover.survey", lambda _: ([], [], []))
     with library.override(library._from_bundles, devices=frozenset({"cuda"})):
         yield
 

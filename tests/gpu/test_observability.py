@@ -99,7 +99,7 @@ def test_a_first_launch_is_logged_and_counted(built: Path, caplog: pytest.LogCap
 
 def test_launches_are_ranges_of_nvtx(built: Path) -> None:
     from nojit import runtime
-    from nojit.runtime import hooks, telemetry
+    from nojit.runtime.observe import hooks, telemetry
 
     handle = telemetry.add_nvtx()
     try:

@@ -8,10 +8,10 @@ import torch
 from nojit.kernels import library, memos
 from nojit.kernels.bmm import mm
 from nojit.runtime import bundle
-from nojit.runtime.discover import Found
+from nojit.runtime.discovery.discover import Found
 from nojit.runtime.errors import BundleError, BundleFormatError, BundleTrustError, KernelNotFoundError
 from nojit.runtime.loader import Bundle
-from nojit.runtime.trust import signed_path
+from nojit.runtime.trust.policy import signed_path
 
 from tests.support.bundles import kernel, make_bundle, target
 from tests.support.wheels import put_provider
@@ -74,7 +74,7 @@ def test_an_override_needs_a_device():
 
 
 def test_without_a_bundle_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([], [], []))
+    monkeypatch.setattr("nojit.runtime.discovery.discover.survey", lambda _: ([], [], []))
     with pytest.raises(KernelNotFoundError, match=r"set NOJIT_BUNDLES, .*, got none with 'gelu'"):
         library.get("gelu")
 
@@ -85,7 +85,9 @@ def test_for_each_arch_the_first_bundle_counts(tmp_path, monkeypatch):
     for number, (arch, names) in enumerate([("sm_90a", ["add"]), ("sm_90a", ["add", "mul"]), ("sm_80", ["add"])]):
         kernels = [kernel(name, {"n": "i32"}, on=target(arch)) for name in names]
         paths.append(make_bundle(tmp_path / f"{number}.nojit", *kernels, on=target(arch)))
-    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test") for path in paths], [], []))
+    monkeypatch.setattr(
+        "nojit.runtime.discovery.discover.survey", lambda _: ([Found(path, "test") for path in paths], [], [])
+    )
     opened = []
     monkeypatch.setattr(
         library, "_open", lambda files, names: opened.append(tuple(Path(file.path) for file in files)) or Bundle(files)
@@ -109,7 +111,7 @@ def test_operators_take_kernels_from_the_newest_version_of_a_folder(tmp_path, mo
 
 def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_anew(tmp_path, monkeypatch):
     path = make_bundle(tmp_path / "one.nojit", kernel("add", {"n": "i32"}), kernel("mul", {"n": "i32"}))
-    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test")], [], []))
+    monkeypatch.setattr("nojit.runtime.discovery.discover.survey", lambda _: ([Found(path, "test")], [], []))
     monkeypatch.setattr(library, "_open", lambda files, names: Bundle(files))
     opened = []
     monkeypatch.setattr(
@@ -128,7 +130,7 @@ def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_a
 def site(tmp_path, monkeypatch):
     """A folder of the path for wheels, with nothing of bundles anywhere else."""
     monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+    monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: None)
     monkeypatch.delenv("NOJIT_BUNDLES", raising=False)
     return tmp_path / "site"
 

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 from nojit import runtime
 from nojit.kernels import library, manifests, unbuilt
-from nojit.runtime import events, expr, jit
-from nojit.runtime.discover import Found
+from nojit.runtime import expr
+from nojit.runtime.discovery.discover import Found
 from nojit.runtime.errors import ArgumentError, KernelNotFoundError, NoMatchingVariantError
+from nojit.runtime.fallback import jit
+from nojit.runtime.observe import events
 from nojit.runtime.table import Param
 
 from tests.fakecuda import FakeCuda
-from tests.runtime.test_jit import Function, make_torch
+from tests.runtime.fallback.test_jit import Function, make_torch
 from tests.support.bundles import kernel, make_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +44,7 @@ def policy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         jit.policy.cache_clear()
 
     monkeypatch.setattr(jit, "_sources", {})
-    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([], [], []))
+    monkeypatch.setattr("nojit.runtime.discovery.discover.survey", lambda _: ([], [], []))
     with library.override(library._from_bundles, devices=frozenset({"cuda"})):
         yield set_to
     jit.policy.cache_clear()
@@ -116,7 +118,7 @@ def test_without_triton_it_stays_an_error(policy, monkeypatch):
 def test_a_kernel_that_a_bundle_holds_is_the_bundles(policy, monkeypatch, tmp_path, fakecuda: FakeCuda):
     policy("jit")
     path = make_bundle(tmp_path / "a.nojit", kernel("gelu", {"n": "i32"}))
-    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test")], [], []))
+    monkeypatch.setattr("nojit.runtime.discovery.discover.survey", lambda _: ([Found(path, "test")], [], []))
     monkeypatch.setattr(library, "_open", library._open.__wrapped__)
     library.get("gelu")[(1,)](7)
     assert fakecuda.launch_count() == 1

@@ -102,8 +102,8 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     for folder in folders:
         folder.mkdir()
     monkeypatch.setenv("NOJIT_BUNDLES", ":".join(map(str, folders)))
-    monkeypatch.setattr("nojit.runtime.discover.providers", list)
-    monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+    monkeypatch.setattr("nojit.runtime.discovery.discover.providers", list)
+    monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: None)
     monkeypatch.chdir(tmp_path)
     return folders
 
@@ -168,7 +168,7 @@ def test_a_name_of_an_unsigned_bundle_is_refused_others_are_let_be(
     named: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("cryptography")
-    from nojit.runtime.trust import signed_path
+    from nojit.runtime.trust.policy import signed_path
 
     from tests.support.signing import Signer, envelope, make_statement, trusted_keys
 
@@ -200,7 +200,7 @@ def test_a_path_costs_no_metadata_of_packages(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     brought = set(done.stdout.split())
     assert "nojit.runtime.loader" in brought
-    assert not {"importlib.metadata", "nojit.runtime.discover", "pathlib"} & brought
+    assert not {"importlib.metadata", "nojit.runtime.discovery.discover", "pathlib"} & brought
 
 
 def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda: FakeCuda) -> None:

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime import hooks
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.kernel import Kernel
+from nojit.runtime.observe import hooks
 
 from tests.fakecuda import FakeCuda
 from tests.fakecuda.driver import Launch

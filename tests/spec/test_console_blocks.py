@@ -133,7 +133,7 @@ def test_the_commands_of_a_page_work_in_order(
     monkeypatch.setenv("NOJIT_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("NOJIT_BUNDLES", "NOJIT_TRUST", "NOJIT_TRUSTED_KEYS", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: folder)
+    monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: folder)
     compiler = PagesCompiler(tmp_path / "journal", {})
     monkeypatch.setattr("nojit.aot.cli.build.load_compiler", lambda: compiler)
     # there is nothing to compile that would take a process of its own

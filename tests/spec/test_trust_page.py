@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.runtime.trust import REASONS
+from nojit.runtime.trust.policy import REASONS
 
 from tests.spec.pages import ROOT, blocks, rows
 from tests.spec.test_faults_page import check_named_tests
@@ -27,7 +27,7 @@ def test_every_attack_has_tests(row: list[str]) -> None:
 
 def test_the_files_of_keys_on_the_page_are_read(tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
-    from nojit.runtime.trusted_keys import read_trusted_keys
+    from nojit.runtime.trust.trusted_keys import read_trusted_keys
 
     from tests.support.signing import Signer
 
@@ -71,7 +71,7 @@ def test_the_statement_on_the_page_is_one(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_table_of_events_is_the_codes() -> None:
-    from nojit.runtime import events
+    from nojit.runtime.observe import events
 
     levels = {10: "DEBUG", 20: "INFO", 30: "WARNING"}
     said = {kind: level for kind, level, _ in rows(OBSERVABILITY, "events")}

@@ -131,7 +131,7 @@ class World:
 
     def hooked(self) -> None:
         """Launch with hooks, and count those that were entered and not left."""
-        from nojit.runtime import hooks
+        from nojit.runtime.observe import hooks
 
         depth: list[int] = []
         handle = hooks.add(lambda _: depth.append(1), lambda _: depth.pop())

@@ -17,12 +17,12 @@ import pytest
 from nojit.aot.inspect.choice import BundleState, Raising, choose
 from nojit.aot.inspect.doctor import DriverState, examine_bundle, examine_cache, probe_driver
 from nojit.kernels import library
-from nojit.runtime.discover import Found
+from nojit.runtime.discovery.discover import Found
+from nojit.runtime.discovery.installed import Provider
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, DriverError
 from nojit.runtime.format import TargetInfo
-from nojit.runtime.installed import Provider
 from nojit.runtime.loader import Bundle, load
-from nojit.runtime.trust import signed_path
+from nojit.runtime.trust.policy import signed_path
 
 from tests.aot.cli.conftest import Run
 from tests.support.bundles import Parts, kernel, make_bundle, target
@@ -54,7 +54,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
             on = TargetInfo("cuda", image_arch.rstrip("af"), image_arch, 32)
             make_bundle(tmp_path / f"{image_arch}.nojit", kernel("copy", {"x_ptr": "*fp32", "n": "i32"}, on=on), on=on)
         monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path) if archs else "")
-        monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+        monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: None)
 
     return arrange
 
@@ -229,7 +229,7 @@ def test_a_wheel_goes_by_two_names(
     make_bundle(second, kernel("m", {"n": "i32"}, on=target("sm_90a")), on=target("sm_90a"), name="acme")
     Path(signed_path(str(second))).write_bytes(envelope(make_statement(second), Signer.of("release")))
     provider = Provider("acme", "acme_sm90", "acme-sm90", str(first.parent))
-    monkeypatch.setattr("nojit.runtime.discover.providers", lambda: [provider])
+    monkeypatch.setattr("nojit.runtime.discovery.discover.providers", lambda: [provider])
     written = document("doctor", code=1)
     # `acme` stands for both, and `acme-sm90` for what the wheel holds alone
     assert [problem.partition(":")[0] for problem in written["problems"]] == [

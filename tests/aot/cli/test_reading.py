@@ -18,7 +18,7 @@ from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NoMatchingVariantError, PackageError
 from nojit.runtime.loader import load
 from nojit.runtime.table import Slot
-from nojit.runtime.trust import signed_path
+from nojit.runtime.trust.policy import signed_path
 
 from tests.aot.cli.conftest import Run, scale
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
@@ -204,7 +204,7 @@ def test_a_name_stands_for_what_it_loads(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+    monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: None)
     place = put_provider(tmp_path / "site", "acme-kernels-sm90", "acme-kernels") / "a.nojit"
     place.write_bytes(bundle.read_bytes())
     for name in ("acme-kernels", "Acme_Kernels.sm90"):

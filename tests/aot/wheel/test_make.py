@@ -22,9 +22,9 @@ import pytest
 from click.testing import Result
 from nojit.aot.wheel.names import check_name, check_version, escaped
 from nojit.runtime.bundle import BundleFile
+from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import PackageError
-from nojit.runtime.installed import normalized
-from nojit.runtime.trust import INDEX_DIGEST, signed_path
+from nojit.runtime.trust.policy import INDEX_DIGEST, signed_path
 
 from tests.aot.wheel.conftest import Make, entries
 from tests.support.bundles import kernel, make_bundle, target

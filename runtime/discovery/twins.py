@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nojit.runtime.bundle import BundleFile
+from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.format import SUFFIX
-from nojit.runtime.installed import normalized
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle import Accept

@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from typing import TypeAlias
 
 from nojit.runtime.call import Argument, CallFacts, hint_holds, leaf_of
-from nojit.runtime.events import HintMiss, note_hint_miss
+from nojit.runtime.observe.events import HintMiss, note_hint_miss
 from nojit.runtime.table import KernelTable
 
 __all__ = ["failing", "is_outhinted", "nearest", "note"]

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from nojit.runtime import events, hooks
-from nojit.runtime.events import Event, Listener
+from nojit.runtime.observe import events, hooks
+from nojit.runtime.observe.events import Event, Listener
 
 __all__ = ["add_nvtx", "add_opentelemetry"]
 
@@ -30,7 +30,7 @@ def add_opentelemetry(*, tracer: Any = None, meter: Any = None) -> Listener:
         meter: an `opentelemetry.metrics.Meter`, or None for no figures.
 
     Returns:
-        What `nojit.runtime.events.remove` takes.
+        What `nojit.runtime.observe.events.remove` takes.
 
     Raises:
         TypeError: both are None.
@@ -72,7 +72,7 @@ def add_nvtx() -> hooks.Handle:
     The package `nvtx` is used if it is installed, else torch if the program has imported it.
 
     Returns:
-        What `nojit.runtime.hooks.remove` takes.
+        What `nojit.runtime.observe.hooks.remove` takes.
 
     Raises:
         ImportError: there is neither.

@@ -21,8 +21,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
+from nojit.runtime.discovery.twins import TWIN
 from nojit.runtime.errors import ArgumentError, SettingError, did_you_mean
-from nojit.runtime.twins import TWIN
 
 __all__ = [
     "POLICIES",

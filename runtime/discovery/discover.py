@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from nojit.runtime.discovery.installed import Provider, normalized, providers
 from nojit.runtime.errors import BundleError, did_you_mean, worded
 from nojit.runtime.format import SUFFIX
-from nojit.runtime.installed import Provider, normalized, providers
 from nojit.runtime.record import Record
 from nojit.runtime.target import by_arch
 
@@ -362,7 +362,7 @@ def _found_by_finders(package: str, folders: Sequence[str] | None) -> list[str]:
 
 
 def _own_checkout() -> Path | None:
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     # installed from a wheel, the folder above is a package without either
     return root if (root / "pyproject.toml").is_file() and (root / "aot").is_dir() else None
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from nojit.runtime import events, hooks, loader, telemetry
+from nojit.runtime import loader
+from nojit.runtime.observe import events, hooks, telemetry
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import kernel, make_bundle

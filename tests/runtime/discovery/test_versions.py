@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from nojit.runtime.versions import Release, superseded, version_key
+from nojit.runtime.discovery.versions import Release, superseded, version_key
 from packaging.version import Version
 
 NUMBERS = st.integers(0, 12).map(str)

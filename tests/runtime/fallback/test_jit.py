@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from nojit import runtime
-from nojit.runtime import _core, events, jit, jit_call, loader
+from nojit.runtime import _core, loader
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, SettingError
-from nojit.runtime.events import Event
+from nojit.runtime.fallback import jit, jit_call
+from nojit.runtime.observe import events
+from nojit.runtime.observe.events import Event
 from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda import FakeCuda
@@ -712,7 +714,7 @@ def test_numbers_are_typed_as_variants_type_them() -> None:
     """Triton alone would make an i64 an i32, and an int of 1 a constant."""
     pytest.importorskip("triton")
     from nojit.kernels.pointwise.kernel import vector_add_fwd_kernel
-    from nojit.runtime.jit_call import _typed
+    from nojit.runtime.fallback.jit_call import _typed
 
     typed = _typed(vector_add_fwd_kernel, (("n", "i64"),), frozenset({"n"}))
     assert type(typed) is type(vector_add_fwd_kernel)
@@ -865,12 +867,12 @@ PROGRAM = """
 import sys
 sys.modules["triton"] = sys.modules["torch"] = None
 from nojit import runtime
-print("nojit.runtime.jit" in sys.modules)
+print("nojit.runtime.fallback.jit" in sys.modules)
 runtime.register_source("add", "some.where:add")
 bundle = runtime.load(sys.argv[1])
 add = bundle.kernel("add")
 add[(1,)](1)
-print("nojit.runtime.jit_call" in sys.modules)
+print("nojit.runtime.fallback.jit_call" in sys.modules)
 try:
     add[(1,)](1, num_warps=16)
 except runtime.NoMatchingVariantError as error:

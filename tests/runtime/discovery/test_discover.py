@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from nojit.runtime import discover
-from nojit.runtime.discover import Found
+from nojit.runtime.discovery import discover
+from nojit.runtime.discovery.discover import Found
+from nojit.runtime.discovery.installed import Provider
 from nojit.runtime.errors import BundleError
-from nojit.runtime.installed import Provider
 
 from tests.support.bundles import kernel, make_bundle
 
@@ -336,13 +336,13 @@ def test_operators_take_a_kernel_from_what_they_ask_for(
 
 
 def test_own_checkout() -> None:
-    root = Path(discover.__file__).resolve().parent.parent
+    root = Path(discover.__file__).resolve().parents[2]
     expected = root if (root / "pyproject.toml").is_file() else None
     assert discover._own_checkout() == expected
 
 
 def test_importing_costs_no_metadata() -> None:
-    code = "import sys, nojit.runtime.discover; print('importlib.metadata' in sys.modules)"
+    code = "import sys, nojit.runtime.discovery.discover; print('importlib.metadata' in sys.modules)"
     # the editable finder of a checkout must not be what imports it
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "False\n"

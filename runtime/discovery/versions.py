@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from nojit.runtime.installed import normalized
+from nojit.runtime.discovery.installed import normalized
 
 __all__ = ["Release", "newer_lies_beside", "superseded", "version_key"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime import events
-from nojit.runtime.events import Event, HintMiss
 from nojit.runtime.kernel import Kernel
+from nojit.runtime.observe import events
+from nojit.runtime.observe.events import Event, HintMiss
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make

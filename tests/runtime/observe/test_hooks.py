@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from nojit.runtime import hooks
 from nojit.runtime.errors import ArgumentError
+from nojit.runtime.observe import hooks
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 from nojit.runtime import expr
 from nojit.runtime.call import Argument, CallFacts, accepts
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
-from nojit.runtime.jit import MissWarning, UnavailableError, function_of, load, load_named, policy
-from nojit.runtime.jit_ways import Way, defaults_of, first_that_runs, kind_of, natural_type, value_of, ways_of
+from nojit.runtime.fallback.jit import MissWarning, UnavailableError, function_of, load, load_named, policy
+from nojit.runtime.fallback.jit_ways import Way, defaults_of, first_that_runs, kind_of, natural_type, value_of, ways_of
 from nojit.runtime.record import Record
 from nojit.runtime.refusals import check_names
 from nojit.runtime.table import KernelTable

@@ -11,10 +11,10 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleTrustError, did_you_mean, worded
-from nojit.runtime.installed import normalized
-from nojit.runtime.key_files import read_key_file
 from nojit.runtime.record import Record
+from nojit.runtime.trust.key_files import read_key_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from nojit import runtime
-from nojit.runtime import events, loader
+from nojit.runtime import loader
 from nojit.runtime.errors import NoMatchingVariantError
-from nojit.runtime.events import Event
+from nojit.runtime.observe import events
+from nojit.runtime.observe.events import Event
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from nojit.runtime import loader
 from nojit.runtime.errors import BundleError, BundleTrustError
-from nojit.runtime.trust import (
+from nojit.runtime.trust.policy import (
     REASONS,
     check_signed,
     encode_envelope,
     pre_authentication,
     signed_path,
 )
-from nojit.runtime.trusted_keys import key_id, read_public_key, read_trusted_keys
+from nojit.runtime.trust.trusted_keys import key_id, read_public_key, read_trusted_keys
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import Parts, compress, kernel, make_bundle
@@ -456,7 +456,13 @@ def test_without_a_policy_nothing_of_it_is_imported(bundle: Path) -> None:
         loaded = set(child(CHILD, bundle, **environment).stdout.split())
         assert "nojit.runtime.loader" in loaded
         assert loaded.isdisjoint(
-            {"nojit.runtime.trust", "nojit.runtime.key_files", "nojit.runtime.trusted_keys", "cryptography", "tomllib"}
+            {
+                "nojit.runtime.trust.policy",
+                "nojit.runtime.trust.key_files",
+                "nojit.runtime.trust.trusted_keys",
+                "cryptography",
+                "tomllib",
+            }
         )
 
 

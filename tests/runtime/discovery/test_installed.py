@@ -10,8 +10,8 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nojit.runtime.discovery.installed import Provider, normalized, providers
 from nojit.runtime.errors import BundleError
-from nojit.runtime.installed import Provider, normalized, providers
 
 Find: TypeAlias = Callable[..., list[tuple[str, str, str]]]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from nojit.runtime import expr
 from nojit.runtime.call import Argument, CallFacts, accepts, expression_value, pointee
-from nojit.runtime.jit import UnavailableError
+from nojit.runtime.fallback.jit import UnavailableError
 from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable, Missing
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor

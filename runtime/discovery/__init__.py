@@ -1,0 +1,1 @@
+"""Where bundles are found: the environment, installed wheels, a checkout."""

@@ -1,0 +1,1 @@
+"""Triton's JIT for calls that no variant of a bundle matches."""

@@ -1,0 +1,1 @@
+"""Counters, events, launch hooks and telemetry of what the runtime does."""
