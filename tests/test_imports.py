@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.spec.pages import rows
+
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("aot", "kernels", "runtime")
 HEAVY = {"triton", "torch", "numpy"}
@@ -248,6 +250,19 @@ def test_packages_of_the_runtime_import_few_others():
                 found[importer].add(target)
     assert found.pop("") == RUNTIME_AT_ONCE
     assert found == RUNTIME
+
+
+def test_the_page_of_the_architecture_shows_these_imports():
+    table = {folder: imported for folder, _, imported in rows(ROOT / "docs/architecture.md", "folders")}
+    there = {
+        f"{room}/{path.parent.name}" for room in ("aot", "runtime") for path in (ROOT / room).glob("*/__init__.py*")
+    }
+    assert {folder for folder in table if "/" in folder} == there | {"runtime/engine"}
+    shown = {
+        package: set(re.findall(r"\w+", table[f"aot/{package}"])) for package in AOT if package not in {"build", "cli"}
+    }
+    assert {**shown, "build": set(re.findall(r"\w+", table["aot"])), "cli": {*AOT} - {"cli", "pack"}} == AOT
+    assert {package: set(re.findall(r"\w+", table[f"runtime/{package}"])) for package in RUNTIME} == RUNTIME
 
 
 def test_what_everything_imports_imports_nothing():

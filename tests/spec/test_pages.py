@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.spec.pages import PAGES, ROOT, Block, blocks, rows, without_code
+from tests.spec.pages import PAGES, ROOT, Block, blocks, without_code
 
 LANGUAGES = {"console", "hex", "json", "python", "text", "toml"}
 
@@ -54,18 +54,6 @@ def test_a_record_is_short_and_listed(record: Path) -> None:
     assert text.startswith(f"# {record.stem[:4]}: ")
     assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == ["Context", "Choice", "Evidence", "Consequence"]
     assert f"({record.name})" in (record.parent / "README.md").read_text(encoding="utf-8")
-
-
-def test_every_module_is_on_the_map() -> None:
-    named: dict[str, list[str]] = {}
-    for where, modules, _ in rows(ROOT / "docs/architecture.md", "modules"):
-        named.setdefault(where, []).extend(re.findall(r"\w+", modules))
-    for where, known in named.items():
-        assert len(set(known)) == len(known)
-        suffixes = {"runtime/_core": "c", "runtime/engine": "[ch]"}
-        suffix = next((found for folder, found in suffixes.items() if where.startswith(folder)), "py")
-        there = {path.stem for path in (ROOT / where).glob(f"*.{suffix}")} - {"__init__"}
-        assert set(known) == there, where
 
 
 def test_the_picture_is_wellformed_and_says_what_it_shows() -> None:
