@@ -1,7 +1,7 @@
-"""Says what a manifest has to say so that a call is served that no variant of its kernel serves. Pure.
+"""Advise which manifest lines would serve a call that no variant matches. Pure.
 
-A table holds what was built, not what the manifest says: which axis types a param, or which rule leaves a combination out, is
-concluded from the variants. Each line of advice is one that a manifest can hold as it is::
+A table contains what was built, not the manifest. Which axis types a param, or which rule leaves out a combination, is concluded
+from the variants. Each line of advice can go into a manifest as it is::
 
     w_ptr = "*{w_dtype}"                              in [kernel.params]
     dtype = ["fp16", "bf16"]                          in [kernel.matrix]
@@ -30,29 +30,29 @@ __all__ = ["advise"]
 
 
 class _HopelessError(Exception):
-    """No edit of the manifest would serve the call."""
+    """Raised if no edit of the manifest would serve the call."""
 
 
 class _Typed(Record):
-    """A param whose type an axis of the matrix spells."""
+    """A param whose type contains an axis of the matrix."""
 
     prefix: str
-    """What stands before the axis: ``*`` or ``*k`` of pointers, nothing of ints."""
+    """Text before the axis: ``*`` or ``*k`` for pointers, empty for ints."""
     axis: Axis
     optional: bool
     """Whether None is built too."""
 
     def spelling(self, axis: str = "") -> str:
-        """Spell the type, by its axis or by another one."""
+        """Return the type as text, with its axis or another one."""
         return f"{self.prefix}{{{axis or self.axis.name}}}{'?' * self.optional}"
 
 
 def advise(selection: Selection, row: int) -> str:
-    """Say what the manifest needs, in its own spelling; what several lines say is joined by ``and``.
+    """Return the manifest lines that would serve a call, joined by ``and``.
 
     Args:
         selection: the call and the table.
-        row: the variant that is nearest to serving the call.
+        row: the variant that is nearest to matching the call.
     """
     adviser = _Adviser(selection, row)
     try:
@@ -75,7 +75,7 @@ class _Adviser:
         self._table = selection.table
         self._meaning, self._config, self._hints, self._derived = self._table.key(row)
         self._arguments = selection.facts.arguments
-        # what the axes come to for the call, as far as the advice changes them
+        # values of the axes for the call, with the changes that the advice makes
         self._axes: dict[str, Value] = dict(self._table.axis_values(self._meaning))
         self._axes.update({self._table.axes[place].name: value for place, (_, value) in selection.wanted.items()})
         self._settings: Mapping[str, Value] | None = None
@@ -83,7 +83,7 @@ class _Adviser:
         self.notes: list[str] = []
 
     def meant(self) -> frozenset[int]:
-        """Return the meanings that the call can have and that something is built for."""
+        """Return the cases that the call can have and for which variants were built."""
         wanted = [(axis, number) for axis, (number, _) in self._call.wanted.items()]
         return frozenset(
             number
@@ -93,16 +93,16 @@ class _Adviser:
         )
 
     def combination(self) -> str:
-        """Say that what the call means is left out."""
+        """Return the advice for a combination that the manifest leaves out."""
         table = self._table
         point = [f"{table.axes[place].name} = {_toml(value)}" for place, (_, value) in self._call.wanted.items()]
         words = ", ".join(point) or "these types"
         return f"the combination of {words}, which an `exclude`, the list of points or the profile leaves out"
 
-    # -- meaning --
+    # -- case --
 
     def types(self) -> list[str]:
-        """Say how params have to be typed; nothing if a signature takes the arguments."""
+        """Return the lines that type params; none if a signature takes the arguments."""
         if any(self._call.fitting):
             return []
         signature = self._table.signatures[self._table.meanings[self._meaning].signature]
@@ -125,17 +125,17 @@ class _Adviser:
             elif of.axis.name not in touched:
                 lines |= self._axis_lines(of.axis, {one: how for one, how in typed.items() if how.axis is of.axis})
             touched.append(of.axis.name)
-        # what a param is typed by cannot always be told from what was built: to be sure, the lines say it
+        # the table does not always show which axis types a param, so the advice includes these lines
         unclear = {name: f'"{typed[name].spelling()}"' for name in self._unclear(touched)}
         return [f"{name} = {value}" for name, value in (unclear | lines).items()]
 
     def _unclear(self, axes: Sequence[str]) -> list[str]:
-        """List the params that some of these axes, or axes that they share params with, may type, or may not."""
+        """List the params that these axes, or axes with common params, may or may not type."""
         spelling: dict[str, list[str]] = {}
         for name, options in self._candidates.items():
             for axis in {option.axis.name for option in options}:
                 spelling.setdefault(axis, []).append(name)
-        # in the order in which they are reached
+        # in order of discovery
         reached, looked_at = dict.fromkeys(axes), dict[str, bool]()
         waiting = [*reached]
         for axis in waiting:
@@ -148,7 +148,7 @@ class _Adviser:
         return [name for name, unclear in looked_at.items() if unclear]
 
     def _all_candidates(self) -> dict[str, list[_Typed]]:
-        """List for each param the axes that may spell its type: those that its types go with."""
+        """List for each param the axes that may type it: those whose values correspond to its types."""
         meanings = self._table.meanings
         used = [*dict.fromkeys(meaning.signature for meaning in meanings)]
         spelled: list[tuple[Axis, str, list[str]]] = []
@@ -156,7 +156,7 @@ class _Adviser:
             if axis.is_type:
                 pairs = {(each.signature, each.values[number]) for each in meanings}
                 beside = {signature: str(axis.values[value]) for signature, value in pairs}
-                # what two values go with has a type that neither spells, or none
+                # values that occur with one type: the axis does not determine the type, or the type is None
                 unclear = {signature for signature, count in Counter(first for first, _ in pairs).items() if count > 1}
                 for prefix in ("*", "*k", ""):
                     types = ["" if each in unclear else prefix + beside[each] for each in used]
@@ -169,7 +169,7 @@ class _Adviser:
         return found
 
     def _axis_lines(self, axis: Axis, shared: Mapping[str, _Typed]) -> dict[str, str]:
-        """Say which values an axis lacks, and which of the params that it spells need an axis of their own."""
+        """Return the lines for the values that an axis lacks, and for params that need an axis of their own."""
         wanted = {name: self._element(name, typed) for name, typed in shared.items()}
         elements = [*dict.fromkeys(element for element in wanted.values() if element)]
         built = str(self._axes[axis.name])
@@ -195,19 +195,19 @@ class _Adviser:
         return lines
 
     def _element(self, name: str, typed: _Typed) -> str:
-        """Return the axis value that takes an argument; empty if any does."""
+        """Return the axis value that takes an argument; empty if any value does."""
         argument = self._arguments[name]
         if argument.kind == "none" or (argument.kind == "pointer" and not argument.dtype):
             return ""
         values = [str(value) for value in typed.axis.values]
-        # what is built, first as it is for the nearest variant
+        # the built values, beginning with that of the nearest variant
         for value in dict.fromkeys((str(self._axes[typed.axis.name]), *values)):
             if accepts(f"{typed.prefix}{value}", argument):
                 return value
         return argument.dtype or (self._wide(name) if argument.kind == "int" else "")
 
     def _wide(self, name: str) -> str:
-        """Return the type that takes an int which no narrower one takes."""
+        """Return the int type for an argument that no narrower type takes."""
         argument = self._arguments[name]
         wide = next((kind for kind in ("i64", "u64") if accepts(kind, argument)), None)
         if wide is None:
@@ -222,7 +222,7 @@ class _Adviser:
         return own
 
     def _own_type(self, name: str) -> dict[str, str]:
-        """Say which type a param needs that no axis spells."""
+        """Return the line that types a param without an axis."""
         argument = self._arguments[name]
         place = self._call.runtime.index(name)
         kinds = [*dict.fromkeys(signature[place] for signature in self._table.signatures)]
@@ -240,19 +240,19 @@ class _Adviser:
         return {name: f'"{_spelling(argument, built[0] if built else NONE)}"'}
 
     def matrix(self) -> Iterator[str]:
-        """Say which values axes lack that are constexprs."""
+        """Return the lines for values that constexpr axes lack."""
         for place, (number, value) in self._call.wanted.items():
             axis = self._table.axes[place]
             if number is None:
                 yield f"{axis.name} = [{', '.join(map(_toml, (*axis.values, value)))}]"
 
-    # -- how it runs --
+    # -- config --
 
     def config(self, meant: frozenset[int]) -> Iterator[str]:
-        """Say which config is lacking; nothing if one may run.
+        """Return the line for a missing config; none if a config may run.
 
         Args:
-            meant: the meanings that the call can have; none if it means what nothing is built for.
+            meant: the cases that the call can have; empty if no variants were built for its case.
         """
         configs = self._table.configs
         columns = zip(self._table.columns["meaning"], self._table.columns["config"], strict=True)
@@ -276,7 +276,7 @@ class _Adviser:
         yield f"[[kernel.configs]] with {listed}{without}" if listed else "a config without `requires`"
 
     def _listed(self, settings: Mapping[str, Value]) -> str:
-        """Spell the settings of a config, without options that are what they are by default."""
+        """Return the settings of a config as text, without options that have their default."""
         facts = self._call.facts
         asked = {**facts.constexprs, **facts.options}
         lines = [
@@ -293,7 +293,7 @@ class _Adviser:
         return value is True
 
     def _evaluate(self, text: str, settings: Mapping[str, Value]) -> Operand | ExpressionError:
-        """Evaluate an expression as it would be for a variant of these axes and settings."""
+        """Evaluate an expression as for a variant with these axes and settings."""
         arch = self._call.facts.arch
         holders: list[Mapping[str, Argument | Value]] = [
             {} if arch is None else {"arch": arch},
@@ -314,7 +314,7 @@ class _Adviser:
             return error
 
     def derived(self) -> Iterator[str]:
-        """Say which values of derived constexprs are lacking that a manifest has to list."""
+        """Return the lines for missing values of derived constexprs that a manifest must list."""
         for number, item in enumerate(self._table.derived):
             value = self._evaluate(item.expression, self._settings or {})
             if isinstance(value, ExpressionError):
@@ -326,7 +326,7 @@ class _Adviser:
                 yield f"{item.name} with {shown(value)} among its values"
 
     def left_out(self) -> str:
-        """Say what is left out though everything that the call needs is there."""
+        """Return the advice for a variant that a rule leaves out, although the manifest has all its values."""
         values = [self._evaluate(item.expression, self._settings or {}) for item in self._table.derived]
         meanings = self.meant()
         wanted = [identity(value) for value in values]
@@ -339,7 +339,7 @@ class _Adviser:
 
 
 def _go(kinds: Sequence[str], types: Sequence[str]) -> bool:
-    """Say whether these types are those, but where they are none."""
+    """Return whether two lists of types are equal, except where the first has None."""
     if kinds == types:
         return True
     if NONE not in kinds:
@@ -349,7 +349,7 @@ def _go(kinds: Sequence[str], types: Sequence[str]) -> bool:
 
 
 def _assigned(candidates: Mapping[str, Sequence[_Typed]]) -> dict[str, _Typed]:
-    """Choose an axis for each param that has candidates, so that as many axes as can be type something: one that types nothing is no type."""
+    """Assign an axis to each param with candidates, so that as many axes as possible type a param: each axis must type one."""
     owner: dict[str, str] = {}
 
     def place(name: str, tried: set[str]) -> bool:
@@ -377,7 +377,7 @@ def _list(values: Iterable[Value]) -> str:
 
 
 def _spelling(argument: Argument, built: str) -> str:
-    """Spell a type that takes the argument: the one that was built, as far as that does."""
+    """Return a type that takes the argument as text; the built type, or the parts of it that do."""
     if accepts(built, argument):
         return built
     if argument.kind == "tuple":
@@ -397,7 +397,7 @@ def _spelling(argument: Argument, built: str) -> str:
 
 
 def _block(argument: Argument, built: str) -> Sequence[str]:
-    """Spell a descriptor's block: where the call leaves it to the config, that of `built` if it has as many sizes."""
+    """Return a descriptor's block as text; if the call leaves it to the config, the block of `built` if it has the same rank."""
     sizes = argument.value if isinstance(argument.value, tuple) else ()
     if is_descriptor(built) and not any(sizes):
         block = descriptor_parts(built)[1]

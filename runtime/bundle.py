@@ -1,4 +1,4 @@
-"""Open, verify and read one bundle file. No driver, no kernel launches: bytes and types only."""
+"""Open, verify and read one bundle file, without a driver or a launch."""
 
 from __future__ import annotations
 
@@ -24,51 +24,51 @@ if TYPE_CHECKING:
 __all__ = ["Accept", "Allow", "BundleFile", "Look"]
 
 Allow: TypeAlias = Callable[[BundleIndex, Sequence[str]], None]
-"""Raises if a bundle is not to be used, by what it calls itself and by the names that it may be used under; no names are any."""
+"""A check that raises if a bundle may not be used; called with its index and the names that it may be used under, empty for any."""
 Accept: TypeAlias = Callable[[str, str], Allow]
-"""Raises if a bundle is not to be used, by its path and its digest, and returns what judges its index."""
+"""A check that raises if a bundle may not be used; called with its path and digest. It returns the check of the index."""
 
 Look: TypeAlias = Callable[[KernelTable, Callable[[int], bytes]], None]
-"""Checks a kernel by its table and by its images, which it reads by their number."""
+"""A check of one kernel, called with its table and a function that reads an image by its number."""
 
 _CHUNK_BYTES = 1 << 20
 
 
 class _KernelPart(Record):
-    """What was read of one kernel."""
+    """The part of a kernel that was read: its table and the placement of its images."""
 
     table: KernelTable
     placement: _core.Placement
 
 
 class BundleFile:
-    """One opened bundle: its index now, tables and images when asked for.
+    """One open bundle: its index is read at once, tables and images on request.
 
-    The engine reads and checks: the header and the index when it opens the file; of a kernel, first its section with its table
-    and where its images lie. It hashes each part before it decompresses it, and decompresses it before it parses it. The file
-    stays open, so a rebuild that renames a new file over it does no harm. Safe to use from several threads.
+    The engine reads and checks the header and the index when it opens the file, and a kernel's section (its table and the lengths
+    of its images) before the first image. It hashes each part before it decompresses it, and decompresses it before it parses it.
+    The file stays open, so a rebuild that renames a new file over it does no harm. Safe to use from several threads.
 
     Attributes:
-        path: the file, as it was given.
+        path: the file, as given.
         digest: SHA-256 of the index, in hex.
-        index: what the bundle says of itself.
+        index: the index of the bundle.
         size_bytes: length of the file.
 
     Args:
         path: the bundle.
-        accept: told of the path and the digest before anything of the index is parsed, and of the index once it is; raises to
-            refuse the bundle.
+        accept: called with the path and the digest before the index is parsed; its result is called with the parsed index. Both raise
+            to refuse the bundle.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        BundleError: it is not a whole, unaltered bundle of a known format, or `accept` refuses it.
+        FileNotFoundError: the file does not exist.
+        BundleError: the file is not an intact bundle of a known format, or `accept` refuses it.
     """
 
     _allow: Allow | None = None
 
     def __init__(self, path: str | os.PathLike[str], accept: Accept | None = None) -> None:
         self.path = os.fsdecode(path)
-        # a finalizer that reads the bundle may run while this thread holds it
+        # reentrant: a finalizer may read the bundle while this thread holds the lock
         self._lock = threading.RLock()
         self._parts: dict[str, _KernelPart] = {}
         allow: list[Allow | None] = []
@@ -85,28 +85,28 @@ class BundleFile:
         self._allow = allow
 
     def authorize(self, accept: Accept | None) -> None:
-        """Refuse a bundle that was opened without a policy, as opening it under this one would have.
+        """Check a bundle that was opened without a policy against one, as opening it with this policy would have.
 
-        The digest that is judged is that of the index which was read, and pins all that is read later. So nothing is opened a
-        second time between a look-up and the use of what it found.
+        The check uses the digest of the index that was read, which pins every later read. So a bundle that was opened to read its name
+        need not be opened a second time.
 
         Raises:
-            BundleError: `accept` refuses it.
+            BundleError: `accept` refuses the bundle.
         """
         if accept is not None and self._allow is None:
             self._allow_by(accept(self.path, self.digest))
 
     def expect(self, names: Sequence[str]) -> None:
-        """Require that the bundle may be used under one of some names. Without a policy it may be under any.
+        """Require that the bundle may be used under one of some names. Without a policy, every name is allowed.
 
         Raises:
-            BundleError: the policy that it was opened under refuses that.
+            BundleError: the policy refuses these names.
         """
         if self._allow is not None:
             self._allow(self.index, names)
 
     def duplicate(self) -> BundleFile:
-        """Return another handle on the same open file, to be closed by itself."""
+        """Return a second handle on the same open file; the caller closes it."""
         other = BundleFile.__new__(BundleFile)
         with self._lock:
             other.__dict__.update(
@@ -115,22 +115,22 @@ class BundleFile:
         return other
 
     def stream(self) -> Iterator[bytes]:
-        """Read the whole file, first byte to last. Nothing of it is checked but its length.
+        """Yield the whole file from the first byte to the last, checking only its length.
 
         Raises:
-            BundleIntegrityError: it is shorter than it was.
+            BundleIntegrityError: the file is shorter than when it was opened.
         """
         for start in range(0, self.size_bytes, _CHUNK_BYTES):
             yield self._open(self.path).read(start, min(_CHUNK_BYTES, self.size_bytes - start))
 
     @property
     def id(self) -> str:
-        """The first twelve digits of the digest, which tell bundles apart in logs and errors."""
+        """The first twelve hex digits of the digest, which identify the bundle in logs and errors."""
         return self.digest[:12]
 
     @property
     def release(self) -> Release:
-        """What tells its versions apart."""
+        """Name, version and arch of the bundle, to compare versions."""
         from nojit.runtime.discovery.versions import Release  # noqa: PLC0415 - seldom asked for
 
         return Release(self.path, self.index.name, self.index.version, self.index.target.image_arch)
@@ -141,7 +141,7 @@ class BundleFile:
         return tuple([entry.name for entry in self.index.kernels])
 
     def close(self) -> None:
-        """Close the file; tables and images read before stay usable."""
+        """Close the file; tables and images that were read stay usable."""
         self._opened = None
 
     def __enter__(self) -> Self:
@@ -154,16 +154,16 @@ class BundleFile:
         return f"BundleFile({self.path!r}, id={self.id!r})"
 
     def table(self, kernel: str) -> KernelTable:
-        """Read the variant table of one kernel; a second call returns the same object.
+        """Read the variant table of one kernel; later calls return the same object.
 
         Raises:
             KernelNotFoundError: the bundle has no such kernel.
-            BundleError: the section is not what the index pins, or breaks a rule.
+            BundleError: the section differs from the one that the index pins, or breaks a rule.
         """
         return self._part(kernel).table
 
     def entry(self, kernel: str) -> KernelEntry:
-        """Return what the index says of one kernel.
+        """Return the index entry of one kernel.
 
         Raises:
             KernelNotFoundError: the bundle has no such kernel.
@@ -202,13 +202,13 @@ class BundleFile:
         """Read one image of a kernel: a whole cubin.
 
         Args:
-            kernel: its name.
-            number: as the ``image`` column of its table gives it.
+            kernel: name of the kernel.
+            number: number of the image, from the ``image`` column of the table.
 
         Raises:
             KernelNotFoundError: the bundle has no such kernel.
             IndexError: the kernel has no such image.
-            BundleError: its group is not what the kernel's section pins.
+            BundleError: the image's group differs from the one that the kernel's section pins.
         """
         return self._image(self._number(kernel), self._part(kernel).placement, number)
 
@@ -216,11 +216,11 @@ class BundleFile:
         return self._open(self.path).image(kernel, placement, number)
 
     def place(self, kernel: str, number: int) -> Place:
-        """Say where an image of a kernel lies."""
+        """Return the position of an image of a kernel: its group, and its bytes in the group."""
         return Place(*self._part(kernel).placement.find(number))
 
     def images(self) -> Iterator[bytes]:
-        """Read every image in file order, each group once."""
+        """Yield every image in file order; each group is read once."""
         for entry in self.index.kernels:
             for number in range(entry.images):
                 yield self.image(entry.name, number)
@@ -230,12 +230,13 @@ class BundleFile:
         return tuple([Group(*fields) for fields in self._part(kernel).placement.groups()])
 
     def verify(self, look: Look | None = None) -> None:
-        """Check everything that the file holds, down to the last byte.
+        """Check every byte of the file.
 
-        The cross-check of each image against its index entry is `nojit.aot.inspect.verification`'s.
+        `nojit.aot.inspect.verification` also compares each image with its row in the table.
 
         Args:
-            look: is shown each kernel's table once that is checked, and reads its images. Nothing of a kernel is kept for the next.
+            look: called with each kernel's table after its check, and with a function that reads the kernel's images. Nothing of a
+                kernel is kept for the next one.
 
         Raises:
             BundleError: the first part that is wrong.

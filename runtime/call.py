@@ -1,4 +1,4 @@
-"""The facts of a call that decide which variant serves it, and how an argument fits a slot or a hint. Pure."""
+"""The facts of a call that select its variant, and whether an argument fits a slot or a hint. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _NONE_GIVEN: Final[Mapping[str, Value]] = MappingProxyType({})
-# the bits of each, its least value, and what is one too much
+# for each type: its bits, least value, and greatest value plus one
 _INTS: Final = {f"i{bits}": (bits, -(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32, 64)} | {
     f"u{bits}": (bits, 0, 1 << bits) for bits in (8, 16, 32, 64)
 }
@@ -46,14 +46,15 @@ _STARTS: Final = (("*", "pointer"), ("(", "tuple"), ("tensordesc<", "descriptor"
 
 
 class Argument(Record):
-    """What a call passes for one runtime param, or for a member of a tuple."""
+    """The argument of a call for one runtime param, or for a member of a tuple."""
 
     kind: Literal["pointer", "int", "float", "bool", "none", "descriptor", "tuple", "constant"]
     value: Value = None
-    """The address in bytes, the number, the bool, the block of a descriptor (zeros if it leaves that to the config); None
-    for none and for a tuple. A string, dtype or function is a constant."""
+    """The address in bytes, number, bool, or block of a descriptor (zeros if the config chooses it); None for None and for a tuple. A
+    string, dtype or function is a constant.
+    """
     dtype: str = ""
-    """What a pointer or descriptor points to, in Triton's spelling (``fp16``); empty for an address that does not say."""
+    """Element type of a pointer or descriptor in Triton's spelling (``fp16``); empty for an address without a type."""
     items: tuple[Argument, ...] = ()
     """The members of a tuple."""
 
@@ -71,21 +72,21 @@ class Argument(Record):
 
 
 class CallFacts(Record):
-    """A call, as far as it decides the variant."""
+    """A call, reduced to what selects its variant."""
 
     arguments: Mapping[str, Argument]
-    """By runtime param."""
+    """Arguments by runtime param."""
     constexprs: Mapping[str, Value] = _NONE_GIVEN
-    """Those that the caller gave: of the matrix, and of configs where the caller chooses."""
+    """Constexprs that the caller passed: of the matrix, and of configs if the caller chooses."""
     options: Mapping[str, Value] = _NONE_GIVEN
-    """Those that the caller gave: ``num_warps`` and its like."""
+    """Options that the caller passed, such as ``num_warps``."""
     arch: int | None = None
-    """The arch of the table: 90; what ``arch`` stands for in expressions."""
+    """The arch of the table, 90: the value of ``arch`` in expressions."""
 
 
 def accepts(slot_type: str, argument: Argument) -> bool:
-    """Say whether a slot of that type takes the argument as it is: nothing is converted or truncated."""
-    # the commonest first; to word why not takes longer
+    """Return whether a slot of a type takes the argument without conversion."""
+    # common types first: `mismatch` also words the reason, which takes longer
     if argument.kind == "pointer" and argument.dtype and slot_type.startswith("*"):
         return argument.dtype == pointee(slot_type)
     if argument.kind == "int" and slot_type in _INTS and isinstance(argument.value, int):
@@ -95,7 +96,7 @@ def accepts(slot_type: str, argument: Argument) -> bool:
 
 
 def mismatch(slot_type: str, argument: Argument) -> str:
-    """Say why a slot of that type does not take the argument; empty if it does."""
+    """Return why a slot of a type does not take the argument; empty if it does."""
     kind = argument.kind
     if slot_type == NONE:
         fits = kind == "none"
@@ -145,7 +146,7 @@ def _int_mismatch(slot_type: str, argument: Argument) -> str:
 
 
 def slot_kind(slot_type: str) -> str:
-    """Name the kind of argument that a slot takes; empty if this runtime can fill none."""
+    """Return the kind of argument that a slot takes; empty if this runtime knows none."""
     if slot_type in _KINDS:
         return _KINDS[slot_type]
     if is_constant(slot_type):
@@ -157,14 +158,14 @@ def slot_kind(slot_type: str) -> str:
 
 
 def slot_bits(slot_type: str) -> int:
-    """Return the width of an int slot, in all if it is a tuple; 0 for any other. Narrower slots win."""
+    """Return the bits of an int slot, summed over a tuple; 0 for other slots. Narrower slots have precedence."""
     if is_tuple(slot_type):
         return sum(slot_bits(leaf) for _, leaf in leaves(slot_type, ""))
     return _INTS[slot_type][0] if slot_type in _INTS else 0
 
 
 def are_addresses(slot_types: Sequence[str]) -> bool:
-    """Say whether slots of these types take nothing but pointers and None: an int for them is an address."""
+    """Return whether slots of these types take only pointers and None, so that an int for them is an address."""
     for slot_type in slot_types:
         if slot_type != NONE and not slot_type.startswith("*"):
             return False
@@ -172,11 +173,11 @@ def are_addresses(slot_types: Sequence[str]) -> bool:
 
 
 def converted(argument: Argument, slot_types: Sequence[str]) -> Argument:
-    """Return what Triton makes of a number for a param of a declared type: a float of an int or a bool, an int of a bool, a bool of 0 or 1.
+    """Return a number as Triton converts it for a declared type: int or bool to float, bool to int, 0 or 1 to bool.
 
     Args:
-        argument: any; what is no number of 64 bits, or what some slot takes, stays as it is.
-        slot_types: of the param.
+        argument: any argument; one that some slot takes as it is, or that is not a number of 64 bits, is returned unchanged.
+        slot_types: types of the param.
     """
     value = argument.value
     if argument.kind not in ("int", "bool") or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
@@ -194,16 +195,16 @@ def converted(argument: Argument, slot_types: Sequence[str]) -> Argument:
 
 
 def pointee(slot_type: str) -> str:
-    """Return what a pointer type points to: ``fp16`` of ``*fp16``, and of ``*kfp16``, a pointer to constants.
+    """Return the element type of a pointer type: ``fp16`` for ``*fp16`` and for ``*kfp16``, a pointer to constants.
 
-    A bool is ``i1``, though Triton spells it ``u1`` too.
+    A bool is ``i1``, although Triton also spells it ``u1``.
     """
     element = slot_type[1:].removeprefix("k")
     return "i1" if element == "u1" else element
 
 
 def leaf_of(arguments: Mapping[str, Argument], path: str) -> Argument | None:
-    """Find the argument at a leaf path, ``x`` or ``x.1.0``; None if the call's tuples have none there."""
+    """Return the argument at a leaf path, ``x`` or ``x.1.0``; None if the call's tuples have no such leaf."""
     name, *places = path.split(".")
     argument = arguments.get(name)
     for place in places:
@@ -214,7 +215,7 @@ def leaf_of(arguments: Mapping[str, Argument], path: str) -> Argument | None:
 
 
 def untyped_leaves(path: str, argument: Argument) -> Iterator[str]:
-    """List the leaf paths where a call passes an address that does not say what it points to."""
+    """List the leaf paths with an address that has no element type."""
     if argument.kind == "pointer" and not argument.dtype:
         yield path
     for place, item in enumerate(argument.items):
@@ -222,7 +223,7 @@ def untyped_leaves(path: str, argument: Argument) -> Iterator[str]:
 
 
 def hint_holds(argument: Argument, hint: int) -> bool:
-    """Say whether an argument is what a hint promised: 16 divisible by 16, 1 equal to 1."""
+    """Return whether a hint is true for an argument: 16 for divisible by 16, 1 for equal to 1."""
     if argument.kind not in ("pointer", "int") or not isinstance(argument.value, int):
         return False
     if hint == 1:
@@ -231,7 +232,7 @@ def hint_holds(argument: Argument, hint: int) -> bool:
 
 
 def expression_value(value: Argument | Value) -> Operand:
-    """Turn an argument or a constexpr into what a name stands for in an expression."""
+    """Return the value of an argument or constexpr in expressions."""
     if isinstance(value, Argument):
         if value.kind == "pointer" and isinstance(value.value, int):
             return Pointer(value.value)

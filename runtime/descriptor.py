@@ -1,4 +1,4 @@
-"""Tensor descriptors of the host: what a kernel that copies whole blocks takes instead of a pointer."""
+"""Tensor descriptors of the host, for kernels that copy whole blocks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ _RANK_MAX = 5
 
 
 class TensorDescriptor:
-    """A tensor, as a kernel sees it that loads and stores blocks of it: ``tensordesc<fp16[128,64]>`` in a manifest.
+    """A tensor for kernels that load and store blocks of it: ``tensordesc<fp16[128,64]>`` in a manifest.
 
-    Kernels take Triton's own class of that name too, and anything with these attributes. What the driver makes of it is
-    kept by address, shape and strides, so that launching with an equal descriptor again costs no encoding.
+    Kernels also take Triton's class of that name, and any object with these attributes. nojit caches the driver's tensor map by address,
+    shape and strides, so a launch with an equal descriptor encodes nothing.
 
     Attributes:
-        base: the tensor, its address aligned to 16 bytes.
+        base: the tensor; its address is aligned to 16 bytes.
         shape: elements along each of 1 to 5 dimensions.
-        strides: elements from one to the next along each dimension; multiples of 16 bytes, but for the last, which is 1.
-        block_shape: elements of a block along each dimension, as the kernel was built for; None leaves the block to the
-            config that is chosen.
-        padding: what reads outside of the tensor give: ``zero`` or, for floats, ``nan``.
+        strides: elements between neighbours in each dimension; multiples of 16 bytes, except the last, which is 1.
+        block_shape: elements of a block in each dimension, as the kernel was built; None leaves the block to the selected config.
+        padding: value of reads outside the tensor: ``zero`` or, for floats, ``nan``.
         round_f32_to_tf32: whether reads of float32 are rounded to TF32.
 
     Raises:
-        ArgumentError: ranks differ or are not 1 to 5, the last stride is not 1, or the padding is another.
+        ArgumentError: ranks differ or are not 1 to 5, the last stride is not 1, or the padding is invalid.
     """
 
     __slots__ = ("base", "block_shape", "padding", "round_f32_to_tf32", "shape", "strides")
@@ -69,8 +68,8 @@ class TensorDescriptor:
         """Describe a whole tensor.
 
         Args:
-            tensor: has ``shape`` and ``stride()``, as torch's do.
-            block_shape: elements of a block along each dimension, or None.
+            tensor: an object with ``shape`` and ``stride()``, such as torch's.
+            block_shape: elements of a block in each dimension, or None.
             padding: ``zero`` or ``nan``.
             round_f32_to_tf32: whether reads are rounded.
         """

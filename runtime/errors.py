@@ -1,24 +1,24 @@
-"""The error tree: every failure of nojit that a caller can act on.
+"""The errors of nojit that a caller can handle.
 
 ::
 
     NojitError
-    +-- ManifestError        (ValueError)    a manifest says something that cannot be built
-    +-- CompileError         (RuntimeError)  Triton or ptxas refused a variant
+    +-- ManifestError        (ValueError)    a manifest cannot be built
+    +-- CompileError         (RuntimeError)  Triton or ptxas failed on a variant
     +-- PackageError         (RuntimeError)  a bundle or wheel could not be written
-    +-- TuningError          (ValueError)    a tuned table is wrong, or for another kernel than there is
-    +-- SettingError         (ValueError)    an environment variable says what it cannot
+    +-- TuningError          (ValueError)    a tuned table is wrong, or does not fit the bundle's kernel
+    +-- SettingError         (ValueError)    an environment variable has an invalid value
     +-- BundleError          (ValueError)
-    |   +-- BundleFormatError                the bytes break a rule of the format
-    |   +-- BundleIntegrityError             the bytes are not the ones that were built
-    |   +-- BundleTrustError                 the policy asks for a signature that is not there, or not right
-    +-- KernelNotFoundError  (LookupError)   no bundle at hand holds that kernel
-    +-- NoMatchingVariantError (LookupError) the kernel is there, no variant serves this call
-    +-- ArgumentError        (TypeError)     an argument the kernel cannot take
+    |   +-- BundleFormatError                the file breaks a rule of the format
+    |   +-- BundleIntegrityError             the file was changed or damaged after the build
+    |   +-- BundleTrustError                 the policy requires a signature that the bundle lacks
+    +-- KernelNotFoundError  (LookupError)   no bundle holds the kernel
+    +-- NoMatchingVariantError (LookupError) no variant of the kernel matches the call
+    +-- ArgumentError        (TypeError)     the kernel cannot take an argument
     +-- DriverError          (RuntimeError)  a CUDA driver call failed
 
-Messages say what was expected, what was got and where, in lower case. The same facts are attributes, and every error
-pickles, so that one raised in a worker process arrives whole.
+Messages give the expected value, the found one and the place, in lower case. These facts are attributes too, and every error can be
+pickled, so an error of a worker process arrives complete.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ __all__ = [
 
 
 class NojitError(Exception):
-    """The root: ``what`` went wrong, ``got`` instead, and ``where``.
+    """Base of nojit's errors: ``what`` failed or was expected, ``got`` instead, and ``where``.
 
     Attributes:
         what: what was expected, or what failed.
-        got: what was found instead, already in words; empty if that says nothing.
-        where: a file, a key path, a kernel; empty if there is no such place.
+        got: what was found instead, as text; empty if `what` says it.
+        where: a file, a key path or a kernel; empty if there is no such place.
         advice: what to do next, at the end of the message; empty if `what` says it.
     """
 
@@ -76,7 +76,7 @@ class NojitError(Exception):
         return f"{self.finding()}; {self.advice}" if self.advice else self.finding()
 
     def finding(self) -> str:
-        """Return the message without the advice."""
+        """The message without the advice."""
         text = self.what
         if self.got:
             text += f", got {self.got}"
@@ -85,12 +85,12 @@ class NojitError(Exception):
         return text
 
     def advise(self, advice: str) -> Self:
-        """Set the advice, and return the error."""
+        """Set the advice; return the error."""
         self.advice = advice
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception would call the class with `args` alone and lose the keywords
+        # Exception would call the class with `args` only, and lose the keywords
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -102,10 +102,10 @@ def _rebuild(cls: type[NojitError], args: tuple[Any, ...], state: dict[str, Any]
 
 
 class ManifestError(NojitError, ValueError):
-    """A manifest, or the source that it names, says something that cannot be built.
+    """A manifest, or a source that it names, cannot be built.
 
     Attributes:
-        file: the manifest; empty if the mistake stands in no file.
+        file: the manifest; empty if the mistake is not in a file.
         line: from 1; 0 if there is none.
         column: in characters, from 1; 0 if there is none.
         key: the key path, ``$.kernel[0].params.n``.
@@ -140,7 +140,7 @@ class ManifestError(NojitError, ValueError):
 
     @property
     def mistakes(self) -> tuple[NojitError, ...]:
-        """Every mistake that the run found, in order of file and line; the error itself if it is the only one."""
+        """Every mistake of the run, in order of file and line; the error itself if it is the only one."""
         return self._found or (self,)
 
     def __str__(self) -> str:
@@ -148,10 +148,10 @@ class ManifestError(NojitError, ValueError):
 
 
 class CompileError(NojitError, RuntimeError):
-    """Triton or ptxas refused a variant, crashed on it, or took too long.
+    """Triton or ptxas rejected a variant, crashed on it, or took too long.
 
     Attributes:
-        log: the compiler's own words, possibly many lines.
+        log: output of the compiler, possibly many lines.
     """
 
     def __init__(self, what: str, *, got: str = "", where: str = "", log: str = "") -> None:
@@ -164,11 +164,11 @@ class PackageError(NojitError, RuntimeError):
 
 
 class TuningError(NojitError, ValueError):
-    """A tuned table says something wrong, or something that the kernel it is for does not know."""
+    """A tuned table is invalid, or uses something that its kernel lacks."""
 
 
 class SettingError(NojitError, ValueError):
-    """An environment variable says something that it cannot."""
+    """An environment variable has an invalid value."""
 
 
 class BundleError(NojitError, ValueError):
@@ -179,10 +179,10 @@ _COPY_OR_REBUILD = "copy the file again, or rebuild it with nojit build"
 
 
 class BundleFormatError(BundleError):
-    """The bytes break a rule of the format.
+    """The file breaks a rule of the format.
 
     Attributes:
-        rule: the short name of the rule, as in ``docs/bundle-format.md``.
+        rule: short name of the rule, as in ``docs/bundle-format.md``.
     """
 
     def __init__(self, what: str, *, got: str = "", where: str = "", rule: str = "") -> None:
@@ -192,7 +192,7 @@ class BundleFormatError(BundleError):
 
 
 class BundleIntegrityError(BundleError):
-    """The bytes are not the ones that were built: a hash differs, or something is missing."""
+    """The file was changed or damaged after the build: a hash differs, or a part is missing."""
 
     advice = _COPY_OR_REBUILD
 
@@ -211,10 +211,10 @@ _TRUST_ADVICE = {
 
 
 class BundleTrustError(BundleError):
-    """The policy asks for signed bundles, and this one is not signed as it wants.
+    """The policy requires a signature, and the bundle has none or an unsuitable one.
 
     Attributes:
-        reason: the short name of the refusal, as in ``docs/trust.md``.
+        reason: short name of the reason, as in ``docs/trust.md``.
     """
 
     def __init__(self, what: str, *, got: str = "", where: str = "", reason: str = "") -> None:
@@ -224,14 +224,14 @@ class BundleTrustError(BundleError):
 
 
 class KernelNotFoundError(NojitError, LookupError):
-    """No bundle at hand holds a kernel of that name."""
+    """No bundle holds a kernel of that name."""
 
 
 class NoMatchingVariantError(NojitError, LookupError):
-    """The kernel is there, but no variant of it serves this call.
+    """No variant of the kernel matches the call.
 
     Attributes:
-        reasons: for each near miss, the variant's label and why it does not serve.
+        reasons: label and reason of each variant that nearly matches.
     """
 
     def __init__(self, what: str, *, got: str = "", where: str = "", reasons: tuple[tuple[str, str], ...] = ()) -> None:
@@ -245,10 +245,10 @@ class NoMatchingVariantError(NojitError, LookupError):
 
 
 class ArgumentError(NojitError, TypeError):
-    """An argument that the kernel cannot take.
+    """The kernel cannot take an argument.
 
     Attributes:
-        argument: its name; empty if the call as a whole is wrong.
+        argument: name of the argument; empty if the whole call is wrong.
     """
 
     def __init__(self, what: str, *, got: str = "", where: str = "", argument: str = "") -> None:
@@ -260,9 +260,9 @@ class DriverError(NojitError, RuntimeError):
     """A CUDA driver call failed.
 
     Attributes:
-        call: the function of ``cuda.h``, ``cuLaunchKernel`` say.
+        call: function of ``cuda.h``, such as ``cuLaunchKernel``.
         code: its ``CUresult``.
-        name: the code's name, ``CUDA_ERROR_OUT_OF_MEMORY`` say.
+        name: name of the code, such as ``CUDA_ERROR_OUT_OF_MEMORY``.
     """
 
     def __init__(self, call: str, code: int, name: str, *, what: str = "", where: str = "") -> None:
@@ -273,11 +273,11 @@ class DriverError(NojitError, RuntimeError):
 
 
 class StreamWarning(UserWarning):
-    """A kernel is launched on the default stream, since nothing in the call says which stream is current."""
+    """Warning that a kernel runs on the default stream, because the call does not show which stream is current."""
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
-    """Say which of `known` is spelled nearest to `word`, as the end of a message; empty if none is near."""
+    """Return the end of a message that suggests the most similar of `known`; empty if none is similar."""
     import difflib  # noqa: PLC0415 - only an error pays for it
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
@@ -293,37 +293,37 @@ _OTHER_DTYPES = (
 
 
 def no_dtype(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """Word that Triton has no such dtype, with what to pass instead, or which of `known` is spelled nearest."""
-    # what a framework puts before it is not part of the name
+    """Return the message for a dtype that Triton lacks: the dtype to pass instead, or the most similar of `known`."""
+    # without the framework's prefix
     bare = name.rpartition(".")[2]
     advice = next((f"; {what}" for starts, what in _OTHER_DTYPES if bare.startswith(starts)), "")
     return f"Triton has no dtype {name}{advice or did_you_mean(bare, known)}"
 
 
 def nearest_or_few(word: str, known: tuple[str, ...]) -> str:
-    """Say which of `known` is spelled nearest to `word`, or, if none is near, which there are: the first eight; empty if there are none."""
+    """Return the end of a message that suggests the most similar of `known`; if none is, the first eight; empty without any."""
     there = f"; there {'is' if len(known) == 1 else 'are'} {few(known, 8)}" if known else ""
     return did_you_mean(word, known) or there
 
 
 def counted(number: int, noun: str) -> str:
-    """Spell a count: ``1 variant``, ``1,204 variants``."""
+    """Return a count as text: ``1 variant``, ``1,204 variants``."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def few(names: Sequence[str], most: int) -> str:
-    """List names, of more than `most` the first ones and how many follow."""
+    """Return names as text: the first `most`, and how many follow."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
 def key_among(keys: Sequence[str]) -> str:
-    """Word which keys a table may have, for a message: ``one of the keys name, source``, or ``the key when``."""
+    """Return the keys that a table may have as text: ``one of the keys name, source``, or ``the key when``."""
     return f"{'the key' if len(keys) == 1 else 'one of the keys'} {', '.join(keys)}"
 
 
 def shown(value: object) -> str:
-    """Write a value for a message: the type alone where Python does not write it, an int of more than 4,300 digits say."""
+    """Return a value as text for a message; only its type if Python cannot print it, such as an int of more than 4,300 digits."""
     try:
         return repr(value)
     except ValueError:
@@ -331,24 +331,24 @@ def shown(value: object) -> str:
 
 
 def typed(value: object) -> str:
-    """Write a value for a message behind its type, ``int 3``; as `shown`."""
+    """Return a value as text with its type, ``int 3``, as `shown` does."""
     text, name = shown(value), type(value).__name__
     return name if text == name else f"{name} {text}"
 
 
 def told(error: Exception) -> str:
-    """Say what failed; of a call to the system without its number, and also where."""
+    """Return an error's message; for a failed system call without the error number, but with the file."""
     if not isinstance(error, OSError) or not error.strerror or error.filename is None:
         return worded(error)
     import os  # noqa: PLC0415 - as above
 
-    # a call by a file's number has that for a name
+    # a call with a file descriptor has its number as a name
     name = error.filename
     return f"{error.strerror} - at {os.fsdecode(name) if isinstance(name, str | bytes) else name}"
 
 
 def worded(error: Exception) -> str:
-    """Say what went wrong; of a call to the system neither its number nor its path, which a message says elsewhere."""
+    """Return an error's message; for a failed system call without number and path, which the caller's message names."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte 0x{error.object[error.start]:02x} at offset {error.start}, which is no UTF-8"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,4 +1,4 @@
-"""What the C core says of a call, as selection takes it. Pure."""
+"""Translate the C core's facts about a call for selection. Pure."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from nojit.runtime.values import DType, FunctionRef, Value
 __all__ = ["Facts", "call_facts", "is_dtype", "stand_in"]
 
 Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
-"""What the core says of a call: (kind, dtype, value) of each argument, the constexprs and options given, by name."""
+"""Facts of the core: (kind, dtype, value) of each argument, and the given constexprs and options by name."""
 
 _PLAIN_KINDS: tuple[Literal["int", "float", "bool", "none"], ...] = ("int", "float", "bool", "none")
 
 
 class _Typed:
-    """Stands for a tensor of which only the dtype is known; aligned like one that was just allocated."""
+    """Placeholder for a tensor: known dtype, allocator alignment."""
 
     def __init__(self, dtype: object) -> None:
         self.dtype = dtype
 
     def data_ptr(self) -> int:
-        """Return an address that every hint of divisibility holds for."""
+        """Return an address for which every hint of divisibility is true."""
         return 0
 
 
 def call_facts(facts: Facts, table: KernelTable, arch: int) -> CallFacts:
-    """Say of a call what selection asks for.
+    """Return the facts of a call that selection needs.
 
     Args:
-        facts: the core's.
+        facts: the core's facts.
         table: the kernel's variants.
-        arch: what ``arch`` stands for in expressions: 90.
+        arch: value of ``arch`` in expressions: 90.
 
     Raises:
-        ArgumentError: an argument or a constexpr is of no type that a kernel can take.
+        ArgumentError: no kernel can take the type of an argument or constexpr.
     """
     arguments, constexprs, options = facts
     types, kernel = table.param_types(), table.kernel
@@ -59,7 +59,7 @@ def _constexpr(name: str, value: Any, table: KernelTable) -> Value:
 def _argument(
     name: str, fact: tuple[str, str, Any], types: Sequence[str], kernel: str, *, constants: bool = False
 ) -> Argument:
-    """Read what the core says of an argument, or of a member of one whose types know `constants`."""
+    """Translate an argument, or a member of one whose types include `constants`."""
     kind, dtype, value = fact
     constants = constants or any("=" in known for known in types)
     if kind == "int" and 0 <= value < 1 << 64 and are_addresses(types):
@@ -86,7 +86,7 @@ def _argument(
 
 
 def _constant(value: Any) -> Argument | None:
-    """Read what can be compiled in as one value, and is no number; None for anything else."""
+    """Translate a value that can be compiled in and is not a number; return None for others."""
     try:
         read = constexpr_value(value, "", "")
     except ArgumentError:
@@ -95,10 +95,10 @@ def _constant(value: Any) -> Argument | None:
 
 
 def stand_in(argument: Any) -> Any:
-    """Return what stands for an argument of `Kernel.warmup`: a tensor of a dtype, else the argument itself."""
+    """Return the placeholder for an argument of `Kernel.warmup`: a tensor for a dtype, else the argument itself."""
     return _Typed(argument) if is_dtype(argument) else argument
 
 
 def is_dtype(argument: Any) -> bool:
-    """Say whether an argument is a dtype: torch's or numpy's, or one of numpy's scalar classes."""
+    """Return whether an argument is a dtype: torch's or numpy's, or one of numpy's scalar classes."""
     return type(argument).__name__ == "dtype" or isinstance(argument, type)

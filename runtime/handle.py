@@ -1,4 +1,4 @@
-"""What a kernel says of itself to code that was written for Triton's functions and autotuners."""
+"""Attributes of a kernel for code that was written for Triton's functions and autotuners."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ _OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
 
 
 class KernelParam(Record):
-    """A param of the kernel function, as Triton's ``JITFunction.params`` lists it."""
+    """A param of the kernel function, as in Triton's ``JITFunction.params``."""
 
     name: str
     num: int
-    """Its place in the function's order."""
+    """Index of the param in the function."""
     is_constexpr: bool
     has_default: bool
     default: Value
-    """None if it has none."""
+    """Default value; None if it has none."""
     is_rest: bool
     """Whether it is the function's `*args`."""
     is_given: bool
-    """Whether a call gives it: every param but constexprs that follow from the call or from the chosen config."""
+    """Whether callers pass it: every param except constexprs that the call or the config determines."""
     types: tuple[str, ...]
-    """Those that were built; none of a constexpr."""
+    """Types that were built; empty for a constexpr."""
     values: tuple[Value, ...]
-    """Those that a constexpr of the matrix or of configs was built with, and its default."""
+    """Values of a constexpr of the matrix or of configs that were built, and its default."""
 
 
 class LaunchConfig(Record):
-    """A config, as Triton's ``Autotuner.best_config`` gives it: what may be passed back to the kernel by name."""
+    """A config in the form of Triton's ``Autotuner.best_config``; its settings can be passed to the kernel by name."""
 
     kwargs: dict[str, Value]
-    """Its constexprs."""
+    """Constexprs of the config."""
     options: dict[str, Value]
-    """``num_warps`` and its like, and what else the manifest sets."""
+    """Options such as ``num_warps``, and others that the manifest sets."""
 
     @property
     def num_warps(self) -> int:
@@ -46,7 +46,7 @@ class LaunchConfig(Record):
 
     @property
     def num_stages(self) -> int:
-        """Stages of software pipelines."""
+        """Stages of software pipelining."""
         return self._int("num_stages", 3)
 
     @property
@@ -56,15 +56,15 @@ class LaunchConfig(Record):
 
     @property
     def maxnreg(self) -> int | None:
-        """Registers that a thread may use; None if ptxas chose."""
+        """Limit of registers per thread; None if ptxas chose."""
         return self._int("maxnreg", 0) or None
 
     @property
     def pre_hook(self) -> None:
-        """None: a bundle's configs call nothing."""
+        """None: configs of a bundle have no hooks."""
 
     def all_kwargs(self) -> dict[str, Value]:
-        """Return constexprs and options by name, but options that are unset."""
+        """Return constexprs and options by name, without unset options."""
         return self.kwargs | {name: value for name, value in self.options.items() if value is not None}
 
     def __str__(self) -> str:
@@ -77,12 +77,12 @@ class LaunchConfig(Record):
 
 
 def config_of(config: Config) -> LaunchConfig:
-    """Return a table's config as Triton's users know it."""
+    """Return a table's config in Triton's form."""
     return LaunchConfig(dict(config.constexprs), dict(config.options))
 
 
 def params_of(table: KernelTable) -> tuple[KernelParam, ...]:
-    """List the params of a kernel."""
+    """Return the params of a kernel."""
     types, axes = table.param_types(), {axis.name for axis in table.axes if not axis.is_type}
     params = []
     for num, param in enumerate(table.params):

@@ -1,7 +1,7 @@
-"""The user's handle on a kernel. The C core launches; what it has not met before is decided here, once per kind of call.
+"""The user's handle on a kernel. The C core launches; Python selects the variant for each new specialization.
 
-`Kernel` knows which bundle serves which device, chooses the variant (`nojit.runtime.select`) for what the core says of a
-call (`nojit.runtime.facts`), and hands the core a plan (`nojit.runtime.plans`).
+`Kernel` finds the bundle for a device, selects the variant (`nojit.runtime.select`) from the core's facts about a call
+(`nojit.runtime.facts`), and gives the core a plan (`nojit.runtime.plans`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nojit.runtime.target import ImageArch, parse_image_arch
 from nojit.runtime.tuning import Lookup, key_values, lookup_of
 
 if TYPE_CHECKING:
-    # a call that nothing serves is rare, and NOJIT_TUNING seldom set
+    # imported on demand: calls without a variant are rare, and NOJIT_TUNING is seldom set
     from nojit.runtime.fallback.jit_call import StandIn
     from nojit.runtime.handle import KernelParam, LaunchConfig
     from nojit.runtime.select import Explanation
@@ -39,19 +39,19 @@ __all__ = ["Choices", "Kernel", "Source", "Warmed"]
 
 
 class Warmed(Record):
-    """What a call would run, loaded and ready."""
+    """The result of `Kernel.warmup`: the loaded variant that a call would run."""
 
     plan: _core.Plan
-    """What the core launches."""
+    """The plan that the core launches."""
 
     @property
     def variant(self) -> str:
-        """Its id, config, and the bundle that it came from."""
+        """Label of the variant: its id, config and bundle."""
         return str(self.plan.label)
 
     @property
     def device(self) -> int:
-        """The ordinal."""
+        """Ordinal of the device."""
         return self.plan.device
 
     def __repr__(self) -> str:
@@ -59,36 +59,35 @@ class Warmed(Record):
 
 
 class Choices(Record):
-    """What could serve a call."""
+    """The variants that can serve a call."""
 
     table: KernelTable
     rows: tuple[int, ...]
-    """Of the table, the best first."""
+    """Rows of the table, best first."""
     key: dict[str, int]
-    """Each expression of the tuning key with its value; empty if there is no key."""
+    """The value of each expression of the tuning key; empty without a key."""
 
 
 class Kernel(_core.Dispatcher):
-    """One kernel of a bundle: call it, or give it a grid first as in Triton.
+    """One kernel of a bundle: call it directly, or index it with a grid first, as in Triton.
 
     ``kernel[grid](*arguments, **named)`` launches on the current stream of the arguments' framework, or on ``stream=``.
-    Arguments come in the order of the kernel function, constexprs included, or by name; options such as ``num_warps``
-    only by name. `grid` is a tuple of one to three ints, or a function of a mapping that holds the constexprs and
-    options of the chosen variant and the arguments, by name. ``kernel(...)`` takes the grid from the bundle. Launches
-    return None and do not wait.
+    Pass arguments in the order of the kernel function, constexprs included, or by name; pass options such as ``num_warps``
+    by name. `grid` is a tuple of one to three ints, or a function of a mapping with the constexprs and options of the selected
+    variant and the arguments, by name. ``kernel(...)`` takes the grid from the bundle. Launches return None and do not wait.
 
-    ``kernel.bind(grid, **fixed)`` fixes the grid and whatever is passed by name, constexprs, options, the stream or
-    arguments; what it returns is called with the rest, and makes no Python object per launch. Without a grid, the
-    bundle's is computed for each launch.
+    ``kernel.bind(grid, **fixed)`` fixes the grid and everything that is passed by name: constexprs, options, the stream,
+    arguments. Its result takes the remaining arguments and creates no Python object per launch. Without a grid, each launch
+    computes the bundle's grid.
 
-    Get one from `nojit.runtime.loader.Bundle.kernel`, which also reads what ``NOJIT_TUNING`` names. Safe to use from several threads.
+    Get one from `nojit.runtime.loader.Bundle.kernel`, which also applies ``NOJIT_TUNING``. Safe to use from several threads.
 
     Raises:
-        ArgumentError: on a call, for an argument that the kernel cannot take.
-        NoMatchingVariantError: on a call, where nothing in the bundle serves it; says why, and what to build. With
-            ``NOJIT_MISS`` Triton's JIT makes the call instead, where it can (`nojit.runtime.fallback.jit`).
-        BundleError: at a variant's first launch, where its image is not what was built.
-        DriverError: where the CUDA driver refuses.
+        ArgumentError: on a call, if the kernel cannot take an argument.
+        NoMatchingVariantError: on a call, if no variant matches; the error says why, and what to build. With ``NOJIT_MISS``,
+            Triton's JIT runs the call instead, if it can (`nojit.runtime.fallback.jit`).
+        BundleError: at a variant's first launch, if its image differs from the one that was built.
+        DriverError: the CUDA driver reports an error.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class Kernel(_core.Dispatcher):
         self._interner = Interner()
         self._plans: dict[tuple[int, int], _core.Plan] = {}
         self._stand_in: StandIn | None = None
-        # a finalizer that launches may run while this thread holds it
+        # reentrant: a finalizer may launch while this thread holds the lock
         self._lock = threading.RLock()
         params = [
             (param.name, param.constexpr)
@@ -129,14 +128,14 @@ class Kernel(_core.Dispatcher):
         return f"Kernel({self.name!r}, {', '.join(str(source.image_arch) for source in self._sources)})"
 
     def explain(self, /, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Explanation:
-        """Say which variant a call would run, and why each other one would not. Launches and loads nothing.
+        """Explain which variant a call would run, and why each other one does not match. Launches and loads nothing.
 
         Args:
-            args: as in a call; tensors may lie in host memory.
-            device: instead of the tensors' own device.
-            arch: ``sm_90``, or ``sm_90a``; instead of a device, so that no driver is needed. Of several devices that were tuned for,
-                the first in the bundle stands for it.
-            kwargs: as in a call.
+            args: the arguments of a call; tensors may be in host memory.
+            device: use this device instead of the tensors' own.
+            arch: use this arch, ``sm_90`` or ``sm_90a``, instead of a device; then no driver is needed. If the bundle has tuning tables of
+                several devices, the first one counts.
+            kwargs: the named arguments of a call.
         """
         from nojit.runtime.select import explain  # noqa: PLC0415 - launches ask for no reasons
 
@@ -148,17 +147,17 @@ class Kernel(_core.Dispatcher):
         return explain(table, self._call_facts(source, facts), lookup)
 
     def choices(self, /, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Choices:
-        """List every variant that could serve a call, the best first: what a tuner tries. Launches and loads nothing.
+        """Return every variant that can serve a call, best first, for a tuner to try. Launches and loads nothing.
 
         Args:
-            args: as in a call.
+            args: the arguments of a call.
             device: as for `explain`.
-            arch: likewise.
-            kwargs: as in a call.
+            arch: as for `explain`.
+            kwargs: the named arguments of a call.
 
         Raises:
-            ArgumentError: as a call.
-            NoMatchingVariantError: as a call.
+            ArgumentError: the kernel cannot take an argument.
+            NoMatchingVariantError: no variant matches.
         """
         from nojit.runtime.select import choose  # noqa: PLC0415 - tuners ask
 
@@ -168,20 +167,20 @@ class Kernel(_core.Dispatcher):
         return Choices(table, choose(table, call).considered, _key_of(table, call))
 
     def warmup(self, /, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
-        """Choose and load the variant for a call, so that launching like this loads and decides nothing. Launches nothing.
+        """Select and load the variant for a call, so that an equal call only launches. Launches nothing.
 
-        The tensor maps of descriptors are made too, for the addresses that they have.
+        Tensor maps of descriptors are encoded too, for their current addresses.
 
         Args:
-            args: as in a call; a dtype (``torch.float16``) stands for a tensor that is aligned to 16 bytes.
-            grid: not looked at; there so that calls of Triton's own ``warmup`` can stay.
-            kwargs: as in a call.
+            args: the arguments of a call; a dtype (``torch.float16``) replaces a tensor that is aligned to 16 bytes.
+            grid: ignored; accepted so that calls of Triton's ``warmup`` need no change.
+            kwargs: the named arguments of a call.
 
         Raises:
-            ArgumentError: as a call.
-            NoMatchingVariantError: as a call.
-            BundleError: as a call.
-            DriverError: as a call.
+            ArgumentError: the kernel cannot take an argument.
+            NoMatchingVariantError: no variant matches.
+            BundleError: the image differs from the one that was built.
+            DriverError: the CUDA driver reports an error.
         """
         if any(map(is_dtype, args)) or any(map(is_dtype, kwargs.values())):
             runtime = {param.name: not param.constexpr for param in self._params}
@@ -194,24 +193,24 @@ class Kernel(_core.Dispatcher):
         return Warmed(plan)
 
     def preload(self, device: int | None = None, *, only: Only | None = None) -> int:
-        """Load every image that fits a device now, so that no launch does.
+        """Load every image that fits a device now, so that no launch loads one.
 
         Args:
-            device: the current one if None.
+            device: ordinal of the device; None for the current one.
             only: as for `nojit.runtime.loader.Bundle.preload`.
 
         Returns:
-            How many images there are of these variants.
+            The number of images of these variants.
 
         Raises:
-            ArgumentError: `only` names what no variant has.
+            ArgumentError: no variant has a name or value of `only`.
         """
         if only is not None:
             check_only([self.variants(device)], only, f"kernel {self.name}")
         return self.load_variants(device, only)
 
     def load_variants(self, device: int | None, only: Only | None) -> int:
-        """Do as `preload`, where `only` may name what no variant has."""
+        """Load variants as `preload` does, but ignore names and values of `only` that no variant has."""
         ordinal = self._ordinal(device)
         source, table = self._home(ordinal)
         rows = rows_to_load(table, only)
@@ -220,34 +219,34 @@ class Kernel(_core.Dispatcher):
         return len({table.columns["image"][row] for row in rows})
 
     def variants(self, device: int | None = None) -> KernelTable:
-        """Return the table of the variants that a device uses; the current one if None.
+        """Return the variant table for a device, by default the current one.
 
         Raises:
-            NoMatchingVariantError: there are none for it.
+            NoMatchingVariantError: the kernel has no variants for the device.
         """
         ordinal = self._ordinal(device)
         return self._home(ordinal)[1]
 
     def fits(self, device: int | None = None) -> bool:
-        """Say whether some bundle of the kernel runs on a device; on the current one if None."""
+        """Return whether a bundle with this kernel runs on a device, by default the current one."""
         capability = _core.device_capability(self._ordinal(device))
         return any(source.image_arch.runs_on(capability) for source in self._sources)
 
-    # what code asks that was written for Triton's functions and autotuners
+    # attributes of Triton's functions and autotuners, for code written for them
 
     @property
     def fn(self) -> Kernel:
-        """The kernel itself: what an autotuner wraps is called with a config by name, as this is."""
+        """The kernel itself: Triton's autotuners have the function here, and callers pass it a config by name."""
         return self
 
     @property
     def __name__(self) -> str:
-        """The kernel's name."""
+        """Name of the kernel."""
         return self.name
 
     @property
     def arg_names(self) -> list[str]:
-        """The names of the function's params in its order, constexprs included."""
+        """Names of the function's params in its order, constexprs included."""
         return [param.name for param in self._params]
 
     @property
@@ -259,17 +258,17 @@ class Kernel(_core.Dispatcher):
 
     @property
     def configs(self) -> tuple[LaunchConfig, ...]:
-        """The configs of the manifest, for the first architecture at hand."""
+        """The manifest's configs, of the first available architecture."""
         from nojit.runtime.handle import config_of  # noqa: PLC0415 - likewise
 
         return tuple(map(config_of, self._at_hand[1].configs))
 
     @property
     def best_config(self) -> LaunchConfig:
-        """The config that the last launch of this kernel ran, on whichever device and thread.
+        """The config of this kernel's last launch, on any device and thread.
 
         Raises:
-            AttributeError: it was not launched yet, or Triton's JIT made every call.
+            AttributeError: the kernel was not launched yet, or Triton's JIT ran every call.
         """
         from nojit.runtime.handle import config_of  # noqa: PLC0415 - likewise
 
@@ -285,11 +284,11 @@ class Kernel(_core.Dispatcher):
         """Launch as ``kernel[grid](*args, **kwargs)`` does, or prepare the call as `warmup` does.
 
         Args:
-            args: as in a call.
-            grid: a tuple, or a function of the constexprs and arguments; the bundle's if None.
-            warmup: whether to launch nothing.
-            stream: as in a call.
-            kwargs: as in a call.
+            args: the arguments of a call.
+            grid: a tuple, or a function of constexprs and arguments; None for the bundle's grid.
+            warmup: prepare the call instead of launching.
+            stream: the stream of a call.
+            kwargs: the named arguments of a call.
         """
         if stream is not None:
             kwargs["stream"] = stream
@@ -299,10 +298,10 @@ class Kernel(_core.Dispatcher):
         launch(*args, **kwargs)
         return None
 
-    # what the core asks for
+    # called by the core
 
     def _prepare(self, device: int) -> _core.Spec:
-        """Make the spec of a device that has none."""
+        """Make the spec of a device that has none yet."""
         source, table = self._or_miss(device, lambda: self._home(device))
         lookup = self._lookup(source, table, device)
         tuning = None if lookup is None or lookup.table is None else lookup.tuning
@@ -310,7 +309,7 @@ class Kernel(_core.Dispatcher):
             return make_spec(table, self._options, self._interner, source.arch, source.where(self.name), tuning=tuning)
 
     def _resolve(self, device: int, facts: Facts) -> _core.Plan:
-        """Choose the variant for a call that has no plan, and for which C chooses none."""
+        """Select the variant for a call without a plan, if C does not select one."""
         return self._plan_of(device, self._or_miss(device, lambda: self._best(device, facts)))
 
     def _best(self, device: int, facts: Facts) -> int:
@@ -318,12 +317,12 @@ class Kernel(_core.Dispatcher):
 
         source, table = self._home(device)
         call = call_facts(facts, table, source.arch)
-        # the reasons of a kind of call were told when the JIT made the first one
+        # the reasons were given when the JIT ran the first call of this specialization
         explained = self._stand_in is None or not self._stand_in.knows(call)
         return best(table, call, self._lookup(source, table, device), explained=explained)
 
     def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
-        """Choose something for a call, and count the call if nothing serves it."""
+        """Run a selection; if no variant matches, count the call as a miss."""
         began_ns = perf_counter_ns()
         try:
             return choose()
@@ -336,7 +335,7 @@ class Kernel(_core.Dispatcher):
     def _missed(
         self, error: NoMatchingVariantError, device: int, facts: Facts, given: Mapping[str, Any], grid: Any
     ) -> bool:
-        """Make a call that nothing serves through Triton's JIT, if ``NOJIT_MISS`` says so; False leaves it at the error."""
+        """Run a missed call through Triton's JIT if ``NOJIT_MISS`` allows it; return False to raise the error."""
         from nojit.runtime.fallback.jit import policy  # noqa: PLC0415 - most calls are served
 
         if policy() == "error":
@@ -349,7 +348,7 @@ class Kernel(_core.Dispatcher):
         return True
 
     def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
-        """Return the bundle, and the variants and facts by which a call is made that none of them serves."""
+        """Return the bundle, the variants and the facts that describe a missed call."""
         capability = _core.device_capability(device)
         if any(source.image_arch.runs_on(capability) for source in self._sources):
             source = self._source_for(capability)
@@ -358,12 +357,12 @@ class Kernel(_core.Dispatcher):
         return source.images.file.index.name, self._table(source), self._call_facts(source, facts)
 
     def _prefer(self, device: int, meaning: int, key: tuple[int, ...]) -> Sequence[int]:
-        """Order the configs of a meaning by what was measured; those left out follow in the table's order."""
+        """Order the configs of a case by the tuning table; configs that it lacks follow in the order of the variant table."""
         lookup = self._lookup(*self._home(device), device)
         return () if lookup is None else lookup.order(meaning, key)
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
-        """Make the plan of a row of a device's table, once."""
+        """Return the plan of a row of a device's table; make it at the first call."""
         source, table = self._home(device)
         began_ns, known = perf_counter_ns(), True
         with self._lock:
@@ -377,7 +376,7 @@ class Kernel(_core.Dispatcher):
         return plan
 
     def _note_hints(self, plan: _core.Plan, facts: Facts) -> None:
-        """Note the hints that a kind of call misses, where a variant of its config has more than the one that serves it."""
+        """Count a hint miss, if a variant of the same config has more hints than the selected one."""
         from nojit.runtime.observe.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
 
         source, row = plan.payload
@@ -386,15 +385,15 @@ class Kernel(_core.Dispatcher):
         )
 
     def _constexpr_key(self, value: Any) -> tuple[int, int]:
-        """Say what a constexpr of a type that C does not know stands for."""
+        """Return the key of a constexpr whose type C does not know."""
         try:
             return self._interner.key(constexpr_value(value, "", self.name))
         except ArgumentError:
-            # `_resolve` knows the constexpr's name and says so
+            # `_resolve` knows the constexpr's name, and raises the error
             return UNKNOWN
 
     def _check_option(self, name: str, value: object) -> None:
-        """Refuse a keyword of a call that names nothing of the kernel, but for an option whose value changes nothing."""
+        """Refuse a keyword that the kernel does not have, unless it is an option of Triton with the built value."""
         from nojit.runtime.options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
         from nojit.runtime.refusals import not_as_built, unexpected  # noqa: PLC0415 - likewise
 
@@ -410,11 +409,11 @@ class Kernel(_core.Dispatcher):
         source, row = plan.payload
         raise grid_error(self._table(source), row, dimension, self._call_facts(source, facts))
 
-    # the slow path
+    # selection, outside of the fast path
 
     def _home(self, device: int) -> tuple[Source, KernelTable]:
-        """Return the bundle that serves a device, and its variants; found once."""
-        # asked in any case: in a process that was forked off it raises, and a lock that is held there is held for ever
+        """Return the bundle for a device and its variants; found once."""
+        # checked every time: after a fork it raises, and a lock that was held in the parent is never released
         capability = _core.device_capability(device)
         home = self._homes.get(device)
         if home is None:
@@ -428,14 +427,14 @@ class Kernel(_core.Dispatcher):
         return home
 
     def _ordinal(self, device: int | None) -> int:
-        """Return a device's ordinal; of the current one if None.
+        """Return a device's ordinal; for None, the current device's.
 
         Raises:
-            ArgumentError: it is something else than an ordinal.
+            ArgumentError: `device` is not an ordinal.
         """
         if device is None:
             return _core.current_device()
-        # the driver refuses every other ordinal that names no device
+        # the driver refuses all other invalid ordinals
         if type(device) is not int or not -(1 << 31) <= device < 1 << 31:
             what = "expected the ordinal of a device, or None for the current one"
             raise ArgumentError(what, got=typed(device), where=f"kernel {self.name}", argument="device")
@@ -447,7 +446,7 @@ class Kernel(_core.Dispatcher):
     def _capability(self, arch: str | None, device: int | None) -> int:
         if arch is not None:
             try:
-                # an image's arch, sm_90a say, stands for its target
+                # an image's arch, such as sm_90a, stands for its target
                 return parse_image_arch(str(arch)).number
             except ValueError:
                 what = "expected an arch such as sm_90"
@@ -470,7 +469,7 @@ class Kernel(_core.Dispatcher):
         return table
 
     def _lookup(self, source: Source, table: KernelTable, device: int | None) -> Lookup | None:
-        """Find the kernel's tuning on a device; without a device, that of the first that was measured."""
+        """Return the kernel's tuning for a device; without a device, for the first measured one."""
         place = source.image_arch if device is None else device
         known, tuning = self._lookups.get(place), table.tuning
         if known is not None or (tuning is None and not self._overrides and not self._batch_invariant):
@@ -497,7 +496,7 @@ class Kernel(_core.Dispatcher):
 
 
 def _at_hand(sources: Sequence[Source]) -> Source:
-    """Return the source that a first launch will most likely read, so that it reads no other: all have the same params."""
+    """Return the source that a first launch will probably read, so that only one is read; all have the same params."""
     capability = _core.running_capability()
     if not capability:
         return sources[0]
@@ -506,7 +505,7 @@ def _at_hand(sources: Sequence[Source]) -> Source:
 
 
 def _option_names(table: KernelTable) -> tuple[str, ...]:
-    """Return what any config has an option of, in the order in which they come."""
+    """Return the names of all options of any config, in order of appearance."""
     names: dict[str, object] = {}
     for config in table.configs:
         names.update(config.options)

@@ -1,6 +1,6 @@
-"""Load bundles: a file, a folder of them for several archs, or those that are installed under a name.
+"""Load bundles: one file, a folder for several archs, or the installed bundles of a name.
 
-No driver is started until the first launch.
+Loading starts no driver; the first launch does.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ def load(path: str | os.PathLike[str], *, name: str | None = None) -> Bundle:
     """Open a bundle file, every ``*.nojit`` in a folder, or the bundles of a name.
 
     Args:
-        path: a folder may hold the bundles of several archs, and of several sets of kernels; of several versions of one bundle
-            for one arch, the newest counts, and the others are passed over with a warning. A string that is no path to
-            anything is a name: of what ``NOJIT_BUNDLES`` names, wheels hold, and a checkout has built, each kernel is
-            taken for each arch from the bundle that comes first (`nojit.runtime.discovery.discover.named`).
-        name: what each bundle must call itself, where a path does not say that. Case counts for nothing, and ``-``, ``_`` and ``.``
-            are one. None is anything.
+        path: a file; a folder, which may hold bundles of several archs and names; or a name. Of several versions of one bundle for
+            one arch, the newest is used, and a warning names the others. A string that is no path is a name: nojit searches
+            ``NOJIT_BUNDLES``, wheels and a checkout, and uses the first bundle found for each kernel and arch
+            (`nojit.runtime.discovery.discover.named`).
+        name: the name that each bundle must have, for a path that does not contain it. Case is ignored, and ``-``, ``_`` and ``.``
+            are equal. None accepts any name.
 
     Raises:
-        FileNotFoundError: nothing is there, or the folder holds no bundle, or none has this name.
-        BundleError: a file is no whole, unaltered bundle, or is not called `name`, or two of a folder hold the same kernel for one
-            arch.
-        BundleTrustError: ``NOJIT_TRUST`` asks for a signature, and a file has none, or not a right one.
+        FileNotFoundError: the path does not exist, the folder holds no bundle, or no bundle has this name.
+        BundleError: a file is damaged or is not called `name`, or two files of a folder hold the same kernel for one arch.
+        BundleTrustError: ``NOJIT_TRUST`` requires a signature, and a file has none or an invalid one.
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
-        TuningError: what ``NOJIT_TUNING`` names is no tuned table, or one that names what its kernel here lacks.
+        TuningError: a file in ``NOJIT_TUNING`` is not a tuned table, or uses something that its kernel lacks.
     """
     bundle = _load(path, () if name is None else (name,))
     if name is not None:
@@ -55,7 +54,7 @@ def load(path: str | os.PathLike[str], *, name: str | None = None) -> Bundle:
 
 def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
     place = os.fsdecode(path)
-    # not by pathlib: to import it takes longer than to open a bundle
+    # not pathlib: importing it takes longer than opening a bundle
     try:
         files = os.listdir(place)  # noqa: PTH208
     except NotADirectoryError:
@@ -73,7 +72,7 @@ def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
 
 
 def _expect_called(bundle: Bundle, name: str) -> None:
-    """Require bundles of one name, or their twins."""
+    """Require that every bundle has the name `name`, or is the twin of one that has."""
     from nojit.runtime.discovery.twins import is_called  # noqa: PLC0415 - seldom asked for
 
     for file in bundle.files:
@@ -87,9 +86,10 @@ def _may_be_name(path: str | os.PathLike[str]) -> bool:
 
 
 def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Return the names that a path asks for: whoever may write to the current folder can hide what is installed by a name.
+    """Return the installed names that a path could hide, to check a bundle's signature under them.
 
-    Where nobody asks for signatures, names count for nothing, and what is installed is not looked at.
+    Anybody who can write to the current folder could otherwise replace an installed bundle. Without a required signature, names
+    do not matter, and the result is empty.
     """
     if not _may_be_name(path) or os.environ.get("NOJIT_TRUST") in {None, "any"}:
         return ()
@@ -101,7 +101,7 @@ def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def _load_named(name: str) -> Bundle:
-    # what is loaded by its path needs no metadata of packages
+    # a bundle that is loaded by its path needs no package metadata
     from nojit.runtime.discovery.discover import asked_names, named  # noqa: PLC0415
 
     found = named(name, os.environ)
@@ -112,13 +112,13 @@ class Bundle:
     """Kernels by name, from one file or several. Safe to use from several threads.
 
     Attributes:
-        files: the bundle files, in the order given; with ``NOJIT_DEBUG_INFO``, twins in place of some.
-        passed_over: of what is not used because an earlier file has it too, or a newer one lies beside it, the file and the reason.
+        files: the bundle files in the given order; with ``NOJIT_DEBUG_INFO``, twins in place of some.
+        passed_over: file and reason of each bundle that is not used, because an earlier file has its kernels or a newer version exists.
 
     Args:
-        paths: the files, by their paths or opened to find them; the opened ones become this object's to close.
-        first_wins: of several files that hold the same kernel for one arch, use the first; otherwise they are refused.
-        names: one of them is what the files are asked for by; ``NOJIT_TRUST=signed`` holds keys against it. None is any.
+        paths: the files, as paths or open bundles; the new object closes them.
+        first_wins: if several files hold the same kernel for one arch, use the first instead of raising an error.
+        names: the names under which a program asks for the files, for ``NOJIT_TRUST=signed``; empty for any.
     """
 
     def __init__(
@@ -154,10 +154,10 @@ class Bundle:
                 if isinstance(one, BundleFile):
                     one.close()
             raise
-        # dozens of look-ups in a large library, which a first launch would wait for
+        # avoids dozens of look-ups in a large library before a first launch
         _core.find_driver()
         self._kernels: dict[str, Kernel] = {}
-        # a finalizer that asks for a kernel may run while this thread holds it
+        # reentrant: a finalizer may ask for a kernel while this thread holds the lock
         self._lock = threading.RLock()
 
     @property
@@ -169,9 +169,9 @@ class Bundle:
         """Return a kernel; the same object each time.
 
         Raises:
-            KernelNotFoundError: no file holds it.
-            ArgumentError: `name` is no string.
-            BundleError: its table is not what the bundle pins, or breaks a rule.
+            KernelNotFoundError: no file holds the kernel.
+            ArgumentError: `name` is not a string.
+            BundleError: the kernel's table differs from the one that the bundle pins, or breaks a rule.
         """
         if not isinstance(name, str):
             raise ArgumentError("expected the name of a kernel", got=typed(name), argument="name")
@@ -196,22 +196,22 @@ class Bundle:
     def preload(
         self, kernels: Iterable[str] | None = None, device: int | None = None, *, only: Only | None = None
     ) -> int:
-        """Load every image that fits a device now, so that no launch ever does: before a graph capture, say.
+        """Load every image that fits a device now, so that no launch loads one, for example during a graph capture.
 
         Args:
-            kernels: their names; all that have variants for the device if None.
-            device: the current one if None.
-            only: of kernels that have an axis, constexpr or option of a name, load the variants with this value of it, or with
-                one of several: ``{"dtype": "bf16", "num_warps": [4, 8]}``.
+            kernels: names of kernels; None for all that have variants for the device.
+            device: ordinal of the device; None for the current one.
+            only: load only variants with this value, or one of these values, of an axis, constexpr or option:
+                ``{"dtype": "bf16", "num_warps": [4, 8]}``. Kernels without an axis, constexpr or option of the name ignore it.
 
         Returns:
-            How many images these kernels have there.
+            The number of images that these kernels have for the device.
 
         Raises:
-            ArgumentError: `only` names what no variant of these kernels has, or an argument is of a wrong type.
-            NoMatchingVariantError: one of `kernels` has nothing for the device, or none of all kernels has.
-            BundleError: an image is not what was built.
-            DriverError: the driver refuses one.
+            ArgumentError: no variant of these kernels has a value of `only`, or an argument has a wrong type.
+            NoMatchingVariantError: one of `kernels`, or every kernel, has no variant for the device.
+            BundleError: an image differs from the one that was built.
+            DriverError: the driver rejects an image.
         """
         if kernels is not None and (isinstance(kernels, str) or not isinstance(kernels, Iterable)):
             raise ArgumentError(
@@ -219,7 +219,7 @@ class Bundle:
             )
         if kernels is None:
             known = [self.kernel(name) for name in self.kernels]
-            # where nothing fits, the first says so: whoever preloads relies on launches that load nothing
+            # if nothing fits, raise the first error: after a preload, callers rely on launches that load nothing
             chosen = [kernel for kernel in known if kernel.fits(device)] or known[:1]
         else:
             chosen = [self.kernel(name) for name in kernels]
@@ -228,7 +228,7 @@ class Bundle:
         return sum(kernel.load_variants(device, only) for kernel in chosen)
 
     def close(self) -> None:
-        """Close the files. What is loaded stays loaded, and launches; what is not can no longer be."""
+        """Close the files. Loaded variants stay loaded and can be launched; others can no longer be loaded."""
         for file in self.files:
             file.close()
 
@@ -254,10 +254,10 @@ def _open(place: str | os.PathLike[str] | BundleFile, accept: Accept | None) -> 
 
 
 def process_policy() -> Accept | None:
-    """Return what refuses the bundles that ``NOJIT_TRUST`` does not allow; None if it allows all.
+    """Return the check that refuses bundles that ``NOJIT_TRUST`` does not allow; None if it allows all.
 
     Raises:
-        BundleTrustError: it is set up wrongly.
+        BundleTrustError: ``NOJIT_TRUST`` or the file of trusted keys is invalid.
     """
     policy = os.environ.get("NOJIT_TRUST")
     if policy is None or policy == "any":
@@ -268,14 +268,14 @@ def process_policy() -> Accept | None:
 
 
 def _with_twins(files: tuple[BundleFile, ...], places: str, accept: Accept | None) -> tuple[BundleFile, ...]:
-    """Put bundles with line info in place of those that they are twins of."""
+    """Replace bundles by their twins with line info, if ``NOJIT_DEBUG_INFO`` names any."""
     from nojit.runtime.discovery.twins import with_twins  # noqa: PLC0415 - seldom set
 
     return with_twins(files, places, accept)
 
 
 def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tuple[tuple[str, str], ...]]:
-    """Keep the newest version of each bundle of a folder, and close the others: return those kept, and why not those."""
+    """Keep the newest version of each bundle of a folder and close the others; return both, the others with the reason."""
     if len({file.index.target.image_arch for file in files}) == len(files):
         return files, ()
     from nojit.runtime.discovery.versions import newer_lies_beside, superseded  # noqa: PLC0415 - seldom so
@@ -297,7 +297,7 @@ def _batch_invariant() -> bool:
 
 
 def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str, dict[Source, TuningSource]]:
-    """Read the tunings that stand in for the bundles' own, by kernel and file."""
+    """Read the tuned tables of ``NOJIT_TUNING``, which replace the bundles' own; return them by kernel and file."""
     from nojit.runtime.tuning_source import override_of, read_overrides  # noqa: PLC0415 - seldom set
 
     overrides: dict[str, dict[Source, TuningSource]] = {}
@@ -312,13 +312,13 @@ def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str
 def _merge(
     files: tuple[BundleFile, ...], *, first_wins: bool
 ) -> tuple[dict[str, tuple[Source, ...]], tuple[tuple[str, str], ...]]:
-    """List the sources of each kernel, by its name, and the files of which some kernels are passed over, with reasons."""
+    """List the sources of each kernel by its name, and the files with kernels that an earlier file provides, with reasons."""
     sources: dict[str, tuple[Source, ...]] = {}
-    # by the file that is passed over and the one that is used instead
+    # by unused file and the file that is used instead
     beaten: dict[tuple[str, str], list[str]] = {}
     for file in files:
         source = Source.of(Images(file))
-        # one for all its kernels: what the garbage collector counts is few before a first launch
+        # one object for all kernels: the garbage collector should have few objects to count before a first launch
         alone = (source,)
         for kernel in file.kernels:
             known = sources.get(kernel)

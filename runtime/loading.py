@@ -1,4 +1,4 @@
-"""Which variants of a kernel to load ahead of their first launch: all, or those of a few meanings and configs."""
+"""Select the variants of a kernel to preload: all, or those of some cases and configs. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nojit.runtime.values import identity
 __all__ = ["Only", "check_only", "rows_to_load"]
 
 Only: TypeAlias = Mapping[str, Any]
-"""Values by the names of axes, constexprs and options; a list or a set stands for any of its values."""
+"""Values by the names of axes, constexprs and options; a list or a set allows any of its values."""
 
 
 def rows_to_load(table: KernelTable, only: Only | None = None) -> list[int]:
-    """List rows that hold each image and launch of the variants to load, one row each, in the order of images.
+    """Return one row for each image and launch of the variants to load, in the order of images.
 
     Args:
         table: variants of a kernel.
-        only: what variants must have; names that the kernel does not have say nothing. None takes all.
+        only: properties that a variant must have; names that the kernel lacks are ignored. None for all variants.
     """
     rows: Iterable[int] = range(len(table))
     if only:
@@ -33,15 +33,15 @@ def rows_to_load(table: KernelTable, only: Only | None = None) -> list[int]:
     used: dict[tuple[int, int], int] = {}
     for row in rows:
         used.setdefault((table.columns["image"][row], table.columns["launch"][row]), row)
-    # as they lie in groups, each of which is then decompressed once
+    # in the order of groups, so that each group is decompressed once
     return [used[place] for place in sorted(used)]
 
 
 def check_only(tables: Sequence[KernelTable], only: object, where: str) -> None:
-    """Require that each name and value is some variant's.
+    """Require that some variant has each name and value.
 
     Raises:
-        ArgumentError: one is not, or there is none of a name.
+        ArgumentError: no variant has one of them.
     """
     if not isinstance(only, Mapping):
         what = "only: expected a dict of values by name"
@@ -69,7 +69,7 @@ def check_only(tables: Sequence[KernelTable], only: object, where: str) -> None:
 
 
 def _as_built(value: Any, known: Iterable[Any]) -> Any:
-    """Return a value as a bundle stores it: ``torch.bfloat16`` and, where dtypes were built, ``bf16`` as a dtype."""
+    """Return a value in a bundle's form: a dtype for ``torch.bfloat16`` and, if dtypes were built, for ``"bf16"``."""
     try:
         return meant(constexpr_value(value, "", ""), known)
     except ArgumentError:

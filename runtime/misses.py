@@ -1,4 +1,4 @@
-"""Says why variants do not serve a call; `nojit.runtime.advice` says what in the manifest would build one that does. Pure."""
+"""Explain why variants do not match a call; `nojit.runtime.advice` says which manifest lines would build one that does. Pure."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ __all__ = ["Rejection", "no_match", "rejections"]
 
 _REASONS_MAX: Final = 8
 
-# how far a variant got, in the order of the rules
+# how many rules a variant passes, in the order of the rules
 _TYPES, _MATRIX, _SETTINGS, _REQUIRES, _DERIVED, _HINTS, _SERVES = range(7)
 
 
 class Rejection(Record):
-    """Why one row does not serve, or is not the one that does."""
+    """Why a row does not match a call, or is not the selected one."""
 
     row: int
     stage: int
-    """The first rule that it breaks."""
+    """The first rule that the row breaks."""
     faults: tuple[str, ...]
 
     @property
     def reason(self) -> str:
-        """All of them, in words."""
+        """All reasons as text."""
         return "; ".join(self.faults)
 
     @property
     def distance(self) -> tuple[int, int, int]:
-        """How far the row is from serving the call; the nearest sorts first."""
+        """Sort key: how far the row is from matching the call; the nearest row sorts first."""
         return -self.stage, len(self.faults), self.row
 
 
 def rejections(selection: Selection, best: int | None) -> list[Rejection]:
-    """Say why each row but the `best` is not the one that serves the call, the nearest first."""
+    """Explain for each row except `best` why it does not serve the call, nearest row first."""
     rejecter = _Rejecter(selection, best)
     rows = (row for row in range(len(selection.table)) if row != best)
     return sorted((rejecter.reject(row) for row in rows), key=lambda rejection: rejection.distance)
 
 
 def no_match(selection: Selection, *, explained: bool = True) -> NoMatchingVariantError:
-    """Make the error for a call that no variant serves, with the reasons if it is to be explained."""
+    """Return the error for a call without a matching variant; with reasons if `explained` is true."""
     table = selection.table
     misses = rejections(selection, None) if explained else []
     distinct: dict[str, Rejection] = {}
@@ -65,23 +65,23 @@ def no_match(selection: Selection, *, explained: bool = True) -> NoMatchingVaria
 
 
 class _Rejecter:
-    """Says why rows do not serve; looks at each part of the table once."""
+    """Check of rows against a call; it reads each part of the table once."""
 
     def __init__(self, selection: Selection, best: int | None) -> None:
         self._selection = selection
         self._best = best
         self._types: dict[int, tuple[str, ...]] = {}
         self._hints: dict[int, tuple[str, ...]] = {}
-        # of the meaning that was looked at last: the rows of one are neighbours
+        # results for the last case: rows of one case are neighbours
         self._meaning = -1
         self._meant: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def reject(self, row: int) -> Rejection:
-        """Say which rule a row breaks first."""
+        """Return the first rule that a row breaks."""
         return next(Rejection(row, stage, faults) for stage, faults in self._rules(row) if faults)
 
     def _rules(self, row: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield each rule in order, with how the row breaks it."""
+        """Yield each rule in order, with the row's violations of it."""
         selection = self._selection
         meaning, config, hints, derived = selection.table.key(row)
         types, matrix = self._of_meaning(meaning)
@@ -96,7 +96,7 @@ class _Rejecter:
         yield _SERVES, (_outranked(selection, row, self._best),)
 
     def _of_meaning(self, meaning: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the faults of its types, those of its point behind them if there are any, and those of its point alone."""
+        """Return the faults of a case (of its types and matrix constexprs), and those of its matrix constexprs alone."""
         if meaning != self._meaning:
             signature = self._selection.table.meanings[meaning].signature
             if signature not in self._types:
@@ -108,7 +108,7 @@ class _Rejecter:
 
 
 def _type_faults(selection: Selection, signature: int) -> list[tuple[str, str]]:
-    """List the params that a signature types otherwise than the call, with the reason."""
+    """List the params whose type in a signature does not take the argument, with the reason."""
     reasons = [
         (name, mismatch(kind, selection.facts.arguments[name]))
         for name, kind in zip(selection.runtime, selection.table.signatures[signature], strict=True)
@@ -117,7 +117,7 @@ def _type_faults(selection: Selection, signature: int) -> list[tuple[str, str]]:
 
 
 def _hint_faults(selection: Selection, hints: tuple[tuple[str, int], ...]) -> list[str]:
-    """Say which hints of a set do not hold."""
+    """List the hints of a set that are false for the call."""
     return [
         f"expects {name} {'equal to 1' if hint == 1 else f'divisible by {hint}'}, got {got}"
         for name, hint, got in failing(hints, selection.facts.arguments)

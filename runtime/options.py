@@ -1,4 +1,4 @@
-"""Triton's launch options, and what each is where a manifest does not set it: the build spells every one out."""
+"""Triton's launch options, with the defaults that a build uses if a manifest does not set them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ BUILT_WITH: Final[dict[str, int | bool | str | None]] = {
     "sanitize_overflow": True,
     "debug": None,
 }
-"""What calls may pass to Triton's JIT beside arguments, and manifests may set. A default that the compiler fills in can change
-under a bundle's feet (`enable_fp_fusion` flips in Triton 3.10)."""
+"""Options that calls may pass to Triton's JIT beside arguments, and manifests may set, with the value that a build uses. The build
+passes each one, because a default of the compiler may change (`enable_fp_fusion` does in Triton 3.10).
+"""
 
 
 def is_as_built(name: str, value: object) -> bool:
-    """Say whether a call asks for what every variant was built with by an option that no config of the kernel sets."""
+    """Return whether a call passes an option that no config sets with the value that every variant was built with."""
     built = BUILT_WITH[name]
-    # to leave debugging out is not to ask for it
+    # `debug=False` does not request debugging
     return value == built or (name == "debug" and not value)

@@ -1,6 +1,6 @@
-"""Where the images of a kernel lie: how long each is, and which are compressed together. It ends the kernel's section.
+"""Lengths and grouping of a kernel's images, at the end of the kernel's section.
 
-The engine reads and checks it: `nojit.runtime._core.Placement`.
+The engine reads and checks them: `nojit.runtime._core.Placement`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ _GROUP = struct.Struct("<III32s")
 
 
 class Group(Record):
-    """Images compressed together."""
+    """Images that are compressed together."""
 
     images: int
-    """How many images it holds, in their order."""
+    """Number of its images, which are consecutive."""
     stored_bytes: int
     """Compressed length."""
     raw_bytes: int
-    """Sum of its images' lengths."""
+    """Sum of the lengths of its images."""
     sha256: bytes
     """SHA-256 of the compressed bytes."""
 
 
 class Place(Record):
-    """Where one image lies: its group, which it is read and checked with, and its bytes within that, decompressed."""
+    """Position of one image: its group, which is read and checked as a whole, and its bytes in the decompressed group."""
 
     group: int
-    """The number of the group."""
+    """Number of the group."""
     stored_start: int
-    """Where the group starts in the kernel's part of the payload."""
+    """Offset of the group in the kernel's part of the payload."""
     stored_bytes: int
     """Compressed length of the group."""
     raw_bytes: int
@@ -44,13 +44,13 @@ class Place(Record):
     sha256: bytes
     """SHA-256 of the group's compressed bytes."""
     start: int
-    """Where the image starts in the decompressed group."""
+    """First byte of the image in the decompressed group."""
     end: int
-    """Where it ends there."""
+    """End of the image in the decompressed group."""
 
 
 def encode_images(sizes: Iterable[int]) -> bytes:
-    """Lay out each image's length, in the order of the groups."""
+    """Encode the lengths of images, in the order of the groups."""
     lengths = array("I", sizes)
     if sys.byteorder == "big":
         lengths.byteswap()
@@ -58,7 +58,7 @@ def encode_images(sizes: Iterable[int]) -> bytes:
 
 
 def u32_array(raw: bytes | memoryview) -> array[int]:
-    """Read little-endian unsigned 32-bit integers."""
+    """Decode little-endian unsigned 32-bit integers."""
     values = array("I")
     values.frombytes(raw)
     if sys.byteorder == "big":
@@ -67,5 +67,5 @@ def u32_array(raw: bytes | memoryview) -> array[int]:
 
 
 def encode_groups(groups: Iterable[Group]) -> bytes:
-    """Lay out the records of groups, which come behind the lengths of images."""
+    """Encode the records of groups, which follow the lengths of images."""
     return b"".join(_GROUP.pack(group.images, group.stored_bytes, group.raw_bytes, group.sha256) for group in groups)

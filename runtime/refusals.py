@@ -1,4 +1,4 @@
-"""Refuses calls that a kernel can never take, whatever was built of it. Pure."""
+"""Refuse calls that no variant of a kernel could serve. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["check_kinds", "check_names", "check_untyped", "not_as_built", "unexp
 
 
 def unexpected(name: str, known: Sequence[str]) -> str:
-    """Say that a kernel takes nothing by a name, and the nearest that it takes."""
+    """Return the message for a name that a kernel lacks, with the most similar one that it has."""
     return f"unexpected argument {name!r}{did_you_mean(name, tuple(known))}"
 
 
 def not_as_built(name: str, value: object) -> str:
-    """Say that a call asks by an option of Triton's for what nothing was built with."""
+    """Return the message for an option of Triton that was built with another value."""
     built = (
         f"expected {name}={shown(BUILT_WITH[name])}, as every variant was built, or {name} in the manifest's configs"
     )
@@ -27,10 +27,10 @@ def not_as_built(name: str, value: object) -> str:
 
 
 def check_names(table: KernelTable, facts: CallFacts) -> None:
-    """Check that a call passes each runtime param, and otherwise only constexprs and options that the kernel has.
+    """Check that a call passes every runtime param, and no name that the kernel lacks.
 
     Raises:
-        ArgumentError: it does not.
+        ArgumentError: a param is missing, or a name is unknown.
     """
     runtime, where = table.runtime_params(), f"kernel {table.kernel}"
     if facts.arguments.keys() == {*runtime} and not facts.options and not facts.constexprs:
@@ -50,15 +50,15 @@ def check_names(table: KernelTable, facts: CallFacts) -> None:
 
 
 def check_kinds(table: KernelTable, facts: CallFacts, taken: Mapping[str, Sequence[str]]) -> None:
-    """Check that no argument is of a kind that no manifest line could make the kernel take.
+    """Check that each argument has a kind that some manifest could declare for the kernel.
 
     Args:
         table: the kernel's variants.
         facts: the call.
-        taken: of each runtime param, the types that take its argument.
+        taken: for each runtime param, the types that take its argument.
 
     Raises:
-        ArgumentError: one is.
+        ArgumentError: an argument has another kind.
     """
     types = table.param_types()
     for name, takers in taken.items():
@@ -71,15 +71,15 @@ def check_kinds(table: KernelTable, facts: CallFacts, taken: Mapping[str, Sequen
 
 
 def check_untyped(table: KernelTable, facts: CallFacts, fitting: Sequence[bool]) -> None:
-    """Check that no address leaves open what it points to where that would decide the variant.
+    """Check that no address without an element type leaves the variant open.
 
     Args:
         table: the kernel's variants.
         facts: the call.
-        fitting: of each signature, whether it takes the arguments.
+        fitting: for each signature, whether it takes the arguments.
 
     Raises:
-        ArgumentError: one does.
+        ArgumentError: the variant depends on the element type of an address.
     """
     for place, name in enumerate(table.runtime_params()):
         argument = facts.arguments[name]

@@ -1,6 +1,6 @@
-"""What decompresses the zstd frames of bundles for Python. The engine checks their headers first, and the sizes after.
+"""Decompression of the zstd frames of bundles for Python. The engine checks their headers before, and the sizes after.
 
-Python 3.14 brings its own zstd; before that the ``zstandard`` package does the work.
+Python 3.14 has zstd; earlier versions need the package ``zstandard``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nojit.runtime.errors import BundleError
 __all__ = ["Decompress", "decompress"]
 
 Decompress: TypeAlias = Callable[[memoryview, int], bytes]
-"""Decompresses one whole frame of a known size; ValueError if it is none."""
+"""Function that decompresses one whole frame of a known size; it raises ValueError for other data."""
 
 # a frame with literals and sequences, compressed
 _SAMPLE = bytes.fromhex(
@@ -30,8 +30,8 @@ def _with_zstandard() -> Decompress:
     except ModuleNotFoundError:
         return _without_any
 
-    # a decompressor serves one thread at a time, and costs more to make and to use for the first time than ten small
-    # frames to decompress: one is ready before a bundle is opened
+    # a decompressor serves one thread at a time; creating and first using it costs more than decompressing ten small
+    # frames, so one is ready before a bundle is opened
     idle = [zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG_MAX)]
     idle[0].decompress(_SAMPLE)
 
@@ -41,7 +41,7 @@ def _with_zstandard() -> Decompress:
         except IndexError:
             decompressor = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG_MAX)
         try:
-            # the one-shot call writes into a buffer of the declared size, which was checked: no bomb can outgrow it
+            # this call writes into a buffer of the declared size, which was checked, so no frame can expand further
             return decompressor.decompress(frame, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise ValueError(error) from None
@@ -52,7 +52,7 @@ def _with_zstandard() -> Decompress:
 
 
 def _without_any(_frame: memoryview, _raw_bytes: int) -> bytes:
-    # said of each bundle rather than at import, so that `nojit doctor` says it beside the rest
+    # raised for each bundle instead of at import, so that `nojit doctor` can report it with other problems
     what = "expected the package zstandard, which reads bundles, to be installed"
     raise BundleError(what, got="none: pip install zstandard")
 

@@ -1,10 +1,10 @@
-"""Where bundles are found: the environment, installed wheels, a checkout's build output; in this order.
+"""Find bundles in the environment, in installed wheels and in a checkout's build output, in this order.
 
-No installed package is imported. Bundles are opened only to read what they are called, where a name is looked for, and stay open
-for whoever uses them: what is loaded is what was found.
+nojit imports no installed package, and opens a bundle only to read its name. An opened bundle stays open for its user, so the
+loaded file is the one that was found.
 
-Operators ask for the environment's bundles, the library's and the checkout's. Wheels of other names are *foreign* to them:
-what such a wheel holds serves kernels that none of the others holds, and one that is broken is passed over.
+Operators use the bundles of the environment, of the library and of the checkout. Wheels of other names are *foreign* to them:
+operators take only kernels from such a wheel that no other bundle holds, and skip a broken one.
 """
 
 from __future__ import annotations
@@ -45,53 +45,52 @@ T = TypeVar("T")
 # files and folders, separated as in PATH
 VARIABLE = "NOJIT_BUNDLES"
 LIBRARY: Final = "nojit-kernels"
-"""What the bundles of nojit's own operators are called."""
+"""Name of the bundles of nojit's own operators."""
 
 
 class Found(Record):
-    """A bundle file and who said that it is there."""
+    """A bundle file, and how it was found."""
 
     path: Path
     origin: str
     """``NOJIT_BUNDLES``, ``wheel <distribution>`` or ``checkout``."""
     foreign: bool = False
-    """Whether operators take from it only what no other bundle holds."""
+    """Whether operators take only kernels from it that no other bundle holds."""
     file: BundleFile | None = None
-    """The bundle, if it was opened to read its name; it is the caller's to close."""
+    """The bundle, if it was opened to read its name; the caller closes it."""
 
     def opened(self) -> BundleFile:
-        """Return the bundle, opened now or to find it; no policy has judged it.
+        """Return the open bundle; no policy has checked it.
 
         Raises:
-            BundleError: it is no whole bundle.
-            OSError: it cannot be read.
+            BundleError: the file is not an intact bundle.
+            OSError: the file cannot be read.
         """
         return self.file or _open(self.path)
 
 
 class _Place(Record):
-    """Somewhere that bundles can be."""
+    """A place that may contain bundles."""
 
     look: Callable[[], list[Found]]
-    """Lists them, or raises `BundleError`."""
+    """Function that lists the bundles, or raises `BundleError`."""
     names: tuple[str, ...] = ()
-    """What all of them are called; empty if each is called what it calls itself."""
+    """Names of all its bundles; empty if each bundle has its own name."""
     foreign: bool = False
-    """Whether its bundles are."""
+    """Whether its bundles are foreign."""
 
 
 def survey(
     environment: Mapping[str, str], checkout: Path | None = None
 ) -> tuple[list[Found], list[BundleError], list[BundleError]]:
-    """List the bundle files, first come first, each once, and what is wrong with places: it goes on after each.
+    """List every bundle file once, in order of precedence, and the problems of places; a problem does not end the search.
 
     Args:
-        environment: where `VARIABLE` is looked up.
-        checkout: the folder that holds ``artifacts/``; by default the one that this module runs from, if any.
+        environment: contains `VARIABLE`.
+        checkout: folder that holds ``artifacts/``; by default the checkout that this module runs from, if any.
 
     Returns:
-        The files; what is wrong with places that operators ask for, which are missing, without bundles, or cannot be read;
-        and what is wrong with wheels that are foreign to them.
+        The files; problems of places that operators use (missing, without bundles, unreadable); problems of foreign wheels.
     """
     files: list[Found] = []
     problems: dict[bool, list[BundleError]] = {False: [], True: []}
@@ -104,11 +103,11 @@ def survey(
 
 
 def holders(bundles: Iterable[tuple[T, bool, str, Iterable[str]]]) -> dict[str, dict[str, T]]:
-    """Say for each kernel which bundle operators take it from for each image arch: the first that holds it.
+    """Return for each kernel and image arch the bundle from which operators take it: the first that holds it.
 
     Args:
-        bundles: each with whether it is foreign, its image arch and its kernels; first come first. A foreign one counts where no
-            other one holds the kernel, for whichever arch.
+        bundles: foreign or not, image arch and kernels of each bundle, in order of precedence. A foreign bundle counts only if no
+            other one holds the kernel, for any arch.
     """
     asked: dict[str, dict[str, T]] = {}
     foreign: dict[str, dict[str, T]] = {}
@@ -120,15 +119,15 @@ def holders(bundles: Iterable[tuple[T, bool, str, Iterable[str]]]) -> dict[str, 
 
 
 def operators_ask(kernel: str, called: Iterable[str]) -> tuple[str, ...]:
-    """Return the name that operators ask for when they take a kernel from bundles: the library's, if the kernel is.
+    """Return the names under which operators ask for the bundles of a kernel: the library's, if the library has the kernel.
 
-    Operators of other packages, made of specs of their own, have kernels in bundles of any name: they ask for none.
+    Operators of other packages, made from their own specs, may use bundles of any name; for them the result is empty.
 
     Args:
-        kernel: its name.
-        called: what the bundles call themselves that hold it.
+        kernel: name of the kernel.
+        called: own names of the bundles that hold it.
     """
-    # the library's manifests take a while to read: only where a bundle of another name would serve
+    # reading the library's manifests takes a while; needed only for a bundle of another name
     unclear = any(normalized(name) != LIBRARY for name in called)
     return () if unclear and not _is_the_librarys(kernel) else (LIBRARY,)
 
@@ -137,7 +136,7 @@ def _is_the_librarys(kernel: str) -> bool:
     from importlib import import_module  # noqa: PLC0415 - as said
 
     try:
-        # not by an import statement: the runtime stands below the library, and works without it
+        # no import statement: the runtime must not depend on the kernels, and works without them
         manifests = import_module("nojit.kernels.manifests")
     except ModuleNotFoundError:
         return False
@@ -145,7 +144,7 @@ def _is_the_librarys(kernel: str) -> bool:
 
 
 def serving(file: BundleFile) -> tuple[list[str], list[BundleError]]:
-    """Say which of its kernels a bundle that a policy has judged may serve to operators, and why not the others, each reason once."""
+    """Return the kernels that a checked bundle may serve to operators, and each reason why it may not serve the others."""
     kernels: list[str] = []
     refused: dict[str, BundleError] = {}
     for kernel in file.kernels:
@@ -159,9 +158,9 @@ def serving(file: BundleFile) -> tuple[list[str], list[BundleError]]:
 
 
 def names(environment: Mapping[str, str], checkout: Path | None = None) -> list[str]:
-    """List what can be looked for by `named`, each once however it is spelled.
+    """List every name that `named` can find, each once in one spelling.
 
-    Places and bundles with something wrong about them are passed over; arguments are as for `survey`.
+    Places and bundles with problems are skipped. Arguments as for `survey`.
     """
     known: dict[str, str] = {}
     for place in _places(environment, checkout):
@@ -184,23 +183,22 @@ def _own_names(place: _Place) -> Iterator[str]:
 
 
 def named(name: str, environment: Mapping[str, str], checkout: Path | None = None) -> list[Found]:
-    """List the bundle files that a name stands for, first come first, each once.
+    """List the bundle files of a name, each once, in order of precedence.
 
-    In the environment and in a checkout these are the bundles that are called so. Of installed wheels these are all
-    bundles of those whose entry point, or whose distribution, is called so. Case counts for nothing, and ``-``, ``_`` and ``.``
-    are one.
+    From the environment and a checkout, these are the bundles with this name; from installed wheels, all bundles of wheels whose
+    entry point or distribution has it. Case is ignored, and ``-``, ``_`` and ``.`` are equal.
 
     Args:
-        name: ``acme-kernels``, say.
+        name: such as ``acme-kernels``.
         environment: as for `survey`.
-        checkout: likewise.
+        checkout: as for `survey`.
 
     Returns:
-        The files; those whose own name was read are open.
+        The files; those whose name was read are open.
 
     Raises:
-        BundleError: a place that the environment names, or a wheel of that name, is missing or without bundles.
-        FileNotFoundError: there is no bundle of that name; the message says which there are.
+        BundleError: a place in the environment, or a wheel of that name, is missing or contains no bundles.
+        FileNotFoundError: no bundle has the name; the message lists the existing names.
     """
     files: list[Found] = []
     known: list[str] = []
@@ -218,10 +216,10 @@ def named(name: str, environment: Mapping[str, str], checkout: Path | None = Non
 
 
 def _look_for(name: str, place: _Place, files: list[Found], known: list[str]) -> None:
-    """Add the bundles of a place that have a name, and every name there."""
+    """Add the bundles of a place that have a name, and every name in that place."""
     wanted = normalized(name)
     if place.names:
-        # a wheel of another name may be broken: it is not asked for
+        # do not read a wheel of another name: it may be broken
         if wanted in map(normalized, place.names):
             files += place.look()
         known += place.names
@@ -242,9 +240,9 @@ def _close(files: Iterable[Found]) -> None:
 
 
 def asked_names(name: str) -> tuple[str, ...]:
-    """Return the names of bundles that a program may mean by a name: itself, and what ``acme-kernels-sm90`` provides.
+    """Return the names of bundles that a program may mean by a name: the name itself, and ``acme-kernels`` for ``acme-kernels-sm90``.
 
-    Entry points say what is found, and anybody's can say anything: what may be used follows from what was asked for alone.
+    Entry points only locate bundles, because anybody can write one. The requested name alone decides which bundles may be used.
     """
     provided = re.fullmatch(r"(.+)-sm[0-9]+[a-z]?", normalized(name))
     return (name, provided[1]) if provided else (name,)
@@ -260,7 +258,7 @@ def _none_such(name: str, known: Iterable[str]) -> str:
 
 
 def remedy(name: str) -> str:
-    """Say what a thin wheel that is installed alone lacks, as the end of a message."""
+    """Return the end of a message that tells the user of a thin wheel which extra to install."""
     from importlib.metadata import PackageNotFoundError, metadata  # noqa: PLC0415 - slow to import
 
     try:
@@ -285,7 +283,7 @@ def _each_once(files: Iterable[Found]) -> list[Found]:
 
 
 def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[_Place]:
-    """Yield the places in order."""
+    """Yield the places in order of precedence."""
     for place in environment.get(VARIABLE, "").split(os.pathsep):
         if place:
             yield _Place(partial(_in_environment, Path(place)))
@@ -302,7 +300,7 @@ def _in_environment(path: Path) -> list[Found]:
     where, what = f"{VARIABLE}: {path}", "expected a bundle file or a folder of them"
     try:
         if path.is_dir():
-            # falling back to another place would hide the mistake
+            # searching another place would hide the mistake
             return [Found(file, VARIABLE) for file in _expect_bundles(path, where)]
         if not path.is_file():
             raise BundleError(what, got="none", where=where)
@@ -315,15 +313,15 @@ def _in_wheel(provider: Provider, foreign: bool) -> list[Found]:
     origin = f"wheel {provider.distribution}"
     where, what = f"{origin}, package {provider.package}", "expected the package that holds the bundles"
     parts = provider.package.split(".")
-    # a path would lead out of the folder that the wheel is installed in
+    # a path would lead out of the wheel's folder
     if not all(map(str.isidentifier, parts)):
         raise BundleError(f"{what}, named as in `import`", got=repr(provider.package), where=where)
-    # beside the entry point, as a wheel is installed, or wherever an editable install has it
+    # beside the entry point for a wheel, elsewhere for an editable install
     beside = Path(provider.place, *parts)
     try:
         folder = beside if beside.is_dir() else _package_folder(parts)
     except Exception as error:
-        # what finds modules is not ours
+        # finders are foreign code
         raise BundleError(what, got=worded(error) or type(error).__name__, where=where) from error
     if folder is None:
         raise BundleError(what, got="none", where=where)
@@ -336,9 +334,9 @@ def _in_checkout(root: Path) -> list[Found]:
 
 
 def _package_folder(parts: Sequence[str]) -> Path | None:
-    """Find a package's folder without importing it or a package above it.
+    """Find a package's folder without importing the package or its parents.
 
-    `importlib.util.find_spec` imports the packages above. The finders themselves do not.
+    `importlib.util.find_spec` would import the parents; the finders do not.
     """
     folders: list[str] | None = None
     for depth in range(len(parts)):
@@ -363,7 +361,7 @@ def _found_by_finders(package: str, folders: Sequence[str] | None) -> list[str]:
 
 def _own_checkout() -> Path | None:
     root = Path(__file__).resolve().parents[2]
-    # installed from a wheel, the folder above is a package without either
+    # in a wheel, the folder above is a package without either
     return root if (root / "pyproject.toml").is_file() and (root / "aot").is_dir() else None
 
 
@@ -376,7 +374,7 @@ def _expect_bundles(folder: Path, where: str) -> list[Path]:
 
 def _bundles_of(folder: Path, where: str) -> list[Path]:
     try:
-        # a pattern takes a folder that cannot be read for one without files
+        # a glob treats an unreadable folder as an empty one
         files = folder.iterdir() if folder.is_dir() else ()
         return sorted(
             (file for file in files if file.name.endswith(SUFFIX) and file.is_file()),

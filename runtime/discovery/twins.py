@@ -1,6 +1,6 @@
-"""Debug twins: bundles with line info that stand in for the bundles that they were built beside.
+"""Debug twins: bundles with line info that replace the bundles that they were built beside.
 
-Profilers and debuggers then show source lines. Nothing here is imported where ``NOJIT_DEBUG_INFO`` is not set.
+Profilers and debuggers then show source lines. Nothing here is imported unless ``NOJIT_DEBUG_INFO`` is set.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 __all__ = ["TWIN", "is_called", "twin_inputs", "with_twins"]
 
 TWIN: Final = "-debug"
-"""What the name of a twin has behind that of its bundle."""
+"""Suffix of a twin's name."""
 
 _VARIABLE: Final = "NOJIT_DEBUG_INFO"
 
 
 def is_called(bundle: str, asked: str) -> bool:
-    """Say whether a bundle has the name that is asked for, however it is spelled, or is the twin of one that has."""
+    """Return whether a bundle has the requested name, in any spelling, or is the twin of a bundle that has it."""
     return normalized(bundle) in {normalized(asked), normalized(asked) + TWIN}
 
 
 def twin_inputs(inputs: str) -> str:
-    """Return what the twin of a bundle has for `inputs`: so a twin is known."""
+    """Return the `inputs` of the twin of a bundle; they identify a twin."""
     return hashlib.sha256(f"line info {inputs}".encode()).hexdigest()
 
 
 def with_twins(files: Sequence[BundleFile], places: str, accept: Accept | None) -> tuple[BundleFile, ...]:
-    """Put twins in place of their bundles; bundles without one stay as they are.
+    """Replace bundles by their twins; bundles without a twin stay.
 
     Args:
-        files: the bundles. Those that a twin stands in for are closed.
+        files: the bundles; replaced ones are closed.
         places: files and folders with twins, separated as in ``PATH``.
-        accept: as `BundleFile` takes it.
+        accept: as for `BundleFile`.
 
     Raises:
-        BundleError: a place holds no bundle, or one that is no twin, or a twin of another build of one of `files`, or two
-            twins of one.
+        BundleError: a place contains no bundle, a bundle that is not a twin, a twin of another build of one of `files`, or two
+            twins of one bundle.
     """
     twins: dict[str, BundleFile] = {}
     try:
@@ -99,7 +99,7 @@ def _paths(places: str) -> Iterator[str]:
 
 
 def _stand_in(file: BundleFile, twins: dict[str, BundleFile]) -> BundleFile:
-    """Return the twin of a bundle, or the bundle."""
+    """Return the twin of a bundle, or the bundle if it has none."""
     twin = twins.get(twin_inputs(file.index.inputs))
     if twin is None:
         for other in twins.values():
@@ -110,7 +110,7 @@ def _stand_in(file: BundleFile, twins: dict[str, BundleFile]) -> BundleFile:
     if (twin.index.name, twin.index.version) != (f"{file.index.name}{TWIN}", file.index.version):
         what = f"expected {file.index.name}{TWIN} {file.index.version}, the twin of {file.path}"
         raise BundleError(what, got=f"{twin.index.name} {twin.index.version}", where=twin.path)
-    # whoever may not sign the bundle may not sign what stands in for it
+    # a key that may not sign the bundle may not sign its replacement
     twin.expect((file.index.name,))
     held = [[(entry.name, entry.variants) for entry in one.index.kernels] for one in (file, twin)]
     if held[0] != held[1] or twin.index.target != file.index.target:

@@ -13,7 +13,7 @@ __all__ = ["Release", "newer_lies_beside", "superseded", "version_key"]
 
 Key: TypeAlias = tuple[object, ...]
 
-# PEP 440, without the spellings that the version of a bundle cannot have
+# PEP 440, without spellings that a bundle's version cannot have
 _VERSION: Final = re.compile(
     r"(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
     r"(?:[._]?(?P<pre>alpha|a|beta|b|preview|pre|c|rc)[._]?(?P<pre_number>\d*))?"
@@ -30,7 +30,7 @@ _ZERO: Final[Key] = (0, "")
 
 
 class Release(NamedTuple):
-    """What a bundle file says of itself."""
+    """Path, name, version and arch of a bundle file."""
 
     path: str
     name: str
@@ -39,14 +39,14 @@ class Release(NamedTuple):
 
 
 def superseded(releases: Iterable[Release]) -> dict[str, str]:
-    """Say which bundles have a newer one of their name and image arch in their folder: the path of each, and of the newest.
+    """Return the path of each bundle with a newer version of its name and image arch in its folder, and the path of the newest.
 
-    Two of one version supersede neither.
+    Two bundles of one version supersede neither.
     """
     newest: dict[tuple[str, str, str], Release] = {}
     groups: dict[tuple[str, str, str], list[Release]] = {}
     for release in releases:
-        # not by pathlib, whose import would be most of what opening a bundle takes
+        # not pathlib: importing it would take most of the time of opening a bundle
         key = (os.path.dirname(release.path), normalized(release.name), release.image_arch)  # noqa: PTH120
         groups.setdefault(key, []).append(release)
         best = newest.setdefault(key, release)
@@ -61,13 +61,13 @@ def superseded(releases: Iterable[Release]) -> dict[str, str]:
 
 
 def newer_lies_beside(newer: str) -> str:
-    """Say why a superseded bundle is passed over."""
+    """Return the reason for skipping a superseded bundle, as text."""
     folder, name = os.path.split(newer)
     return f"{name}, a newer version, lies beside it; nojit clean {folder or '.'} deletes the older"
 
 
 def version_key(version: str) -> Key:
-    """Return what versions are ordered by: as PEP 440 has it; what it does not know comes first, number by number."""
+    """Return the sort key of a version: as in PEP 440; other versions come first, in order of the numbers in them."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return ((-1,), tuple(map(_part, _WORD.findall(version))))
@@ -93,7 +93,7 @@ def _pre(match: re.Match[str]) -> Key:
 
 
 def _number(text: str) -> Key:
-    """Return what a number in digits is ordered by, however long it is: `int` refuses very long ones."""
+    """Return the sort key of a number in digits of any length; `int` refuses very long ones."""
     digits = text.lstrip("0")
     return (len(digits), digits)
 

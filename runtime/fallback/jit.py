@@ -1,13 +1,13 @@
-"""What becomes of a call that no variant serves: the policy ``NOJIT_MISS``, and where the functions of kernels are found.
+"""Calls without a matching variant: the policy ``NOJIT_MISS``, and the functions from which Triton's JIT compiles kernels.
 
 ===== ================================================================================================
-error it raises; the default
-warn  Triton's JIT makes it, and a `MissWarning` says so, once for each kernel and kind of call
-jit   Triton's JIT makes it
+error the call raises; the default
+warn  Triton's JIT runs the call; a `MissWarning` reports it once for each kernel and specialization
+jit   Triton's JIT runs the call
 ===== ================================================================================================
 
-The policy is read at the first miss of a process, and holds from then on. `register_source` says which function a kernel is
-compiled from. Triton is imported with the function's own module: not before a call misses, and not under ``error``.
+A process reads the policy at its first miss, and keeps it. `register_source` registers the function of a kernel. Triton is
+imported with the function's own module: at the first miss, and never under ``error``.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ __all__ = [
 VARIABLE = "NOJIT_MISS"
 POLICIES: Final = ("error", "warn", "jit")
 
-# of bundles that nobody needs to register sources for: the module that knows them
+# modules that know the sources of bundles, so that nobody needs to register them
 _KNOWN: Final = {"nojit-kernels": "nojit.kernels.manifests"}
 _PLACE: Final = re.compile(r"[\w.]+:\w+\Z")
 _WRAPPERS: Final = ("Autotuner", "Heuristics")
 
 _lock = threading.Lock()
-# by bundle, or nothing, and kernel
+# by bundle (empty for any) and kernel
 _sources: dict[tuple[str, str], object] = {}
 
 
 class MissWarning(UserWarning):
-    """No variant serves a call, and Triton's JIT made it."""
+    """Warning that no variant matches a call, and that Triton's JIT ran it."""
 
 
 class UnavailableError(Exception):
-    """The JIT cannot make a call; says why, as a clause."""
+    """Raised if the JIT cannot run a call; the message is the reason, as a clause."""
 
 
 @cache
@@ -63,16 +63,16 @@ def policy() -> str:
     """Return the policy of this process.
 
     Raises:
-        SettingError: ``NOJIT_MISS`` names none.
+        SettingError: ``NOJIT_MISS`` has an invalid value.
     """
     return policy_of(os.environ)
 
 
 def policy_of(environment: Mapping[str, str]) -> str:
-    """Return the policy that an environment names.
+    """Return the policy of an environment.
 
     Raises:
-        SettingError: ``NOJIT_MISS`` names none.
+        SettingError: ``NOJIT_MISS`` has an invalid value.
     """
     named = environment.get(VARIABLE, POLICIES[0])
     if named not in POLICIES:
@@ -82,20 +82,20 @@ def policy_of(environment: Mapping[str, str]) -> str:
 
 
 def register_source(kernel: str, source: object, *, bundle: str = "") -> None:
-    """Say which function a kernel is compiled from, for calls that no variant serves; see ``NOJIT_MISS``.
+    """Register the function of a kernel, from which Triton's JIT compiles calls without a matching variant; see ``NOJIT_MISS``.
 
-    Kernels of nojit's own library are known. A kernel that is registered again is compiled from the last function.
+    Kernels of nojit's own library need no registration. A second registration of a kernel replaces the first.
 
     Args:
-        kernel: its name in the bundle.
-        source: a ``@triton.jit`` or Gluon function, or ``module:function``, which is imported when a call misses.
-        bundle: what the bundle is called, where several have a kernel of this name; any if empty.
+        kernel: name of the kernel in the bundle.
+        source: a ``@triton.jit`` or Gluon function, or ``module:function``, which is imported at the first miss.
+        bundle: name of the bundle, if several have a kernel of this name; empty for any.
 
-    A bundle can name a function as the value of a constexpr. It is imported only from the module of a registered source. To
-    allow another one, register it too, under its own name.
+    A bundle can name a function as the value of a constexpr. nojit imports it only from the module of a registered source. To allow
+    another one, register it too, under its own name.
 
     Raises:
-        ArgumentError: `source` is neither.
+        ArgumentError: `source` is neither a function nor ``module:function``.
     """
     if not (_PLACE.match(source) if isinstance(source, str) else hasattr(source, "__getitem__")):
         got = repr(source) if isinstance(source, str) else type(source).__name__
@@ -106,12 +106,12 @@ def register_source(kernel: str, source: object, *, bundle: str = "") -> None:
 
 
 def function_of(kernel: str, bundle: str) -> Any:
-    """Return the function that a kernel of a bundle is compiled from.
+    """Return the function of a bundle's kernel.
 
     Raises:
-        UnavailableError: nobody says which it is, or it cannot be imported.
+        UnavailableError: no source is registered, or it cannot be imported.
     """
-    # the sources of a twin are its bundle's
+    # a twin has the sources of its bundle
     own = bundle.removesuffix(TWIN)
     for place in ((bundle, kernel), (own, kernel), ("", kernel)):
         if place in _sources:
@@ -124,12 +124,12 @@ def function_of(kernel: str, bundle: str) -> Any:
 
 
 def load_named(place: str) -> Any:
-    """Return the function that a bundle names as the value of a constexpr.
+    """Import the function that a bundle names as the value of a constexpr.
 
-    A bundle is data, and must not choose what is imported: only modules count that hold a registered source.
+    A bundle is data and must not choose what a process imports, so the function's module must contain a registered source.
 
     Raises:
-        UnavailableError: its module holds no registered source, it cannot be imported, or is no function of Triton's.
+        UnavailableError: the module contains no registered source, the function cannot be imported, or is not Triton's.
     """
     module = place.partition(":")[0]
     if module not in _registered_modules() and not _is_the_librarys(module):
@@ -148,12 +148,12 @@ def _module_of(source: object) -> str:
     if isinstance(source, str):
         return source.partition(":")[0]
     function: Any = _unwrapped(source)
-    # of the Python function, where Triton wraps one: other objects have the module of their class
+    # the module of the Python function that Triton wraps; other objects have the module of their class
     return str(getattr(getattr(function, "fn", None), "__module__", "") or vars(function).get("__module__", ""))
 
 
 def _is_the_librarys(module: str) -> bool:
-    # whose manifests are read only for a module that can be theirs
+    # reading the manifests takes a while; only for a module that they can name
     return module.startswith("nojit.kernels.") and any(
         module in import_module(known).modules() for known in _KNOWN.values()
     )
@@ -161,10 +161,10 @@ def _is_the_librarys(module: str) -> bool:
 
 @cache
 def load(source: object) -> Any:
-    """Return a function by its place, or as it is, taken out of what decorators wrap around it.
+    """Return a function, imported by its place or given as an object, without the decorators around it.
 
     Raises:
-        UnavailableError: it cannot be imported, or is no function of Triton's.
+        UnavailableError: the function cannot be imported, or is not Triton's.
     """
     found: Any = source
     if isinstance(source, str):

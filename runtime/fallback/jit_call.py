@@ -1,7 +1,7 @@
-"""A call through Triton's JIT, made as the variants of a bundle are made: its config, its derived constexprs, its grid, its types.
+"""Run a call through Triton's JIT with the settings of a variant: config, derived constexprs, grid and types.
 
-Numbers are typed as variants type them, where they fit, and nothing becomes a constant that no variant has as one: kernels
-count on both.
+Numbers get the types that variants declare for them, if they fit. A number becomes a constant only if it is one in a variant,
+because kernels rely on both.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from nojit.runtime.values import DType, FunctionRef
 __all__ = ["Described", "Handed", "StandIn"]
 
 Described: TypeAlias = tuple[str, KernelTable, CallFacts]
-"""The bundle, its variants and the facts by which a call is made that none of them serves."""
+"""The bundle, its variants and the facts of a call that none of them matches."""
 Grid: TypeAlias = "tuple[int, ...] | Callable[[dict[str, Any]], Any] | None"
 
 
 class Handed(Record):
-    """A call, as the core hands it over."""
+    """A call, as the core passes it on."""
 
     device: int
     given: Mapping[str, Any]
-    """What the caller gave, by the name of the param or option, and ``stream``."""
+    """Arguments and options of the caller by name, and ``stream``."""
     grid: Grid
-    """As the caller gave it; None asks for the bundle's."""
+    """The caller's grid; None for the bundle's."""
 
 
 class StandIn:
-    """Makes the calls of one kernel that nothing serves. Safe to use from several threads."""
+    """Runs missed calls of one kernel through Triton's JIT. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._ways: dict[Hashable, tuple[Way, ...]] = {}
 
     def knows(self, call: CallFacts) -> bool:
-        """Say whether a call of this kind was made before."""
+        """Return whether a call of this specialization has run before."""
         return kind_of(call) in self._ways
 
     def take(self, miss: NoMatchingVariantError, handed: Handed, describe: Callable[[], Described]) -> None:
-        """Make a call, or raise the error that says why nothing serves it, with the reason why it cannot be made either.
+        """Run a call; if that is impossible, raise the error of the miss with the reason.
 
         Args:
             miss: the error.
             handed: the call.
-            describe: returns the bundle, and the variants and facts that the call is made by.
+            describe: returns the bundle, and the variants and facts of the call.
 
         Raises:
-            NoMatchingVariantError: it cannot be made.
-            ArgumentError: it gives no grid, nor does the bundle, or none that can be computed.
+            NoMatchingVariantError: the JIT cannot run the call.
+            ArgumentError: neither the call nor the bundle has a grid, or it cannot be computed.
         """
         try:
             bundle, table, call = describe()
@@ -87,14 +87,14 @@ class StandIn:
         options = {**way.flags, **dict(way.config.options), **call.options}
         if (call.arch or 0) < PDL_SINCE:
             options.pop("launch_pdl", None)
-        # what the caller gave, but a dtype as Triton has it
+        # the caller's constexprs, with dtypes in Triton's form
         settings = {
             name: value if isinstance(value, DType) else handed.given.get(name, value)
             for name, value in (constexprs | options).items()
         }
         grid = _grid_of(table, names, handed, settings)
         named = _arguments(function, call, handed.given, way)
-        # options that are None are Triton's to choose
+        # Triton chooses options that are None
         named |= {
             name: _to_triton(value, load if name in handed.given else load_named)
             for name, value in settings.items()
@@ -112,13 +112,13 @@ class StandIn:
         try:
             first()
         except BaseException:
-            # where warnings are errors
+            # raises if warnings are errors
             self._ways.pop(kind, None)
             raise
 
 
 def _positional(table: KernelTable, named: dict[str, Any]) -> list[Any]:
-    """Take out of a call's arguments what must stand by position: of a function with ``*args``, these and all before them."""
+    """Take the arguments that must be positional out of a call: with ``*args``, these and all before them."""
     names = [param.name for param in table.params]
     rest = next((place for place, param in enumerate(table.params) if param.is_rest), None)
     if rest is None:
@@ -129,7 +129,7 @@ def _positional(table: KernelTable, named: dict[str, Any]) -> list[Any]:
 def _warn(miss: NoMatchingVariantError, kernel: str, function: Any) -> None:
     if policy() == "warn":
         made_by = f"Triton compiles {function.__module__}:{getattr(function, '__name__', kernel)} for it"
-        # of whoever called the kernel
+        # the stack level of the kernel's caller
         warnings.warn(f"kernel {kernel}: {miss.what}; {made_by}", MissWarning, stacklevel=6)
 
 
@@ -144,11 +144,11 @@ def _check_params(function: Any, table: KernelTable) -> None:
         raise UnavailableError("Triton cannot launch a kernel with a param named stream")
 
 
-# arguments
+# -- arguments --
 
 
 def _arguments(function: Any, call: CallFacts, given: Mapping[str, Any], way: Way) -> dict[str, Any]:
-    """Return the runtime arguments as Triton takes them."""
+    """Return the runtime arguments in Triton's form."""
     gluon = "gluon" in type(function).__module__
     return {
         name: _argument(name, given[name], argument, way.types[name] if way.means_it else "", gluon)
@@ -169,12 +169,12 @@ def _argument(name: str, given: Any, argument: Argument, kind: str, gluon: bool)
         return _descriptor(name, given, argument, kind, gluon)
     if argument.kind == "pointer" and not hasattr(given, "data_ptr"):
         raise UnavailableError(f"{name} is not a tensor with data_ptr(), which Triton needs")
-    # a number as the kernel's params are typed: Triton goes by the type of what it is given
+    # type numbers as the kernel's params declare, because Triton takes the type from the argument
     return argument.value if argument.kind in ("int", "float", "bool") else given
 
 
 def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: bool) -> Any:
-    """Describe a tensor to Triton, or to Gluon, with its default layout for the block."""
+    """Return a descriptor for Triton, or for Gluon with the default layout of its block."""
     if type(given).__module__.startswith("triton."):
         return given
     geometry = getattr(given, "geometry", None)
@@ -190,7 +190,7 @@ def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: boo
         block = built
     facts = (given.base, list(given.shape), list(given.strides), list(block))
     extras = {"padding": getattr(given, "padding", "zero")}
-    # older versions know no such word
+    # older versions lack this parameter
     if getattr(given, "round_f32_to_tf32", False):
         extras["round_f32_to_tf32"] = True
     if gluon:
@@ -207,11 +207,11 @@ def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: boo
 
 
 def _to_triton(value: Any, find: Callable[[str], Any]) -> Any:
-    """Return a constexpr as Triton takes it.
+    """Return a constexpr in Triton's form.
 
     Args:
-        value: what a bundle stores, or what the caller gave.
-        find: returns a function by its place: the caller may name any, a bundle only those of registered sources.
+        value: the value of a bundle, or of the caller.
+        find: imports a function by its place; the caller may name any, a bundle only those of registered sources.
     """
     if isinstance(value, DType):
         from triton.language import dtype  # noqa: PLC0415 - only here, where Triton is
@@ -222,11 +222,11 @@ def _to_triton(value: Any, find: Callable[[str], Any]) -> Any:
     return tuple(_to_triton(item, find) for item in value) if isinstance(value, tuple) else value
 
 
-# types
+# -- types --
 
 
 def _as_built(table: KernelTable, call: CallFacts) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
-    """Return the numbers whose type is not what Triton would make it, with it, and ints that no variant has hints for."""
+    """Return numbers whose declared type differs from Triton's, with that type, and ints that no variant has hints for."""
     hinted = {hint for hints in table.hint_sets for hint in hints}
     types, plain = [], set()
     for name, kinds in table.param_types().items():
@@ -242,7 +242,7 @@ def _as_built(table: KernelTable, call: CallFacts) -> tuple[tuple[tuple[str, str
 
 @cache
 def _typed(function: Any, types: tuple[tuple[str, str], ...], plain: frozenset[str]) -> Any:
-    """Return a function of Triton's whose params have types, and of which some are never constants; others as they are."""
+    """Return a copy of a Triton function whose params have types, some of them never constants; return other objects unchanged."""
     kind = type(function)
     if not kind.__module__.startswith("triton.") or not hasattr(function, "do_not_specialize"):
         return function
@@ -267,7 +267,7 @@ def _typed(function: Any, types: tuple[tuple[str, str], ...], plain: frozenset[s
     )
 
 
-# where
+# -- device and grid --
 
 
 def _grid_of(
@@ -299,7 +299,7 @@ def _side_of(text: str, number: int, names: Mapping[str, expr.Value], where: str
 
 @contextmanager
 def _current(device: int, stream: object) -> Iterator[None]:
-    """Make a device and a stream the current ones of torch, where Triton launches."""
+    """Make a device and a stream current in torch, because Triton launches there."""
     try:
         import torch  # noqa: PLC0415 - Triton's driver is torch's
     except ImportError:

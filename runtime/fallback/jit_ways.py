@@ -1,7 +1,7 @@
-"""Which config Triton's JIT gets for a call that no variant serves. Pure.
+"""Select the config with which Triton's JIT runs a call without a matching variant. Pure.
 
-It is the nearest to those that were built for such a call: of what the call means, of the caller's own settings, of the
-types, then the first in the table; its ``requires`` has to hold.
+It is the config that was built for the most similar calls: first by case, then by the caller's own settings, then by types, then by
+the order of the table. Its ``requires`` must be true.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _SCALARS: Final = {"float": "fp32", "bool": "u1"}
 
 
 class Way(Record):
-    """A config, and a meaning that it was built for."""
+    """A config with a case that it was built for."""
 
     config: Config
     types: Mapping[str, str]
-    """Of each runtime param, in the meaning."""
+    """Type of each runtime param in the case."""
     axes: Mapping[str, Value]
-    """The meaning's values, but dtypes as the call spells them."""
+    """The case's matrix values, with dtypes as the call spells them."""
     flags: Mapping[str, Value]
-    """Options of the launch that are no config's."""
+    """Launch options that belong to no config."""
     means_it: bool
-    """Whether its constexprs are those of the call."""
+    """Whether the constexprs of the case are those of the call."""
 
 
 def kind_of(call: CallFacts) -> Hashable:
-    """Return what calls of one kind have in common: types, constexprs and options."""
+    """Return the specialization of a call: its types, constexprs and options."""
     return (
         call.arch,
         tuple((name, _type_of(argument)) for name, argument in call.arguments.items()),
@@ -55,14 +55,14 @@ def _type_of(argument: Argument) -> Hashable:
 
 
 def natural_type(argument: Argument) -> str:
-    """Return the type that Triton gives a number; empty if it is none."""
+    """Return the type that Triton gives a number; empty for other values."""
     if argument.kind == "int":
         return next((kind for kind in _INTS if accepts(kind, argument)), "")
     return _SCALARS.get(argument.kind, "")
 
 
 def ways_of(table: KernelTable, call: CallFacts) -> tuple[Way, ...]:
-    """List the configs with the meaning nearest to a call that each was built for, the nearest first."""
+    """Return all configs, each with its case that is most similar to the call; the most similar first."""
     wanted = {**defaults_of(table), **call.constexprs}
     nearest: dict[int, tuple[tuple[int, int, int, int], int]] = {}
     distances: dict[int, tuple[int, int]] = {}
@@ -78,13 +78,13 @@ def ways_of(table: KernelTable, call: CallFacts) -> tuple[Way, ...]:
 
 
 def defaults_of(table: KernelTable) -> dict[str, Value]:
-    """Return what the function has for constexprs that nobody gives."""
+    """Return the function's defaults of constexprs that nobody passed."""
     constexprs = (param for param in table.params if param.constexpr)
     return {param.name: param.default for param in constexprs if not isinstance(param.default, Missing)}
 
 
 def _distance(table: KernelTable, meaning: int, wanted: Mapping[str, object], call: CallFacts) -> tuple[int, int]:
-    """Count the constexprs, and the types, in which a meaning differs from a call."""
+    """Count the constexprs, and the types, in which a case differs from a call."""
     types = zip(table.runtime_params(), table.signatures[table.meanings[meaning].signature], strict=True)
     values = table.axis_values(meaning)
     spelled = {axis.name for axis in table.axes if axis.is_type}
@@ -97,7 +97,7 @@ def _distance(table: KernelTable, meaning: int, wanted: Mapping[str, object], ca
 
 
 def _differences(config: Config, call: CallFacts) -> int:
-    """Count the settings of a config that are not the caller's."""
+    """Count the settings of a config that differ from the caller's."""
     asked = {**call.constexprs, **call.options}
     built = config.constexprs + config.options
     return sum(name in asked and identity(asked[name]) != identity(value) for name, value in built)
@@ -117,7 +117,7 @@ def _way_of(table: KernelTable, row: int, spelled: Mapping[str, Value], *, means
 def first_that_runs(
     ways: tuple[Way, ...], table: KernelTable, call: CallFacts
 ) -> tuple[Way, dict[str, expr.Value], dict[str, Value]]:
-    """Return the first way that may run, what names stand for under it, and its derived constexprs."""
+    """Return the first config that may run, the values of names in its expressions, and its derived constexprs."""
     for way in ways:
         names = _names(way, table, call)
         derived = {item.name: value_of(item.expression, names) for item in table.derived}
@@ -128,7 +128,7 @@ def first_that_runs(
 
 
 def value_of(text: str, names: Mapping[str, expr.Value]) -> expr.Value:
-    """Evaluate an expression; `expr.MISSING` if that cannot be done."""
+    """Evaluate an expression; return `expr.MISSING` if that fails."""
     try:
         return expr.parse(text).evaluate(names)
     except expr.ExpressionError:
@@ -142,7 +142,7 @@ def _constexpr(name: str, value: expr.Value) -> Value:
 
 
 def _names(way: Way, table: KernelTable, call: CallFacts) -> dict[str, expr.Value]:
-    """Return what names in expressions stand for, as far as they stand for anything."""
+    """Return the values of all names in expressions that have one."""
     settings = dict(way.config.constexprs + way.config.options)
     values: dict[str, Argument | Value] = {**defaults_of(table), **way.axes, **settings}
     values |= {**call.constexprs, **call.options, **call.arguments, "arch": call.arch}
@@ -150,7 +150,7 @@ def _names(way: Way, table: KernelTable, call: CallFacts) -> dict[str, expr.Valu
 
 
 def _spelled_axes(table: KernelTable, call: CallFacts) -> dict[str, Value]:
-    """Return the axes of dtypes, as the call's own pointers and descriptors spell them: perhaps none that was built."""
+    """Return the axes of dtypes with the dtypes of the call's own pointers and descriptors, which may not have been built."""
     found: dict[str, Value] = {}
     for number, axis in enumerate(table.axes):
         for place, name in enumerate(table.runtime_params()) if axis.is_type else ():
@@ -163,7 +163,7 @@ def _spelled_axes(table: KernelTable, call: CallFacts) -> dict[str, Value]:
 
 
 def _element(kind: str) -> str:
-    """Return what a pointer points to and a descriptor describes; empty for none, itself for any other type."""
+    """Return the element type of a pointer or descriptor; empty for None, and any other type itself."""
     if is_descriptor(kind):
         return descriptor_parts(kind)[0]
     return "" if kind == NONE else pointee(kind) if kind.startswith("*") else kind

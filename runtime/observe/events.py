@@ -1,15 +1,16 @@
-"""What the runtime does seldom, and an operator wants to see: counted, logged, and told to whoever listens.
+"""Events of the runtime, which are rare: nojit counts them, logs them, and passes them to listeners.
 
 ==== ========================================================================================== =======
 open a bundle file was opened                                                                   INFO
 load an image was loaded into the driver, at a first launch, a ``warmup`` or a ``preload``      INFO
-plan a variant was chosen for a kind of call and made ready on a device                         DEBUG
-miss a call that no variant serves; its error follows, or Triton's JIT makes it                 WARNING
-hint a kind of call just misses a set of hints, and a variant with fewer serves it              INFO
+plan a variant was selected for a specialization and prepared on a device                       DEBUG
+miss a call without a matching variant; its error follows, or Triton's JIT runs it              WARNING
+hint a specialization just misses a set of hints, and runs a variant with fewer                 INFO
 ==== ========================================================================================== =======
 
-Each is one line of the logger ``nojit`` at that level, but after a kernel's first ``hint`` its others are at DEBUG; bundles that are passed over are a line and no event. A launch whose plan is known is none of these: it costs nothing
-here. `logging` is not imported for it: a program that has not done so has nowhere to log to.
+Each event is one line of the logger ``nojit`` at the level shown; after a kernel's first ``hint``, its others have level DEBUG.
+Skipped bundles are a line in the log, but no event. A launch with a cached plan is no event and costs nothing here. nojit does not
+import `logging`: a program that has not imported it has no log.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ __all__ = ["Counters", "Event", "HintMiss", "Listener", "add", "counters", "emit
 
 
 class Event(Record):
-    """One thing that was done, or could not be."""
+    """One event."""
 
     kind: str
     """``open``, ``load``, ``plan``, ``miss`` or ``hint``."""
     bundle: str
-    """The id: the first twelve digits of its digest; empty if no bundle is for the device."""
+    """Id of the bundle: the first twelve digits of its digest; empty if no bundle is for the device."""
     kernel: str
-    """Empty if it is of a whole bundle."""
+    """Name of the kernel; empty if the event concerns a whole bundle."""
     variant: str
-    """The id, as ``nojit inspect --kernel`` shows it; empty if there is none."""
+    """Id of the variant, as ``nojit inspect --kernel`` shows it; empty if there is none."""
     device: int
-    """The ordinal; -1 if none has to do with it."""
+    """Ordinal of the device; -1 if the event concerns no device."""
     detail: str
-    """The path of what was opened, the image that was loaded, why nothing serves, the hints that do not hold."""
+    """Path of an opened bundle, number of a loaded image, reason of a miss, or the hints that are false."""
     end_ns: int
-    """When it was done, as `time.time_ns` counts."""
+    """End of the event, as `time.time_ns` counts."""
     duration_ns: int
 
     def __str__(self) -> str:
@@ -55,19 +56,19 @@ class Event(Record):
 
 
 class HintMiss(Record):
-    """Calls of a kernel that just miss a set of hints: a variant with fewer serves them, more slowly perhaps."""
+    """Calls of a kernel that just miss a set of hints: they run a variant with fewer hints, which may be slower."""
 
     kernel: str
     bundle: str
-    """The id."""
+    """Id of the bundle."""
     variant: str
-    """The id of what runs."""
+    """Id of the variant that runs."""
     hints: tuple[tuple[str, int], ...]
-    """The set: of each param, what its values were to be divisible by, or 1 for equal to 1."""
+    """The set of hints: for each param, the divisor of its value, or 1 for "equal to 1"."""
     failed: tuple[tuple[str, int, str], ...]
-    """Those that do not hold, each with the value of the first such call, in words."""
+    """The hints that are false, each with the value of the first such call, as text."""
     kinds: int
-    """How many kinds of call: each is looked at once."""
+    """Number of specializations; each is checked once."""
 
     def __str__(self) -> str:
         wanted = " ".join(f"{param}:{hint}" for param, hint in self.hints)
@@ -76,48 +77,48 @@ class HintMiss(Record):
 
 
 class Counters(Record):
-    """How often since the process began, and how long altogether."""
+    """Number and total time of the events since the process began."""
 
     opened: int
     open_ns: int
     loaded: int
-    """Images in the driver."""
+    """Images loaded into the driver."""
     load_ns: int
     planned: int
-    """Variants ready on a device; the time includes that of loading their images."""
+    """Variants prepared on a device; the time includes loading their images."""
     plan_ns: int
     missed: int
-    """Calls that nothing serves."""
+    """Calls without a matching variant."""
     miss_ns: int
     hint_missed: int
-    """Kinds of call that just miss a set of hints."""
+    """Specializations that just miss a set of hints."""
     hint_ns: int
     hint_misses: tuple[HintMiss, ...]
-    """Which, by kernel, set and failing params; of the first 256."""
+    """The hint misses by kernel, set and false params; the first 256."""
 
 
 Listener: TypeAlias = Callable[[Event], object]
 
 _KINDS: Final = ("open", "load", "plan", "miss", "hint")
-# those of `logging`: DEBUG, INFO, WARNING
+# levels of `logging`: DEBUG, INFO, WARNING
 _LEVELS: Final = {"open": 20, "load": 20, "plan": 10, "miss": 30, "hint": 20}
 _HINT_MISSES_MAX: Final = 256
 
-# a finalizer that loads may run while this thread holds it
+# reentrant: a finalizer may load while this thread holds the lock
 _lock = threading.RLock()
 _counts = dict.fromkeys(_KINDS, 0)
 _times = dict.fromkeys(_KINDS, 0)
-# by all but the values and the count
+# by everything except values and count
 _hint_misses: dict[tuple[object, ...], HintMiss] = {}
-# those whose first was logged
+# kernels whose first hint miss was logged
 _hint_kernels: set[tuple[str, str]] = set()
-# replaced, never changed: an event goes to the ones that it found
+# replaced, never changed: an event goes to the listeners that it found
 _listeners: tuple[Listener, ...] = ()
 _known_logger: logging.Logger | None = None
 
 
 def counters() -> Counters:
-    """Return how often each kind of event has happened in this process, and how long it took altogether."""
+    """Return how often each kind of event has happened in this process, and its total time."""
     with _lock:
         figures = [value for kind in _KINDS for value in (_counts[kind], _times[kind])]
         values: tuple[Any, ...] = (*figures, tuple(_hint_misses.values()))
@@ -125,7 +126,7 @@ def counters() -> Counters:
 
 
 def note_hint_miss(miss: HintMiss, began_ns: int, device: int) -> None:
-    """Count a kind of call that just misses a set of hints, and tell of it; in the log, of a kernel's first one above all."""
+    """Count a specialization that just misses a set of hints, and report it; the log shows a kernel's first one at INFO."""
     key = (miss.kernel, miss.bundle, miss.variant, miss.hints, tuple((param, hint) for param, hint, _ in miss.failed))
     with _lock:
         known = _hint_misses.get(key)
@@ -150,13 +151,12 @@ def note_hint_miss(miss: HintMiss, began_ns: int, device: int) -> None:
 
 
 def add(listener: Listener) -> Listener:
-    """Tell a function of every event from now on.
+    """Call a function for every event from now on.
 
-    It is called by the thread in which the event happened, while the call that caused it waits; what it raises reaches the
-    caller.
+    The thread of the event calls it, while the call that caused the event waits. Its exceptions reach that call's caller.
 
     Returns:
-        The function, which is what `remove` takes.
+        The function, for `remove`.
     """
     global _listeners  # noqa: PLW0603 - the list of listeners is the process's
     with _lock:
@@ -165,7 +165,7 @@ def add(listener: Listener) -> Listener:
 
 
 def remove(listener: Listener) -> None:
-    """Tell a function no more; one that was added twice is told once from then on.
+    """Stop calling a function for events; if it was added twice, it is still called once per event.
 
     Raises:
         ValueError: it was never added, or has been removed.
@@ -188,17 +188,17 @@ def emit(
     detail: str = "",
     level: int | None = None,
 ) -> None:
-    """Count an event that is done, and tell of it.
+    """Count a finished event, log it, and pass it to the listeners.
 
     Args:
-        kind: as of `Event`.
-        began_ns: when, as `time.perf_counter_ns` counts.
-        bundle: as of `Event`.
-        kernel: likewise.
-        variant: names it; called only if somebody is told.
-        device: likewise.
-        detail: likewise.
-        level: that of the line, if not the kind's.
+        kind: as in `Event`.
+        began_ns: start, as `time.perf_counter_ns` counts.
+        bundle: as in `Event`.
+        kernel: as in `Event`.
+        variant: returns the variant's id; called only for a log line or a listener.
+        device: as in `Event`.
+        detail: as in `Event`.
+        level: level of the log line, if not that of the kind.
     """
     duration_ns = perf_counter_ns() - began_ns
     with _lock:
@@ -212,38 +212,38 @@ def emit(
     named = "" if variant is None else variant()
     event = Event(kind, bundle, kernel, named, device, detail, time_ns(), duration_ns)
     if logger is not None:
-        # the event itself goes along, for formatters that write fields and not lines
+        # formatters that write fields need the event itself
         logger.log(level, "%s", event, extra={"nojit": event})
     for listener in listeners:
         listener(event)
 
 
 def log(level: int, text: str) -> None:
-    """Write a line that is no event, if the program logs at that level: nothing is counted, and no listener is told."""
+    """Write a log line without an event, if the program logs at that level."""
     logger = _logger(level)
     if logger is not None:
         logger.log(level, "%s", _one_line(text))
 
 
 def _one_line(text: str) -> str:
-    # a path is not to look like the next line
+    # a path must not look like a second line
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _logger(level: int) -> logging.Logger | None:
-    """Return the logger, if the program logs and it is enabled for a level."""
+    """Return the logger, if the program logs and the logger is enabled for a level."""
     global _known_logger  # noqa: PLW0603 - there is one of the name in a process
     logger = _known_logger
     if logger is None:
         module = sys.modules.get("logging")
-        # another thread may be importing it
+        # another thread may be importing `logging`
         if module is None or not hasattr(module, "getLogger"):
             return None
         logger = module.getLogger("nojit")
         if not logger.handlers:
-            # or Python writes warnings of libraries to standard error where nobody asked for logs
+            # without a handler, Python would write a library's warnings to standard error
             logger.addHandler(module.NullHandler())
-        # it remembers what it is asked: when a bundle is opened, and not at a first launch
+        # `isEnabledFor` caches its answer: fill the cache when a bundle is opened, not at a first launch
         for seldom in _LEVELS.values():
             logger.isEnabledFor(seldom)
         _known_logger = logger

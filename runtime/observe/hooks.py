@@ -1,6 +1,6 @@
-"""Hooks around every launch, for profilers: NVTX ranges, Proton, or functions of one's own.
+"""Hooks around every launch, for profilers: NVTX ranges, Proton, or your own functions.
 
-Where there are none, a launch pays one test of a flag for them. With one, each launch makes a `LaunchInfo` in Python.
+Without hooks, a launch only tests a flag. With a hook, each launch creates a `LaunchInfo` in Python.
 
 ::
 
@@ -23,24 +23,24 @@ __all__ = ["Handle", "Hook", "LaunchInfo", "Metadata", "add", "add_ranges", "add
 
 
 class LaunchInfo(Record):
-    """One launch, as hooks see it."""
+    """One launch, as hooks get it."""
 
     kernel: str
     variant: str
-    """Its id, config, and the bundle that it came from."""
+    """Label of the variant: its id, config and bundle."""
     grid: tuple[int, int, int]
-    """In programs: without the factor that clusters put on the first dimension."""
+    """Number of programs in each dimension, without the factor of clusters."""
     stream: int
-    """The handle; 0 is the default stream."""
+    """Handle of the stream; 0 is the default stream."""
     device: int
-    """The ordinal."""
+    """Ordinal of the device."""
 
 
 Hook: TypeAlias = Callable[[LaunchInfo], object]
 
 
 class Handle(Record):
-    """A registration; each is one of its own."""
+    """A registration; two registrations of equal hooks are different."""
 
     enter: Hook | None
     leave: Hook | None
@@ -52,24 +52,24 @@ class Handle(Record):
         return id(self)
 
 
-# a finalizer that adds or removes hooks may run while this thread holds it
+# reentrant: a finalizer may add or remove hooks while this thread holds the lock
 _lock = threading.RLock()
-# replaced, never changed: a launch goes through the ones that it found
+# replaced, never changed: a launch uses the hooks that it found
 _handles: tuple[Handle, ...] = ()
 
 
 def add(enter: Hook | None = None, leave: Hook | None = None) -> Handle:
-    """Call `enter` before every launch from now on, and `leave` after.
+    """Call `enter` before and `leave` after every launch from now on.
 
-    Hooks are entered in the order in which they were added, and left in the other order. `leave` is called for each
-    `enter` that returned, also where the launch fails. A hook that raises in `enter` keeps the launch from happening;
-    what a hook raises reaches the caller of the kernel. They run in the thread that launches.
+    Hooks are entered in the order in which they were added, and left in reverse order. `leave` is called for each `enter` that
+    returned, also if the launch fails. If `enter` raises, the kernel is not launched. Exceptions of hooks reach the caller of
+    the kernel. Hooks run in the launching thread.
 
     Returns:
-        What `remove` takes.
+        The handle, for `remove`.
 
     Raises:
-        ArgumentError: a hook that cannot be called.
+        ArgumentError: a hook cannot be called.
     """
     _check(enter=enter, leave=leave)
     handle = Handle(enter, leave)
@@ -78,7 +78,7 @@ def add(enter: Hook | None = None, leave: Hook | None = None) -> Handle:
 
 
 def remove(handle: Handle) -> None:
-    """Call a pair of hooks no more.
+    """Remove a pair of hooks.
 
     Raises:
         ValueError: it was never added, or has been removed.
@@ -97,17 +97,17 @@ def add_ranges(push: Callable[[str], object], pop: Callable[[], object]) -> Hand
 
     Args:
         push: opens a range: ``torch.cuda.nvtx.range_push``, ``nvtx.push_range``.
-        pop: closes the innermost: ``torch.cuda.nvtx.range_pop``, ``nvtx.pop_range``.
+        pop: closes the innermost range: ``torch.cuda.nvtx.range_pop``, ``nvtx.pop_range``.
 
     Raises:
-        ArgumentError: one that cannot be called.
+        ArgumentError: one of them cannot be called.
     """
     _check(push=push, pop=pop, needed=True)
     return add(lambda info: push(info.kernel), lambda _: pop())
 
 
 class Metadata:
-    """A launch in the form in which Triton describes it to its own hooks."""
+    """A launch in the form in which Triton describes it to hooks."""
 
     def __init__(self, info: LaunchInfo) -> None:
         self.data: dict[str, Any] = {
@@ -120,11 +120,11 @@ class Metadata:
         self._later: list[tuple[Callable[..., dict[str, Any]], tuple[Any, ...]]] = []
 
     def add(self, function: Callable[..., dict[str, Any]], args: tuple[Any, ...]) -> None:
-        """Add facts that are worked out when they are asked for."""
+        """Add facts that are computed on request."""
         self._later.append((function, args))
 
     def get(self) -> dict[str, Any]:
-        """Return everything known of the launch."""
+        """Return all facts about the launch."""
         for function, args in self._later:
             self.data = self.data | function(*args)
         self._later.clear()
@@ -132,21 +132,21 @@ class Metadata:
 
 
 def add_triton(enter: Callable[[Any], object], leave: Callable[[Any], object]) -> Handle:
-    """Call hooks that were written for Triton, Proton's say.
+    """Call hooks written for Triton, such as Proton's.
 
     Args:
         enter: ``triton.knobs.runtime.launch_enter_hook``, or any function that takes Triton's launch metadata.
-        leave: likewise.
+        leave: ``triton.knobs.runtime.launch_exit_hook``, or a similar function.
 
     Raises:
-        ArgumentError: one that cannot be called.
+        ArgumentError: one of them cannot be called.
     """
     _check(enter=enter, leave=leave, needed=True)
     return add(lambda info: enter(Metadata(info)), lambda info: leave(Metadata(info)))
 
 
 def _check(*, needed: bool = False, **functions: object) -> None:
-    """Require functions, or None unless they are needed: a launch would find out too late."""
+    """Require functions, or None unless they are needed, so that the error comes now and not at a launch."""
     for name, function in functions.items():
         if not callable(function) and (needed or function is not None):
             what = "expected a function" if needed else "expected a function or None"

@@ -1,4 +1,4 @@
-"""Hands what the runtime does to tools that watch programs: OpenTelemetry and NVTX. Imported by whoever wants it.
+"""Connect the runtime's events to OpenTelemetry and NVTX. Imported on request only.
 
 ::
 
@@ -19,18 +19,18 @@ __all__ = ["add_nvtx", "add_opentelemetry"]
 
 
 def add_opentelemetry(*, tracer: Any = None, meter: Any = None) -> Listener:
-    """Make each event a span, and count and time them.
+    """Make a span of each event, and count and time events.
 
-    A span is called ``nojit.load``, ``nojit.plan`` and so on, and has the times of its event. The meter gets a counter
-    ``nojit.events`` and a histogram ``nojit.duration`` in seconds. Their attributes: ``nojit.kind``, and where there are
-    such ``nojit.bundle``, ``nojit.kernel`` and ``nojit.device``; spans have ``nojit.variant`` and ``nojit.detail`` too.
+    A span has the name ``nojit.load``, ``nojit.plan`` and so on, and the times of its event. The meter gets a counter
+    ``nojit.events`` and a histogram ``nojit.duration`` in seconds. Their attributes are ``nojit.kind`` and, if the event has them,
+    ``nojit.bundle``, ``nojit.kernel`` and ``nojit.device``; spans also have ``nojit.variant`` and ``nojit.detail``.
 
     Args:
-        tracer: an `opentelemetry.trace.Tracer`, or None for no spans.
-        meter: an `opentelemetry.metrics.Meter`, or None for no figures.
+        tracer: an `opentelemetry.trace.Tracer`; None for no spans.
+        meter: an `opentelemetry.metrics.Meter`; None for no metrics.
 
     Returns:
-        What `nojit.runtime.observe.events.remove` takes.
+        The listener, for `nojit.runtime.observe.events.remove`.
 
     Raises:
         TypeError: both are None.
@@ -55,7 +55,7 @@ def add_opentelemetry(*, tracer: Any = None, meter: Any = None) -> Listener:
 
 
 def _attributes(event: Event) -> dict[str, str | int]:
-    """Return what there are few values of: every one of them is a series to whoever stores figures."""
+    """Return the attributes with few distinct values, because a metrics backend stores a series for each combination."""
     attributes: dict[str, str | int] = {"nojit.kind": event.kind}
     if event.bundle:
         attributes["nojit.bundle"] = event.bundle
@@ -69,13 +69,13 @@ def _attributes(event: Event) -> dict[str, str | int]:
 def add_nvtx() -> hooks.Handle:
     """Open an NVTX range with the kernel's name around every launch, for Nsight Systems.
 
-    The package `nvtx` is used if it is installed, else torch if the program has imported it.
+    Uses the package `nvtx` if it is installed, else torch if the program has imported it.
 
     Returns:
-        What `nojit.runtime.observe.hooks.remove` takes.
+        The handle, for `nojit.runtime.observe.hooks.remove`.
 
     Raises:
-        ImportError: there is neither.
+        ImportError: neither is available.
     """
     return hooks.add_ranges(*_ranges())
 

@@ -1,7 +1,7 @@
-"""Files of keys: read only if nobody else could have written them.
+"""Read files of keys, only if no other user could have written them.
 
-Whoever can write the file of trusted keys decides what a process trusts, so its mode, its owner, and those of the folders above
-it count, as they do for the files of sshd (``StrictModes``). On a file system that is mounted read-only they do not.
+A user who can write the file of trusted keys decides what a process trusts. So nojit checks mode and owner of the file and of the
+folders above it, as sshd does (``StrictModes``). On a file system that is mounted read-only it checks neither.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def read_key_file(path: str, what: str, *, pipes: bool = False) -> bytes:
-    """Read a file of keys that only root, the user of this process or the owner of nojit's own files can have written.
+    """Read a file of keys that only root, the process's user or the owner of nojit's own files can have written.
 
-    The file is opened once, and judged as it was opened.
+    The file is opened once, and checked through its descriptor.
 
     Args:
         path: the file.
-        what: is expected there, for messages: ``a public key``.
-        pipes: read pipes as well, to their end, such as a shell has for ``<(command)``.
+        what: what the file should contain, for messages: ``a public key``.
+        pipes: also read pipes, to their end, such as a shell's ``<(command)``.
 
     Raises:
-        BundleTrustError: it cannot be read, is no regular file or too long, or others may write it, a folder above it or a
-            link on the way to it.
+        BundleTrustError: the file cannot be read, is not a regular file or is too long; or another user may write it, a folder above it
+            or a link on the way to it.
     """
     try:
-        # a pipe must not make the caller wait for its other end
+        # a pipe must not make the caller wait for its writer
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             opened = os.fstat(descriptor)
@@ -51,31 +51,31 @@ def read_key_file(path: str, what: str, *, pipes: bool = False) -> bytes:
         finally:
             os.close(descriptor)
     except BundleTrustError:
-        # it is a ValueError, and says what it expected
+        # the error is a ValueError that says what it expected
         raise
     except (OSError, ValueError) as error:
         _refuse(f"expected {what}", got=worded(error), where=path)
-    # what a cut would leave out may be what somebody must not do
+    # never use the beginning of a long file: the rest may hold a restriction
     if len(raw) > _BYTES_MAX:
         _refuse(f"expected a file of at most {_BYTES_MAX} bytes", got="more", where=path)
     return raw
 
 
 def _check_way(path: str, opened: os.stat_result) -> None:
-    """Check each folder and link that leads to a file, and the file."""
+    """Check each folder and link on the way to a file, and the file."""
     owners = {0, os.geteuid(), _own_owner()}
     last = opened
     for place, status in _way(path):
         is_folder, is_link = stat.S_ISDIR(status.st_mode), stat.S_ISLNK(status.st_mode)
         kind = "folder" if is_folder else "link" if is_link else "file"
         if _is_read_only(os.path.dirname(place) if is_link else place):  # noqa: PTH120 - pathlib is slow to import
-            # as Kubernetes and Docker mount what a container is given, with modes and owners of another place
+            # Kubernetes and Docker mount a container's files this way, with modes and owners of another system
             last = status
             continue
         if status.st_uid not in owners:
             what = f"expected a {kind} of root, of user {os.geteuid()} or of the owner of nojit's files: chown {os.geteuid()} {place}"
             _refuse(what, got=f"one of user {status.st_uid}", where=place)
-        # links have no mode; in a sticky folder everybody replaces their own files only
+        # links have no mode, and in a sticky folder users can replace only their own files
         open_to_all = is_folder and status.st_mode & stat.S_ISVTX
         if status.st_mode & _OTHERS_WRITE and not is_link and not open_to_all:
             what = f"expected a {kind} that only its owner can write: chmod go-w {place}"
@@ -86,12 +86,12 @@ def _check_way(path: str, opened: os.stat_result) -> None:
 
 
 def _is_read_only(place: str) -> bool:
-    """Say whether nobody here can write in a place, whatever its mode: its file system is mounted read-only."""
+    """Return whether a place is on a file system that is mounted read-only, where no process here can write."""
     return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
 
 
 def _own_owner() -> int:
-    """Return whose nojit's files are: that user needs no key to change what a process does."""
+    """Return the owner of nojit's files: that user can change what a process does without any key."""
     try:
         return os.stat(__file__).st_uid  # noqa: PTH116 - pathlib is slow to import
     except OSError:
@@ -99,7 +99,7 @@ def _own_owner() -> int:
 
 
 def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield every folder and link on the way to a file, from the root on, and the file; links are followed one by one."""
+    """Yield every folder and link on the way to a file, from the root, and the file; links are followed one by one."""
     parts = os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109,PTH118 - likewise
     here, links = "/", 0
     yield here, os.lstat(here)

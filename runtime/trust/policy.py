@@ -1,8 +1,8 @@
-"""Whether a bundle may be loaded: the policy, the keys that are trusted, and signed provenance statements.
+"""Trust in bundles: the policy, the trusted keys, and signed provenance statements.
 
-The statement of a bundle lies beside it, as one line: a DSSE envelope around an in-toto statement that pins the
-bundle's digest. It has one spelling only, and is parsed once its signature has been checked, never before. Nothing here
-is imported where the policy is ``any``; Ed25519 comes from `cryptography`, which only the policy ``signed`` needs.
+The statement of a bundle is one line in a file beside it: a DSSE envelope around an in-toto statement that pins the bundle's
+digest. An envelope has exactly one valid spelling, and nojit parses the statement only after it has checked the signature.
+Nothing here is imported under the policy ``any``. Ed25519 comes from `cryptography`, which only the policy ``signed`` needs.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ __all__ = [
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 INDEX_DIGEST: Final = "nojitIndex"
-"""What a subject's digest calls the digest of a bundle: SHA-256 of the index, which pins every other byte."""
+"""Name of a bundle's digest in a subject: the SHA-256 of the index, which pins every other byte."""
 EXPIRES: Final = "nojit_expiresOn"
-"""What a statement's `runDetails.metadata` calls the moment from which on nobody loads the bundle, beside SLSA's own times.
+"""Field of `runDetails.metadata` with the time at which the statement expires, beside SLSA's own times.
 
-SLSA asks for names of a vendor's own in what others add; consumers ignore what they do not know.
+SLSA requires vendor names for additional fields; consumers ignore fields that they do not know.
 """
 
 REASONS: Final = {
@@ -75,9 +75,9 @@ REASONS: Final = {
     "expired": "the statement has expired, by this machine's clock",
 }
 
-# as builds and wheels call bundle files
+# as builds and wheels name bundle files
 _FILE_NAME: Final = re.compile(r"(.+)-([0-9][A-Za-z0-9_.+!]*)-(sm_[0-9]+[a-z]?)" + re.escape(SUFFIX))
-# in UTC and of one length, so that moments compare as texts do
+# UTC in a fixed width, so that times compare as text
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _STATEMENT_BYTES_MAX: Final = 4 << 20
 _BASE64: Final = rb"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
@@ -88,35 +88,35 @@ _ENVELOPE: Final = re.compile(
 
 
 class Claim(Record):
-    """What a signed statement says of a bundle."""
+    """What a signed statement says about a bundle."""
 
     name: str
     version: str
     build_number: int
     digest: str
-    """Of the index."""
+    """Digest of the index."""
     sha256: str
-    """Of the whole file."""
+    """SHA-256 of the whole file."""
     key_id: str
     key_name: str
     expires: str
-    """When it stops to count, ``2027-01-01T00:00:00Z``; empty if never."""
+    """End of validity, ``2027-01-01T00:00:00Z``; empty if it has none."""
 
 
 def accept_of(policy: str, keys_path: str | None) -> Accept | None:
-    """Return what refuses the bundles that a policy does not allow; None if it allows all.
+    """Return the check that refuses bundles that a policy does not allow; None if it allows all.
 
     Args:
-        policy: ``any``, or ``signed``.
+        policy: ``any`` or ``signed``.
         keys_path: the file of trusted keys, for ``signed``.
 
     Raises:
-        BundleTrustError: there is no such policy, or it lacks what it needs.
+        BundleTrustError: the policy is unknown, or lacks its file of keys.
     """
     if policy == "any":
         return None
     if policy != "signed":
-        # an empty value too: whoever sets the variable wants it to say something
+        # an empty value too: a variable that is set must select a policy
         _refuse("policy", "expected any or signed", got=repr(policy), where="NOJIT_TRUST")
     if not keys_path:
         what = "expected the file of trusted keys, which NOJIT_TRUST=signed needs"
@@ -131,20 +131,20 @@ def _accept(path: str, digest: str, trusted: TrustedKeys) -> Allow:
 
 
 def signed_path(bundle: str) -> str:
-    """Name the signed statement that lies beside a bundle."""
+    """Return the path of the signed statement beside a bundle."""
     return f"{bundle.removesuffix(SUFFIX)}.intoto.jsonl"
 
 
 def check_signed(path: str, digest: str, trusted: TrustedKeys) -> Claim:
-    """Check that a trusted key vouches for a bundle.
+    """Check that a trusted key signed a bundle.
 
     Args:
-        path: of the bundle; its statement lies beside it.
-        digest: of the bundle, as computed from its bytes.
-        trusted: whose word counts.
+        path: path of the bundle; its statement is beside it.
+        digest: digest of the bundle, computed from its bytes.
+        trusted: the trusted keys.
 
     Returns:
-        What the statement says. The SHA-256 of the whole file is the caller's to compare: `digest` pins all that is used.
+        What the statement says. The caller compares the SHA-256 of the whole file; `digest` pins every byte that is used.
 
     Raises:
         BundleTrustError: with one of `REASONS`.
@@ -153,7 +153,7 @@ def check_signed(path: str, digest: str, trusted: TrustedKeys) -> Claim:
 
 
 def check_envelope(raw: bytes, digest: str, trusted: TrustedKeys, where: str) -> Claim:
-    """Check a signed statement as `check_signed` does, by its bytes.
+    """Check the bytes of a signed statement as `check_signed` does.
 
     Raises:
         BundleTrustError: with one of `REASONS`.
@@ -173,7 +173,7 @@ def check_fresh(claim: Claim, where: str) -> None:
     """Require that a statement has not expired, by the machine's real-time clock.
 
     Raises:
-        BundleTrustError: it has.
+        BundleTrustError: it has expired.
     """
     moment = now()
     if claim.expires and moment >= claim.expires:
@@ -182,12 +182,12 @@ def check_fresh(claim: Claim, where: str) -> None:
 
 
 def now() -> str:
-    """Return the time as statements spell it, to the second: the system's real-time clock, in UTC."""
+    """Return the current time as statements spell it: UTC, to the second, from the system's real-time clock."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _check_name(claim: Claim, key: TrustedKey, name: str, trusted: TrustedKeys, where: str) -> None:
-    """Require that a key may sign bundles of a name, and that the build is none of those that were taken back."""
+    """Require that a key may sign bundles of a name, and that the build number is at least the trusted minimum."""
     if key.bundles is not None and normalized(name) not in key.bundles:
         what = f"expected key {key.name!r} to sign only {', '.join(key.bundles) or 'nothing'}"
         _refuse("key-scope", what, got=name, where=where)
@@ -198,20 +198,20 @@ def _check_name(claim: Claim, key: TrustedKey, name: str, trusted: TrustedKeys, 
 
 
 def check_use(claim: Claim, index: BundleIndex, trusted: TrustedKeys, path: str, names: Sequence[str] = ()) -> None:
-    """Require that a bundle may be used where it lies, and under one of some names.
+    """Require that a bundle may be used at its path and under one of some names.
 
-    A bundle serves under its own name, and its twin in its place. Under another name it serves only if the key that signed it
-    is trusted for both names by name: otherwise whoever may write files could put one signed bundle in place of another.
+    A bundle may be used under its own name, and its twin in its place. Under another name it may be used only if the list of names of
+    its key contains both. Otherwise an attacker who can write files could put one signed bundle in place of another.
 
     Args:
-        claim: what its statement says, as `check_signed` returns it.
-        index: what the bundle says of itself.
-        trusted: whose word counts.
-        path: the bundle's. A file that is called ``<name>-<version>-<arch>.nojit`` must hold that bundle.
-        names: one of them is what a program or an operator asks for; none is any.
+        claim: the statement, as `check_signed` returns it.
+        index: the bundle's index.
+        trusted: the trusted keys.
+        path: the bundle's path. A file named ``<name>-<version>-<arch>.nojit`` must contain that bundle.
+        names: names under which a program or an operator asks for it; empty for any.
 
     Raises:
-        BundleTrustError: it may not.
+        BundleTrustError: the bundle may not be used so.
     """
     where = signed_path(path)
     check_named(claim, index, where)
@@ -245,10 +245,10 @@ def _check_asked(claim: Claim, name: str, trusted: TrustedKeys, where: str) -> N
 
 
 def check_named(claim: Claim, index: BundleIndex, where: str) -> None:
-    """Require a statement to call its bundle what it is called: keys and least build numbers are for names.
+    """Require that a statement names its bundle as its index does, because keys and minimum build numbers apply to names.
 
     Raises:
-        BundleTrustError: it is called otherwise.
+        BundleTrustError: the names differ.
     """
     if (claim.name, claim.version) != (index.name, index.version):
         what = f"expected a statement of {index.name} {index.version}, as the bundle calls itself"
@@ -256,12 +256,12 @@ def check_named(claim: Claim, index: BundleIndex, where: str) -> None:
 
 
 def encode_envelope(payload: bytes, signer: str, signature: bytes) -> bytes:
-    """Spell a signed statement in the one way that is read.
+    """Encode a signed statement in its only valid spelling.
 
     Args:
         payload: the statement.
         signer: id of the key.
-        signature: over `pre_authentication` of the payload; 64 bytes.
+        signature: 64 bytes, over `pre_authentication` of the payload.
     """
     return b'{"payload":"%b","payloadType":"%b","signatures":[{"keyid":"%b","sig":"%b"}]}\n' % (
         b64encode(payload),
@@ -272,19 +272,19 @@ def encode_envelope(payload: bytes, signer: str, signature: bytes) -> bytes:
 
 
 def pre_authentication(payload: bytes) -> bytes:
-    """Return the bytes that a signature is over: DSSE's encoding of a payload and its type.
+    """Return the bytes to sign: DSSE's encoding of a payload and its type.
 
-    Source: the DSSE v1 protocol, "Signature Definition".
+    Source: DSSE v1, "Signature Definition".
     """
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 def read_envelope(bundle: str) -> bytes:
-    """Read the signed statement that lies beside a bundle; nothing of it is checked.
+    """Read the signed statement beside a bundle without checking it.
 
     Raises:
-        BundleTrustError: there is none, or it cannot be read.
+        BundleTrustError: the file is missing or cannot be read.
     """
     path = signed_path(bundle)
     try:
@@ -296,12 +296,12 @@ def read_envelope(bundle: str) -> bytes:
 
 
 def read_beside(path: str) -> bytes:
-    """Read a statement, or more of it than any may have.
+    """Read a statement; at most one byte more than a valid statement can have.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: the file cannot be read, or is not a regular file.
     """
-    # a pipe must not make the caller wait for its other end
+    # a pipe must not make the caller wait for its writer
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         mode = os.fstat(descriptor).st_mode
@@ -314,19 +314,17 @@ def read_beside(path: str) -> bytes:
 
 
 def split_envelope(raw: bytes, where: str) -> tuple[bytes, str, bytes]:
-    """Return the payload of an envelope, the id of the key that is said to have signed it, and the signature.
-
-    Nothing is checked but how it is spelled.
+    """Return the payload of an envelope, the id of its claimed key, and the signature; only the spelling is checked.
 
     Raises:
-        BundleTrustError: it is spelled in another way than `encode_envelope` does.
+        BundleTrustError: the spelling differs from `encode_envelope`'s.
     """
     if len(raw) > _STATEMENT_BYTES_MAX:
         _refuse("envelope", f"expected at most {_STATEMENT_BYTES_MAX} bytes", got="more", where=where)
     found = _ENVELOPE.fullmatch(raw)
     payload, signature = (b64decode(found[1]), b64decode(found[3])) if found else (b"", b"")
     signer = found[2].decode() if found else ""
-    # base64 has spellings that decode alike
+    # several base64 texts can decode to the same bytes
     if encode_envelope(payload, signer, signature) != raw:
         _refuse("envelope", "expected one DSSE envelope with one signature, in canonical JSON and base64", where=where)
     return payload, signer, signature
@@ -350,16 +348,16 @@ def _open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes,
 
 
 def read_claim(payload: bytes, signer: str, key_name: str, where: str) -> Claim:
-    """Read what a statement says of a bundle, as it is signed.
+    """Parse a signed statement about a bundle.
 
     Args:
         payload: the statement.
         signer: id of the key.
-        key_name: its name, if it is known.
-        where: it lies.
+        key_name: name of the key, if known.
+        where: place of the statement, for messages.
 
     Raises:
-        BundleTrustError: it is no provenance statement of a bundle.
+        BundleTrustError: the payload is not a provenance statement of a bundle.
     """
     try:
         value = parse_json(payload, where)
@@ -401,7 +399,7 @@ def _is_moment(text: str) -> bool:
     from datetime import datetime  # noqa: PLC0415 - few statements expire
 
     try:
-        # one that there is: this reads other spellings, too
+        # this also accepts other spellings, which the pattern refuses
         datetime.fromisoformat(text)
     except ValueError:
         return False
@@ -409,7 +407,7 @@ def _is_moment(text: str) -> bool:
 
 
 def _at(value: Json, *path: str) -> Json:
-    """Follow fields down from a value; None where there is no such field."""
+    """Follow fields down from a value; return None if a field is missing."""
     for field in path:
         value = value.get(field) if isinstance(value, dict) else None
     return value

@@ -1,6 +1,6 @@
-"""Whose signatures count: the file of trusted keys, and Ed25519 public keys.
+"""Trusted keys: the file that lists them, and Ed25519 public keys.
 
-Read where the policy is ``signed``, and by commands; Ed25519 comes from `cryptography`, the extra ``trust``.
+Read under the policy ``signed``, and by commands. Ed25519 comes from `cryptography`, the extra ``trust``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["TrustedKey", "TrustedKeys", "key_id", "read_public_key", "read_trusted_keys"]
 
 _PEM: Final = re.compile(rb"\s*-----BEGIN PUBLIC KEY-----\s([A-Za-z0-9+/=\s]{1,4096})-----END PUBLIC KEY-----\s*")
-# RFC 8410: SubjectPublicKeyInfo of an Ed25519 key, before its 32 bytes
+# RFC 8410: SubjectPublicKeyInfo of an Ed25519 key, up to its 32 bytes
 _DER_HEAD: Final = bytes.fromhex("302a300506032b6570032100")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
 
@@ -31,28 +31,28 @@ class TrustedKey(Record):
     """A public key that may sign bundles."""
 
     name: str
-    """For messages."""
+    """Name for messages."""
     public: Ed25519PublicKey
     bundles: tuple[str, ...] | None
-    """Names of the bundles that it may sign, normalized; any if None."""
+    """Normalized names of the bundles that it may sign; None for any."""
 
 
 class TrustedKeys(Record):
-    """Who is trusted."""
+    """The content of a file of trusted keys."""
 
     path: str
-    """Where that stands, for messages."""
+    """Its path, for messages."""
     keys: Mapping[str, TrustedKey]
-    """By key id."""
+    """Keys by id."""
     minimum: Mapping[str, int]
-    """The least build number, by the name of a bundle, normalized."""
+    """Lowest accepted build number, by normalized name of a bundle."""
 
 
 def read_trusted_keys(path: str) -> TrustedKeys:
     """Read a file of trusted keys.
 
     Raises:
-        BundleTrustError: it cannot be read, says something wrong, or others could have written it.
+        BundleTrustError: the file cannot be read, is invalid, or another user could have written it.
     """
     import tomllib  # noqa: PLC0415 - slow to import
 
@@ -123,10 +123,10 @@ def _only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
 
 
 def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
-    """Read an Ed25519 public key in PEM (``-----BEGIN PUBLIC KEY-----``).
+    """Parse an Ed25519 public key in PEM (``-----BEGIN PUBLIC KEY-----``).
 
     Raises:
-        BundleTrustError: it is none, or `cryptography` is not installed.
+        BundleTrustError: the text is not such a key, or `cryptography` is not installed.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - of an extra
@@ -140,14 +140,14 @@ def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
         der = b""
     if not der:
         _refuse("expected a public key in PEM", got="something else", where=where)
-    # the library's own reader of PEM takes longer to import than all the rest of a load, and keys have one form
+    # importing cryptography's PEM reader takes longer than the rest of a load, and these keys have one form
     if len(der) != len(_DER_HEAD) + 32 or not der.startswith(_DER_HEAD):
         _refuse("expected an Ed25519 key", got=f"another of {len(der)} bytes", where=where)
     return Ed25519PublicKey.from_public_bytes(der[len(_DER_HEAD) :])
 
 
 def key_id(public: Ed25519PublicKey) -> str:
-    """Name a key: SHA-256 of its SubjectPublicKeyInfo in DER, in hex."""
+    """Return the id of a key: SHA-256 of its SubjectPublicKeyInfo in DER, in hex."""
     return hashlib.sha256(_DER_HEAD + public.public_bytes_raw()).hexdigest()
 
 
