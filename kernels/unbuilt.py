@@ -11,7 +11,7 @@ from nojit.runtime.call import CallFacts
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.facts import Facts, call_facts
 from nojit.runtime.fallback.jit import UnavailableError, function_of
-from nojit.runtime.fallback.jit_ways import kind_of
+from nojit.runtime.fallback.jit_configs import specialization_of
 from nojit.runtime.kernel import Kernel, Source
 from nojit.runtime.record import Record
 from nojit.runtime.table import MISSING, KernelTable, Param
@@ -57,7 +57,7 @@ class Unbuilt(Kernel):
 
     def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
         call = call_facts(facts, self._base, arch_for(self._entry, _core.device_capability(device)))
-        kind = kind_of(call)
+        kind = specialization_of(call)
         table = self._tables.get(kind)
         if table is None:
             table = self._tables[kind] = table_of(self._entry, self._base, call)

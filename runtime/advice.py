@@ -1,7 +1,7 @@
 """Advise which manifest lines would serve a call that no variant matches. Pure.
 
-A table contains what was built, not the manifest. Which axis types a param, or which rule leaves out a combination, is concluded
-from the variants. Each line of advice can go into a manifest as it is::
+A table contains what was built, not the manifest. The variants show which axis types a param, and which combinations a rule leaves
+out. Each line of advice can go into a manifest as it is::
 
     w_ptr = "*{w_dtype}"                              in [kernel.params]
     dtype = ["fp16", "bf16"]                          in [kernel.matrix]

@@ -11,7 +11,7 @@ from nojit.runtime.keys import constexpr_value, meant
 from nojit.runtime.table import KernelTable
 from nojit.runtime.values import DType, FunctionRef, Value
 
-__all__ = ["Facts", "call_facts", "is_dtype", "stand_in"]
+__all__ = ["Facts", "call_facts", "is_dtype", "placeholder"]
 
 Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
 """Facts of the core: (kind, dtype, value) of each argument, and the given constexprs and options by name."""
@@ -94,7 +94,7 @@ def _constant(value: Any) -> Argument | None:
     return Argument("constant", read) if isinstance(read, str | DType | FunctionRef) else None
 
 
-def stand_in(argument: Any) -> Any:
+def placeholder(argument: Any) -> Any:
     """Return the placeholder for an argument of `Kernel.warmup`: a tensor for a dtype, else the argument itself."""
     return _Typed(argument) if is_dtype(argument) else argument
 

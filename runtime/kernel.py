@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nojit.runtime import _core
 from nojit.runtime.call import CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
-from nojit.runtime.facts import Facts, call_facts, is_dtype, stand_in
+from nojit.runtime.facts import Facts, call_facts, is_dtype, placeholder
 from nojit.runtime.images import Source, closest_source
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
 from nojit.runtime.loading import Only, check_only, rows_to_load
@@ -28,7 +28,7 @@ from nojit.runtime.tuning import Lookup, key_values, lookup_of
 
 if TYPE_CHECKING:
     # imported on demand: calls without a variant are rare, and NOJIT_TUNING is seldom set
-    from nojit.runtime.fallback.jit_call import StandIn
+    from nojit.runtime.fallback.jit_call import JitFallback
     from nojit.runtime.handle import KernelParam, LaunchConfig
     from nojit.runtime.select import Explanation
     from nojit.runtime.tuning_source import TuningSource
@@ -110,7 +110,7 @@ class Kernel(_core.Dispatcher):
         self._options = _option_names(table)
         self._interner = Interner()
         self._plans: dict[tuple[int, int], _core.Plan] = {}
-        self._stand_in: StandIn | None = None
+        self._fallback: JitFallback | None = None
         # reentrant: a finalizer may launch while this thread holds the lock
         self._lock = threading.RLock()
         params = [
@@ -185,8 +185,8 @@ class Kernel(_core.Dispatcher):
         if any(map(is_dtype, args)) or any(map(is_dtype, kwargs.values())):
             runtime = {param.name: not param.constexpr for param in self._params}
             by_place = [*runtime.values(), *[True] * len(args)]
-            args = tuple(stand_in(arg) if by_place[place] else arg for place, arg in enumerate(args))
-            kwargs = {name: stand_in(arg) if runtime.get(name) else arg for name, arg in kwargs.items()}
+            args = tuple(placeholder(arg) if by_place[place] else arg for place, arg in enumerate(args))
+            kwargs = {name: placeholder(arg) if runtime.get(name) else arg for name, arg in kwargs.items()}
         plan = self._warm(*args, **kwargs)
         source, row = plan.payload
         source.images.function(self._table(source), row, plan.device).load(plan.device)
@@ -259,7 +259,7 @@ class Kernel(_core.Dispatcher):
     @property
     def configs(self) -> tuple[LaunchConfig, ...]:
         """The manifest's configs, of the first available architecture."""
-        from nojit.runtime.handle import config_of  # noqa: PLC0415 - likewise
+        from nojit.runtime.handle import config_of  # noqa: PLC0415 - as above
 
         return tuple(map(config_of, self._at_hand[1].configs))
 
@@ -270,7 +270,7 @@ class Kernel(_core.Dispatcher):
         Raises:
             AttributeError: the kernel was not launched yet, or Triton's JIT ran every call.
         """
-        from nojit.runtime.handle import config_of  # noqa: PLC0415 - likewise
+        from nojit.runtime.handle import config_of  # noqa: PLC0415 - as above
 
         if self._last is None:
             raise AttributeError(f"kernel {self.name} has no best_config: expected a launch before, got none")
@@ -318,7 +318,7 @@ class Kernel(_core.Dispatcher):
         source, table = self._home(device)
         call = call_facts(facts, table, source.arch)
         # the reasons were given when the JIT ran the first call of this specialization
-        explained = self._stand_in is None or not self._stand_in.knows(call)
+        explained = self._fallback is None or not self._fallback.knows(call)
         return best(table, call, self._lookup(source, table, device), explained=explained)
 
     def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
@@ -340,11 +340,11 @@ class Kernel(_core.Dispatcher):
 
         if policy() == "error":
             return False
-        from nojit.runtime.fallback.jit_call import Handed, StandIn  # noqa: PLC0415 - likewise
+        from nojit.runtime.fallback.jit_call import JitFallback, MissedCall  # noqa: PLC0415 - as above
 
         with self._lock:
-            stand_in = self._stand_in = self._stand_in or StandIn()
-        stand_in.take(error, Handed(device, given, grid), partial(self._described, device, facts))
+            fallback = self._fallback = self._fallback or JitFallback()
+        fallback.take(error, MissedCall(device, given, grid), partial(self._described, device, facts))
         return True
 
     def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
@@ -395,7 +395,7 @@ class Kernel(_core.Dispatcher):
     def _check_option(self, name: str, value: object) -> None:
         """Refuse a keyword that the kernel does not have, unless it is an option of Triton with the built value."""
         from nojit.runtime.options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
-        from nojit.runtime.refusals import not_as_built, unexpected  # noqa: PLC0415 - likewise
+        from nojit.runtime.refusals import not_as_built, unexpected  # noqa: PLC0415 - as above
 
         if name not in BUILT_WITH:
             what = unexpected(name, (*self.arg_names, *self._options, "stream", *BUILT_WITH))

@@ -93,8 +93,8 @@ def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     if not _may_be_name(path) or os.environ.get("NOJIT_TRUST") in {None, "any"}:
         return ()
-    from nojit.runtime.discovery.discover import asked_names, names  # noqa: PLC0415 - seldom so
-    from nojit.runtime.discovery.installed import normalized  # noqa: PLC0415 - likewise
+    from nojit.runtime.discovery.discover import asked_names, names  # noqa: PLC0415 - rarely needed
+    from nojit.runtime.discovery.installed import normalized  # noqa: PLC0415 - as above
 
     name = os.fsdecode(path)
     return asked_names(name) if normalized(name) in map(normalized, names(os.environ)) else ()
@@ -278,7 +278,7 @@ def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tupl
     """Keep the newest version of each bundle of a folder and close the others; return both, the others with the reason."""
     if len({file.index.target.image_arch for file in files}) == len(files):
         return files, ()
-    from nojit.runtime.discovery.versions import newer_lies_beside, superseded  # noqa: PLC0415 - seldom so
+    from nojit.runtime.discovery.versions import newer_lies_beside, superseded  # noqa: PLC0415 - rarely needed
 
     older = superseded([file.release for file in files])
     kept = []

@@ -95,7 +95,7 @@ def _paths(places: str) -> Iterator[str]:
             ) from None
         if not names:
             raise BundleError(f"expected *{SUFFIX} files", got="none", where=f"{_VARIABLE}: {place}")
-        yield from [os.path.join(place, name) for name in names]  # noqa: PTH118 - likewise
+        yield from [os.path.join(place, name) for name in names]  # noqa: PTH118 - as above
 
 
 def _stand_in(file: BundleFile, twins: dict[str, BundleFile]) -> BundleFile:

@@ -19,7 +19,15 @@ from nojit.runtime import expr
 from nojit.runtime.call import Argument, CallFacts, accepts
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.fallback.jit import MissWarning, UnavailableError, function_of, load, load_named, policy
-from nojit.runtime.fallback.jit_ways import Way, defaults_of, first_that_runs, kind_of, natural_type, value_of, ways_of
+from nojit.runtime.fallback.jit_configs import (
+    BuiltConfig,
+    defaults_of,
+    first_runnable,
+    natural_type,
+    nearest_configs,
+    specialization_of,
+    value_of,
+)
 from nojit.runtime.record import Record
 from nojit.runtime.refusals import check_names
 from nojit.runtime.table import KernelTable
@@ -27,14 +35,14 @@ from nojit.runtime.target import PDL_SINCE
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef
 
-__all__ = ["Described", "Handed", "StandIn"]
+__all__ = ["Described", "JitFallback", "MissedCall"]
 
 Described: TypeAlias = tuple[str, KernelTable, CallFacts]
 """The bundle, its variants and the facts of a call that none of them matches."""
 Grid: TypeAlias = "tuple[int, ...] | Callable[[dict[str, Any]], Any] | None"
 
 
-class Handed(Record):
+class MissedCall(Record):
     """A call, as the core passes it on."""
 
     device: int
@@ -44,22 +52,22 @@ class Handed(Record):
     """The caller's grid; None for the bundle's."""
 
 
-class StandIn:
+class JitFallback:
     """Runs missed calls of one kernel through Triton's JIT. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._ways: dict[Hashable, tuple[Way, ...]] = {}
+        self._configs: dict[Hashable, tuple[BuiltConfig, ...]] = {}
 
     def knows(self, call: CallFacts) -> bool:
         """Return whether a call of this specialization has run before."""
-        return kind_of(call) in self._ways
+        return specialization_of(call) in self._configs
 
-    def take(self, miss: NoMatchingVariantError, handed: Handed, describe: Callable[[], Described]) -> None:
+    def take(self, miss: NoMatchingVariantError, missed: MissedCall, describe: Callable[[], Described]) -> None:
         """Run a call; if that is impossible, raise the error of the miss with the reason.
 
         Args:
             miss: the error.
-            handed: the call.
+            missed: the call.
             describe: returns the bundle, and the variants and facts of the call.
 
         Raises:
@@ -69,40 +77,40 @@ class StandIn:
         try:
             bundle, table, call = describe()
             function = function_of(table.kernel, bundle)
-            self._launch(function, table, call, handed, partial(_warn, miss, table.kernel, function))
+            self._launch(function, table, call, missed, partial(_warn, miss, table.kernel, function))
         except UnavailableError as why:
             what = f"{miss.what}; the JIT cannot make the call: {why}"
             raise NoMatchingVariantError(what, got=miss.got, where=miss.where, reasons=miss.reasons) from why
 
     def _launch(
-        self, function: Any, table: KernelTable, call: CallFacts, handed: Handed, first: Callable[[], None]
+        self, function: Any, table: KernelTable, call: CallFacts, missed: MissedCall, first: Callable[[], None]
     ) -> None:
         check_names(table, call)
         _check_params(function, table)
-        kind = kind_of(call)
-        ways = self._ways.get(kind)
-        known = ways or ways_of(table, call)
-        way, names, derived = first_that_runs(known, table, call)
-        constexprs = {**dict(way.config.constexprs), **derived, **call.constexprs}
-        options = {**way.flags, **dict(way.config.options), **call.options}
+        kind = specialization_of(call)
+        configs = self._configs.get(kind)
+        known = configs or nearest_configs(table, call)
+        built, names, derived = first_runnable(known, table, call)
+        constexprs = {**dict(built.config.constexprs), **derived, **call.constexprs}
+        options = {**built.flags, **dict(built.config.options), **call.options}
         if (call.arch or 0) < PDL_SINCE:
             options.pop("launch_pdl", None)
         # the caller's constexprs, with dtypes in Triton's form
         settings = {
-            name: value if isinstance(value, DType) else handed.given.get(name, value)
+            name: value if isinstance(value, DType) else missed.given.get(name, value)
             for name, value in (constexprs | options).items()
         }
-        grid = _grid_of(table, names, handed, settings)
-        named = _arguments(function, call, handed.given, way)
+        grid = _grid_of(table, names, missed, settings)
+        named = _arguments(function, call, missed.given, built)
         # Triton chooses options that are None
         named |= {
-            name: _to_triton(value, load if name in handed.given else load_named)
+            name: _to_triton(value, load if name in missed.given else load_named)
             for name, value in settings.items()
             if name in constexprs or value is not None
         }
         typed = _typed(function, *_as_built(table, call))
-        with _current(handed.device, handed.given.get("stream")):
-            if self._ways.setdefault(kind, known) is known and ways is None:
+        with _current(missed.device, missed.given.get("stream")):
+            if self._configs.setdefault(kind, known) is known and configs is None:
                 self._begin(kind, first)
             if 0 not in grid:
                 positional = _positional(table, named)
@@ -113,7 +121,7 @@ class StandIn:
             first()
         except BaseException:
             # raises if warnings are errors
-            self._ways.pop(kind, None)
+            self._configs.pop(kind, None)
             raise
 
 
@@ -147,11 +155,11 @@ def _check_params(function: Any, table: KernelTable) -> None:
 # -- arguments --
 
 
-def _arguments(function: Any, call: CallFacts, given: Mapping[str, Any], way: Way) -> dict[str, Any]:
+def _arguments(function: Any, call: CallFacts, given: Mapping[str, Any], built: BuiltConfig) -> dict[str, Any]:
     """Return the runtime arguments in Triton's form."""
     gluon = "gluon" in type(function).__module__
     return {
-        name: _argument(name, given[name], argument, way.types[name] if way.means_it else "", gluon)
+        name: _argument(name, given[name], argument, built.types[name] if built.has_constexprs else "", gluon)
         for name, argument in call.arguments.items()
     }
 
@@ -195,13 +203,13 @@ def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: boo
         extras["round_f32_to_tf32"] = True
     if gluon:
         from triton.experimental.gluon.language import NVMMASharedLayout  # noqa: PLC0415 - only here, where Triton is
-        from triton.experimental.gluon.nvidia import hopper  # noqa: PLC0415 - likewise
-        from triton.language import dtype  # noqa: PLC0415 - likewise
+        from triton.experimental.gluon.nvidia import hopper  # noqa: PLC0415 - as above
+        from triton.language import dtype  # noqa: PLC0415 - as above
 
         element = re.sub(r"^(u?)i?(\d)", r"\1int\2", argument.dtype)
         layout = NVMMASharedLayout.get_default_for(list(block), dtype(element))
         return hopper.TensorDescriptor(*facts, layout, **extras)
-    from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: PLC0415 - likewise
+    from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: PLC0415 - as above
 
     return TensorDescriptor(*facts, **extras)
 
@@ -271,16 +279,16 @@ def _typed(function: Any, types: tuple[tuple[str, str], ...], plain: frozenset[s
 
 
 def _grid_of(
-    table: KernelTable, names: Mapping[str, expr.Value], handed: Handed, settings: Mapping[str, Any]
+    table: KernelTable, names: Mapping[str, expr.Value], missed: MissedCall, settings: Mapping[str, Any]
 ) -> tuple[int, ...]:
     """Return the grid of a call: the caller's, or the bundle's."""
-    if isinstance(handed.grid, tuple):
-        return handed.grid
+    if isinstance(missed.grid, tuple):
+        return missed.grid
     where = f"kernel {table.kernel}"
-    if handed.grid is not None:
-        meta = {**defaults_of(table), **handed.given, **settings}
+    if missed.grid is not None:
+        meta = {**defaults_of(table), **missed.given, **settings}
         meta.pop("stream", None)
-        given = handed.grid(meta)
+        given = missed.grid(meta)
         sides = tuple(given) if isinstance(given, tuple | list) else ()
         if not (1 <= len(sides) <= 3 and all(hasattr(side, "__index__") for side in sides)):
             raise ArgumentError("expected a grid of 1 to 3 ints, or a callable", got=shown(given), where=where)

@@ -170,7 +170,7 @@ def remove(listener: Listener) -> None:
     Raises:
         ValueError: it was never added, or has been removed.
     """
-    global _listeners  # noqa: PLW0603 - likewise
+    global _listeners  # noqa: PLW0603 - as above
     with _lock:
         left = list(_listeners)
         left.remove(listener)

@@ -100,7 +100,7 @@ def _own_owner() -> int:
 
 def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield every folder and link on the way to a file, from the root, and the file; links are followed one by one."""
-    parts = os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109,PTH118 - likewise
+    parts = os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109,PTH118 - as above
     here, links = "/", 0
     yield here, os.lstat(here)
     while parts:
@@ -108,9 +108,9 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
         if part in ("", "."):
             continue
         if part == "..":
-            here = os.path.dirname(here)  # noqa: PTH120 - likewise
+            here = os.path.dirname(here)  # noqa: PTH120 - as above
             continue
-        place = os.path.join(here, part)  # noqa: PTH118 - likewise
+        place = os.path.join(here, part)  # noqa: PTH118 - as above
         status = os.lstat(place)
         yield place, status
         if not stat.S_ISLNK(status.st_mode):
@@ -119,7 +119,7 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
         links += 1
         if links > _LINKS_MAX:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        target = os.readlink(place)  # noqa: PTH115 - likewise
+        target = os.readlink(place)  # noqa: PTH115 - as above
         here = "/" if target.startswith("/") else here
         parts += target.split("/")[::-1]
 

@@ -88,7 +88,7 @@ _ENVELOPE: Final = re.compile(
 
 
 class Claim(Record):
-    """What a signed statement says about a bundle."""
+    """The facts of a signed statement about a bundle."""
 
     name: str
     version: str

@@ -17,13 +17,21 @@ from nojit.runtime.table import Config, KernelTable, Missing
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor
 from nojit.runtime.values import Value, identity
 
-__all__ = ["Way", "defaults_of", "first_that_runs", "kind_of", "natural_type", "value_of", "ways_of"]
+__all__ = [
+    "BuiltConfig",
+    "defaults_of",
+    "first_runnable",
+    "natural_type",
+    "nearest_configs",
+    "specialization_of",
+    "value_of",
+]
 
 _INTS: Final = ("i32", "i64", "u64")
 _SCALARS: Final = {"float": "fp32", "bool": "u1"}
 
 
-class Way(Record):
+class BuiltConfig(Record):
     """A config with a case that it was built for."""
 
     config: Config
@@ -33,11 +41,11 @@ class Way(Record):
     """The case's matrix values, with dtypes as the call spells them."""
     flags: Mapping[str, Value]
     """Launch options that belong to no config."""
-    means_it: bool
+    has_constexprs: bool
     """Whether the constexprs of the case are those of the call."""
 
 
-def kind_of(call: CallFacts) -> Hashable:
+def specialization_of(call: CallFacts) -> Hashable:
     """Return the specialization of a call: its types, constexprs and options."""
     return (
         call.arch,
@@ -61,7 +69,7 @@ def natural_type(argument: Argument) -> str:
     return _SCALARS.get(argument.kind, "")
 
 
-def ways_of(table: KernelTable, call: CallFacts) -> tuple[Way, ...]:
+def nearest_configs(table: KernelTable, call: CallFacts) -> tuple[BuiltConfig, ...]:
     """Return all configs, each with its case that is most similar to the call; the most similar first."""
     wanted = {**defaults_of(table), **call.constexprs}
     nearest: dict[int, tuple[tuple[int, int, int, int], int]] = {}
@@ -74,7 +82,7 @@ def ways_of(table: KernelTable, call: CallFacts) -> tuple[Way, ...]:
         if config not in nearest or far < nearest[config][0]:
             nearest[config] = (far, row)
     spelled = _spelled_axes(table, call)
-    return tuple(_way_of(table, row, spelled, means_it=not far[0]) for far, row in sorted(nearest.values()))
+    return tuple(_built_config(table, row, spelled, has_constexprs=not far[0]) for far, row in sorted(nearest.values()))
 
 
 def defaults_of(table: KernelTable) -> dict[str, Value]:
@@ -103,7 +111,7 @@ def _differences(config: Config, call: CallFacts) -> int:
     return sum(name in asked and identity(asked[name]) != identity(value) for name, value in built)
 
 
-def _way_of(table: KernelTable, row: int, spelled: Mapping[str, Value], *, means_it: bool) -> Way:
+def _built_config(table: KernelTable, row: int, spelled: Mapping[str, Value], *, has_constexprs: bool) -> BuiltConfig:
     meaning, config, _, _ = table.key(row)
     flags: dict[str, Value] = {}
     if table.launches:
@@ -111,19 +119,21 @@ def _way_of(table: KernelTable, row: int, spelled: Mapping[str, Value], *, means
         flags |= {"launch_cooperative_grid": True} if launch.cooperative else {}
         flags |= {"launch_pdl": True} if launch.pdl else {}
     types = zip(table.runtime_params(), table.signatures[table.meanings[meaning].signature], strict=True)
-    return Way(table.configs[config], dict(types), {**table.axis_values(meaning), **spelled}, flags, means_it)
+    return BuiltConfig(
+        table.configs[config], dict(types), {**table.axis_values(meaning), **spelled}, flags, has_constexprs
+    )
 
 
-def first_that_runs(
-    ways: tuple[Way, ...], table: KernelTable, call: CallFacts
-) -> tuple[Way, dict[str, expr.Value], dict[str, Value]]:
+def first_runnable(
+    configs: tuple[BuiltConfig, ...], table: KernelTable, call: CallFacts
+) -> tuple[BuiltConfig, dict[str, expr.Value], dict[str, Value]]:
     """Return the first config that may run, the values of names in its expressions, and its derived constexprs."""
-    for way in ways:
-        names = _names(way, table, call)
+    for built in configs:
+        names = _names(built, table, call)
         derived = {item.name: value_of(item.expression, names) for item in table.derived}
         names |= {name: value for name, value in derived.items() if value is not expr.MISSING}
-        if not way.config.requires or value_of(way.config.requires, names) is True:
-            return way, names, {name: _constexpr(name, value) for name, value in derived.items()}
+        if not built.config.requires or value_of(built.config.requires, names) is True:
+            return built, names, {name: _constexpr(name, value) for name, value in derived.items()}
     raise UnavailableError("`requires` of no config holds")
 
 
@@ -141,10 +151,10 @@ def _constexpr(name: str, value: expr.Value) -> Value:
     raise UnavailableError(f"{name} follows from the call, and cannot be evaluated")
 
 
-def _names(way: Way, table: KernelTable, call: CallFacts) -> dict[str, expr.Value]:
+def _names(built: BuiltConfig, table: KernelTable, call: CallFacts) -> dict[str, expr.Value]:
     """Return the values of all names in expressions that have one."""
-    settings = dict(way.config.constexprs + way.config.options)
-    values: dict[str, Argument | Value] = {**defaults_of(table), **way.axes, **settings}
+    settings = dict(built.config.constexprs + built.config.options)
+    values: dict[str, Argument | Value] = {**defaults_of(table), **built.axes, **settings}
     values |= {**call.constexprs, **call.options, **call.arguments, "arch": call.arch}
     return {name: expression_value(value) for name, value in values.items()}
 
