@@ -5,10 +5,15 @@
 
 The second form runs the command, shows its output, and reads that; it fails if the command does.
 
-A warp-specialized kernel passes commands to its workers in bytes of shared memory: all warps meet at barrier 1 between the
-write and the read. racecheck reports these as hazards, because the two sides wait at different instructions. A report is
-dropped if, in some variant of the kernel in BUNDLE, the write is right before such a barrier and the read, of one byte,
-right after one. All others are printed. Exits 1 if there are any, or a log is incomplete.
+A warp-specialized kernel passes commands and arguments to its workers through shared memory. All warps meet at barrier 1
+after the write. A worker then reads its command, one byte, and its arguments, and all warps meet a second time. racecheck
+reports these as hazards, because the two sides wait at different instructions. A hazard is dropped in two cases, if some
+variant of the kernel in BUNDLE has such code:
+
+- a command: the write leads to a meeting, and the read, of one byte, is right after one;
+- an argument: the write leads to two meetings, and the read to one.
+
+All others are printed. Exits 1 if there are any, or a log is incomplete.
 """
 
 from __future__ import annotations
@@ -27,13 +32,16 @@ from nojit import runtime
 from nojit.runtime.cubin import read_sections
 
 REPORT = re.compile(
-    r"Race reported between (?:Write|Read) access at (\w+)\+0x([0-9a-f]+)[^\n]*\n"
-    r"=========\s+and (?:Write|Read) access at (\w+)\+0x([0-9a-f]+)"
+    r"Race reported between (?:Write|Read) access at (\w+)\+0x([0-9a-f]+)[^\n]*\n((?:=========\s+and [^\n]*\n?)+)"
 )
+OTHER = re.compile(r"and (?:Write|Read) access at (\w+)\+0x([0-9a-f]+)")
 INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(.*?);")
 MEETING = re.compile(r"BAR\.SYNC\S* 0x1\b")
-# the most instructions between the access and the barrier
+JUMP = re.compile(r"\b(?:BRA|BRX|CALL|EXIT|JMP|JMX|RET)\b")
+# the most instructions from a meeting to the read of a command
 NEAR = 6
+# the most instructions from an access to the meetings it leads to
+FAR = 128
 BYTES = 16
 
 Code = Mapping[int, str]
@@ -43,9 +51,10 @@ Report = tuple[str, int, int]
 
 
 def reports(text: str) -> Iterator[Report]:
-    """Yield the hazards in a log."""
-    for one, first, other, second in REPORT.findall(text):
-        yield (one if one == other else f"{one} and {other}"), int(first, 16), int(second, 16)
+    """Yield the hazards in a log: an access with each of those that its report names."""
+    for one, first, others in REPORT.findall(text):
+        for other, second in OTHER.findall(others):
+            yield (one if one == other else f"{one} and {other}"), int(first, 16), int(second, 16)
 
 
 def disassemble(words: Collection[bytes], arch: str, nvdisasm: str) -> Mapping[bytes, str]:
@@ -60,12 +69,25 @@ def disassemble(words: Collection[bytes], arch: str, nvdisasm: str) -> Mapping[b
 
 
 def is_handed_over(code: Code, write: int, read: int) -> bool:
-    """Return whether all warps meet after a write and before the read of a byte, with no other access in between."""
-    if not re.match(r"STS\b", code.get(write, "")) or not re.match(r"LDS\.U8\b", code.get(read, "")):
+    """Return whether an access writes a command or an argument, and the other reads it."""
+    if not re.match(r"STS\b", code.get(write, "")) or not re.match(r"LDS\b", code.get(read, "")):
         return False
-    behind = [code.get(write + BYTES * step, "") for step in range(1, NEAR)]
-    before = [code.get(read - BYTES * step, "") for step in range(1, NEAR)]
-    return any(map(MEETING.search, behind)) and any(map(MEETING.search, before))
+    if code[read].startswith("LDS.U8 "):
+        before = [code.get(read - BYTES * step, "") for step in range(1, NEAR)]
+        return meetings_after(code, write) > 0 and any(map(MEETING.search, before))
+    # a write between the two meetings leads to one only: it could race
+    return meetings_after(code, write) > 1 and meetings_after(code, read) > 0
+
+
+def meetings_after(code: Code, place: int) -> int:
+    """Count the meetings of all warps after an instruction, up to the first jump."""
+    count = 0
+    for step in range(1, FAR):
+        instruction = code.get(place + BYTES * step, "")
+        if JUMP.search(instruction):
+            break
+        count += MEETING.search(instruction) is not None
+    return count
 
 
 def codes_of(bundle: runtime.Bundle, symbols: Collection[str]) -> Mapping[str, list[tuple[str, bytes]]]:
@@ -92,7 +114,7 @@ def code_of(image: bytes, symbol: str) -> bytes:
 
 def words_near(code: bytes, *places: int) -> Mapping[int, bytes]:
     """Return the instructions at and around some addresses, by address, within the code."""
-    near = {place + BYTES * step for place in places for step in range(1 - NEAR, NEAR)}
+    near = {place + BYTES * step for place in places for step in range(1 - NEAR, FAR)}
     return {place: code[place : place + BYTES] for place in near if 0 <= place <= len(code) - BYTES}
 
 
@@ -154,7 +176,7 @@ def main() -> int:
     for path in cut:
         print(f"{path} did not end")
     known = sum(counted.values()) - sum(counted[report] for report in left)
-    print(f"{known} reports of hand-overs between warps, {len(left)} places of other hazards")
+    print(f"{known} hand-overs between warps, {len(left)} places of other hazards")
     return 1 if left or cut or status else 0
 
 

@@ -16,7 +16,7 @@ from tests.aot.bench.conftest import load_script
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle
 from tests.support.cubins import CubinSpec, build_cubin
 
-WRITE, READ = 0x100, 0x200
+WRITE, READ = 0x100, 0x1000
 HANDED_OVER = {
     WRITE: "STS.64 [UR4+0x9178], R2",
     WRITE + 0x10: "STS [UR4+0x9180], R2",
@@ -25,9 +25,20 @@ HANDED_OVER = {
     READ - 0x20: "ULEA UR14, UR4, UR14, 0x18",
     READ: "LDS.U8 R4, [R4+UR15+0x9174]",
 }
+ARGUMENT, TAKEN = 0x400, 0x2000
+TAKEN_OVER = {
+    ARGUMENT: "STS.128 [UR4+0x9100], R4",
+    ARGUMENT + 0x10: "STL [R1+0x20], R9",
+    ARGUMENT + 0x200: "BAR.SYNC.DEFER_BLOCKING 0x1",
+    ARGUMENT + 0x210: "USETMAXREG.DEALLOC.CTAPOOL 0xf0",
+    ARGUMENT + 0x220: "BAR.SYNC.DEFER_BLOCKING 0x1",
+    TAKEN: "LDS.64 R2, [R0+0x9100]",
+    TAKEN + 0x1D0: "BAR.SYNC.DEFER_BLOCKING 0x1",
+}
 LOG = """========= COMPUTE-SANITIZER
 ========= Error: Race reported between Write access at scale_kernel+0x100
 =========     and Read access at scale_kernel+0x200 [28 hazards]
+=========     and Read access at scale_kernel+0x600 [4 hazards]
 =========
 ========= Error: Race reported between Read access at scale_kernel+0x300
 =========     and Write access at other_kernel+0x40 [1 hazards]
@@ -42,6 +53,7 @@ def races() -> ModuleType:
 def test_a_log_is_read(races: ModuleType) -> None:
     assert list(races.reports(LOG)) == [
         ("scale_kernel", 0x100, 0x200),
+        ("scale_kernel", 0x100, 0x600),
         ("scale_kernel and other_kernel", 0x300, 0x40),
     ]
 
@@ -65,6 +77,28 @@ def test_a_byte_behind_a_barrier_of_all_is_handed_over(races: ModuleType) -> Non
 )
 def test_anything_else_is_not(races: ModuleType, change: dict[int, str]) -> None:
     assert not races.is_handed_over(HANDED_OVER | change, WRITE, READ)
+
+
+def test_an_argument_between_two_barriers_of_all_is_handed_over(races: ModuleType) -> None:
+    assert races.is_handed_over(TAKEN_OVER, ARGUMENT, TAKEN)
+    assert not races.is_handed_over(TAKEN_OVER, TAKEN, ARGUMENT)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {ARGUMENT + 0x200: "NOP"},
+        {ARGUMENT + 0x210: "@!P0 BRA 0x250"},
+        {TAKEN + 0x1D0: "NOP"},
+        {TAKEN + 0x1D0: "BAR.SYNC.DEFER_BLOCKING 0x0, 0x80"},
+        {TAKEN + 0x10: "EXIT"},
+        {TAKEN: "LDSM.16.M88.4 R4, [R4]"},
+        {TAKEN: "LDS.U8 R2, [R0+0x9100]"},
+        {ARGUMENT: "STSM.16.M88.4 [R4], R8"},
+    ],
+)
+def test_an_access_that_no_barrier_separates_is_not(races: ModuleType, change: dict[int, str]) -> None:
+    assert not races.is_handed_over(TAKEN_OVER | change, ARGUMENT, TAKEN)
 
 
 # one barrier stands between the two
