@@ -282,7 +282,8 @@ def _equality(built: Path | None, launched: Path) -> tuple[tuple[str, str], ...]
 
 def check(bundles: Path, families: Sequence[str] = TESTED) -> list[Run]:
     """List the runs under compute-sanitizer, without torch's memory cache, which would hide out-of-bounds accesses."""
-    given = (("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),)
+    # a process that aborts prints the stacks of its threads
+    given = (("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"), ("PYTHONFAULTHANDLER", "1"))
     sample = (sys.executable, "benchmarks/prove.py", str(bundles), "--part", "sample")
     # the runtime queries one parameter past the last, to see that it does not exist; C++ names are torch's kernels
     sanitizer = ("compute-sanitizer", "--report-api-errors", "no", "--kernel-name-exclude", "kns=_Z", "--tool")
