@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nojit.aot.backends.cuda import vendor as cuda
-from nojit.aot.backends.interface import Vendor
+
+if TYPE_CHECKING:
+    from nojit.aot.backends.interface import Vendor
 
 __all__ = ["expected", "parse_driver", "pin", "register", "vendor_named", "vendor_of", "vendors"]
 

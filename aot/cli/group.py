@@ -23,7 +23,7 @@ from nojit.runtime.errors import (
     told,
 )
 
-__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "MODULES", "cli", "exit_code"]
+__all__ = ["EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code"]
 
 EXIT_FAILED = 1
 EXIT_UNVERIFIED = 3
@@ -31,25 +31,23 @@ EXIT_NO_MATCH = 4
 EXIT_INTERRUPTED = 130
 _TERMINATED = 143
 
-# name and summary of each command, for a list that loads no command
-COMMANDS = {
-    "build": "Compile manifests into bundles.",
-    "inspect": "Show the contents of a bundle.",
-    "verify": "Check bundles down to the last byte.",
-    "sign": "Sign bundles with a key.",
-    "diff": "Compare two bundles.",
-    "extract": "Write a kernel's cubins as files.",
-    "wheel": "Pack bundles into wheels that pip and uv install.",
-    "clean": "Delete bundles that have a newer version.",
-    "doctor": "Show this machine and the bundles that it would use.",
-    "bench": "Measure launches and process starts on this machine.",
-    "tune": "Measure configs and keep the best in tables.",
-    "schema": "Print the JSON schema of manifests.",
-    "completion": "Print the completion script of a shell.",
-    "help": "Show the help of a command.",
-}
-# modules whose name differs from the command's
-MODULES = {"build": "build_command"}
+# commands in the order of typical use; a command that is not here follows by name
+_ORDER = (
+    "build",
+    "inspect",
+    "verify",
+    "sign",
+    "diff",
+    "extract",
+    "wheel",
+    "clean",
+    "doctor",
+    "bench",
+    "tune",
+    "schema",
+    "completion",
+    "help",
+)
 # modules that a plain installation lacks, with the extra that installs them
 _EXTRAS = {
     "cryptography": "sign",
@@ -162,8 +160,8 @@ def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> 
 
 @click.group(
     cls=_Commands,
-    modules={name: MODULES.get(name, name) for name in COMMANDS},
-    about=COMMANDS,
+    package="nojit.aot.cli.commands",
+    order=_ORDER,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -11,7 +11,7 @@ from dataclasses import fields
 import click
 from nojit.aot import report
 from nojit.aot.bench import cold_start, launch
-from nojit.aot.cli.group import COMMANDS, MODULES
+from nojit.aot.cli.group import cli
 from nojit.aot.compile import cache
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
 from nojit.aot.plan import left_out
@@ -145,7 +145,7 @@ _COMMON = {"as_json", "quiet", "verbose", "help"}
 
 def command_of(name: str, inner: str = "") -> click.Command:
     """Load a command, or one that it groups."""
-    command: click.Command = importlib.import_module(f"nojit.aot.cli.{MODULES.get(name, name)}").command
+    command: click.Command = importlib.import_module(f"nojit.aot.cli.commands.{name}").command
     if inner:
         assert isinstance(command, click.Group)
         found = command.get_command(click.Context(command), inner)
@@ -156,7 +156,7 @@ def command_of(name: str, inner: str = "") -> click.Command:
 
 def render_commands() -> str:
     """Write a section for each command: usage, what it does, options but the common ones."""
-    return "\n" + "\n".join(_command(name, command_of(name)) for name in COMMANDS)
+    return "\n" + "\n".join(_command(name, command_of(name)) for name in cli.list_commands(click.Context(cli)))
 
 
 def _command(name: str, command: click.Command) -> str:

@@ -161,7 +161,7 @@ COMMAND_LINES = [
 @pytest.mark.parametrize("line", [line for _, line in COMMAND_LINES], ids=[name for name, _ in COMMAND_LINES])
 def test_a_command_line_parses(line: str) -> None:
     _, name, *words = shlex.split(line.partition(" > ")[0])
-    assert name in group.COMMANDS
+    assert name in group.cli.list_commands(click.Context(group.cli))
     command = command_of(name)
     if isinstance(command, click.Group):
         command = command_of(name, words.pop(0))

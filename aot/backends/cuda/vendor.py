@@ -20,12 +20,12 @@ from nojit.aot.backends.cuda.limits import (
 )
 from nojit.aot.backends.cuda.options import OPTIONS
 from nojit.aot.backends.cuda.settings import KNOBS, LEFT_OUT, VARIABLES
-from nojit.aot.backends.interface import Backend, Limits
 from nojit.runtime.errors import BundleError
 from nojit.runtime.target import ARCHS, arch_number, image_arch_of
 from nojit.runtime.target import is_arch as is_spelled
 
 if TYPE_CHECKING:
+    from nojit.aot.backends.interface import Backend, Limits
     from nojit.runtime.format import TargetInfo
     from nojit.runtime.table import Launch
 
@@ -78,6 +78,8 @@ def target_of(arch: str) -> TargetInfo:
 
 def limits(arch: str) -> Limits:
     """Return the limits of a thread block on an arch: shared memory in bytes and registers."""
+    from nojit.aot.backends.interface import Limits  # noqa: PLC0415 - few commands need it
+
     return Limits(shared_bytes_max(arch), THREADS_MAX, REGISTERS_MAX, REGISTER_UNIT)
 
 

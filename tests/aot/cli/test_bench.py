@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.bench import bundles
-from nojit.aot.cli import bench
+from nojit.aot.cli.commands import bench
 
 from tests.aot.bench.test_charts import LAUNCHES, STARTS
 from tests.aot.cli.conftest import Run, scale

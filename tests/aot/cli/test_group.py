@@ -11,7 +11,9 @@ from pathlib import Path
 
 import click
 import pytest
-from nojit.aot.cli.group import COMMANDS, MODULES, cli
+from nojit.aot.cli import commands
+from nojit.aot.cli.group import cli
+from nojit.aot.cli.lazy import LazyGroup, summary_of
 
 from tests.aot.cli.conftest import Run
 from tests.support.bundles import kernel, make_bundle
@@ -19,12 +21,14 @@ from tests.support.bundles import kernel, make_bundle
 
 def leaves(name: str) -> list[tuple[str, ...]]:
     """List a command, or the commands that it groups."""
-    command: click.Command = importlib.import_module(f"nojit.aot.cli.{MODULES.get(name, name)}").command
+    command: click.Command = importlib.import_module(f"nojit.aot.cli.commands.{name}").command
     if not isinstance(command, click.Group):
         return [(name,)]
     return [(name, inner) for inner in command.list_commands(click.Context(command))]
 
 
+COMMANDS = cli.list_commands(click.Context(cli))
+(FOLDER,) = commands.__path__
 FORBIDDEN_TO_MOST = ("triton", "msgspec", "torch", "numpy")
 
 
@@ -53,9 +57,32 @@ def test_a_group_lists_its_commands(run: Run) -> None:
 def test_help_lists_every_command(run: Run) -> None:
     result = run("-h")
     assert result.exit_code == 0
-    for name, help_text in COMMANDS.items():
+    for name in COMMANDS:
         assert name in result.stdout
-        assert help_text.split()[0] in result.stdout
+        assert summary_of(f"nojit.aot.cli.commands.{name}", FOLDER).split()[0] in result.stdout
+
+
+def test_a_module_of_the_folder_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/__init__.py").touch()
+    (tmp_path / "mine/yield_.py").write_text(
+        '"""``nojit yield``: Give way."""\nimport click\ncommand = click.Command("yield")\n'
+    )
+    (tmp_path / "mine/bare.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    group = LazyGroup(name="mine", package="mine", order=("yield", "gone"))
+    context = click.Context(group)
+    assert group.list_commands(context) == ["yield", "bare"]
+    assert "yield  Give way." in group.get_help(context)
+    assert group.get_command(context, "yield").name == "yield"
+    assert group.get_command(context, "gone") is None
+
+
+def test_every_command_has_a_summary_in_its_first_line() -> None:
+    for name in COMMANDS:
+        assert summary_of(f"nojit.aot.cli.commands.{name}", FOLDER).endswith(".")
+    for name in ("run", "select", "evaluate", "report", "import_"):
+        assert summary_of(f"nojit.aot.cli.commands.tune.{name}", f"{FOLDER}/tune").endswith(".")
 
 
 def test_version(run: Run) -> None:
@@ -220,7 +247,9 @@ def test_damage_exits_3(run: Run, bundle: Path) -> None:
 
 def test_missing_package_names_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "msgspec", None)
-    for name in [name for name in sys.modules if name.startswith(("nojit.aot.manifest", "nojit.aot.cli.schema"))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("nojit.aot.manifest", "nojit.aot.cli.commands.schema"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     result = run("schema")
     assert result.exit_code == 1

@@ -513,7 +513,7 @@ def test_extract_takes_back_what_it_wrote_before_a_failure(
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
 
-    monkeypatch.setattr("nojit.aot.cli.extract.write_file", write)
+    monkeypatch.setattr("nojit.aot.cli.commands.extract.write_file", write)
     assert run("extract", bundle, "--kernel", "copy", "--out", tmp_path / "out").exit_code == 1
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.cli import tune_select
+from nojit.aot.cli.commands.tune import select as tune_select
 from nojit.aot.tune.summaries import table_facts
 from nojit.runtime.tuned import read_tuned
 

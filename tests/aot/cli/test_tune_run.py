@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.cli import tune_run
+from nojit.aot.cli.commands.tune import run as tune_run
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.tune_progress import Lines, follow_tuning
 from nojit.aot.tune.database import open_database

@@ -280,7 +280,8 @@ def test_a_budget_ends_a_run_and_the_next_goes_on(
 SCRIPT = """
 import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 import sys
-from nojit.aot.cli import main, tune_run
+from nojit.aot.cli import main
+from nojit.aot.cli.commands.tune import run as tune_run
 tune_run._STAGE = "tests.aot.tune.fake_stage:open_stage"
 sys.argv[1:1] = ["tune", "run"]
 main()

@@ -1,4 +1,4 @@
-"""``nojit clean``: delete bundles that a newer version supersedes."""
+"""``nojit clean``: Delete bundles that have a newer version."""
 
 from __future__ import annotations
 

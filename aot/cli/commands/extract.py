@@ -1,4 +1,4 @@
-"""``nojit extract``: write a kernel's cubins as files."""
+"""``nojit extract``: Write a kernel's cubins as files."""
 
 from __future__ import annotations
 

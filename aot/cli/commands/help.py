@@ -1,4 +1,4 @@
-"""``nojit help``: show the help of a command."""
+"""``nojit help``: Show the help of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit tune run``: time every config of a tuning bundle on this GPU."""
+"""``nojit tune run``: Time every config of a tuning bundle on this GPU."""
 
 from __future__ import annotations
 

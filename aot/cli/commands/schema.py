@@ -1,4 +1,4 @@
-"""``nojit schema``: the JSON schema of manifests."""
+"""``nojit schema``: Print the JSON schema of manifests."""
 
 from __future__ import annotations
 

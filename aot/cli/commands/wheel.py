@@ -1,4 +1,4 @@
-"""``nojit wheel``: pack bundles into wheels."""
+"""``nojit wheel``: Pack bundles into wheels that pip and uv install."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+from nojit.aot.cli.commands.sign import warn_of_changes
 from nojit.aot.cli.console import PLACE, Number, Output, counted, output_options, size
-from nojit.aot.cli.sign import warn_of_changes
 from nojit.aot.files import write_file
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.statement import open_signed

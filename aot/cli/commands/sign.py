@@ -1,4 +1,4 @@
-"""``nojit sign``: sign bundles."""
+"""``nojit sign``: Sign bundles with a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit diff``: compare two bundles."""
+"""``nojit diff``: Compare two bundles."""
 
 from __future__ import annotations
 

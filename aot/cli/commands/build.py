@@ -1,4 +1,4 @@
-"""``nojit build``: the options, and the output if nothing has changed. `nojit.aot.cli.build` builds."""
+"""``nojit build``: Compile manifests into bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit tune report``: write an HTML page about the measurements."""
+"""``nojit tune report``: Write an HTML page about tunables and shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit verify``: check every byte of bundles and wheels."""
+"""``nojit verify``: Check bundles down to the last byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit tune import``: convert measurements of other tools to a tuned table."""
+"""``nojit tune import``: Convert other tools' measurements to tuned tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit doctor``: show the machine and the bundles that it would use."""
+"""``nojit doctor``: Show this machine and the bundles that it would use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit tune evaluate``: compare tuned tables with the best measured configs."""
+"""``nojit tune evaluate``: Compare the configs of tuned tables with the best."""
 
 from __future__ import annotations
 

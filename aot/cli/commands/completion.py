@@ -1,4 +1,4 @@
-"""``nojit completion``: the completion script of a shell."""
+"""``nojit completion``: Print the completion script of a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit tune select``: select configs from measurements and write tuned tables."""
+"""``nojit tune select``: Select the few configs that matter and write tuned tables."""
 
 from __future__ import annotations
 

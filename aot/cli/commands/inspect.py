@@ -1,4 +1,4 @@
-"""``nojit inspect``: show the contents of a bundle."""
+"""``nojit inspect``: Show the contents of a bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nojit bench``: measure launches and process starts on this machine."""
+"""``nojit bench``: Measure launches and process starts on this machine."""
 
 from __future__ import annotations
 
