@@ -20,12 +20,12 @@ import sys
 import time
 from pathlib import Path
 
-from nojit.aot.tune.database import Database, open_database
-from nojit.aot.tune.events import Event, Fault, Listed, Lost, identity_of
-from nojit.aot.tune.records import Device
-from nojit.aot.tune.request import ProblemRun, TuneRequest, TuneRun
-from nojit.aot.tune.run import tune
-from nojit.aot.tune.worker import Setup
+from nojit.aot.tune.measure.events import Event, Fault, Listed, Lost, identity_of
+from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
+from nojit.aot.tune.measure.run import tune
+from nojit.aot.tune.measure.worker import Setup
+from nojit.aot.tune.store.database import Database, open_database
+from nojit.aot.tune.store.records import Device
 from nojit.runtime.errors import NojitError
 
 FAMILIES = (
@@ -42,7 +42,7 @@ FAMILIES = (
     "b2b_gemm",
     "conv",
 )
-STAGE = "nojit.aot.tune.torch_stage:open_stage"
+STAGE = "nojit.aot.tune.measure.torch_stage:open_stage"
 STEPS = ("tune", "held_out", "fresh", "repeat", "bars", "duel")
 PAIRS_PER_S = 20
 APART = 0.02

@@ -277,6 +277,32 @@ def test_imports_within_the_build_form_no_circle():
     TopologicalSorter(graph).prepare()
 
 
+def packages_beside_each_other() -> list[str]:
+    """List the packages with several packages in them."""
+    inside: dict[str, set[str]] = {}
+    for path in (each for room in ROOMS for each in (ROOT / room).rglob("*/__init__.py")):
+        package = module_name(path)
+        inside.setdefault(package.rpartition(".")[0], set()).add(package)
+    return sorted(parent for parent, found in inside.items() if len(found) > 1)
+
+
+@pytest.mark.parametrize("parent", packages_beside_each_other())
+def test_packages_beside_each_other_form_no_circle(parent):
+    depth = parent.count(".") + 2
+    graph: dict[str, set[str]] = {}
+    for found in imports():
+        # a decoding call of flex_attention goes to the kernel of its own family
+        if found.lazy and parent == "nojit.kernels":
+            continue
+        pair = [".".join(name.split(".")[:depth]) for name in (found.importer, found.target)]
+        if (
+            all(within(name, parent) and name in modules() and modules()[name].name == "__init__.py" for name in pair)
+            and pair[0] != pair[1]
+        ):
+            graph.setdefault(pair[0], set()).add(pair[1])
+    TopologicalSorter(graph).prepare()
+
+
 def test_kernels_never_import_the_build():
     assert [
         found for found in imports() if room(found.importer) == "kernels" and within(found.target, "nojit.aot")

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 from nojit.aot.cli.console import PLACE, Number, Output
-from nojit.aot.tune.database import Database, open_database
-from nojit.aot.tune.evidence import Evidence, collect
-from nojit.aot.tune.rules import TuningRules
+from nojit.aot.tune.select.evidence import Evidence, collect
+from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.store.database import Database, open_database
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.tuned import TunedTable, read_tuned
 
@@ -144,7 +144,7 @@ def rules_of(out: Output, manifests: Path | None, found: Sequence[Evidence]) -> 
     known: Mapping[str, TuningRules] = {}
     # without manifests, the default folder can still hold tuned tables
     if manifests is not None or any(_MANIFESTS.glob("*.toml")):
-        from nojit.aot.tune.manifest_rules import read_rules  # noqa: PLC0415 - needs the extra `build`
+        from nojit.aot.tune.select.manifest_rules import read_rules  # noqa: PLC0415 - needs the extra `build`
 
         known = read_rules(manifests or _MANIFESTS)
     kernels = {evidence.kernel.name: evidence.kernel for evidence in found}

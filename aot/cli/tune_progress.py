@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from nojit.aot.cli.console import Output, clean, counted, duration, rich_console
-from nojit.aot.tune.events import Event, Fault, Listed, Lost
-from nojit.aot.tune.records import Device
-from nojit.aot.tune.request import ProblemRun, View
+from nojit.aot.tune.measure.events import Event, Fault, Listed, Lost
+from nojit.aot.tune.measure.request import ProblemRun, View
+from nojit.aot.tune.store.records import Device
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.tune.database import open_database
+from nojit.aot.tune.store.database import open_database
 
 HERE = Path(__file__).with_name("tuning")
 FAMILIES = (

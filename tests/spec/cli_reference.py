@@ -16,8 +16,11 @@ from nojit.aot.compile import cache
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
 from nojit.aot.plan import left_out
 from nojit.aot.trust import sign
-from nojit.aot.tune import evaluate, importance, records, request, summaries
-from nojit.aot.tune import report as tune_report
+from nojit.aot.tune.measure import request
+from nojit.aot.tune.report import importance
+from nojit.aot.tune.report import kernels as tune_report
+from nojit.aot.tune.select import evaluate, summaries
+from nojit.aot.tune.store import records
 
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
 

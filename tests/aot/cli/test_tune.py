@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from nojit.aot.cli.commands.tune import select as tune_select
-from nojit.aot.tune.summaries import table_facts
+from nojit.aot.tune.select.summaries import table_facts
 from nojit.runtime.tuned import read_tuned
 
 from tests.aot.cli.conftest import Run
+from tests.aot.tune.imports.test_importers import moe, server
 from tests.aot.tune.synthetic import plain_time, write_database
-from tests.aot.tune.test_importers import moe, server
 
 Document = Callable[..., dict[str, Any]]
 MANIFEST = """
@@ -297,9 +297,9 @@ def test_a_page_without_marks_is_refused_before_anything_is_written(run: Run, da
 def test_report_names_the_extra_that_it_needs(run: Run, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.delitem(sys.modules, "sklearn.ensemble", raising=False)
-    for name in [name for name in sys.modules if name.startswith("nojit.aot.tune.report")]:
+    for name in [name for name in sys.modules if name.startswith("nojit.aot.tune.report.kernels")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "nojit.aot.tune.importance", raising=False)
+    monkeypatch.delitem(sys.modules, "nojit.aot.tune.report.importance", raising=False)
     result = run("tune", "report", database, "--out", "r.html")
     assert result.exit_code == 1
     assert "pip install 'nojit[tune]'" in result.stderr

@@ -11,11 +11,11 @@ import pytest
 from nojit.aot.cli.commands.tune import run as tune_run
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.tune_progress import Lines, follow_tuning
-from nojit.aot.tune.database import open_database
-from nojit.aot.tune.events import Fault, Listed, Lost
-from nojit.aot.tune.records import Device
-from nojit.aot.tune.request import ProblemRun
-from nojit.aot.tune.worker import Setup
+from nojit.aot.tune.measure.events import Fault, Listed, Lost
+from nojit.aot.tune.measure.request import ProblemRun
+from nojit.aot.tune.measure.worker import Setup
+from nojit.aot.tune.store.database import open_database
+from nojit.aot.tune.store.records import Device
 
 from tests.aot.cli.conftest import Run
 from tests.aot.tune.conftest import STAGE, fake

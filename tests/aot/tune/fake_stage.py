@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.tune.events import Candidate, Hello, Listed, Opened
-from nojit.aot.tune.records import Device, Status
-from nojit.aot.tune.stage import ContextLost, Unready
-from nojit.aot.tune.worker import Setup
+from nojit.aot.tune.measure.events import Candidate, Hello, Listed, Opened
+from nojit.aot.tune.measure.stage import ContextLost, Unready
+from nojit.aot.tune.measure.worker import Setup
+from nojit.aot.tune.store.records import Device, Status
 from nojit.runtime.errors import NojitError
 
 DEVICE = Device("Fake", "sm_90", 132, 1 << 30, "1.0", "GPU-0")

@@ -7,8 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.tune.database import open_database
-from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
+from nojit.aot.tune.store.database import open_database
+from nojit.aot.tune.store.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
 
 H200 = Device("NVIDIA H200", "sm_90", 132, 150754820096, "580.82.07", "GPU-1")
 SPACE = {"BLOCK_M": (32, 64, 128), "BLOCK_N": (32, 64), "num_warps": (4, 8)}

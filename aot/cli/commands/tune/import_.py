@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.aot.cli.tune_common import configs_option, loss_option, out_option
-from nojit.aot.tune.convert import TableRequest, to_tuned
-from nojit.aot.tune.importers import ForeignFile, read_foreign
-from nojit.aot.tune.select import Bounds
-from nojit.aot.tune.tuned_file import write_tuned
+from nojit.aot.tune.imports.convert import TableRequest, to_tuned
+from nojit.aot.tune.imports.importers import ForeignFile, read_foreign
+from nojit.aot.tune.select.configs import Bounds
+from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.tuned import TunedDevice
 from nojit.runtime.values import Value

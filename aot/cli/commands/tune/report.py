@@ -22,12 +22,12 @@ from nojit.aot.cli.tune_common import (
     tables_option,
 )
 from nojit.aot.files import write_file
-from nojit.aot.tune.evaluate import evaluate
-from nojit.aot.tune.evidence import Evidence
-from nojit.aot.tune.lookup import table_for
-from nojit.aot.tune.rules import TuningRules
-from nojit.aot.tune.select import Bounds
-from nojit.aot.tune.summaries import QualityFacts, quality_facts
+from nojit.aot.tune.select.configs import Bounds
+from nojit.aot.tune.select.evaluate import evaluate
+from nojit.aot.tune.select.evidence import Evidence
+from nojit.aot.tune.select.lookup import table_for
+from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.select.summaries import QualityFacts, quality_facts
 
 __all__ = ["command"]
 
@@ -66,9 +66,9 @@ def command(  # noqa: PLR0917 - click passes each by name
     If problems of other uses were measured, the page starts with the quality of the tuned tables on them. The page needs no network. The
     command needs the extra `tune` (scikit-learn).
     """
-    from nojit.aot.tune.report import report  # noqa: PLC0415 - only this command needs the extra `tune`
-    from nojit.aot.tune.report_html import render_html  # noqa: PLC0415 - only this command needs it
-    from nojit.aot.tune.report_markdown import update_page  # noqa: PLC0415 - only this command needs it
+    from nojit.aot.tune.report.html import render_html  # noqa: PLC0415 - only this command needs it
+    from nojit.aot.tune.report.kernels import report  # noqa: PLC0415 - only this command needs the extra `tune`
+    from nojit.aot.tune.report.markdown import update_page  # noqa: PLC0415 - only this command needs it
 
     found = evidence_of(database, use, kernels)
     others = evidence_by_use(database, kernels)

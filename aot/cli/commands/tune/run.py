@@ -13,17 +13,17 @@ import click
 from nojit.aot.cli.console import PLACE, Output, counted, duration, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.tune_progress import follow_tuning
-from nojit.aot.tune.database import Database, open_database
-from nojit.aot.tune.request import ProblemRun, TuneRequest, TuneRun
-from nojit.aot.tune.run import tune
-from nojit.aot.tune.worker import Setup
+from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
+from nojit.aot.tune.measure.run import tune
+from nojit.aot.tune.measure.worker import Setup
+from nojit.aot.tune.store.database import Database, open_database
 from nojit.runtime.errors import NojitError, few
 from nojit.runtime.format import SUFFIX
 
 __all__ = ["command"]
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_STAGE = "nojit.aot.tune.torch_stage:open_stage"
+_STAGE = "nojit.aot.tune.measure.torch_stage:open_stage"
 
 
 def _seconds(context: click.Context, param: click.Parameter, value: str | None) -> float | None:

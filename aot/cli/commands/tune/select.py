@@ -20,10 +20,10 @@ from nojit.aot.cli.tune_common import (
     out_option,
     rules_of,
 )
-from nojit.aot.tune.evidence import Evidence
-from nojit.aot.tune.select import Bounds, select
-from nojit.aot.tune.summaries import GroupFacts, TableFacts, table_facts
-from nojit.aot.tune.tuned_file import write_tuned
+from nojit.aot.tune.select.configs import Bounds, select
+from nojit.aot.tune.select.evidence import Evidence
+from nojit.aot.tune.select.summaries import GroupFacts, TableFacts, table_facts
+from nojit.aot.tune.select.tuned_file import write_tuned
 
 __all__ = ["command", "origin_of"]
 

@@ -1,0 +1,1 @@
+"""Conversion of other tools' measurements to tuned tables."""

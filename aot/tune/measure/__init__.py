@@ -1,0 +1,1 @@
+"""Measurement of the configs of a tuning bundle, in a process that may crash."""

@@ -1,0 +1,1 @@
+"""Report on the tunables that matter for each class of shapes."""

@@ -1,0 +1,1 @@
+"""Selection of configs from measurements, for tuned tables, and its evaluation."""

@@ -1,0 +1,412 @@
+"""Selection of a tuned table: find the fewest configs that keep every problem near its best time. Pure.
+
+A *group* holds the problems of one kernel whose dtypes share measurements and whose `apart` axes have equal values. Each group has
+its own portfolio. A row lists the whole portfolio in order of time, so that a call that does not satisfy the first config falls back
+to the next.
+
+Longer problems weigh more in means, but less than in proportion to their time: see `weight_of`.
+
+A config that was wrong or failed for one problem is excluded for all problems of that class of cases, because the nearest
+problem's row serves other calls as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from nojit.aot.tune.select.evidence import Evidence, Sample
+from nojit.aot.tune.select.portfolio import Portfolio, loss_curve, measure, smallest
+from nojit.aot.tune.select.rules import Class, TuningRules, class_of, spell_class
+from nojit.aot.tune.store.records import Config, Problem, identity_of
+from nojit.runtime.neighbours import ranked
+from nojit.runtime.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning import bucket_of, rows_of
+from nojit.runtime.tuning_table import TuningBlock
+from nojit.runtime.values import identity, spell
+
+if TYPE_CHECKING:
+    from nojit.aot.tune.select.cost import Estimates, Point
+
+__all__ = ["Bounds", "Case", "Group", "Selection", "cases_of", "config_label", "dtypes_of", "select", "weight_of"]
+
+# two times are equal if they differ by less than the sum of their noises, and by at most this share
+_NOISE_MOST = 0.01
+# round sums of weights to this many digits, because the order of summation changes the last ones
+_DIGITS = 6
+# a problem's weight is its best time to this power: decision 0018
+_WEIGHT_POWER = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of a portfolio."""
+
+    loss: float = 0.05
+    """Largest loss of a problem, as a share."""
+    configs: int = 6
+    """Largest number of configs, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The problems of one row of a table: one class of cases, keys in one bucket."""
+
+    meanings: Class
+    """The class of cases."""
+    at: tuple[int, ...]
+    """The key of the problems if all have the same key, else their bucket."""
+    names: tuple[str, ...]
+    """Names of the problems."""
+    times: Mapping[int, Sample]
+    """Time of each config by number: a geometric mean over the problems. Configs excluded for the class are left out."""
+    own_weight: float = 1.0
+    """The largest weight that the problems declare."""
+
+    @property
+    def weight(self) -> float:
+        """The weight in means: `own_weight` times the weight by time."""
+        return self.own_weight * weight_of(self.best_us)
+
+    @property
+    def best_us(self) -> float:
+        """The time of the fastest config."""
+        return min(sample.us for sample in self.times.values())
+
+    def cost(self, config: int) -> float:
+        """Return a config's time over the best; infinite if the config has no time."""
+        return self.times[config].us / self.best_us if config in self.times else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of problems with its portfolio."""
+
+    dtypes: tuple[str, ...]
+    apart: str
+    """The values of the `apart` axes, as text; empty without such axes."""
+    cases: tuple[Case, ...]
+    """The rows of the group."""
+    configs: int
+    """Number of candidate configs."""
+    curve: tuple[Portfolio, ...]
+    """The best portfolio of each size; its configs are numbers of the evidence."""
+    chosen: Portfolio
+    unserved: tuple[str, ...]
+    """Names of problems that no config serves."""
+    early: int
+    """Number of times of selected configs that come from an early rung, with few samples."""
+    estimates: Estimates | None = None
+    """Fitted costs of the portfolio; None without terms or enough measurements."""
+    has_terms: bool = False
+    """Whether the manifest has terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selected portfolios and the table of one kernel and device."""
+
+    groups: tuple[Group, ...]
+    table: TunedTable
+
+
+def weight_of(best_us: float) -> float:
+    """Return the weight of a problem by its best time."""
+    return math.pow(best_us, _WEIGHT_POWER)
+
+
+def select(
+    evidence: Evidence, rules: TuningRules, bounds: Bounds, origin: Mapping[str, str] | None = None
+) -> Selection:
+    """Select the portfolio of each group, and order it for each problem.
+
+    Args:
+        evidence: the measurements of the problems to tune for.
+        rules: the kernel's tuning rules.
+        bounds: limits of the portfolios.
+        origin: entries of the table's ``origin``.
+    """
+    split: dict[tuple[tuple[str, ...], str], list[int]] = {}
+    for number, problem in evidence.problems.items():
+        split.setdefault((dtypes_of(rules, problem), apart_of(rules, problem)), []).append(number)
+    groups = tuple(_group(evidence, rules, of, split[of], bounds) for of in sorted(split))
+    return Selection(groups, _table(evidence, groups, origin or {}, rules.names))
+
+
+def dtypes_of(rules: TuningRules, problem: Problem) -> tuple[str, ...]:
+    """Return the dtypes that share a problem's measurements."""
+    value = problem.meaning.get("dtype", problem.dtype)
+    return tuple(one if isinstance(one, str) else spell(one) for one in rules.group("dtype", value))
+
+
+def apart_of(rules: TuningRules, problem: Problem) -> str:
+    """Return the values of a problem's `apart` axes as text."""
+    known = class_of(rules, problem.meaning)
+    return spell_class(tuple(one for one in known if one[0] in rules.apart))
+
+
+def config_label(config: Config) -> str:
+    """Return a config as text for messages and reports."""
+    words = " ".join(f"{name}={spell(value)}" for name, value in config.settings.items() if value is not None)
+    return f"{words} requires {config.requires}" if config.requires else words
+
+
+def cases_of(
+    evidence: Evidence, rules: TuningRules, problems: Iterable[int]
+) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+    """Merge problems with equal class and bucket into rows; return the rows, and the names of problems that no config serves."""
+    places: dict[tuple[Class, tuple[int, ...]], list[int]] = {}
+    classes: dict[tuple[object, ...], Class] = {}
+    for number in problems:
+        problem = evidence.problems[number]
+        known = class_of(rules, problem.meaning)
+        # True and 1 are one key of a dict
+        known = classes.setdefault(tuple((axis, identity(values)) for axis, values in known), known)
+        key = tuple(bucket_of(rules.bucket, value) for value in problem.key)
+        places.setdefault((known, key), []).append(number)
+    excluded = _excluded(evidence, rules)
+    cases: list[Case] = []
+    unserved: list[str] = []
+    for (known, key), members in sorted(places.items(), key=lambda item: (spell_class(item[0][0]), item[0][1])):
+        times = _times(evidence, members, excluded.get(spell_class(known), set()))
+        names = tuple(evidence.problems[number].name for number in members)
+        keys = {evidence.problems[number].key for number in members}
+        if times:
+            own = max(evidence.problems[number].weight for number in members)
+            cases.append(Case(known, keys.pop() if len(keys) == 1 else key, names, times, own))
+        else:
+            unserved += names
+    return tuple(cases), tuple(unserved)
+
+
+def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
+    """Return for each class of cases the configs that were wrong or failed for one of its problems."""
+    excluded: dict[str, set[int]] = {}
+    for problem, config in evidence.unfit:
+        known = class_of(rules, evidence.problems[problem].meaning)
+        excluded.setdefault(spell_class(known), set()).add(config)
+    return excluded
+
+
+def _times(evidence: Evidence, problems: Sequence[int], excluded: set[int]) -> dict[int, Sample]:
+    """Combine the times of problems that share a row: return for each config the weighted mean of its costs, scaled to a time."""
+    found: dict[int, list[tuple[Sample, float, float]]] = {}
+    bests = []
+    for problem in problems:
+        timed = {config: sample for config, sample in evidence.timed(problem).items() if config not in excluded}
+        if timed:
+            bests.append(min(sample.us for sample in timed.values()))
+            for config, sample in timed.items():
+                weight = evidence.problems[problem].weight * weight_of(bests[-1])
+                found.setdefault(config, []).append((sample, sample.us / bests[-1], weight))
+    scale = _mean(bests, [1.0] * len(bests)) if bests else 0.0
+    return {config: _combined(ones, scale) for config, ones in sorted(found.items())}
+
+
+def _combined(ones: Sequence[tuple[Sample, float, float]], scale: float) -> Sample:
+    """Return the combined sample of one config.
+
+    Args:
+        ones: for each problem its sample, cost and weight.
+        scale: the time of cost 1, in microseconds.
+    """
+    samples, costs, weights = zip(*ones, strict=True)
+    us = scale * _mean(costs, weights)
+    return Sample(
+        us=us,
+        noise=max(sample.noise for sample in samples),
+        rung=min(sample.rung for sample in samples),
+        last=all(sample.last for sample in samples),
+        clock_mhz=samples[0].clock_mhz if len(samples) == 1 else None,
+    )
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    total = math.fsum(weight * math.log(value) for weight, value in zip(weights, values, strict=True))
+    return math.exp(total / math.fsum(weights))
+
+
+def _group(
+    evidence: Evidence, rules: TuningRules, of: tuple[tuple[str, ...], str], problems: Sequence[int], bounds: Bounds
+) -> Group:
+    cases, unserved = cases_of(evidence, rules, problems)
+    configs = _without_narrower(evidence, cases)
+    if not cases:
+        return Group(*of, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
+    costs = [[case.cost(config) for config in configs] for case in cases]
+    weights = [case.weight for case in cases]
+    plain = [row for row in _plain_rows(evidence, cases, configs) if 1.0 in row]
+    # every config has cost 1 in a plain row, so the weight of the row does not matter
+    curve = tuple(
+        _numbered(measure(costs, one.configs, weights, exact=one.exact), configs)
+        for one in loss_curve([*costs, *plain], bounds.loss, bounds.configs, [*weights, *[1.0] * len(plain)])
+    )
+    chosen = smallest(curve, bounds.loss) if curve else Portfolio((), math.inf, math.inf, exact=True)
+    early = sum(not case.times[config].last for case in cases for config in chosen.configs if config in case.times)
+    estimated = _estimates(evidence, rules, cases, chosen.configs) if rules.terms and chosen.configs else None
+    return Group(*of, cases, len(configs), curve, chosen, unserved, early, estimated, bool(rules.terms))
+
+
+def _without_narrower(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
+    """Return the configs that serve a row, without those whose rows are a subset of the rows of a config with the same settings.
+
+    The manifest and the space may list the same settings with different rules. The config of fewer rows would only reject calls.
+    """
+    served: dict[int, set[int]] = {}
+    for place, case in enumerate(cases):
+        for config in case.times:
+            served.setdefault(config, set()).add(place)
+    kept: dict[str, list[int]] = {}
+    for config in sorted(served, key=lambda one: (-len(served[one]), one)):
+        others = kept.setdefault(identity_of(evidence.configs[config].settings), [])
+        if not any(served[config] <= served[other] for other in others):
+            others.append(config)
+    return sorted(config for ones in kept.values() for config in ones)
+
+
+def _estimates(
+    evidence: Evidence, rules: TuningRules, cases: Sequence[Case], configs: Sequence[int]
+) -> Estimates | None:
+    from nojit.aot.tune.select.cost import Point, Terms, estimates  # noqa: PLC0415 - needs scipy, and few kernels have terms
+
+    points = [
+        Point(
+            meanings=case.meanings,
+            at=case.at,
+            rounded=tuple(bucket_of(rules.bucket, value) for value in case.at),
+            us={number: sample.us for number, sample in case.times.items()},
+            weight=case.weight,
+        )
+        for case in cases
+    ]
+    terms = Terms(rules, evidence.configs, evidence.device.multiprocessors)
+    return estimates(terms, points, configs, partial(_by_rows, rules.bucket, configs))
+
+
+def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Callable[[Point], Sequence[int]]:
+    """Return the ranking by near rows of a table that has only these points."""
+    rows: dict[str, dict[tuple[int, ...], TunedRow]] = {}
+    for point in points:
+        us = dict(sorted(((one, point.us[one]) for one in configs if one in point.us), key=itemgetter(1)))
+        if us:
+            rows.setdefault(spell_class(point.meanings), {})[point.at] = TunedRow(
+                point.at, tuple(us), tuple(us.values())
+            )
+    numbers = range(max(configs) + 1)
+    blocks = {
+        name: TuningBlock.of((), rows_of(TunedEntry((), tuple(known.values())), numbers, bucket))
+        for name, known in rows.items()
+    }
+
+    def order(point: Point) -> Sequence[int]:
+        block = blocks.get(spell_class(point.meanings))
+        return () if block is None else ranked(block, point.rounded, 0)
+
+    return order
+
+
+def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int]) -> Iterable[list[float]]:
+    """Yield for each class of cases an artificial row of costs that only configs without ``requires`` can serve.
+
+    A portfolio that serves these rows has a config without ``requires`` for every class.
+    """
+    classes = {spell_class(case.meanings): case.meanings for case in cases}
+    for known in classes:
+        served = {config for case in cases if spell_class(case.meanings) == known for config in case.times}
+        plain = {config for config in served if not evidence.configs[config].requires}
+        yield [1.0 if config in plain else math.inf for config in configs]
+
+
+def _numbered(one: Portfolio, configs: Sequence[int]) -> Portfolio:
+    return Portfolio(tuple(configs[place] for place in one.configs), one.worst, one.mean, one.exact)
+
+
+def _table(
+    evidence: Evidence, groups: Sequence[Group], origin: Mapping[str, str], names: tuple[str, ...]
+) -> TunedTable:
+    pool = _pool(evidence, groups)
+    numbers = {config: number for number, config in enumerate(pool)}
+    entries: dict[str, TunedEntry] = {}
+    for group in groups:
+        for case in group.cases:
+            order = _order(case, [config for config in pool if config in group.chosen.configs])
+            use = tuple(numbers[config] for config in order)
+            row = TunedRow(case.at, use, tuple(max(round(case.times[config].us, 2), 0.01) for config in order))
+            name = spell_class(case.meanings)
+            before = entries[name].rows if name in entries else ()
+            if use:
+                entries[name] = TunedEntry(case.meanings, tuple(sorted((*before, row), key=lambda row: row.at)))
+    for group in groups:
+        # True and 1 are one key of a dict
+        for name, known in {spell_class(case.meanings): case.meanings for case in group.cases}.items():
+            if name in entries:
+                entries[name] = replace(entries[name], costs=_costs(group, known, entries[name], numbers))
+    varied = _varied(evidence)
+    configs = tuple(_tuned_config(evidence.configs[config], varied) for config in pool)
+    return TunedTable(
+        kernel=evidence.kernel.name,
+        key=evidence.kernel.key,
+        device=evidence.device,
+        origin=tuple(sorted(origin.items())),
+        configs=configs,
+        entries=tuple(entries[name] for name in sorted(entries)),
+        names=names if any(entry.costs for entry in entries.values()) else (),
+    )
+
+
+def _costs(group: Group, known: Class, entry: TunedEntry, numbers: Mapping[int, int]) -> tuple[TunedCost, ...]:
+    """Return the costs of an entry's configs as expressions, in the table's order; empty if near rows rank better."""
+    if group.estimates is None or not group.estimates.decide:
+        return ()
+    texts = group.estimates.texts(known)
+    # configs excluded for the class are in none of its rows
+    serving = {number for row in entry.rows for number in row.use}
+    return tuple(TunedCost(number, texts[one]) for one, number in numbers.items() if number in serving)
+
+
+def _varied(evidence: Evidence) -> set[str]:
+    """Return the names of settings that some configs have and others lack."""
+    has = [
+        {name for name, value in config.settings.items() if value is not None} for config in evidence.configs.values()
+    ]
+    return {name for names in has for name in names if not all(name in other for other in has)}
+
+
+def _tuned_config(config: Config, varied: set[str]) -> TunedConfig:
+    """Return a config for the table, without options that are None in every config."""
+    settings = [(name, value) for name, value in config.settings.items() if value is not None or name in varied]
+    return TunedConfig(tuple(sorted(settings, key=lambda setting: (setting[0].islower(), setting[0]))), config.requires)
+
+
+def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
+    """Return the selected configs of all groups, ordered by the weight of the rows where they are best or within noise of it."""
+    wins: dict[int, float] = {config: 0.0 for group in groups for config in group.chosen.configs}
+    for group in groups:
+        for case in group.cases:
+            able = [config for config in group.chosen.configs if config in case.times]
+            for config in able:
+                if _is_as_fast(case, config, min(able, key=lambda one: case.times[one].us)):
+                    wins[config] += case.weight
+    return sorted(
+        wins, key=lambda config: (-round(wins[config], _DIGITS), identity_of(evidence.configs[config].settings), config)
+    )
+
+
+def _order(case: Case, pool: Sequence[int]) -> list[int]:
+    """Return the configs of a row in order of time; configs within noise keep the order of the pool."""
+    left = [config for config in pool if config in case.times]
+    order = []
+    while left:
+        fastest = min(left, key=lambda config: case.times[config].us)
+        order.append(next(config for config in left if _is_as_fast(case, config, fastest)))
+        left.remove(order[-1])
+    return order
+
+
+def _is_as_fast(case: Case, config: int, fastest: int) -> bool:
+    one, best = case.times[config], case.times[fastest]
+    return one.us <= best.us * (1 + min(one.noise + best.noise, _NOISE_MOST))

@@ -1,0 +1,156 @@
+"""Evaluation of tuned tables: compare the config that a table selects with the best measured one, per problem. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nojit.aot.tune.select.configs import Selection, config_label
+from nojit.aot.tune.select.evidence import Evidence
+from nojit.aot.tune.select.lookup import find_config, look_up
+from nojit.aot.tune.select.rules import TuningRules
+from nojit.runtime.errors import TuningError
+from nojit.runtime.expr import parse
+from nojit.runtime.tuned import TunedTable
+
+__all__ = ["Drift", "Evaluation", "ProblemShare", "evaluate", "mean_share", "repeat"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemShare:
+    """One problem: the selected config compared with the best."""
+
+    problem: str
+    shape_class: str
+    dtype: str
+    status: str
+    """`ok`, `wrong` or `failed`: result of the selected config. `unmeasured`: no config of the table was timed. `untuned`: the table does not
+    cover the case."""
+    share: float | None
+    """Best time over the selected config's time: 1 if the table selects the best, 0 if the selected config is wrong or failed, None if
+    unknown."""
+    config: str
+    """Label of the selected config."""
+    us: float | None
+    best: str
+    best_us: float | None
+    candidates: int
+    """Number of configs that were timed for the problem."""
+    skipped: int
+    """Number of configs that the table ranks before the selected one, but that were not measured for this problem."""
+    at: tuple[int, ...]
+    """Key of the table row that ranked the configs."""
+    exact: bool
+    """Whether the problem is in the row's buckets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One kernel on one device."""
+
+    kernel: str
+    device: str
+    table: str
+    """File of the table."""
+    mean_share: float | None
+    """Geometric mean over problems with a share."""
+    worst_share: float | None
+    problems: tuple[ProblemShare, ...]
+    """Worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One problem: the configs that two runs select, with the times of the first run."""
+
+    kernel: str
+    problem: str
+    dtype: str
+    first: str
+    second: str
+    drift: float | None
+    """Slowdown of the second run's config against the first run's, as a share; negative if faster; None if the first run did not time both."""
+
+
+def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evaluation:
+    """Compare the config that a table selects with the best, for every problem of the evidence.
+
+    Raises:
+        TuningError: the table's key differs from the measured one.
+    """
+    if list(map(parse, table.key)) != list(map(parse, evidence.kernel.key)):
+        what = f"expected the key that {table.kernel} was measured with ({', '.join(evidence.kernel.key)})"
+        got = f"{', '.join(table.key)}; write the table again with nojit tune select"
+        raise TuningError(what, got=got, where=f"{table.path} $.key")
+    shares = [_share(evidence, table, rules, number) for number in evidence.problems]
+    shares.sort(key=lambda one: (one.share is not None, one.share or 0.0, one.problem))
+    known = [one.share for one in shares if one.share is not None]
+    return Evaluation(
+        kernel=table.kernel,
+        device=evidence.device.name,
+        table=table.path,
+        mean_share=mean_share(known),
+        worst_share=min(known, default=None),
+        problems=tuple(shares),
+    )
+
+
+def mean_share(shares: Sequence[float]) -> float | None:
+    """Return the geometric mean of shares: None if there are none, 0 if one is not positive."""
+    if not shares or min(shares) <= 0:
+        return 0.0 if shares else None
+    return math.exp(math.fsum(map(math.log, shares)) / len(shares))
+
+
+def _share(evidence: Evidence, table: TunedTable, rules: TuningRules, number: int) -> ProblemShare:
+    problem = evidence.problems[number]
+    timed = evidence.timed(number)
+    best = next(iter(timed), None)
+    found = look_up(table, rules.bucket, problem, evidence.device.multiprocessors)
+    configs = [find_config(evidence.configs, one) for one in found.use] if found else []
+    place, choice, status = _choice(evidence, number, configs)
+    us = timed[choice].us if choice in timed else None
+    best_us = timed[best].us if best is not None else None
+    return ProblemShare(
+        problem=problem.name,
+        shape_class=problem.shape_class,
+        dtype=problem.dtype,
+        status=status if found else "untuned",
+        share=best_us / us if us and best_us else (0.0 if status in {"wrong", "failed"} else None),
+        config=config_label(evidence.configs[choice]) if choice is not None else "",
+        us=us,
+        best=config_label(evidence.configs[best]) if best is not None else "",
+        best_us=best_us,
+        candidates=len(timed),
+        skipped=place,
+        at=found.at if found else (),
+        exact=bool(found and found.exact),
+    )
+
+
+def _choice(evidence: Evidence, problem: int, configs: Sequence[int | None]) -> tuple[int, int | None, str]:
+    """Return the first config that was measured for a problem: its index, its number, and its status."""
+    for place, config in enumerate(configs):
+        if config is not None and (problem, config) in evidence.unfit:
+            return place, config, evidence.unfit[problem, config].status
+        if config is not None and (problem, config) in evidence.samples:
+            return place, config, "ok"
+    return len(configs), None, "unmeasured"
+
+
+def repeat(evidence: Evidence, first: Selection, second: Selection, rules: TuningRules) -> tuple[Drift, ...]:
+    """Compare the selections of two runs for each problem of the first, by the times of the first; largest drift first."""
+    drifts = []
+    for number, problem in evidence.problems.items():
+        timed = evidence.timed(number)
+        chosen = []
+        for selection in (first, second):
+            found = look_up(selection.table, rules.bucket, problem, evidence.device.multiprocessors)
+            configs = [find_config(evidence.configs, one) for one in found.use] if found else []
+            chosen.append(next((config for config in configs if config is not None and config in timed), None))
+        one, other = chosen
+        drift = timed[other].us / timed[one].us - 1 if one is not None and other is not None else None
+        words = [config_label(evidence.configs[config]) if config is not None else "" for config in chosen]
+        drifts.append(Drift(evidence.kernel.name, problem.name, problem.dtype, words[0], words[1], drift))
+    return tuple(sorted(drifts, key=lambda one: (one.drift is not None, -abs(one.drift or 0.0), one.problem)))

@@ -1,0 +1,1 @@
+"""Database of all measurements of a kernel."""
