@@ -1,4 +1,4 @@
-"""HTTP: tokens as they are made, errors as statuses, health, and metrics."""
+"""HTTP interface of the server: streamed tokens, errors as statuses, health and metrics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES = 1 << 20
-"""Longer bodies are refused unread."""
+"""Maximum length of a request body; longer ones are refused unread."""
 FIELDS = {"prompt": None, "max_tokens": 16, "temperature": 0.0}
-"""What a request may say, with what holds where it does not."""
+"""Fields of a request, with their defaults."""
 HOTTEST = 100.0
 
 
 class RefusedError(Exception):
-    """A request that is wrong, and the status that says so."""
+    """A refused request, with its HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -32,17 +32,17 @@ class RefusedError(Exception):
 
 
 def ask(prompt: tuple[int, ...], max_tokens: int, temperature: float) -> tuple[Request, asyncio.Queue[Update]]:
-    """Make a request, and the queue that what becomes of it will come through."""
+    """Return a request, and the queue through which its tokens arrive."""
     updates: asyncio.Queue[Update] = asyncio.Queue()
     tell = partial(asyncio.get_running_loop().call_soon_threadsafe, updates.put_nowait)
     return Request(prompt, max_tokens, temperature, tell), updates
 
 
 def parse(body: bytes, shape: Shape) -> tuple[tuple[int, ...], int, float]:
-    """Read prompt, tokens and temperature.
+    """Parse prompt, number of tokens and temperature.
 
     Raises:
-        RefusedError: 400, it is no JSON object; 422, it says something else than a request can.
+        RefusedError: 400 if the body is not a JSON object; 422 if a field is invalid.
     """
     try:
         said = json.loads(body)
@@ -69,7 +69,7 @@ def parse(body: bytes, shape: Shape) -> tuple[tuple[int, ...], int, float]:
 
 
 async def stream(updates: asyncio.Queue[Update]) -> AsyncIterator[str]:
-    """Say what becomes of a request, line by line."""
+    """Yield the answer to a request, line by line."""
     while type(update := await updates.get()) is int:
         yield f'{{"token": {update}}}\n'
     last = {"done": True} if update is None else {"error": f"{type(update).__name__}: {update}"}
@@ -77,14 +77,14 @@ async def stream(updates: asyncio.Queue[Update]) -> AsyncIterator[str]:
 
 
 class Stream(responses.StreamingResponse):
-    """Sends what becomes of a request, and calls `end` in the end, also if the client goes away."""
+    """Response that streams lines, and calls `end` when it ends, also if the client disconnects."""
 
     def __init__(self, updates: asyncio.Queue[Update], end: Callable[[], None]) -> None:
         super().__init__(stream(updates), media_type="application/x-ndjson")
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it all, or as much as somebody listens to."""
+        """Send all lines, or as many as the client receives."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -92,14 +92,14 @@ class Stream(responses.StreamingResponse):
 
 
 class Server:
-    """What answers; the engine runs while the application does.
+    """The HTTP application; its engine runs while the application does.
 
     Args:
-        engine: makes the tokens.
-        begun: what was begun for it, and is waited for before it is ready.
-        launches: counts launches for the metrics, if they are to be counted.
-        rehearsed: lengths of prompts whose kernels are chosen before the first request.
-        warm: tokens of a prompt that is answered before the first request; 0 for none.
+        engine: produces the tokens.
+        begun: work in progress that must end before the server is ready.
+        launches: counter of launches for the metrics; None for no counting.
+        rehearsed: lengths of prompts to rehearse before the first request.
+        warm: length of a prompt to answer before the first request; 0 for none.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Server:
                 self._engine.stop()
 
     async def _rehearse(self, app: Starlette) -> None:
-        """Refuse a request, and stream an answer that is none, so that the first one meets little for the first time."""
+        """Handle one invalid request and one empty stream, so that the first real request runs warm code."""
         await _answer(app, b"{}")
         updates: asyncio.Queue[Update] = asyncio.Queue()
         for update in (0, 0, None):
@@ -145,21 +145,21 @@ class Server:
         await _answer(Stream(updates, lambda: None), b"")
 
     async def _warm_up(self, app: Starlette) -> None:
-        """Answer a request by the whole way but the network, so that the first one meets nothing for the first time."""
+        """Answer one request without the network, so that the first real request runs warm code."""
         said = await _answer(app, json.dumps({"prompt": [0] * self._warm, "max_tokens": 2}).encode())
         if b'"done"' not in said:
             raise RuntimeError(f"no answer to the first prompt: {said.decode()}")
 
     @property
     def healthy(self) -> bool:
-        """Say whether requests can be served."""
+        """Return whether the server can answer requests."""
         return self._engine.device_usable and self._engine.alive
 
     async def generate(self, asked: requests.Request) -> responses.Response:
         """Stream tokens.
 
         Raises:
-            RefusedError: as of `read` and `parse`; 503, too many requests wait, or the device cannot be used.
+            RefusedError: as for `read` and `parse`; 503 if the queue is full or the device is lost.
         """
         if not self.healthy:
             raise RefusedError(503, "the device cannot be used any more: this process must be restarted")
@@ -171,23 +171,23 @@ class Server:
         return Stream(updates, partial(self._engine.cancel, request))
 
     async def health(self, _: requests.Request) -> responses.Response:
-        """Tell a probe."""
+        """Answer a health probe."""
         healthy = self.healthy
         return responses.JSONResponse({"healthy": healthy}, 200 if healthy else 503)
 
     async def metrics(self, _: requests.Request) -> responses.Response:
-        """Tell Prometheus."""
+        """Answer Prometheus."""
         text = exposition(self._engine, self._launches)
         return responses.PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
 async def _answer(app: ASGIApp, body: bytes) -> bytes:
-    """Have an application answer a POST to /generate without a network; return the answer's body."""
+    """Post to /generate without a network; return the body of the answer."""
     asked: list[Message] = [{"type": "http.request", "body": body}]
     answered: list[Message] = []
 
     async def receive() -> Message:
-        # whoever listens to a stream waits for the client to go away
+        # the listener of a stream waits for the client to disconnect
         return asked.pop() if asked else await asyncio.Future()
 
     async def send(message: Message) -> None:
@@ -199,16 +199,16 @@ async def _answer(app: ASGIApp, body: bytes) -> bytes:
 
 
 async def refuse(_: requests.Request, error: Exception) -> responses.Response:
-    """Say what is wrong with a request."""
+    """Return the error response of a refused request."""
     status = error.status if isinstance(error, RefusedError) else 500
     return responses.JSONResponse({"error": str(error)}, status, {"retry-after": "1"} if status == 503 else None)
 
 
 async def read(asked: requests.Request) -> bytes:
-    """Read a body as far as it may go.
+    """Read a body up to the maximum length.
 
     Raises:
-        RefusedError: 413, it is too long.
+        RefusedError: 413 if the body is longer.
     """
     body = b""
     async for chunk in asked.stream():

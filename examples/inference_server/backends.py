@@ -1,4 +1,4 @@
-"""Whose kernels a model runs: nojit's from a bundle, torch's own, or nojit's compiled by Triton's JIT."""
+"""Backends of the model: nojit's kernels from a bundle, torch's own, or nojit's kernels compiled by Triton's JIT."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ HERE = Path(__file__).resolve().parent
 MANIFESTS = HERE.parents[1] / "manifests"
 
 Place = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From heads of new tokens [M, H + 2 * Hkv, D], which it may write to, and a cache of keys and one of values
-[slots, Hkv, N, D], which it writes to: the turned queries [M, H, D]."""
+"""Function of the heads of new tokens [M, H + 2 * Hkv, D], which it may overwrite, and of the caches of keys and values
+[slots, Hkv, N, D], which it writes; returns the rotated queries [M, H, D].
+"""
 
 
 @dataclass(frozen=True)
@@ -28,30 +29,31 @@ class Backend:
     name: str
     multiply: Callable[[Tensor, Tensor], Tensor]
     norm: Callable[[Tensor, Tensor], Tensor]
-    """From rows and weights."""
+    """Norm of rows, with weights."""
     add_norm: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-    """From rows, a residual and weights: the norm of the sum, and the sum."""
+    """From rows, a residual and weights: the norm of their sum, and the sum."""
     gate: Callable[[Tensor, Tensor], Tensor]
     """``silu(gate) * up``."""
     embed: Callable[[Tensor, Tensor], Tensor]
-    """From words [V, W] and tokens, int32 [M]: the tokens' rows."""
+    """Rows of embeddings [V, W] for tokens, int32 [M]."""
     placing: Callable[[Tensor, Tensor, Tensor | None], Place]
-    """From cosines and sines of positions [N, D], and lengths of sequences, int32 [slots]: what turns heads and writes to the
-    cache. Row r is the last token of slot r's sequence; without lengths it is token r of slot 0's."""
+    """Makes a `Place` from cosines and sines of positions [N, D] and lengths of sequences, int32 [slots]. Row r is the last token of the
+    sequence in slot r; without lengths, it is token r of slot 0.
+    """
     attend_prompt: Callable[[Tensor, Tensor, Tensor], Tensor]
-    """From queries [B, H, M, D], keys and values [B, Hkv, M, D]; a token sees itself and what is before it."""
+    """Causal attention of queries [B, H, M, D] to keys and values [B, Hkv, M, D]."""
     attend_cache: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-    """From queries [B, H, 1, D], a cache of keys and one of values [B, Hkv, N, D], and how many of them each row sees."""
+    """Attention of queries [B, H, 1, D] to the caches of keys and values [B, Hkv, N, D], with the number of visible keys of each row."""
     choose_first: Callable[[Tensor, Slots, Prompt], None]
-    """From scores [1, V] chooses the token behind a prompt."""
+    """Chooses the token after a prompt from scores [1, V]."""
     choose_next: Callable[[Tensor, Slots], None]
-    """From scores [slots, V] chooses the next token of each slot; sequences grow by it."""
+    """Chooses the next token of each slot from scores [slots, V], and increments the lengths."""
     rehearsing: Callable[[], AbstractContextManager[None]] | None = None
-    """Within it calls choose what calls like them will launch, and launch nothing; None where there is nothing to choose."""
+    """Context in which calls select variants without launching; None if the backend has none."""
 
 
 def make_backend(name: str) -> Backend:
-    """Return the backend ``nojit``, ``torch`` or ``jit``, which runs from when `begin` has what it needs ready."""
+    """Return the backend ``nojit``, ``torch`` or ``jit``; it can run after `begin` has finished."""
     if name == "torch":
         return _torch()
     return _nojit() if name == "nojit" else replace(_nojit(), name=name, rehearsing=None)
@@ -60,16 +62,16 @@ def make_backend(name: str) -> Backend:
 def begin(
     name: str, device: torch.device, manifests: Path = MANIFESTS, *, dim: int = 128
 ) -> AbstractContextManager[object]:
-    """Begin what comes before a backend's first request: a model in bf16 with heads of width `dim` can be made meanwhile.
+    """Start the work before a backend's first request; a bf16 model with heads of width `dim` can be created meanwhile.
 
     Args:
-        name: the backend's; ``jit`` needs Triton, a compiler and the manifests.
-        device: where the model runs.
-        manifests: of the shipped kernels.
-        dim: the width of heads.
+        name: name of the backend; ``jit`` needs Triton, a compiler and the manifests.
+        device: device of the model.
+        manifests: folder of the manifests of the shipped kernels.
+        dim: width of a head.
 
     Returns:
-        What waits for it when it is entered, and undoes it when it is left.
+        A context that waits for the work when entered, and undoes it when left.
     """
     if name == "torch":
         return nullcontext()
@@ -95,7 +97,7 @@ def _torch() -> Backend:
 
 
 def _nojit() -> Backend:
-    # what serves with torch alone needs nothing of nojit's kernels
+    # the torch backend imports none of nojit's kernels
     import own  # noqa: PLC0415
     from nojit.kernels import library  # noqa: PLC0415
     from nojit.kernels.bmm import mm  # noqa: PLC0415

@@ -1,9 +1,9 @@
-"""Start the server in each way, and measure how soon it answers. Needs a GPU; ``--device cpu`` tries the script out.
+"""Start the server with each backend, and measure how soon it answers. Needs a GPU; ``--device cpu`` tests the script.
 
     python examples/inference_server/client.py --bundles artifacts [--out FOLDER] [--rounds 3] [--ways "nojit;torch"]
 
-Each start is a process of its own with empty caches: HOME, TMPDIR and every cache lie in a folder that nobody else has, whose
-files are counted in the end. ``jit, warm cache`` starts where ``jit, cold cache`` left its cache. Exits 1 if a bar is not kept.
+Each start is a new process with empty caches: HOME, TMPDIR and all caches are in a new folder, whose files are counted at the
+end. ``jit, warm cache`` starts with the cache of ``jit, cold cache``. Exits 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ SCALES = {
 
 @dataclass(frozen=True)
 class Figures:
-    """What one start came to; ms of wall time, as a client sees them."""
+    """Results of one start; wall time in ms, as a client sees it."""
 
     way: str
     ready_ms: float
-    """From the start of the process to the first answer that says healthy."""
+    """From the start of the process to the first healthy answer."""
     first_ms: float
     """To the first token of the first request."""
     steady_ms: float
-    """To the first token of later ones: p50."""
+    """To the first token of later requests: p50."""
     steady_p99_ms: float
     token_ms: float
-    """From one token to the next: p50."""
+    """Between two tokens: p50."""
     token_p99_ms: float
     files: int
-    """Files that the process left anywhere that it was let write."""
+    """Number of files that the process left in folders that it could write."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked of each server."""
+    """The requests to each server."""
 
     requests: int
     prompt: int
     tokens: int
 
     def ask(self, port: int) -> tuple[float, list[float]]:
-        """Ask once; return how long the first token took, and each one after it."""
+        """Send one request; return the time of the first token, and of each later one, in ms."""
         connection = HTTPConnection("127.0.0.1", port, timeout=600)
         body = json.dumps({"prompt": [1 + each % 250 for each in range(self.prompt)], "max_tokens": self.tokens})
         clocks = [time.perf_counter()]
@@ -83,13 +83,13 @@ class Load:
         if answer.status != 200 or lines[-1] != {"done": True}:
             raise SystemExit(f"expected tokens, got status {answer.status} and {lines[-1:]}")
         times = [1e3 * (after - before) for before, after in pairwise(clocks)]
-        # the last line is no token
+        # the last line is not a token
         return times[0], times[1:-1]
 
 
 @contextmanager
 def serving(way: str, given: argparse.Namespace, place: Path) -> Iterator[tuple[int, float]]:
-    """Run a server; give its port, and how long it took to be ready, in ms."""
+    """Run a server; yield its port and the time until it was ready, in ms."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -99,11 +99,11 @@ def serving(way: str, given: argparse.Namespace, place: Path) -> Iterator[tuple[
     words += ["--rehearse"] if given.no_rehearsal else []
     homes = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR")
     environment = {**os.environ, **dict.fromkeys(homes, str(place)), "PYTHONDONTWRITEBYTECODE": "1"}
-    # packages of the user are where they were
+    # keep the user's packages importable
     environment["PYTHONUSERBASE"] = site.getuserbase()
     environment.pop("TRITON_CACHE_DIR", None)
     if WAYS[way] != "jit":
-        # no Triton, and no compiler on the path
+        # no Triton, and no compiler in PATH
         words.append("--forbid-triton")
         environment["PATH"] = ""
     began = time.perf_counter()
@@ -120,7 +120,7 @@ def serving(way: str, given: argparse.Namespace, place: Path) -> Iterator[tuple[
 
 
 def healthy(port: int) -> bool:
-    """Ask whether a server is."""
+    """Return whether a server is healthy."""
     connection = HTTPConnection("127.0.0.1", port, timeout=600)
     try:
         connection.request("GET", "/health")
@@ -132,7 +132,7 @@ def healthy(port: int) -> bool:
 
 
 def measure(way: str, given: argparse.Namespace, place: Path) -> Figures:
-    """Start a server once, and ask it as often as `given` says."""
+    """Start a server once, and send the requests of `given`."""
     before = set(place.rglob("*"))
     load = Load(given.requests, given.prompt, given.tokens)
     with serving(way, given, place) as (port, ready_ms):
@@ -143,7 +143,7 @@ def measure(way: str, given: argparse.Namespace, place: Path) -> Figures:
 
 
 def compile_bytecode() -> None:
-    """Compile the modules of nojit and of the example, as pip does with what it installs: servers here write nothing."""
+    """Compile the modules of nojit and of the example to bytecode, as pip does, because servers here cannot write."""
     for folder in (*kernels.__path__, *runtime.__path__, SERVER.parent):
         compileall.compile_dir(folder, quiet=2)
 
@@ -154,14 +154,14 @@ def percentiles(times: list[float]) -> tuple[float, float]:
 
 
 def median(way: str, rounds: list[Figures]) -> Figures:
-    """Return the median of each figure, and the most files."""
+    """Return the median of each figure, and the largest number of files."""
     names = [name for name in Figures.__dataclass_fields__ if name.endswith("_ms")]
     middle = {name: statistics.median(getattr(each, name) for each in rounds) for name in names}
     return Figures(way=way, files=max(each.files for each in rounds), **middle)
 
 
 def verdicts(figures: dict[str, Figures]) -> Iterator[tuple[str, bool]]:
-    """Hold nojit to its bars."""
+    """Compare nojit's figures with its bars."""
     ours, plain = figures.get("nojit"), figures.get("torch")
     if ours:
         yield f"first token at first <= {FIRST_BAR} x later ones", ours.first_ms <= FIRST_BAR * ours.steady_ms
@@ -172,7 +172,7 @@ def verdicts(figures: dict[str, Figures]) -> Iterator[tuple[str, bool]]:
 
 
 def chart(figures: dict[str, Figures], device: str) -> Chart:
-    """Draw what differs, each on a scale of its own."""
+    """Return a chart of the figures, each with its own scale."""
 
     def bar(each: Figures, name: str) -> Bar:
         value = getattr(each, name)
@@ -183,21 +183,21 @@ def chart(figures: dict[str, Figures], device: str) -> Chart:
 
 
 def main() -> int:
-    """Measure, print, write, judge."""
+    """Measure, print, write the results; exit 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bundles")
-    parser.add_argument("--ways", default=";".join(WAYS), help="separated by semicolons")
+    parser.add_argument("--ways", default=";".join(WAYS), help="backends to start, separated by semicolons")
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--small", action="store_true", help="serve a model that a CPU has time for")
-    parser.add_argument("--rounds", type=int, default=3, help="starts of each way")
-    parser.add_argument("--requests", type=int, default=50, help="after the first one")
+    parser.add_argument("--small", action="store_true", help="serve a toy model, for the CPU")
+    parser.add_argument("--rounds", type=int, default=3, help="number of starts of each backend")
+    parser.add_argument("--requests", type=int, default=50, help="number of requests after the first")
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument(
-        "--warm", type=int, default=0, help="tokens of a prompt that servers answer before they are ready"
+        "--warm", type=int, default=0, help="servers answer a prompt of this length before they are ready"
     )
-    parser.add_argument("--no-rehearsal", action="store_true", help="have the first request choose its kernels")
-    parser.add_argument("--wrap", default="", help="a command that runs the server's: bwrap and its words, say")
+    parser.add_argument("--no-rehearsal", action="store_true", help="do not rehearse before the first request")
+    parser.add_argument("--wrap", default="", help="command line before the server's, such as bwrap with its options")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     asked = given.ways.split(";")
@@ -206,7 +206,7 @@ def main() -> int:
     if WARM in asked and COLD not in asked:
         parser.error(f"--ways: {WARM!r} needs {COLD!r}, which fills the cache")
     compile_bytecode()
-    # the cold cache's first
+    # start from the cold start's cache
     rounds: dict[str, list[Figures]] = {way: [] for way in WAYS if way in asked}
     for _ in range(given.rounds):
         with tempfile.TemporaryDirectory() as cache:

@@ -1,6 +1,6 @@
-"""Serves requests with a model: new ones join between two steps, and all that have begun take each step together.
+"""Engine that serves requests with a model: requests join between two steps, and all running requests share each step.
 
-One thread owns the model. Those who ask hand it requests, and get tokens through a function of theirs.
+One thread owns the model. Other threads submit requests, and receive tokens through a callback.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from model import Decoder
 from nojit import runtime
 
 SEEDS = 1 << 31
-"""Requests until draws repeat."""
+"""Number of requests after which seeds repeat."""
 Update = int | Exception | None
-"""A token; what ended a request; None after its last token."""
+"""A token; an exception that ended the request; None after the last token."""
 
 
 class BusyError(Exception):
-    """As many requests wait as may."""
+    """Raised if the queue of waiting requests is full."""
 
 
 @dataclass(eq=False)
 class Request:
-    """What is asked for, and how much of it is there."""
+    """A request and its progress."""
 
     prompt: tuple[int, ...]
     max_tokens: int
     temperature: float
     tell: Callable[[Update], object]
-    """Called by the engine's thread, and not to wait for anything."""
+    """Callback; the engine's thread calls it, so it must not block."""
     cancelled: bool = False
     made: int = 0
 
     def inform(self, update: Update) -> None:
-        """Tell it; if whoever listened is gone, that cancels it, and is nobody else's loss."""
+        """Pass an update to the callback; if it raises, because its listener is gone, cancel the request."""
         try:
             self.tell(update)
         except Exception:
@@ -47,15 +47,15 @@ class Request:
 
 
 class Engine:
-    """The thread that serves.
+    """The thread that serves requests.
 
     Attributes:
-        model: nobody else's while it runs.
-        counts: of ``tokens``, and of requests by how they ended: ``done``, ``cancelled``, ``failed`` or ``refused``.
+        model: used by this thread only.
+        counts: number of ``tokens``, and of requests by outcome: ``done``, ``cancelled``, ``failed`` or ``refused``.
 
     Args:
-        model: what to serve with.
-        queue: requests that may wait for a slot.
+        model: the model.
+        queue: maximum number of waiting requests.
     """
 
     def __init__(self, model: Decoder, queue: int = 32) -> None:
@@ -73,48 +73,48 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Say whether it serves."""
+        """Return whether the thread serves requests."""
         return self._thread.is_alive()
 
     @property
     def device_usable(self) -> bool:
-        """Say whether its device can be used: a GPU as nojit says, the CPU always."""
+        """Return whether the device is usable: a GPU according to nojit, the CPU always."""
         return self.model.device.type == "cpu" or runtime.healthy()
 
     @property
     def waiting(self) -> int:
-        """Say how many requests wait for a slot."""
+        """Return the number of requests that wait for a slot."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """Say how many requests have one."""
+        """Return the number of requests with a slot."""
         return sum(request is not None for request in self._slots)
 
     def start(self, rehearsed: Iterable[int] = ()) -> None:
-        """Begin to serve, once the model has rehearsed prompts of these lengths.
+        """Start the thread; it first rehearses prompts of the given lengths.
 
-        It does so in the thread that will serve, for which torch and the driver keep things too.
+        The rehearsal runs in the serving thread, because torch and the driver have state per thread.
 
         Raises:
-            Exception: what the rehearsal raised; nothing serves then.
+            Exception: an error of the rehearsal; the thread has ended.
         """
         self._rehearsed = tuple(rehearsed)
         self._thread.start()
         self._ready.result()
 
     def stop(self) -> None:
-        """End what is under way after the present step, and the thread."""
+        """End running requests after the current step, and the thread."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
         self._thread.join()
 
     def submit(self, request: Request) -> None:
-        """Have a request served.
+        """Queue a request.
 
         Raises:
-            BusyError: too many wait, or the engine is stopping.
+            BusyError: the queue is full, or the engine is stopping.
         """
         with self._wake:
             if len(self._waiting) >= self._queue or self._stopping:
@@ -124,7 +124,7 @@ class Engine:
             self._wake.notify()
 
     def cancel(self, request: Request) -> None:
-        """Want no more of a request; one that has ended stays as it is."""
+        """Cancel a request; do nothing if it has ended."""
         with self._wake:
             request.cancelled = True
             if request in self._waiting:
@@ -138,14 +138,14 @@ class Engine:
                 while self._wait():
                     self._serve()
         finally:
-            # nobody is left waiting for what will not come
+            # nobody may wait for an engine that has ended
             with self._wake:
                 self._stopping = True
             for request in (*self._waiting, *filter(None, self._slots)):
                 request.inform(BusyError("the server is stopping"))
 
     def _rehearse(self) -> bool:
-        """Rehearse, and tell who waits for it; say whether it went well."""
+        """Rehearse, and signal the end to the starting thread; return whether it succeeded."""
         try:
             self.model.rehearse(self._rehearsed)
         except Exception as error:  # noqa: BLE001 - who starts it is told
@@ -155,7 +155,7 @@ class Engine:
         return True
 
     def _serve(self) -> None:
-        """Take a step; if one fails, all that were under way end, for whose fault it is nobody knows."""
+        """Run one step; if it fails, end all running requests, because any of them could be the cause."""
         try:
             self._admit()
             if self.running:
@@ -165,22 +165,22 @@ class Engine:
             failed = [slot for slot, request in enumerate(self._slots) if request is not None]
             for slot in failed:
                 self._end(slot, "failed", error)
-            # on a device that is lost this fails too, and ends the thread
+            # on a lost device this fails too, and ends the thread
             for slot in failed:
                 self.model.release(slot)
 
     def _wait(self) -> bool:
-        """Wait for something to do; say whether to go on."""
+        """Wait for work; return whether to continue."""
         with self._wake:
             self._wake.wait_for(lambda: self._stopping or self._waiting or self.running)
             return not self._stopping
 
     def _admit(self) -> None:
-        """Give free slots to those who wait."""
+        """Give free slots to waiting requests."""
         self._sweep()
         for slot, holder in enumerate(self._slots):
             if holder is None and (request := self._next()) is not None:
-                # it has its slot before anything can fail
+                # assign the slot before anything can fail
                 self._slots[slot] = request
                 self._begun += 1
                 seed = self._begun % SEEDS
@@ -191,7 +191,7 @@ class Engine:
             return self._waiting.popleft() if self._waiting else None
 
     def _sweep(self) -> None:
-        """Free the slots of those who went away."""
+        """Free the slots of cancelled requests."""
         for slot, request in enumerate(self._slots):
             if request is not None and request.cancelled:
                 self._end(slot, "cancelled", None)

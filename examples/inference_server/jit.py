@@ -1,8 +1,8 @@
-"""The shipped kernels through Triton's own JIT: what a server without bundles does, to be measured beside nojit.
+"""The shipped kernels through Triton's JIT, as a server without bundles would run them, for comparison with nojit.
 
-`JitKernels` is a provider for `nojit.kernels.library.override`. It looks a kernel up in its manifest, takes the first config
-there that fits the call and the arch, and launches ``function[grid](...)``, so that Triton compiles whatever is new to it.
-Tuned tables are not asked, and ints are as wide as Triton takes them to be, which is enough for the sizes of this example.
+`JitKernels` is a provider for `nojit.kernels.library.override`. It looks up a kernel in its manifest, takes the first config that
+fits the call and the arch, and launches ``function[grid](...)``, so that Triton compiles new specializations. It ignores tuned
+tables, and ints have the width that Triton gives them, which suffices for the sizes of this example.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
 TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
-"""Triton's names of torch's floats; ints are called ``i32`` and the like."""
+"""Triton's names of torch's floats; ints are ``i32`` and so on."""
 RULES = {"archs", "when", "requires"}
 ALIGNED_BYTES = 256
-"""As much of an address as any rule asks for."""
+"""The largest alignment that any rule tests, in bytes."""
 
 
 class JitKernels:
-    """The kernels of folders of manifests, for a device of compute capability ``arch / 10``.
+    """Kernels of folders of manifests, for a device of compute capability ``arch / 10``.
 
-    A source that is a file beside its manifest is imported by its name: Python must look for modules there.
+    Sources that are files beside their manifest are imported by name, so their folders must be in `sys.path`.
     """
 
     def __init__(self, folders: Iterable[Path], arch: int) -> None:
@@ -45,10 +45,10 @@ class JitKernels:
         self._arch = arch
 
     def __call__(self, name: str) -> JitKernel:
-        """Give a kernel.
+        """Return a kernel.
 
         Raises:
-            KernelNotFoundError: no manifest has it.
+            KernelNotFoundError: no manifest lists the kernel.
         """
         if name not in self._specs:
             raise KernelNotFoundError(f"expected one of {len(self._specs)} kernels", got=repr(name))
@@ -59,23 +59,23 @@ class JitKernels:
 
 @dataclass(frozen=True)
 class Chosen:
-    """How calls of one kind are launched."""
+    """Settings with which calls of one specialization are launched."""
 
     grid: tuple[int, ...]
     types: dict[str, str]
-    """Of each param."""
+    """Type of each param."""
     constexprs: dict[str, Any]
-    """And options."""
+    """Constexprs and options."""
 
 
 def triton_arguments(args: tuple[Any, ...], chosen: Chosen) -> list[Any]:
-    """Return arguments as Triton takes them."""
+    """Return arguments in Triton's form."""
     kinds = chosen.types.values()
     return [_described(arg, kind) if isinstance(arg, Described) else arg for arg, kind in zip(args, kinds, strict=True)]
 
 
 class JitKernel:
-    """A kernel of a manifest; what is chosen for a call is remembered under all that it may depend on."""
+    """A kernel of a manifest; it caches the settings of calls by everything that determines them."""
 
     def __init__(self, spec: Mapping[str, Any], arch: int) -> None:
         self._spec, self._arch = spec, arch
@@ -85,7 +85,7 @@ class JitKernel:
             name: spec["params"][name] for name in function.arg_names if name in spec["params"]
         }
         hinted = {name for hints in spec.get("hints", ()) for name in hints}
-        # kernels count on it that nothing but what their manifests hint at becomes a constant
+        # kernels rely on this: only hints of their manifests become constants
         plain = [name for name, kind in self._params.items() if kind[0] == "i" and name not in hinted]
         self._function: Any = type(function)(function.fn, do_not_specialize=plain)
         matrix = {axis: [_value(value) for value in values] for axis, values in spec.get("matrix", {}).items()}
@@ -95,13 +95,13 @@ class JitKernel:
             name: expr.parse(rule if isinstance(rule, str) else rule["expr"])
             for name, rule in spec.get("derived", {}).items()
         }
-        # numbers that no rule reads, a seed say, choose nothing but the widths of their types
+        # numbers that no rule reads, such as seeds, only determine the widths of their types
         read = set(re.findall(r"\w+", str([spec["grid"], spec["configs"], spec.get("derived"), spec.get("exclude")])))
         self._read = tuple(name in read for name in self._params)
         self._known: dict[Any, Chosen] = {}
 
     def __call__(self, *args: Any, **constexprs: Any) -> None:
-        """Launch over the manifest's grid."""
+        """Launch with the grid of the manifest."""
         key = (tuple(map(_fact, args, self._read)), *constexprs.items())
         chosen = self._known.get(key)
         if chosen is None:
@@ -109,7 +109,7 @@ class JitKernel:
         self._function[chosen.grid](*triton_arguments(args, chosen), **chosen.constexprs)
 
     def __getitem__(self, grid: Any) -> Any:
-        """Refuse: the operators of this example leave the grid to the manifest."""
+        """Refuse a grid: the operators of this example use the manifest's."""
         raise NotImplementedError("expected a launch over the manifest's own grid")
 
     def _choose(self, args: tuple[Any, ...], constexprs: Mapping[str, Any]) -> Chosen:
@@ -135,7 +135,7 @@ class JitKernel:
         )
 
     def _axes(self, args: tuple[Any, ...], constexprs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """List the values of axes that types name, under which the types take the arguments."""
+        """List the values of type axes with which the types take the arguments."""
         open_axes = {axis: values for axis, values in self._matrix.items() if axis not in constexprs}
         for values in product(*open_axes.values()):
             axes = dict(zip(open_axes, values, strict=True))
@@ -152,21 +152,21 @@ class JitKernel:
 
 
 class _Fill(dict[str, Any]):
-    """Leaves open what a config chooses."""
+    """Mapping that leaves names open that a config sets."""
 
     def __missing__(self, name: str) -> str:
         return f"{{{name}}}"
 
 
 def _value(value: Any) -> Any:
-    """Return a value of an axis as a call passes it."""
+    """Return a value of an axis in the form that a call passes."""
     if not isinstance(value, dict):
         return value
     return FunctionRef(value["function"]) if "function" in value else None
 
 
 def _spelled(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as expressions see them."""
+    """Return values in the form of expressions."""
     return {
         name: value.name if isinstance(value, FunctionRef) else value
         for name, value in values.items()
@@ -182,7 +182,7 @@ def _function(value: Any) -> Any:
 
 
 def _fact(arg: Any, is_read: bool) -> Any:
-    """Return what may decide how a call is launched, of an argument that a rule reads or not."""
+    """Return the property of an argument that determines the launch; `is_read` tells whether a rule reads it."""
     base = arg.base if isinstance(arg, Described) else arg
     if isinstance(base, Tensor):
         return base.dtype, base.data_ptr() % ALIGNED_BYTES
@@ -192,7 +192,7 @@ def _fact(arg: Any, is_read: bool) -> Any:
 
 
 def _seen(arg: Any) -> Any:
-    """Return an argument as expressions see it."""
+    """Return an argument in the form of expressions."""
     base = arg.base if isinstance(arg, Described) else arg
     if isinstance(base, Tensor):
         return expr.Pointer(base.data_ptr())
@@ -200,7 +200,7 @@ def _seen(arg: Any) -> Any:
 
 
 def _takes(kind: str, arg: Any) -> bool:
-    """Say whether a param of a type takes an argument."""
+    """Return whether a param of a type takes an argument."""
     if arg is None:
         return kind.endswith("?")
     base = arg.base if isinstance(arg, Described) else arg
@@ -214,10 +214,10 @@ def _takes(kind: str, arg: Any) -> bool:
 
 
 def _described(arg: Described, kind: str) -> Any:
-    """Describe the same tensor to Triton, with the block of its type and the default layout; kernels over maps are Gluon's."""
+    """Describe the same tensor to Triton, with the block of its type and the default layout; kernels over tensor maps are Gluon's."""
     from triton.experimental.gluon.language import NVMMASharedLayout  # noqa: PLC0415 - on such devices only
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor  # noqa: PLC0415 - likewise
-    from triton.language.core import dtype  # noqa: PLC0415 - likewise
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor  # noqa: PLC0415 - as above
+    from triton.language.core import dtype  # noqa: PLC0415 - as above
 
     element, block = descriptor_parts(kind)
     layout = NVMMASharedLayout.get_default_for(list(block), dtype(element))

@@ -1,6 +1,6 @@
-"""What of the model no operator computes: rows of embeddings, positions and the cache, the choice of a token.
+"""Kernels for the parts of the model without an operator: embeddings, rotary positions with the cache, choice of a token.
 
-Plain Triton, nothing of nojit. Only the build, and the JIT where it is compared, imports this file.
+Plain Triton, without nojit. Only the build imports this file, and the JIT in the comparison.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202 - types are the manifest's to say
@@ -38,11 +38,11 @@ def place_heads_kernel(
     DIM: tl.constexpr,
     HEADS: tl.constexpr,
 ):
-    """Turn queries by their positions where they are, and keys on the way to a cache, where values go as they are.
+    """Rotate queries in place by their positions, write rotated keys to the cache, and copy values to it.
 
-    heads is [rows, q_heads + 2 * kv_heads, DIM]: queries, keys and values of a token. cosines and sines are [room, DIM], of
-    which each pair of dimensions, DIM // 2 apart, has one twice. keys and values are [slots, kv_heads, room, DIM]. With
-    lens, row r is of slot r, at position ``lens[r] - 1``; without, of slot 0, at position r. In fp32, rounded once.
+    heads is [rows, q_heads + 2 * kv_heads, DIM]: queries, keys and values of a token. cosines and sines are [room, DIM], with equal
+    values for both dimensions of a pair, DIM // 2 apart. keys and values are [slots, kv_heads, room, DIM]. With lens, row r belongs
+    to slot r, at position ``lens[r] - 1``; without, to slot 0, at position r. Computed in fp32, rounded once.
     Grid: rows, cdiv(q_heads + 2 * kv_heads, HEADS).
     """
     row = tl.program_id(0).to(tl.int64)
@@ -74,10 +74,10 @@ def place_heads_kernel(
 
 @triton.jit
 def _choose(scores_ptr, vocabulary, temperature, seed, position, BLOCK: tl.constexpr):
-    """Return the likeliest token of a row of scores, the first of several; or, of a temperature above 0, draw one.
+    """Return the most likely token of a row of scores, the first of equal ones; with a temperature above 0, a random one.
 
-    The largest of scores with Gumbel noise is a draw from their softmax. The noise follows from the seed, the position and the
-    token alone (Salmon et al. 2011, https://doi.org/10.1145/2063384.2063405). What is no number is never chosen.
+    The largest of scores with Gumbel noise is a sample of their softmax. The noise depends only on seed, position and token (Salmon et
+    al. 2011, https://doi.org/10.1145/2063384.2063405). NaN scores are never chosen.
     """
     lanes = tl.arange(0, BLOCK)
     best = tl.full((BLOCK,), float("-inf"), tl.float32)
@@ -107,7 +107,7 @@ def choose_first_kernel(
     seed,
     BLOCK: tl.constexpr,
 ):
-    """Choose the token behind a prompt of `length` tokens, and have its sequence begin in a slot. Grid: 1."""
+    """Choose the token after a prompt of `length` tokens, and start its sequence in a slot. Grid: 1."""
     token = _choose(scores_ptr, vocabulary, temperature, seed, length, BLOCK)
     tl.store(tokens_ptr + slot, token)
     tl.store(lens_ptr + slot, length + 1)
@@ -119,11 +119,11 @@ def choose_first_kernel(
 def choose_next_kernel(
     scores_ptr, tokens_ptr, lens_ptr, temperatures_ptr, seeds_ptr, slots, vocabulary, BLOCK: tl.constexpr
 ):
-    """Choose the next token of each slot, whose scores are a row; where a sequence is, it grows by one. Grid: slots."""
+    """Choose the next token of each slot from its row of scores; increment the length of its sequence, if it has one. Grid: slots."""
     slot = tl.program_id(0)
     length = tl.load(lens_ptr + slot)
     temperature, seed = tl.load(temperatures_ptr + slot), tl.load(seeds_ptr + slot)
     token = _choose(scores_ptr + slot.to(tl.int64) * vocabulary, vocabulary, temperature, seed, length, BLOCK)
     tl.store(tokens_ptr + slot, token)
-    # the length of a slot without a sequence is 1
+    # the length of an empty slot is 1
     tl.store(lens_ptr + slot, length + (length > 1).to(tl.int32))

@@ -1,4 +1,4 @@
-"""What the server says of itself, in the text format of Prometheus."""
+"""Metrics of the server, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ EVENTS = (
 
 
 class Launches:
-    """Counts launches from now on; other backends than nojit's launch past it."""
+    """Counter of launches, from its creation on; counts only nojit's launches."""
 
     def __init__(self) -> None:
         self.count = 0
         self._handle = hooks.add(self._add)
 
     def close(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         hooks.remove(self._handle)
 
     def _add(self, _: hooks.LaunchInfo) -> None:
-        # the engine's thread alone launches
+        # only the engine's thread launches
         self.count += 1
 
 
 def exposition(engine: Engine, launches: Launches | None) -> str:
-    """Return all metrics; of launches only if they are counted."""
+    """Return all metrics as text; launches only if they are counted."""
     return "".join(f"{line}\n" for line in _lines(engine, launches))
 
 

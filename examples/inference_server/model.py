@@ -1,7 +1,7 @@
 """A decoder-only transformer: rotary positions, grouped keys and values, a gated feed-forward network, random weights.
 
-Several sequences are decoded side by side, each in a *slot* of a cache whose size never changes. A step reads how far each
-slot has come from the device: nothing waits for it, and every step launches the same kernels over the same memory.
+Several sequences are decoded in parallel, each in a *slot* of a cache of fixed size. The lengths of the sequences are on the
+device, so the host waits for nothing, and every step launches the same kernels on the same memory.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from slots import Prompt, Slots
 from torch import Tensor
 
 Attend = Callable[[int, Tensor], Tensor]
-"""From the number of a layer and heads of new tokens, queries, keys and values, to what queries get, [M, H, D]."""
+"""Function of a layer's number and of queries, keys and values of new tokens; returns the attention [M, H, D]."""
 BASE = 10_000.0
-"""Of rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864)."""
+"""Base of rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864)."""
 COLDEST = 1e-4
-"""Temperatures below it are taken for it, but for 0, which means the likeliest token."""
+"""Lower bound of temperatures, except 0, which selects the most likely token."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of a layer; matrices are [inputs, outputs]."""
+    """Weights of a layer; matrices are [inputs, outputs]."""
 
     attention_norm: Tensor
     qkv: Tensor
@@ -38,14 +38,14 @@ class Layer:
 
 
 class Decoder:
-    """A model, its cache, and where the sequence in each slot stands.
+    """A model, its cache, and the state of the sequence in each slot.
 
     Args:
-        shape: its sizes.
-        backend: computes everything.
-        device: where it runs.
-        dtype: of weights and cache.
-        seed: what weights are drawn from.
+        shape: sizes.
+        backend: operators.
+        device: device of weights and cache.
+        dtype: dtype of weights and cache.
+        seed: seed of the random weights.
     """
 
     def __init__(self, shape: Shape, backend: Backend, device: torch.device, dtype: torch.dtype, seed: int = 0) -> None:
@@ -89,13 +89,13 @@ class Decoder:
 
     @torch.inference_mode()
     def start(self, slot: int, prompt: Sequence[int], temperature: float = 0.0, seed: int = 0) -> int:
-        """Read a prompt into a slot; return the token after it.
+        """Process a prompt in a slot; return the token after it.
 
         Args:
-            slot: one that no sequence is in.
+            slot: an empty slot.
             prompt: at least one token.
-            temperature: what scores are divided by before a token is drawn; 0 takes the likeliest.
-            seed: what draws follow from, 32 bits; torch's do not.
+            temperature: divisor of scores before sampling; 0 selects the most likely token.
+            seed: 32-bit seed of the samples; the torch backend ignores it.
         """
         length = len(prompt)
         tokens = torch.tensor(prompt, device=self.device, dtype=torch.int32)
@@ -114,7 +114,7 @@ class Decoder:
 
     @torch.inference_mode()
     def step(self) -> list[int]:
-        """Return the next token of each slot; what is said of slots without a sequence means nothing."""
+        """Return the next token of each slot; values of empty slots are meaningless."""
         slots = self._slots
         place = self.backend.placing(self._cosines, self._sines, slots.lens)
 
@@ -128,14 +128,14 @@ class Decoder:
         return tokens
 
     def release(self, slot: int) -> None:
-        """Let another sequence have a slot."""
+        """Free a slot."""
         self._slots.lens[slot].copy_(self._one)
 
     def rehearse(self, lengths: Iterable[int]) -> None:
-        """Have the kernels chosen that prompts of these lengths launch, and a step; the device is asked for memory alone."""
+        """Select the variants for prompts of these lengths and for a step, without launching; only memory is allocated on the device."""
         if self.backend.rehearsing is None:
             return
-        # layers are alike, but for the tensor maps of their weights, which a request makes as fast
+        # one layer suffices: others differ only in the tensor maps of their weights, which a request encodes as fast
         shallow = copy(self)
         shallow._layers = self._layers[:1]  # noqa: SLF001 - its own
         with self.backend.rehearsing():

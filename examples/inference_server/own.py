@@ -1,4 +1,4 @@
-"""The example's own kernels (kernel.py), found in bundles, by the JIT or in the interpreter as those of nojit's operators are."""
+"""Launches of the example's kernels (kernel.py), from bundles, the JIT or the interpreter, as for nojit's operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def embed(words: Tensor, tokens: Tensor) -> Tensor:
-    """Return the rows of [V, W] that tokens, int32 [M], name."""
+    """Return the rows of [V, W] for tokens, int32 [M]."""
     rows, width = len(tokens), words.shape[1]
     found = words.new_empty(rows, width)
     library.get("embed_rows")(words, tokens, found, rows, width)
@@ -18,7 +18,7 @@ def embed(words: Tensor, tokens: Tensor) -> Tensor:
 
 
 def placing(cosines: Tensor, sines: Tensor, lens: Tensor | None) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return what places the heads of tokens: see `backends.Backend`."""
+    """Return a `backends.Place` for the heads of tokens."""
 
     def place(heads: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         rows, every, dim = heads.shape
@@ -32,12 +32,12 @@ def placing(cosines: Tensor, sines: Tensor, lens: Tensor | None) -> Callable[[Te
 
 
 def choose_first(scores: Tensor, slots: Slots, prompt: Prompt) -> None:
-    """Choose the token behind a prompt, from its scores [1, V]."""
+    """Choose the token after a prompt from its scores [1, V]."""
     state = (slots.tokens, slots.lens, slots.temperatures, slots.seeds)
     library.get("choose_first")(scores, *state, scores.shape[1], *prompt)
 
 
 def choose_next(scores: Tensor, slots: Slots) -> None:
-    """Choose the next token of each slot, from scores [slots, V]."""
+    """Choose the next token of each slot from scores [slots, V]."""
     state = (slots.tokens, slots.lens, slots.temperatures, slots.seeds)
     library.get("choose_next")(scores, *state, *scores.shape)

@@ -1,4 +1,4 @@
-"""The images that the model launches from bundles: loaded into the driver by a thread, while torch is still being imported."""
+"""Preload the images that the model launches, in a thread, while torch is imported."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from nojit import runtime
 from nojit.kernels import library
 
 OWN = ("choose_first", "choose_next", "embed_rows", "place_heads")
-"""The kernels that the example brings: kernel.py, decoder.toml."""
+"""Kernels of the example: kernel.py, decoder.toml."""
 EVERYWHERE = ("bmm_merge", "flex_decoding", "flex_decoding_merge", "rms_norm_fwd", "swiglu", "swiglu_rectangles", *OWN)
-"""The kernels that the model launches on any device."""
+"""Kernels that the model launches on any device."""
 ON_HOPPER = ("bmm_sm90", "flash_attention_fwd_sm90")
 ELSEWHERE = ("bmm", "flash_attention_fwd")
 
 
 def launched(dim: int) -> Mapping[str, Any]:
-    """Say which variants a model launches that has heads of width `dim`: values of constexprs, of the kernels that have them."""
-    # widths are rounded up to what is built: from 16 on, for decoding from 64
+    """Return the constexpr values of the variants that a model with heads of width `dim` launches."""
+    # widths are rounded up to built ones: from 16 on, for decoding from 64
     width = max(16, 1 << (dim - 1).bit_length())
     widths = {width, max(width, 64)}
     return {
@@ -36,10 +36,10 @@ def launched(dim: int) -> Mapping[str, Any]:
 
 
 def begin(ordinal: int, dim: int) -> AbstractContextManager[int]:
-    """Begin to load what a model in bf16 launches that has heads of width `dim`: all else can be done meanwhile.
+    """Start loading the images that a bf16 model with heads of width `dim` launches.
 
     Returns:
-        What waits for it when it is entered, and gives how many images that were.
+        A context that waits for the images when entered, and gives their number.
     """
     pool = ThreadPoolExecutor(1, "preload")
     loading = pool.submit(preload, ordinal, dim)
@@ -48,11 +48,11 @@ def begin(ordinal: int, dim: int) -> AbstractContextManager[int]:
 
 
 def preload(ordinal: int, dim: int) -> int:
-    """Load the images that the model launches into the driver; return how many.
+    """Load the images that the model launches into the driver; return their number.
 
     Raises:
-        KernelNotFoundError: no bundle at hand holds one of the kernels.
-        NoMatchingVariantError: one has nothing for the device.
+        KernelNotFoundError: no bundle holds one of the kernels.
+        NoMatchingVariantError: a kernel has no variant for the device.
     """
     hopper = runtime.device_capability(ordinal) // 10 == 9
     names = (*EVERYWHERE, *(ON_HOPPER if hopper else ELSEWHERE))
@@ -61,10 +61,10 @@ def preload(ordinal: int, dim: int) -> int:
 
 @contextmanager
 def _loaded(loading: Future[int]) -> Iterator[int]:
-    """Wait for the images; give how many.
+    """Wait for the images; return their number.
 
     Raises:
-        RuntimeError: they cannot be loaded, and why.
+        RuntimeError: loading failed; the message has the reason.
     """
     try:
         count = loading.result()

@@ -1,4 +1,4 @@
-"""What a server is made of, from a model to HTTP; importing it imports torch."""
+"""Assembly of a server, from the model to HTTP. Importing it imports torch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from shape import Shape
 
 
 def serve(given: argparse.Namespace, shape: Shape, begun: AbstractContextManager[object] | None) -> None:
-    """Make a model and serve it, once what was `begun` is done."""
-    # what stays is no garbage: to search torch's modules for some takes a tenth of a second, and a request would wait for it
+    """Make a model and serve it, once the work in `begun` is done."""
+    # freeze existing objects: a garbage collection over torch's modules takes 0.1 s, and a request would wait for it
     gc.freeze()
     device = torch.device(given.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32

@@ -1,4 +1,4 @@
-"""The sizes of a model: known before torch is imported."""
+"""Sizes of a model; this module does not import torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a model and of what it serves at once; by default 0.9 billion weights."""
+    """Sizes of a model and of its cache; by default 0.9 billion weights."""
 
     layers: int = 16
     width: int = 2048
@@ -16,9 +16,9 @@ class Shape:
     inner: int = 5632
     vocabulary: int = 32_000
     context: int = 4096
-    """Tokens of a prompt and its answer, at most."""
+    """Maximum number of tokens of a prompt and its answer."""
     slots: int = 8
-    """Sequences that are decoded side by side."""
+    """Number of sequences that are decoded in parallel."""
 
     @property
     def dim(self) -> int:
@@ -27,4 +27,4 @@ class Shape:
 
 
 SMALL = Shape(layers=2, width=64, heads=4, kv_heads=2, inner=96, vocabulary=300, context=128, slots=3)
-"""A model that a CPU has time for."""
+"""A toy model for the CPU."""

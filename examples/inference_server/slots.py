@@ -1,4 +1,4 @@
-"""What a device knows of the sequences that are decoded side by side."""
+"""State of the decoded sequences on the device."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 
 class Prompt(NamedTuple):
-    """A prompt that was read."""
+    """A processed prompt."""
 
     slot: int
-    """Where."""
+    """Its slot."""
     length: int
     temperature: float
     seed: int
@@ -21,20 +21,20 @@ class Prompt(NamedTuple):
 
 @dataclass(frozen=True)
 class Slots:
-    """A number for each slot; kernels read and write them, and nobody waits for that."""
+    """One number for each slot; only kernels read and write them, so the host never waits."""
 
     tokens: Tensor
-    """The token that was chosen last, int32."""
+    """The last chosen token, int32."""
     lens: Tensor
-    """How many tokens the sequence has with that one, int32; 1 where there is no sequence."""
+    """Length of the sequence with that token, int32; 1 for an empty slot."""
     temperatures: Tensor
-    """What scores are divided by before a token is drawn, fp32; 0 takes the likeliest."""
+    """Divisor of scores before sampling, fp32; 0 selects the most likely token."""
     seeds: Tensor
-    """What draws follow from, int32."""
+    """Seeds of the samples, int32."""
 
     @classmethod
     def empty(cls, count: int, device: torch.device) -> Self:
-        """Make slots without sequences."""
+        """Return empty slots."""
         tokens, seeds = (torch.zeros(count, device=device, dtype=torch.int32) for _ in range(2))
         lens = torch.ones(count, device=device, dtype=torch.int32)
         return cls(tokens, lens, torch.zeros(count, device=device), seeds)

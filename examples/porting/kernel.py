@@ -1,4 +1,4 @@
-"""A kernel as a program with Triton's JIT has it: tuned at run time, with a heuristic. The build takes both off."""
+"""A kernel of a program with Triton's JIT: autotuned, with a heuristic. The build ignores both decorators."""
 
 # ruff: noqa: ANN001, ANN201, N803 - types are the manifest's to say, and Triton's constexprs are written in capitals
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
@@ -30,12 +30,12 @@ def scale_rows_kernel(
     BLOCK_N: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """Write ``activation(x * scale + bias)``: x and out [rows, cols], `scale` one for each row, `bias` likewise or None."""
+    """Write ``activation(x * scale + bias)``: x and out [rows, cols]; `scale`, and `bias` unless None, have one value for each row."""
     row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     scale = tl.load(scale_ptr + row, mask=row < rows)
     for start in range(0, cols, BLOCK_N):
         col = start + tl.arange(0, BLOCK_N)[None, :]
-        # every step is whole where EVEN says so
+        # with EVEN, no step needs a mask
         inside = row < rows if EVEN else (row < rows) & (col < cols)
         place = row.to(tl.int64) * stride + col
         x = tl.load(x_ptr + place, mask=inside).to(tl.float32) * scale

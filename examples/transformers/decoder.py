@@ -1,4 +1,4 @@
-"""A language model: each place guesses the next word, and sees what came before it."""
+"""A language model: each position predicts the next token from the tokens before it."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""An encoder of BERT's kind over long texts: hidden words are guessed, and attention is BigBird's."""
+"""A BERT-like encoder of long texts with BigBird's attention: it predicts masked tokens."""
 
 import torch
 from model import Attend, Shape

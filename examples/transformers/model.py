@@ -1,4 +1,4 @@
-"""A transformer in plain torch. Which queries see which keys, and by what kernel, is an argument of its call."""
+"""A transformer in plain torch. Its attention, with mask and kernel, is an argument."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From queries, keys and values [B, H, S, D] to what queries get, of the same shape."""
+"""Function of queries, keys and values [B, H, S, D] that returns the attention, of the same shape."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Layer(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(hidden, 4 * hidden), nn.GELU(), nn.Linear(4 * hidden, hidden))
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
-        """Map [B, S, hidden] to the same."""
+        """Apply the layer to [B, S, hidden]; return the same shape."""
         q, k, v = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         x = x + self.out(attend(q, k, v).transpose(1, 2).flatten(2))
         return x + self.mlp(self.mlp_norm(x))
 
 
 class Transformer(nn.Module):
-    """From tokens to a score for every word of the vocabulary at every place."""
+    """Map tokens to a score for each word of the vocabulary at each position."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -59,5 +59,5 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
     def loss(self, tokens: Tensor, targets: Tensor, attend: Attend) -> Tensor:
-        """Return the mean cross entropy in fp32, of the places whose target is not -100."""
+        """Return the mean cross entropy in fp32, over positions whose target is not -100."""
         return functional.cross_entropy(self(tokens, attend).flatten(0, 1).float(), targets.flatten())

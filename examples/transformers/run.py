@@ -21,18 +21,18 @@ from nojit.runtime.errors import NojitError
 from torch import Tensor
 
 NEEDS = "needs a CUDA device, and a bundle for it: nojit build manifests --profile core --arch sm_90 --out artifacts"
-# how much further than torch's own bf16 step a step may be from the fp32 one
+# a step may be this many times farther from the fp32 step than torch's own bf16 step
 FACTOR = 3.0
 LOSS_APART = 1e-3
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a training step came to."""
+    """Results of a training step."""
 
     loss: float
     gradient: Tensor
-    """Of all weights, fp32."""
+    """Gradient of all weights, fp32."""
 
 
 def take_step(model: Transformer, batch: tuple[Tensor, Tensor], attend: Attend) -> Step:
@@ -44,12 +44,12 @@ def take_step(model: Transformer, batch: tuple[Tensor, Tensor], attend: Attend) 
 
 
 def distance(step: Step, exact: Step) -> float:
-    """Return how far a step's gradient is from the exact one, relative to it."""
+    """Return the distance of a step's gradient from the exact one, relative to the norm of the exact one."""
     return float((step.gradient - exact.gradient).norm() / exact.gradient.norm())
 
 
 def agrees(ours: Step, torchs: Step, exact: Step) -> bool:
-    """Say whether our step is as right as torch's of the same precision."""
+    """Return whether our step is as exact as torch's in the same precision."""
     rounding = torch.finfo(torch.bfloat16).eps
     near = abs(ours.loss - exact.loss) <= LOSS_APART * exact.loss
     return near and distance(ours, exact) <= FACTOR * distance(torchs, exact) + rounding
@@ -70,7 +70,7 @@ def time_ms(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, fl
 
 
 def compare(what: str, shape: Shape, batch: tuple[Tensor, Tensor], attentions: dict[str, Attend], rounds: int) -> bool:
-    """Print a model's table; say whether the steps agree."""
+    """Print a model's table; return whether the steps agree."""
     torch.manual_seed(0)
     model = Transformer(shape).to("cuda", torch.bfloat16)
     exact = take_step(copy.deepcopy(model).float(), batch, attentions["torch"])
@@ -90,7 +90,7 @@ def compare(what: str, shape: Shape, batch: tuple[Tensor, Tensor], attentions: d
 def main() -> int:
     """Compare both models; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bundle", help="a bundle file or folder; by default those that operators find themselves")
+    parser.add_argument("--bundle", help="a bundle file or folder; by default the one that operators find")
     parser.add_argument("--rounds", type=int, default=10)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
