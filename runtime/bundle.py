@@ -242,19 +242,17 @@ class BundleFile:
             BundleError: the first part that is wrong.
         """
         self._open(self.path).check_index()
-        from nojit.runtime.table_work import EXPRESSION_CHARS_MAX, EXPRESSION_SHARE  # noqa: PLC0415 - to launch needs neither
-
-        most = left = EXPRESSION_CHARS_MAX + self.size_bytes // EXPRESSION_SHARE
+        most = left = _core.EXPRESSION_CHARS_MAX + self.size_bytes // _core.EXPRESSION_SHARE
         for number, entry in enumerate(self.index.kernels):
             where = self._where(entry.name)
             raw_table, raw_placement = self._open(where).section(number)
             table = decode_table(raw_table, entry.name, entry.variants, entry.images, where)
             placement = _place_images(raw_placement, entry, where)
-            left -= sum(map(len, table.expressions()))
+            left -= table.handle().expression_chars()
             if left < 0:
                 what = f"expected expressions of at most {most} characters in a bundle of this length"
                 raise refuse("size", what, got="more", where=where)
-            check_table(raw_table, table, where)
+            check_table(table, where)
             used = len(set(table.columns["image"]))
             if used != entry.images:
                 raise refuse("images", f"expected every one of {entry.images} images in use", got=used, where=where)

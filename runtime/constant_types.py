@@ -6,7 +6,6 @@ constant has one spelling. Text stands in it with everything but ASCII letters, 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final
 
@@ -17,8 +16,6 @@ __all__ = ["constant_of", "constant_type", "is_constant"]
 _MARK: Final = "="
 _DTYPE, _FUNCTION = "dtype:", "function:"
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-")
-_ESCAPE: Final = re.compile(r"%([0-9A-F]{2})")
-_INT_BITS_MAX: Final = 64
 
 
 def is_constant(name: str) -> bool:
@@ -52,31 +49,10 @@ def constant_of(name: str) -> Value:
     Raises:
         ValueError: another text, or another spelling of a value.
     """
-    value = _read(name.removeprefix(_MARK))
-    if not is_constant(name) or constant_type(value) != name:
-        raise ValueError(f"expected a constant in canonical spelling, got {name!r}")
-    return value
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
 
-
-def _read(text: str) -> Value:
-    if text in ("true", "false"):
-        return text == "true"
-    if text.startswith("'"):
-        return _unescaped(text[1:-1])
-    for start, kind in ((_DTYPE, DType), (_FUNCTION, FunctionRef)):
-        if text.startswith(start):
-            return kind(_unescaped(text.removeprefix(start)))
-    if text.lstrip("-").isdecimal() and len(text) <= len(str(-(1 << _INT_BITS_MAX))):
-        number = int(text)
-        if number.bit_length() <= _INT_BITS_MAX:
-            return number
-    return float(text)
+    return _core.constant_of(name)
 
 
 def _escaped(text: str) -> str:
     return "".join([chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in text.encode()])
-
-
-def _unescaped(text: str) -> str:
-    raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
-    return raw.encode("latin-1").decode()

@@ -8,7 +8,6 @@ from typing import TypeAlias
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable, Launch, Slot, TensorMap
-from nojit.runtime.table_rules import check_row
 from nojit.runtime.type_names import is_tuple, members
 
 __all__ = ["CoreMap", "CoreSlot", "Packing", "core_maps", "core_slots", "packing_of", "places_of"]
@@ -43,9 +42,9 @@ def packing_of(table: KernelTable, row: int, arguments: Mapping[str, int], where
         where: the bundle and kernel, for errors.
 
     Raises:
-        BundleFormatError: as `nojit.runtime.table_rules.check_row`.
+        BundleFormatError: as `nojit.runtime.table.KernelTable.check_row`.
     """
-    check_row(table, row, where)
+    table.check_row(row, where)
     launch = table.launches[table.columns["launch"][row]]
     types = table.signatures[table.meanings[table.columns["meaning"][row]].signature]
     places = places_of(arguments, dict(zip(table.runtime_params(), types, strict=True)))
@@ -81,7 +80,7 @@ def core_slots(launch: Launch, places: Mapping[str, Place]) -> tuple[CoreSlot, .
     """Say where each parameter comes from.
 
     Args:
-        launch: of a row that `nojit.runtime.table_rules.check_row` has passed.
+        launch: of a row that `nojit.runtime.table.KernelTable.check_row` has passed.
         places: as `places_of` gives them.
     """
     maps = {tensor_map.source: number for number, tensor_map in enumerate(launch.tensor_maps)}

@@ -11,6 +11,7 @@ import hashlib
 from array import array
 from collections.abc import Sequence
 from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.record import Record
@@ -19,11 +20,14 @@ from nojit.runtime.tuning_table import Tuning, TuningTable
 from nojit.runtime.type_names import NONE, SCALAR_BYTES, TENSOR_MAP, TENSOR_MAP_BYTES, leaves
 from nojit.runtime.values import Value, encode_value, spell
 
+if TYPE_CHECKING:
+    # the core imports tables
+    from nojit.runtime import _core
+
 __all__ = [
     "COLUMNS",
     "KEY_COLUMNS",
     "MISSING",
-    "TABLE_FIELDS",
     "Axis",
     "Config",
     "Derived",
@@ -40,23 +44,6 @@ __all__ = [
 ]
 
 COLUMNS = ("meaning", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
-# of the JSON that stands before the columns
-TABLE_FIELDS = (
-    "params",
-    "grid",
-    "tuning",
-    "batch",
-    "axes",
-    "derived",
-    "signatures",
-    "meanings",
-    "configs",
-    "hint_sets",
-    "derived_values",
-    "layouts",
-    "launches",
-    "programs",
-)
 # a row is found, and told from every other row, by these
 KEY_COLUMNS = COLUMNS[:4]
 _key_columns = itemgetter(*KEY_COLUMNS)
@@ -188,7 +175,10 @@ class Launch(Record):
 
 
 class KernelTable(Record):
-    """All variants of one kernel for one target."""
+    """All variants of one kernel for one target.
+
+    Of a table that was read from a bundle (`of`), each field is made when it is asked for.
+    """
 
     kernel: str
     params: tuple[Param, ...]
@@ -216,7 +206,50 @@ class KernelTable(Record):
     batch: tuple[str, ...] = ()
     """Int params that grow with the batch: how many rows, say, and nothing of what is in them."""
 
-    __slots__ = ("_by_expression", "_param_types")
+    __slots__ = ("_by_expression", "_handle", "_param_types")
+
+    @staticmethod
+    def of(kernel: str, handle: _core.Table, launches: Sequence[Launch]) -> KernelTable:
+        """Make a table of one that the engine has read."""
+        table = KernelTable.__new__(KernelTable)
+        for name, value in (("kernel", kernel), ("launches", launches), ("_handle", handle)):
+            object.__setattr__(table, name, value)
+        return table
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Make a field that nobody asked for before. All threads get the same object."""
+            if name not in _MADE_LATER:
+                raise AttributeError(name)
+            made = self._handle.part(name)
+            object.__setattr__(self, name, made)
+            return made
+
+    def handle(self) -> _core.Table:
+        """Return the table as the engine holds it.
+
+        Raises:
+            BundleFormatError: a table that was made by hand breaks a rule.
+        """
+        known: _core.Table | None = getattr(self, "_handle", None)
+        if known is None:
+            from nojit.runtime.table_codec import table_handle  # noqa: PLC0415 - bundles are read
+
+            known = table_handle(self)
+            object.__setattr__(self, "_handle", known)
+        return known
+
+    def check_row(self, row: int, where: str) -> None:
+        """Check what a row packs against its signature and its hints.
+
+        Each leaf of the signature that is neither None, a constant nor hinted to be 1 has its slot, in order and of its type, or the
+        slots of its descriptor; scratch pointers come last; each tensor map is described.
+
+        Raises:
+            BundleFormatError: they differ (rule ``layout``), or a hint is of a leaf that is none (rule ``param``).
+        """
+        self.handle().check_row(row, where)
 
     def __len__(self) -> int:
         return len(self.columns["image"])
@@ -235,7 +268,7 @@ class KernelTable(Record):
         known: dict[str, str] | None = getattr(self, "_by_expression", None)
         if known is None:
             known = dict(zip(self.expressions(), self.programs, strict=True)) if self.programs else {}
-            self.know_programs(known)
+            object.__setattr__(self, "_by_expression", known)
         return known
 
     def runtime_params(self) -> tuple[str, ...]:
@@ -255,10 +288,6 @@ class KernelTable(Record):
     def know_param_types(self, types: dict[str, tuple[str, ...]]) -> None:
         """Keep what `param_types` is to return, where it is known."""
         object.__setattr__(self, "_param_types", types)
-
-    def know_programs(self, by_expression: dict[str, str]) -> None:
-        """Keep what `programs_by_expression` is to return, likewise."""
-        object.__setattr__(self, "_by_expression", by_expression)
 
     def key(self, row: int) -> tuple[int, ...]:
         """Return the `KEY_COLUMNS` of a row."""
@@ -326,6 +355,10 @@ class KernelTable(Record):
             [list(hint) for hint in self.hint_sets[hints]],
         ]
         return f"{self.kernel}-{hashlib.sha256(canonical_json(facts)).hexdigest()[:12]}"
+
+
+# `__getattr__` makes those of a table that was read
+_MADE_LATER = frozenset(KernelTable.__match_args__) - {"kernel", "launches"}
 
 
 def config_json(config: Config) -> Json:

@@ -1,4 +1,4 @@
-"""Encode the tuning of a variant table. C reads it, or `nojit.runtime.tuning_reader`, which names a rule that is broken."""
+"""Encode the tuning of a variant table."""
 
 from __future__ import annotations
 
@@ -7,30 +7,10 @@ from operator import attrgetter
 from nojit.runtime.strict import Json, parse_json
 from nojit.runtime.tuning_table import Tuning
 
-__all__ = [
-    "BLOCK_FIELDS",
-    "COSTS_FIELD",
-    "DEVICE_FIELDS",
-    "FIELDS",
-    "INT_MAX",
-    "KEYS_MAX",
-    "TABLES_MAX",
-    "TABLE_FIELDS",
-    "Pools",
-    "encode_tuning",
-]
+__all__ = ["encode_tuning"]
 
-KEYS_MAX = 8
-TABLES_MAX = 64
-INT_MAX = (1 << 63) - 1
-FIELDS, TABLE_FIELDS, BLOCK_FIELDS = ("key", "bucket", "tables"), ("device", "blocks"), ("meanings", "rows")
-COSTS_FIELD = "costs"
-"""Of a block where estimates decide."""
-DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
-_DEVICE_FACTS = attrgetter(*DEVICE_FIELDS)
-
-Pools = tuple[int, int]
-"""What a tuning points into: how many meanings and how many configs there are."""
+_DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
+_DEVICE_FACTS = attrgetter(*_DEVICE_FIELDS)
 
 
 def encode_tuning(tuning: Tuning | None) -> Json:
@@ -39,12 +19,12 @@ def encode_tuning(tuning: Tuning | None) -> Json:
         return None
     tables: list[Json] = [
         {
-            "device": dict(zip(DEVICE_FIELDS, _DEVICE_FACTS(table.device), strict=True)),
+            "device": dict(zip(_DEVICE_FIELDS, _DEVICE_FACTS(table.device), strict=True)),
             "blocks": [
                 {
                     "meanings": [*block.meanings],
                     "rows": parse_json(block.text, ""),
-                    **({COSTS_FIELD: parse_json(block.costs, "")} if block.costs else {}),
+                    **({"costs": parse_json(block.costs, "")} if block.costs else {}),
                 }
                 for block in table.blocks
             ],

@@ -68,15 +68,8 @@ class TuningBlock(Record):
 
     def columns(self) -> TuningColumns:
         """Return the key values, the configs and how far each is behind, of all problems."""
-        # the core itself needs the tables that these are part of
-        from nojit.runtime import _core  # noqa: PLC0415 - loaded by then
-
-        columns: TuningColumns | None = _core.tuning_columns(self.text)
-        if columns is not None:
-            return columns
-        # numbers of more digits than C reads
         rows: Any = parse_json(self.text, "")
-        at, use, behind = zip(*[map(tuple, row) for row in rows], strict=True)
+        at, use, behind = (tuple([tuple(row[place]) for row in rows]) for place in range(3))
         return at, use, behind
 
     def estimates(self) -> list[tuple[int, str]]:

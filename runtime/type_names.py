@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from nojit.runtime.constant_types import constant_of, is_constant
+from nojit.runtime.constant_types import is_constant
 
 __all__ = [
     "ELEMENTS",
@@ -57,9 +57,7 @@ _OTHER_NAMES: Final = {
     "float8_e5m2fnuz": "fp8e5b16", "float8e5b16": "fp8e5b16",
 } | {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}  # fmt: skip
 
-_DEPTH_MAX: Final = 8
 _DESCRIPTOR: Final = "tensordesc<"
-_BLOCK_MAX: Final = 1 << 20
 
 
 def element_name(name: str) -> str | None:
@@ -94,32 +92,11 @@ def is_descriptor(name: str) -> bool:
     return name.startswith(_DESCRIPTOR)
 
 
-def is_type(name: str, depth: int = 0) -> bool:
-    """Say whether `name` is a type, in its one spelling.
+def is_type(name: str) -> bool:
+    """Say whether `name` is a type, in its one spelling."""
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
 
-    Args:
-        name: any text.
-        depth: in how many tuples it lies.
-    """
-    if name in SCALAR_BYTES or name == NONE:
-        return True
-    if name.startswith("*"):
-        return name[1:].removeprefix("k") in ELEMENTS
-    if is_constant(name):
-        return _is_constant(name)
-    if is_tuple(name):
-        inner = members(name)
-        whole = f"({','.join(inner)})" == name and name.count(",") < LEAVES_MAX
-        return whole and depth < _DEPTH_MAX and all(is_type(member, depth + 1) for member in inner)
-    return is_descriptor(name) and _is_descriptor(name)
-
-
-def _is_constant(name: str) -> bool:
-    try:
-        constant_of(name)
-    except ValueError:
-        return False
-    return True
+    return _core.is_type(name)
 
 
 def is_compiled_in(name: str) -> bool:
@@ -127,25 +104,11 @@ def is_compiled_in(name: str) -> bool:
     return name == NONE or is_constant(name)
 
 
-def _is_descriptor(name: str) -> bool:
-    element, _, rest = name[len(_DESCRIPTOR) :].partition("[")
-    dims = rest.removesuffix("]>").split(",")
-    plain = all(dim.isascii() and dim.isdigit() and len(dim) < 8 and 0 < int(dim) <= _BLOCK_MAX for dim in dims)
-    spelled = plain and f"{_DESCRIPTOR}{element}[{','.join(str(int(dim)) for dim in dims)}]>" == name
-    return spelled and element in ELEMENTS and len(dims) <= RANK_MAX
-
-
 def members(name: str) -> list[str]:
     """Take a tuple's type apart, one level deep."""
-    if name == "()":
-        return []
-    found, depth, start = [], 0, 1
-    for place, char in enumerate(name):
-        depth += (char in "(<[") - (char in ")>]")
-        if depth == 1 and char == ",":
-            found.append(name[start:place])
-            start = place + 1
-    return [*found, name[start:-1]]
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+
+    return _core.members(name)
 
 
 @lru_cache(maxsize=512)
@@ -156,12 +119,13 @@ def leaves(name: str, path: str) -> tuple[tuple[str, str], ...]:
         name: a type.
         path: of what has that type: the param's name.
     """
-    if not is_tuple(name):
-        return ((path, name),)
-    return tuple(leaf for number, member in enumerate(members(name)) for leaf in leaves(member, f"{path}.{number}"))
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+
+    return _core.leaves(name, path)
 
 
 def descriptor_parts(name: str) -> tuple[str, tuple[int, ...]]:
     """Return what a descriptor's type says: the element and the block."""
-    element, _, dims = name[len(_DESCRIPTOR) : -len("]>")].partition("[")
-    return element, tuple(map(int, dims.split(",")))
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+
+    return _core.descriptor_parts(name)

@@ -169,7 +169,7 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
             entry, where = kernel.entry, f"kernel {kernel.entry.name}"
             _core.check_section(entry.table.stored_bytes, entry.table.raw_bytes, where)
             table, placement = _core.split_section(kernel.raw, entry.images, entry.groups, where)
-            check_table(table, decode_table(table, entry.name, entry.variants, entry.images, where), where)
+            check_table(decode_table(table, entry.name, entry.variants, entry.images, where), where)
             _core.Placement(placement, entry.images, entry.payload_bytes, where)
     except BundleFormatError as error:
         raise PackageError("expected content that the bundle format can hold", got=error.finding()) from error

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from nojit.aot.manifest.types import NONE, plain
-from nojit.runtime._core import IMAGE_BYTES_MAX
+from nojit.runtime._core import IMAGE_BYTES_MAX, read_launch
 from nojit.runtime.constant_types import constant_of, is_constant
-from nojit.runtime.launch_codec import Launches, encode_launches
-from nojit.runtime.strict import Json, canonical_json, count, fields, parse_json, refuse
+from nojit.runtime.launch_codec import encode_launches
+from nojit.runtime.strict import Json, canonical_json, count, fields, parse_json, refuse, text
 from nojit.runtime.table import Config, Launch
 from nojit.runtime.type_names import leaves
 from nojit.runtime.values import FunctionRef, Value, spell
@@ -143,18 +143,17 @@ def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
     Raises:
         BundleFormatError: the entry has another form, or is for another arch.
     """
-    text, _, image = data.partition(b"\n")
-    values = fields(parse_json(text, ""), _FACTS, "")
+    head, _, image = data.partition(b"\n")
+    values = fields(parse_json(head, ""), _FACTS, "")
     made_for, compile_ms, image_bytes, launch, layout, registers, spill_bytes = values
     if made_for != arch:
         raise refuse("arch", f"expected an image for {arch}", got=ascii(made_for))
     if count(image_bytes, IMAGE_BYTES_MAX, "image_bytes") != len(image):
         raise refuse("size", f"expected an image of {image_bytes} bytes", got=len(image))
-    read = Launches([launch], [layout], "")[0]
+    read = read_launch(canonical_json(launch), text(layout, "", len(data)), "")
     return CompiledVariant(
         image=image,
-        # the decoder reads layouts lazily; a variant holds plain tuples
-        launch=replace(read, layout=tuple(read.layout)),
+        launch=read,
         registers=count(registers, _REGISTERS_MAX, "registers"),
         spill_bytes=count(spill_bytes, _BYTES_MAX, "spill_bytes"),
         compile_ms=count(compile_ms, _BYTES_MAX, "compile_ms"),

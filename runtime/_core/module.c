@@ -10,7 +10,7 @@
 #include "hooks.h"
 #include "image.h"
 #include "index.h"
-#include "launch_table.h"
+#include "launch_record.h"
 #include "launcher.h"
 #include "library.h"
 #include "meaning.h"
@@ -25,9 +25,9 @@
 #include "scratch.h"
 #include "stream.h"
 #include "table.h"
-#include "table_fields.h"
+#include "table_parts.h"
 #include "tensor.h"
-#include "tuning_table.h"
+#include "type_names.h"
 
 #include "cuda/query.h"
 
@@ -225,16 +225,17 @@ static PyMethodDef functions[] = {
     {"sha256", nj_sha256_of, METH_O, PyDoc_STR("The SHA-256 of bytes.")},
     {"check_section", nj_check_section, METH_VARARGS, PyDoc_STR("Check that a section decompresses to no more than it may.")},
     {"split_section", nj_split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
-    {"read_table", nj_read_table, METH_VARARGS,
-     PyDoc_STR("What a variant table is made of, if it surely keeps every rule; else None.")},
-    {"read_tuning", nj_read_tuning, METH_VARARGS,
-     PyDoc_STR("The tuning of a table, if it surely keeps every rule; else None.")},
-    {"tuning_columns", nj_tuning_columns, METH_O,
-     PyDoc_STR("The three columns of a block's rows; None if they have numbers of more than 18 digits.")},
+    {"read_table", nj_read_table, METH_VARARGS, PyDoc_STR("A variant table, whose rules are checked.")},
     {"rank_configs", nj_rank_configs, METH_VARARGS,
      PyDoc_STR("The configs of a block for a key, the best first; None if there are numbers of more than 18 digits.")},
-    {"read_launch", nj_read_launch, METH_VARARGS,
-     PyDoc_STR("The launch that its JSON says, if it surely keeps every rule; else None.")},
+    {"read_launch", nj_read_launch, METH_VARARGS, PyDoc_STR("The launch that its JSON and its layout say.")},
+    {"read_value", nj_read_value, METH_VARARGS, PyDoc_STR("The constexpr value that JSON spells.")},
+    {"read_layout", nj_read_layout_of, METH_VARARGS, PyDoc_STR("The slots of a layout.")},
+    {"is_type", nj_is_type_of, METH_O, PyDoc_STR("Whether a text is a type in its one spelling.")},
+    {"constant_of", nj_constant_of, METH_O, PyDoc_STR("The value of a constant's type.")},
+    {"leaves", nj_leaves_of, METH_VARARGS, PyDoc_STR("The path and the type of each leaf of a type.")},
+    {"members", nj_members_of, METH_O, PyDoc_STR("The members of a tuple's type.")},
+    {"descriptor_parts", nj_descriptor_parts_of, METH_O, PyDoc_STR("The element and the block of a descriptor's type.")},
     {"plain_row", nj_plain_row, METH_VARARGS,
      PyDoc_STR("What a row gives a plan, if its layout is surely that of its types and hints and all of it is plain; else None.")},
     {"assemble", nj_assemble_text, METH_VARARGS,
@@ -262,8 +263,8 @@ static int add_types(PyObject *module)
     if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_classify_init() < 0 || nj_stream_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_type_init(module) < 0 ||
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
-        nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_launch_table_init() < 0 ||
-        nj_tuning_init() < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0 || nj_limits_init(module) < 0 ||
+        nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_parts_init() < 0 || nj_launch_record_init() < 0 ||
+        nj_table_init(module) < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0 || nj_limits_init(module) < 0 ||
         nj_placement_init(module) < 0 || nj_bundle_init(module) < 0) {
         return -1;
     }

@@ -4,7 +4,7 @@
 #include "meaning.h"
 #include "objects.h"
 #include "slots.h"
-#include "table_fields.h"
+#include "table_parts.h"
 
 #include "cold.h"
 

@@ -2,7 +2,7 @@
 
 #include "meaning.h"
 #include "objects.h"
-#include "table_fields.h"
+#include "table_parts.h"
 
 #include "cold.h"
 

@@ -1,205 +1,218 @@
 #include "table.h"
 
-#include "columns.h"
-#include "image/elf.h"
-#include "assemble.h"
-#include "meaning.h"
-#include "objects.h"
-#include "table_checks.h"
-#include "table_fields.h"
+#include "errors.h"
+#include "launch_record.h"
+#include "table_parts.h"
+
+#include "table/expressions.h"
+#include "table/packing.h"
+#include "table/work.h"
 
 #include "cold.h"
 
-enum {
-    PARAMS_MAX = 1024,
-    GRID_MAX = 3,
-};
+typedef struct {
+    PyObject_HEAD
+    PyObject *raw;   /* bytes, in which the table lies */
+    PyObject *parts; /* dict: those that were asked for, by their names */
+    nj_table table;
+} nj_held_table;
 
-/* The fields of a table, in the order of the JSON, and what is worked out of them. */
-enum {
-    AXES,
-    BATCH,
-    CONFIGS,
-    DERIVED,
-    DERIVED_VALUES,
-    GRID,
-    HINT_SETS,
-    LAUNCHES,
-    LAYOUTS,
-    MEANINGS,
-    PARAMS,
-    PROGRAMS,
-    SIGNATURES,
-    TUNING,
-    TYPES, /* of each param */
-};
+/* Set once by `nj_table_init` under the import lock, and never changed. */
+static PyTypeObject *table_type;
 
-static const struct {
-    const char *key;
-    nj_reader read; /* an item of the array */
-    Py_ssize_t most;
-} arrays[] = {
-    [AXES] = {"{\"axes\":", nj_table_axis, NJ_PAIRS_MAX},
-    [BATCH] = {",\"batch\":", nj_read_name, PARAMS_MAX},
-    [CONFIGS] = {",\"configs\":", nj_table_config, NJ_POOL_MAX},
-    [DERIVED] = {",\"derived\":", nj_table_derived, NJ_PAIRS_MAX},
-    [DERIVED_VALUES] = {",\"derived_values\":", nj_table_derived_values, NJ_POOL_MAX},
-    [GRID] = {",\"grid\":", nj_read_text, GRID_MAX},
-    [HINT_SETS] = {",\"hint_sets\":", nj_table_hint_set, NJ_POOL_MAX},
-    [LAUNCHES] = {",\"launches\":", nj_table_launch, NJ_POOL_MAX},
-    [LAYOUTS] = {",\"layouts\":", nj_table_layout, NJ_POOL_MAX},
-    [MEANINGS] = {",\"meanings\":", nj_table_meaning, NJ_POOL_MAX},
-    [PARAMS] = {",\"params\":", nj_table_param, PARAMS_MAX},
-    [PROGRAMS] = {",\"programs\":", nj_read_text, NJ_POOL_MAX},
-    [SIGNATURES] = {",\"signatures\":", nj_table_signature, NJ_POOL_MAX},
-};
-
-static PyObject *read_tuning(nj_reading *it, const nj_items *fields)
+static nj_span span_of(PyObject *bytes)
 {
-    return nj_table_tuning(it, PyTuple_GET_SIZE(fields->at[MEANINGS]), PyTuple_GET_SIZE(fields->at[CONFIGS]));
-}
-
-/* Reads the whole document: a tuple of the fields. */
-static PyObject *read_document(nj_reading *it)
-{
-    nj_items fields;
-    bool whole = true;
-    nj_items_init(&fields);
-    for (int i = 0; whole && i < TUNING; i++) {
-        whole = nj_json_is(&it->json, arrays[i].key) &&
-                nj_items_add(&fields, nj_read_array(it, arrays[i].most, arrays[i].read)) == 0;
-    }
-    whole = whole && nj_json_is(&it->json, ",\"tuning\":") && nj_items_add(&fields, read_tuning(it, &fields)) == 0 &&
-            nj_json_char(&it->json, '}') && it->json.at == it->json.end;
-    whole = whole && it->signatures_named <= PyTuple_GET_SIZE(fields.at[SIGNATURES]) &&
-            nj_hints_are_known(it, fields.at[HINT_SETS]) && nj_batch_is_known(it, fields.at[BATCH]) &&
-            nj_constexprs_are_valued(it, fields.at[CONFIGS]) &&
-            nj_items_add(&fields, nj_param_types(it, fields.at[SIGNATURES])) == 0;
-    return nj_items_end(&fields, whole);
-}
-
-/* Takes a section apart: whether its lengths agree with one another and with the number of rows. */
-static bool split(nj_span raw, size_t rows, nj_json *json, const unsigned char **columns)
-{
-    size_t length = raw.size < sizeof(uint32_t) ? SIZE_MAX : nj_u32(raw.at);
-    if (length > raw.size || rows > NJ_POOL_MAX) {
-        return false;
-    }
-    size_t start = sizeof(uint32_t) + (length + 3) / 4 * 4;
-    if (raw.size != start + rows * NJ_COLUMNS * sizeof(uint32_t)) {
-        return false;
-    }
-    *json = (nj_json){raw.at + sizeof(uint32_t), raw.at + sizeof(uint32_t) + length};
-    *columns = raw.at + start;
-    for (const unsigned char *at = json->end; at < *columns; at++) {
-        if (*at != ' ') {
-            return false;
-        }
-    }
-    return nj_json_is_modest((nj_span){json->at, length}, NULL);
-}
-
-/* Whether the columns keep every rule. */
-static bool points_right(PyObject *fields, const unsigned char *columns, size_t rows, size_t image_count)
-{
-    static const int pools[] = {MEANINGS, CONFIGS, HINT_SETS, DERIVED_VALUES, LAUNCHES};
-    size_t sizes[NJ_POINTING_COLUMNS];
-    for (int i = 0; i < NJ_POINTING_COLUMNS - 1; i++) {
-        sizes[i] = (size_t)PyTuple_GET_SIZE(PyTuple_GET_ITEM(fields, pools[i]));
-    }
-    sizes[NJ_POINTING_COLUMNS - 1] = image_count;
-    return nj_columns_right(columns, rows, sizes);
-}
-
-/* Gives an expression the next program; false if there are no more, or it is not that expression's. */
-static bool add_program(PyObject *by_expression, PyObject *programs, Py_ssize_t *next, PyObject *expression)
-{
-    PyObject *program = nj_item(programs, (*next)++);
-    PyObject *right = program == NULL || expression == NULL ? NULL : nj_words_of(expression);
-    bool same = right != NULL && PyUnicode_Check(right) && PyUnicode_Compare(program, right) == 0;
-    Py_XDECREF(right);
-    return same && PyDict_SetItem(by_expression, expression, program) == 0;
-}
-
-/* The program of each expression, in the order of `KernelTable.expressions`; NULL unless there are as many of both. */
-static PyObject *programs_by_expression(PyObject *fields)
-{
-    PyObject *programs = PyTuple_GET_ITEM(fields, PROGRAMS), *grid = PyTuple_GET_ITEM(fields, GRID);
-    PyObject *derived = PyTuple_GET_ITEM(fields, DERIVED), *key = nj_peek(PyTuple_GET_ITEM(fields, TUNING), NJ_FIELD_KEY);
-    PyObject *configs = PyTuple_GET_ITEM(fields, CONFIGS), *made = PyDict_New();
-    Py_ssize_t next = 0;
-    bool whole = made != NULL;
-    for (Py_ssize_t i = 0; whole && i < nj_size(grid); i++) {
-        whole = add_program(made, programs, &next, nj_item(grid, i));
-    }
-    for (Py_ssize_t i = 0; whole && i < nj_size(derived); i++) {
-        whole = add_program(made, programs, &next, nj_peek(nj_item(derived, i), NJ_FIELD_EXPRESSION));
-    }
-    for (Py_ssize_t i = 0; whole && i < nj_size(key); i++) {
-        whole = add_program(made, programs, &next, nj_item(key, i));
-    }
-    for (Py_ssize_t i = 0; whole && i < nj_size(configs); i++) {
-        PyObject *requires = nj_peek(nj_item(configs, i), NJ_FIELD_REQUIRES);
-        whole = PyUnicode_GET_LENGTH(requires) == 0 || add_program(made, programs, &next, requires);
-    }
-    if (!whole || next != nj_size(programs)) {
-        Py_CLEAR(made);
-    }
-    return made;
-}
-
-/* What a table is made of, in the order of `KernelTable`, but for launches; then those, the layouts, the types of each param and
- * the programs by expression. */
-static PyObject *in_order(PyObject *fields, const unsigned char *columns, size_t rows)
-{
-    static const int order[] = {PARAMS,  GRID,    TUNING,    AXES,           DERIVED, SIGNATURES, MEANINGS,
-                                CONFIGS, HINT_SETS, DERIVED_VALUES, PROGRAMS};
-    static const int behind[] = {BATCH, LAUNCHES, LAYOUTS, TYPES};
-    nj_items made;
-    bool whole = true;
-    nj_items_init(&made);
-    for (size_t i = 0; whole && i < sizeof order / sizeof *order; i++) {
-        whole = nj_items_add(&made, Py_NewRef(PyTuple_GET_ITEM(fields, order[i]))) == 0;
-    }
-    whole = whole && nj_items_add(&made, nj_columns_make(columns, rows)) == 0;
-    for (size_t i = 0; whole && i < sizeof behind / sizeof *behind; i++) {
-        whole = nj_items_add(&made, Py_NewRef(PyTuple_GET_ITEM(fields, behind[i]))) == 0;
-    }
-    whole = whole && nj_items_add(&made, programs_by_expression(fields)) == 0;
-    return nj_items_end(&made, whole);
-}
-
-static PyObject *read_table(nj_reading *it, nj_span raw, size_t rows, size_t image_count)
-{
-    const unsigned char *columns;
-    if (!split(raw, rows, &it->json, &columns)) {
-        return NULL;
-    }
-    it->params = PyDict_New();
-    it->fixed = PyList_New(0);
-    it->derived_texts = PySet_New(NULL);
-    bool ready = it->params != NULL && it->fixed != NULL && it->derived_texts != NULL;
-    PyObject *fields = ready ? read_document(it) : NULL;
-    Py_XDECREF(it->params);
-    Py_XDECREF(it->fixed);
-    Py_XDECREF(it->derived_texts);
-    nj_reading_end(it);
-    bool right = fields != NULL && points_right(fields, columns, rows, image_count);
-    PyObject *made = right ? in_order(fields, columns, rows) : NULL;
-    Py_XDECREF(fields);
-    return made;
+    return (nj_span){(const unsigned char *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
 }
 
 PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    Py_buffer raw;
-    Py_ssize_t rows, image_count;
-    nj_reading it = {0};
-    if (!PyArg_ParseTuple(args, "y*nnOO:read_table", &raw, &rows, &image_count, &it.is_type, &it.decode_value)) {
+    PyObject *raw, *where;
+    Py_ssize_t rows, images;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "SnnO:read_table", &raw, &rows, &images, &where)) {
         return NULL;
     }
-    nj_span bytes = {raw.buf, (size_t)raw.len};
-    PyObject *fields = rows < 0 || image_count < 0 ? NULL : read_table(&it, bytes, (size_t)rows, (size_t)image_count);
-    PyBuffer_Release(&raw);
-    return fields != NULL || PyErr_Occurred() ? fields : Py_NewRef(Py_None);
+    if (rows < 0 || images < 0) {
+        PyErr_SetString(PyExc_ValueError, "expected numbers of rows and images from 0");
+        return NULL;
+    }
+    nj_held_table *self = (nj_held_table *)table_type->tp_alloc(table_type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->raw = Py_NewRef(raw);
+    self->parts = PyDict_New();
+    bool read = self->parts != NULL;
+    if (read && !nj_table_read(span_of(raw), (size_t)rows, (size_t)images, &self->table, &error)) {
+        nj_raise(&error, where);
+        read = false;
+    }
+    if (!read) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+const nj_table *nj_table_of(PyObject *handle)
+{
+    if (!PyObject_TypeCheck(handle, table_type)) {
+        PyErr_Format(PyExc_TypeError, "expected a Table, got %.100s", Py_TYPE(handle)->tp_name);
+        return NULL;
+    }
+    return &((nj_held_table *)handle)->table;
+}
+
+static void table_dealloc(nj_held_table *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    nj_table_close(&self->table);
+    Py_XDECREF(self->parts);
+    Py_XDECREF(self->raw);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t table_length(nj_held_table *self)
+{
+    return (Py_ssize_t)self->table.rows;
+}
+
+/* Makes a part, once: whoever asks, from whatever thread, gets the same object. */
+static PyObject *table_part(nj_held_table *self, PyObject *name)
+{
+    PyObject *known = PyDict_GetItemWithError(self->parts, name);
+    if (known != NULL || PyErr_Occurred()) {
+        return Py_XNewRef(known);
+    }
+    PyObject *made = nj_table_part(&self->table, name);
+    known = made == NULL ? NULL : PyDict_SetDefault(self->parts, name, made);
+    Py_XINCREF(known);
+    Py_XDECREF(made);
+    return known;
+}
+
+/* Reads the number of a thing of which there are `count`. */
+static bool read_number(Py_ssize_t number, size_t count, const char *what)
+{
+    bool right = number >= 0 && (size_t)number < count;
+    if (!right) {
+        PyErr_Format(PyExc_IndexError, "expected the number of a %s below %zu, got %zd", what, count, number);
+    }
+    return right;
+}
+
+static PyObject *table_launch(nj_held_table *self, PyObject *args)
+{
+    Py_ssize_t number;
+    PyObject *layout_of, *where;
+    nj_launch_facts launch;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "nOO:launch", &number, &layout_of, &where) ||
+        !read_number(number, self->table.launch_count, "launch")) {
+        return NULL;
+    }
+    PyObject *layout = NULL, *made = NULL;
+    if (!nj_table_launch(&self->table, (size_t)number, &launch, &error)) {
+        nj_raise(&error, where);
+    } else if ((layout = PyObject_CallFunction(layout_of, "I", launch.layout)) != NULL) {
+        made = nj_launch_record(&launch, layout);
+    }
+    nj_launch_close(&launch);
+    return made;
+}
+
+static PyObject *table_layout(nj_held_table *self, PyObject *number)
+{
+    Py_ssize_t place = PyNumber_AsSsize_t(number, PyExc_IndexError);
+    if ((place == -1 && PyErr_Occurred()) || !read_number(place, self->table.layout_count, "layout")) {
+        return NULL;
+    }
+    nj_span text = self->table.layouts[place];
+    return PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, NULL);
+}
+
+static PyObject *table_check(nj_held_table *self, PyObject *where)
+{
+    nj_error error;
+    bool right;
+    Py_BEGIN_ALLOW_THREADS
+    right = nj_table_check(&self->table, &error);
+    Py_END_ALLOW_THREADS
+    return right ? Py_NewRef(Py_None) : nj_raise(&error, where);
+}
+
+static PyObject *table_check_row(nj_held_table *self, PyObject *args)
+{
+    Py_ssize_t row;
+    PyObject *where;
+    nj_launch_facts launch;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "nO:check_row", &row, &where) || !read_number(row, self->table.rows, "row")) {
+        return NULL;
+    }
+    bool right = nj_table_launch(&self->table, nj_table_at(&self->table, NJ_COLUMN_LAUNCH, (size_t)row), &launch, &error) &&
+                 nj_check_packing(&self->table, (size_t)row, &launch, &error);
+    nj_launch_close(&launch);
+    return right ? Py_NewRef(Py_None) : nj_raise(&error, where);
+}
+
+static PyObject *table_expression_chars(nj_held_table *self, PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromSize_t(nj_expression_chars(&self->table));
+}
+
+static PyObject *table_launch_count(nj_held_table *self, PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromUnsignedLong(self->table.launch_count);
+}
+
+static PyMethodDef methods[] = {
+    {"part", (PyCFunction)table_part, METH_O, PyDoc_STR("A pool or another field of the table, by its name.")},
+    {"launch", (PyCFunction)table_launch, METH_VARARGS, PyDoc_STR("A launch by its number, whose layout a function gives by its number.")},
+    {"layout", (PyCFunction)table_layout, METH_O, PyDoc_STR("The text of a layout by its number.")},
+    {"check", (PyCFunction)table_check, METH_O, PyDoc_STR("Check every launch and row.")},
+    {"check_row", (PyCFunction)table_check_row, METH_VARARGS, PyDoc_STR("Check what one row packs.")},
+    {"launch_count", (PyCFunction)table_launch_count, METH_NOARGS, PyDoc_STR("How many launches there are.")},
+    {"expression_chars", (PyCFunction)table_expression_chars, METH_NOARGS, PyDoc_STR("Count the characters of all expressions.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_doc, PyDoc_STR("A variant table that keeps the rules. Immutable.")},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_methods, methods},
+    {Py_sq_length, table_length},
+    {0, NULL},
+};
+
+static PyType_Spec table_spec = {
+    .name = "nojit.runtime._core.Table",
+    .basicsize = sizeof(nj_held_table),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = table_slots,
+};
+
+static int add_limits(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        long value;
+    } limits[] = {
+        {"EXPRESSION_CHARS_MAX", NJ_EXPRESSION_CHARS_MAX}, {"EXPRESSION_SHARE", NJ_EXPRESSION_SHARE},
+        {"TYPED_WORK_MAX", NJ_TYPED_WORK_MAX},             {"CHOOSING_WORK_MAX", NJ_CHOOSING_WORK_MAX},
+        {"NAMING_WORK_MAX", NJ_NAMING_WORK_MAX},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (PyModule_AddIntConstant(module, limits[i].name, limits[i].value) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int nj_table_init(PyObject *module)
+{
+    Py_XSETREF(table_type, (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL));
+    return table_type == NULL || PyModule_AddObjectRef(module, "Table", (PyObject *)table_type) < 0 ? -1 : add_limits(module);
 }

@@ -1,14 +1,18 @@
-/* Variant tables of bundles, read whole. runtime/table_reader.py holds the rules and names the one that is broken. */
+/* Variant tables of bundles, as Python holds them. */
 #ifndef NOJIT_TABLE_H
 #define NOJIT_TABLE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* `read_table(raw, rows, image_count, is_type, decode_value)`: what the JSON and the columns of a table say, if they keep every rule;
- * None if one is broken or something is not gone into here. The fields come in the order of `KernelTable`, but for launches, which
- * come behind as the JSON of each; then the layouts, the types of each runtime param, as `KernelTable.param_types` has them, and the
- * programs by expression. The two functions raise a ValueError for a value, or are false for a type, that breaks a rule. */
+struct nj_table;
+
+int nj_table_init(PyObject *module);
+
+/* `read_table(raw, rows, images, where)`: a `Table`. Raises the rule that is broken. */
 PyObject *nj_read_table(PyObject *module, PyObject *args);
+
+/* The table of a `Table`, which keeps it alive; NULL with an exception raised for another object. */
+const struct nj_table *nj_table_of(PyObject *handle);
 
 #endif

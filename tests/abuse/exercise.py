@@ -24,17 +24,13 @@ from nojit.aot.inspect.diff import diff_bundles
 from nojit.aot.inspect.statement import read_signed_statement
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.trust.verify_signature import verify_signed
-from nojit.runtime import table_codec
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.constant_types import constant_of
 from nojit.runtime.cubin import check_launch, read_cubin
 from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import NojitError, StreamWarning
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.strict import parse_json
 from nojit.runtime.table import KernelTable
-from nojit.runtime.table_reader import read_table
-from nojit.runtime.table_rules import check_row
 from nojit.runtime.trust.policy import accept_of, signed_path
 from nojit.runtime.trust.trusted_keys import read_trusted_keys
 from nojit.runtime.type_names import NONE, descriptor_parts, is_compiled_in, is_descriptor, is_tuple, members
@@ -138,7 +134,7 @@ class Exerciser:
             statement: what changes the statement that is signed; None leaves the bundle without one.
 
         Raises:
-            FindingError: something else than an error of ours came out, or readers disagree.
+            FindingError: something else than an error of ours came out.
         """
         self._chance = chance
         self._driver.reset()
@@ -210,7 +206,6 @@ class Exerciser:
 
     def _read(self, file: BundleFile, name: str) -> None:
         table = self._step("table", lambda: file.table(name))
-        self._compare_tables(file, name)
         if table is None:
             return
         self._step("define", lambda: str(definition(table)))
@@ -218,26 +213,6 @@ class Exerciser:
         self._step("list variants", lambda: str(variant_facts(file, name)))
         for row in range(len(table))[:ROWS]:
             self._step("row", partial(_use_row, file, table, row))
-
-    def _compare_tables(self, file: BundleFile, name: str) -> None:
-        """Read a table all at once and rule by rule: what the first accepts, the second reads alike."""
-        number = file.kernels.index(name)
-        entry = file.index.kernels[number]
-        try:
-            raw, _ = file._open("").section(number)
-        except NojitError:
-            return
-
-        def quick() -> KernelTable | None:
-            return table_codec._whole_table(raw, name, entry.variants, entry.images, "")
-
-        def exact() -> KernelTable:
-            header, columns = table_codec._split(raw, entry.variants, "")
-            return read_table(parse_json(header, ""), name, columns, entry.images, "")
-
-        found, right = self._step("read at once", quick), self._step("read by rules", exact)
-        if found is not None and (right is None or _spelled(found) != _spelled(right)):
-            raise FindingError(f"readers of the table of {name} disagree")
 
     def _judge(self, file: BundleFile, change: Callable[[bytes], bytes]) -> None:
         """Read what is signed of the bundle, under a policy and without."""
@@ -405,16 +380,8 @@ def _use_row(file: BundleFile, table: KernelTable, row: int) -> None:
     table.constexprs(row)
     table.label(row)
     table.variant_id(row)
-    check_row(table, row, where)
+    table.check_row(row, where)
     _check_image(file, table, row)
-
-
-def _spelled(table: KernelTable) -> tuple[Any, ...]:
-    later = table.launches
-    assert isinstance(later, table_codec.Launches)
-    launches = [parse_json(one, "") if isinstance(one, bytes) else one for one in later._launches]
-    facts = {field: getattr(table, field) for field in table.__match_args__ if field != "launches"}  # type: ignore[attr-defined]
-    return repr(facts), launches, [*later._layouts]
 
 
 def _on_a_stream(launch: Callable[..., Any]) -> Callable[..., Any]:

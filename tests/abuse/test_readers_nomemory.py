@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from array import array
 from collections.abc import Callable
@@ -28,17 +29,15 @@ INDEX: dict[str, Any] = {}
 edit_index(PARTS, INDEX.update)
 
 
-def read_table() -> tuple[Any, ...] | None:
+def read_table() -> list[Any]:
     # functions in C, for CPython forgets errors of its own where it has no room for a frame in Python
-    return _core.read_table(TABLE, ROWS, 1 << 20, str.isascii, bytes)
+    handle = _core.read_table(TABLE, ROWS, 1 << 20, "here")
+    return [handle.part(name) for name in PART_NAMES]
 
 
-def read_tuning() -> Tuning | None:
-    return _core.read_tuning(tuning_json, 100, 70)  # type: ignore[no-any-return] # which is all that it returns
-
-
-def tuning_columns() -> tuple[Any, ...] | None:
-    return _core.tuning_columns(tuning_rows)
+def read_tuning() -> Tuning:
+    tuning: Tuning = _core.read_table(tuned_table, 1, 1, "here").part("tuning")
+    return tuning
 
 
 def rank_configs() -> tuple[Any, ...] | None:
@@ -53,8 +52,16 @@ def read_index() -> layout.BundleIndex:
     return _core.read_index(canonical_index, "here", layout.RECORDS)
 
 
-def read_launch() -> Launch | None:
-    return _core.read_launch(launch_json, ascii)  # type: ignore[no-any-return] # which is all that it returns
+def read_launch() -> Launch:
+    return _core.read_launch(launch_json, f"x:(*fp16,i32) {scratch}", "here")
+
+
+def leaves() -> list[Any]:
+    return [
+        _core.leaves("(*fp16,(i32,none),=1.5)", "x"),
+        _core.constant_of("='a%20b'"),
+        _core.descriptor_parts("tensordesc<fp16[64]>"),
+    ]
 
 
 def find_image() -> tuple[Any, ...] | None:
@@ -99,8 +106,18 @@ tuning_rows = canonical(rows)
 costs = [[number, f"key0 {number} * multiprocessors cdiv()"] for number in range(40)]
 tuning_costs = canonical(costs)
 blocks = [{"costs": costs, "meanings": [*range(40)], "rows": rows}]
-tuning_json = canonical({"bucket": "pow2", "key": ["n", "m"], "tables": [{"blocks": blocks, "device": device}]})
-launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
+tuned_json = json.loads(split_table(TABLE)[0])
+launch_json = canonical(tuned_json["launches"][0] | {"layout": 0})
+tuned_json["tuning"] = {"bucket": "pow2", "key": ["n", "n + 1"], "tables": [{"blocks": blocks, "device": device}]}
+tuned_json["programs"][2:] = ["n", "n 1 +"]
+# as many as the rows name
+tuned_json["meanings"] *= 40
+tuned_json["configs"] = [config | {"requires": ""} for config in tuned_json["configs"]] * 40
+tuned_header = canonical(tuned_json)
+tuned_table = b"".join(
+    [struct.pack("<I", len(tuned_header)), tuned_header, b" " * (-len(tuned_header) % 4), bytes(4 * len(COLUMNS))]
+)
+PART_NAMES = [name for name in KernelTable.__match_args__ if name not in ("kernel", "launches")]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -108,11 +125,11 @@ launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
     [
         read_table,
         read_tuning,
-        tuning_columns,
         rank_configs,
         rank_configs_by_cost,
         read_index,
         read_launch,
+        leaves,
         find_image,
         plain_row,
     ],

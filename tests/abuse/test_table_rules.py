@@ -13,7 +13,6 @@ import pytest
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
 from nojit.runtime.table import COLUMNS, KernelTable
-from nojit.runtime.table_rules import check_row
 
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
 from tests.support.hostile import golden_parts, read_everything
@@ -532,7 +531,7 @@ def test_a_launch_is_checked_when_it_is_used(tmp_path: Path, case: str) -> None:
 
 def usable(table: KernelTable, row: int, path: Path) -> bool:
     try:
-        check_row(table, row, str(path))
+        table.check_row(row, str(path))
     except BundleFormatError as error:
         # an error that does not name the file counts as none
         return str(path) not in str(error)

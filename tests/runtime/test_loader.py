@@ -220,7 +220,7 @@ def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda:
     brought = set(run(code, path).split())
     assert "nojit.runtime.plans" in brought
     # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule
-    others = ("expr", "postfix", "select", "selection", "refusals", "slots", "table_rules", "cubin")
+    others = ("expr", "postfix", "select", "selection", "refusals", "slots", "cubin")
     assert not {"json", *(f"nojit.runtime.{name}" for name in others)} & brought
 
 

@@ -14,7 +14,6 @@ from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.launch_codec import Layout
 from nojit.runtime.slots import core_slots, packing_of, places_of
 from nojit.runtime.table import COLUMNS, Config, KernelTable, Launch, Meaning, Param
-from nojit.runtime.table_rules import check_row
 from nojit.runtime.type_names import SCALAR_BYTES
 
 NAMES = ("x_ptr", "n", "x", "out_ptr", "scale")
@@ -49,7 +48,7 @@ def table_of(types: Sequence[str], hints: Hints, layout: str) -> KernelTable:
 def by_python(types: Sequence[str], hints: Hints, layout: str) -> Any:
     table = table_of(types, hints, layout)
     try:
-        check_row(table, 0, "here")
+        table.check_row(0, "here")
     except BundleFormatError:
         return None
     places = places_of(ARGUMENTS, dict(zip(NAMES, types, strict=False)))

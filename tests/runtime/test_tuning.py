@@ -115,13 +115,6 @@ def test_a_block_gives_back_its_rows_whatever_their_numbers(listed: list[TuningR
     assert [*block.rows] == listed
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"[", b"[[[1],[2],[3]]", b"[[[1],[2]]]", b"[[[1],[2],[-3]]]", b"[[[1],[2],[3]]] ", b"{}"]
-)
-def test_the_core_leaves_text_that_is_no_rows_alone(text: bytes) -> None:
-    assert _core.tuning_columns(text) is None
-
-
 def test_a_problem_with_the_same_key_decides_alone() -> None:
     block = rows((64, (0, 1), (0, 1)), (72, (1, 0), (0, 900)))
     assert ranked(block, (64,), 132) == (0, 1)

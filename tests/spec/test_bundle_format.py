@@ -14,16 +14,18 @@ from typing import Any
 import pytest
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.manifest.expression_tree import MAX_HEIGHT
-from nojit.runtime import _core, interests, launch_codec, payload, strict, table_codec, table_work, type_names, values
+from nojit.runtime import _core, interests, payload, strict, type_names
 from nojit.runtime import format as layout
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.expr import MAX_LENGTH
+from nojit.runtime.launch_codec import encode_launches
+from nojit.runtime.strict import canonical_json
 from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, TensorMap, Tuning, TuningTable
 from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import ALONE, FAMILIES
 from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
-from nojit.runtime.values import Value
+from nojit.runtime.values import Value, encode_value
 
 from tests.spec import tiny
 from tests.spec.pages import ROOT, generated, rows
@@ -126,13 +128,17 @@ def test_the_page_names_the_columns_in_order() -> None:
 
 
 def test_the_limits_of_a_launch() -> None:
-    said = {field: kind for field, kind, _ in rows(PAGE, "launch")}
-    for field, least, most in launch_codec.LAUNCH_NUMBERS:
-        assert said[field] == f"{least} to {_power(most)}"
-
-
-def _power(number: int) -> str:
-    return f"2^{number.bit_length() - 1}" if number > 1000 else str(number)
+    said = [(field, kind.split(" to ")) for field, kind, _ in rows(PAGE, "launch") if " to " in kind]
+    assert len(said) == 7
+    facts: Any = encode_launches(tiny.TABLE.launches)[0][0]
+    for field, bounds in said:
+        least, most = (2 ** int(power[2:]) if (power := bound).startswith("2^") else int(bound) for bound in bounds)
+        for number in (least, most):
+            read = _core.read_launch(canonical_json(facts | {"layout": 0, field: number}), "", "")
+            assert getattr(read, field) == number
+        for number in (least - 1, 2 * most):
+            with pytest.raises(BundleFormatError):
+                _core.read_launch(canonical_json(facts | {"layout": 0, field: number}), "", "")
 
 
 def test_the_limits_are_the_codes() -> None:
@@ -151,21 +157,19 @@ def test_the_limits_are_the_codes() -> None:
         "variants, images, groups of a kernel; entries of a pool": {_core.VARIANTS_MAX, strict.POOL_MAX},
         "a text": {strict.TEXT_CHARS_MAX},
         "leaves of a type": {type_names.LEAVES_MAX},
-        "characters of a kernel's expressions": {table_work.EXPRESSION_CHARS_MAX},
-        "rows times the characters of the longest signature": {table_work.TYPED_WORK_MAX},
-        "rows times the characters of derived expressions and `requires` that use a type axis": {
-            table_work.NAMING_WORK_MAX
-        },
+        "characters of a kernel's expressions": {_core.EXPRESSION_CHARS_MAX},
+        "rows times the characters of the longest signature": {_core.TYPED_WORK_MAX},
+        "rows times the characters of derived expressions and `requires` that use a type axis": {_core.NAMING_WORK_MAX},
     }
     pairs = dict(rows(PAGE, "limits"))
     for start, number in (
-        ("characters of derived expressions and `requires`, counted", table_work.CHOOSING_WORK_MAX),
+        ("characters of derived expressions and `requires`, counted", _core.CHOOSING_WORK_MAX),
         ("distinct derived expressions and `requires` over arguments", interests.INTERESTS_MAX),
     ):
         (what,) = [what for what in pairs if what.startswith(start)]
         assert _number(pairs.pop(what)) == number
-    assert table_work.EXPRESSION_SHARE == 4
-    most = f"{table_work.EXPRESSION_CHARS_MAX:,} and a quarter of the file's bytes"
+    assert _core.EXPRESSION_SHARE == 4
+    most = f"{_core.EXPRESSION_CHARS_MAX:,} and a quarter of the file's bytes"
     assert pairs.pop("characters of all expressions, found by full verification") == most
     assert {what: {_number(most)} for what, most in pairs.items()} == limits
 
@@ -281,9 +285,9 @@ def rule_of_first(tmp_path: Path, data: bytes) -> str:
 def test_the_limits_in_sentences() -> None:
     assert f"at most {strict.TEXT_CHARS_MAX:,} characters" in TEXT
     assert f"at most {MAX_LENGTH:,} characters and {MAX_HEIGHT} levels deep" in TEXT
-    assert f"at most {table_codec.SMALL_MAX:,} items" in TEXT
-    assert f"an integer of at most {values._INT_BITS_MAX} bits" in TEXT
-    assert f"values, at most {values._DEPTH_MAX} deep" in TEXT
+    assert "at most 1,024 items" in TEXT
+    assert "an integer of at most 64 bits" in TEXT
+    assert "values, at most 8 deep" in TEXT
     (empty,) = re.findall(r"^    (28 b5 2f fd [0-9a-f ]{26})$", TEXT, re.MULTILINE)
     _core.check_frame(bytes.fromhex(empty), 0, "")
     for members in FAMILIES.values():
@@ -401,9 +405,8 @@ def test_both_readers_refuse_a_field_more() -> None:
 
 def test_the_deepest_valid_document_nests_as_the_page_says() -> None:
     deepest: Any = {"float": "0x1.0000000000000p+0"}
-    for _ in range(values._DEPTH_MAX):
+    for _ in range(8):
         deepest = {"tuple": [deepest]}
-    values.decode_value(deepest, "")
     # an object, its configs, one of them, its constexprs, one of those
     document = {"configs": [{"constexprs": [["BLOCK", deepest]]}]}
     assert f"nest at most {_depth(document)} levels deep" in FLAT
@@ -428,5 +431,5 @@ def test_floats_are_spelled_as_the_page_says() -> None:
         (float("inf"), "inf"),
         (float("nan"), "nan"),
     ):
-        assert values.encode_value(number) == {"float": spelled}
+        assert encode_value(number) == {"float": spelled}
         assert f"`{spelled}`" in TEXT

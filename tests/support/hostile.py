@@ -8,7 +8,6 @@ from pathlib import Path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.cubin import check_launch
 from nojit.runtime.keys import Interner, make_spec
-from nojit.runtime.table_rules import check_row
 
 from tests.support.bundles import Parts, kernel
 
@@ -51,7 +50,7 @@ def use_everything(path: Path) -> int:
             make_spec(table, (), Interner(), 90, f"{path} kernel {name}")
             for row in range(len(table)):
                 where = f"{path} kernel {name}"
-                check_row(table, row, where)
+                table.check_row(row, where)
                 table.label(row)
                 table.variant_id(row)
                 image = bundle.image(name, table.columns["image"][row])

@@ -127,3 +127,26 @@ bool nj_take_constants(nj_document *it, nj_arena *arena, size_t most, const nj_c
 {
     return take_items(it, arena, 0, most, values, count);
 }
+
+static bool take_lone(nj_document *it, void *frame)
+{
+    return take_value(it, frame);
+}
+
+bool nj_constant_read(nj_span raw, nj_lone_constant *constant, nj_error *error)
+{
+    nj_arena arena = {0};
+    nj_frame frame = {&arena, &constant->value, 0};
+    *constant = (nj_lone_constant){.memory = NULL};
+    bool read = nj_document_take(&constant->document, raw, take_lone, &frame, error);
+    constant->memory = nj_arena_keep(&arena);
+    constant->document.error = NULL;
+    return read;
+}
+
+void nj_constant_close(nj_lone_constant *constant)
+{
+    nj_document_close(&constant->document);
+    nj_arena_free(constant->memory);
+    constant->memory = NULL;
+}

@@ -35,4 +35,15 @@ bool nj_take_constant(nj_document *it, nj_arena *arena, nj_constant *value);
 /* Takes an array of at most `most` values. */
 bool nj_take_constants(nj_document *it, nj_arena *arena, size_t most, const nj_constant **values, uint32_t *count);
 
+/* A value that was read by itself. */
+typedef struct {
+    nj_document document;
+    void *memory; /* what its items lie in */
+    nj_constant value;
+} nj_lone_constant;
+
+/* Reads the JSON of a value, which must outlive it. To be closed, whether or not this succeeds. */
+NJ_INTERNAL bool nj_constant_read(nj_span raw, nj_lone_constant *constant, nj_error *error);
+NJ_INTERNAL void nj_constant_close(nj_lone_constant *constant);
+
 #endif

@@ -1,7 +1,7 @@
 #include "table/expressions.h"
 
 #include "expr/infix.h"
-#include "table/reader.h"
+#include "table/reading.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 #include "table/launch_facts.h"
 
 #include "bundle/text.h"
-#include "table/reader.h"
+#include "table/reading.h"
 
 #include <stdlib.h>
 
@@ -240,34 +240,45 @@ static size_t slots_in(nj_span text)
 }
 
 /* Reads the layout of a launch. */
-static bool take_slots(const nj_table *table, nj_part *part, nj_error *error)
+static bool take_slots(nj_part *part, const nj_span *layouts, uint32_t layout_count, nj_error *error)
 {
     nj_launch_facts *launch = part->launch;
-    if (launch->layout >= table->layout_count) {
+    if (launch->layout >= layout_count) {
         nj_text got = nj_format("%u", (unsigned)launch->layout);
-        return nj_break(error, "pool", got.text, "expected the number of a layout, below %u", (unsigned)table->layout_count);
+        return nj_break(error, "pool", got.text, "expected the number of a layout, below %u", (unsigned)layout_count);
     }
-    nj_span text = table->layouts[launch->layout];
+    nj_span text = layouts[launch->layout];
     nj_layout_slot *slots = nj_arena_take(&part->arena, sizeof *slots * slots_in(text));
     launch->slots = slots;
     return slots == NULL ? nj_no_memory(error) : nj_read_layout(text, slots, &launch->slot_count, error);
 }
 
-bool nj_table_launch(const nj_table *table, size_t number, nj_launch_facts *launch, nj_error *error)
+bool nj_launch_read(nj_span raw, const nj_span *layouts, uint32_t layout_count, nj_launch_facts *launch, nj_error *error)
 {
     nj_part part = {.launch = launch};
     *launch = (nj_launch_facts){0};
-    bool read = nj_document_take(&launch->document, table->launches[number].raw, take_launch, &part, error);
-    if (!read && error != NULL) {
-        /* the launch is not the whole document */
-        memmove(error->where, error->where + (error->where[0] == '$'), sizeof error->where - (error->where[0] == '$'));
-    }
-    read = read && take_slots(table, &part, error);
-    if (!read) {
-        nj_note_step(error, "$.launches[%zu]", number);
-    }
+    bool read = nj_document_take(&launch->document, raw, take_launch, &part, error) && take_slots(&part, layouts, layout_count, error);
     launch->memory = nj_arena_keep(&part.arena);
     launch->document.error = NULL;
+    return read;
+}
+
+/* Puts the place of a launch before that of an error in it, which starts as a document's does. */
+static void note_launch(nj_error *error, size_t number)
+{
+    if (error != NULL) {
+        size_t start = error->where[0] == '$';
+        memmove(error->where, error->where + start, sizeof error->where - start);
+        nj_note_step(error, "$.launches[%zu]", number);
+    }
+}
+
+bool nj_table_launch(const nj_table *table, size_t number, nj_launch_facts *launch, nj_error *error)
+{
+    bool read = nj_launch_read(table->launches[number].raw, table->layouts, table->layout_count, launch, error);
+    if (!read) {
+        note_launch(error, number);
+    }
     return read;
 }
 

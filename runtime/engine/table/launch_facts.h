@@ -24,7 +24,7 @@ typedef struct {
 } nj_tensor_map;
 
 /* What one launch says. */
-typedef struct {
+typedef struct nj_launch_facts {
     nj_document document;
     void *memory; /* what slots and maps lie in */
     nj_span symbol;
@@ -41,6 +41,9 @@ typedef struct {
  * succeeds. */
 NJ_INTERNAL bool nj_table_launch(const nj_table *table, size_t number, nj_launch_facts *launch, nj_error *error);
 NJ_INTERNAL void nj_launch_close(nj_launch_facts *launch);
+
+/* Reads the JSON of a launch, whose layout is one of `layouts`; likewise. */
+NJ_INTERNAL bool nj_launch_read(nj_span raw, const nj_span *layouts, uint32_t layout_count, nj_launch_facts *launch, nj_error *error);
 
 /* Reads a layout, `source:type` for each parameter, into at most NJ_LAYOUT_SLOTS_MAX slots. */
 NJ_INTERNAL bool nj_read_layout(nj_span text, nj_layout_slot *slots, uint32_t *count, nj_error *error);

@@ -2,7 +2,7 @@
 
 #include "expr/postfix.h"
 #include "table/names.h"
-#include "table/reader.h"
+#include "table/reading.h"
 
 #include <stdlib.h>
 
@@ -77,6 +77,12 @@ static bool lacks(nj_walk *walk, nj_fault fault)
     return false;
 }
 
+/* Paths and types are safe to show. */
+static nj_text show(nj_span text)
+{
+    return nj_format("%.*s", (int)(text.size < 80 ? text.size : 80), (const char *)text.at);
+}
+
 static bool starts_with(nj_span text, nj_span start)
 {
     return text.size >= start.size && memcmp(text.at, start.at, start.size) == 0;
@@ -107,11 +113,11 @@ static bool take_map(nj_walk *walk, nj_span path, nj_span type)
 {
     const nj_launch_facts *launch = walk->launch;
     if (walk->map == launch->map_count || !nj_span_equal(launch->maps[walk->map].source, path)) {
-        return lacks(walk, nj_format("a tensor map of %.120s", nj_quote(path).text));
+        return lacks(walk, nj_format("a tensor map of %s", show(path).text));
     }
     nj_fault fault = nj_map_lacks(type, &launch->maps[walk->map++]);
     return fault.text[0] == 0 || lacks(walk, nj_format("%.90s in the tensor map of %.40s, which is %.40s", fault.text,
-                                                       nj_quote(path).text, nj_quote(type).text));
+                                                       show(path).text, show(type).text));
 }
 
 /* Takes the slots of a descriptor: at least one. */
@@ -134,7 +140,7 @@ static bool take_parts(nj_walk *walk, nj_span path, nj_span type)
             return false;
         }
     }
-    return (right && walk->slot > start) || lacks(walk, nj_format("parts of %.80s, which is %.80s", nj_quote(path).text, nj_quote(type).text));
+    return (right && walk->slot > start) || lacks(walk, nj_format("parts of %.80s, which is %.80s", show(path).text, show(type).text));
 }
 
 static bool take_leaf(void *context, nj_span path, nj_span type)
@@ -145,13 +151,13 @@ static bool take_leaf(void *context, nj_span path, nj_span type)
     if (nj_is_compiled_in(type) || (number != NJ_NO_NAME && walk->set->hints[number].value == 1)) {
         return true;
     }
-    if (nj_is_descriptor(type)) {
+    if (nj_is_descriptor_name(type)) {
         return take_parts(walk, path, type);
     }
     const nj_layout_slot *slot = &walk->launch->slots[walk->slot];
     bool right = walk->slot < walk->slot_count && nj_span_equal(slot->source, path) && nj_span_equal(slot->type, type);
     walk->slot++;
-    return right || lacks(walk, nj_format("%.80s as %.80s", nj_quote(path).text, nj_quote(type).text));
+    return right || lacks(walk, nj_format("%.80s as %.80s", show(path).text, show(type).text));
 }
 
 /* Whether the last slots are both scratch pointers, as they must be. */
@@ -191,15 +197,15 @@ static bool walk_signature(const nj_table *table, uint32_t signature, nj_leaf_ta
     return goes_on;
 }
 
-/* Names a hint that is of no leaf. */
-static bool refuse_hint(const nj_table *table, uint32_t signature, const nj_hint_set *set, nj_error *error)
+/* Checks that each hint is of a leaf. */
+static bool check_hints(const nj_table *table, uint32_t signature, const nj_hint_set *set, nj_error *error)
 {
     nj_search search = {.found = true};
     for (uint32_t i = 0; search.found && i < set->count; i++) {
         search = (nj_search){set->hints[i].leaf, false};
         walk_signature(table, signature, compare_leaf, &search);
     }
-    return nj_break(error, "param", nj_quote(search.path).text, "expected hints of leaves of the signature");
+    return search.found || nj_break(error, "param", nj_quote(search.path).text, "expected hints of leaves of the signature");
 }
 
 static bool refuse_packing(const nj_walk *walk, nj_error *error)
@@ -207,8 +213,7 @@ static bool refuse_packing(const nj_walk *walk, nj_error *error)
     nj_text got = nj_format("%s", "");
     for (uint32_t i = 0; i < walk->launch->slot_count && i < 6; i++) {
         const nj_layout_slot *slot = &walk->launch->slots[i];
-        got = nj_format("%.120s%s%.*s: %.*s", got.text, i == 0 ? "" : ", ", (int)(slot->source.size < 40 ? slot->source.size : 40),
-                        (const char *)slot->source.at, (int)(slot->type.size < 40 ? slot->type.size : 40), (const char *)slot->type.at);
+        got = nj_format("%.120s%s%.40s: %.40s", got.text, i == 0 ? "" : ", ", show(slot->source).text, show(slot->type).text);
     }
     return nj_break(error, "layout", got.text, "expected %s", walk->fault.text);
 }
@@ -220,8 +225,9 @@ static bool check_packing(const nj_table *table, uint32_t signature, const nj_hi
     bool has_scratch = ends_with_scratch(launch);
     nj_walk walk = {launch, set, hints, 0, 0, launch->slot_count - (has_scratch ? 2 : 0), 0, {""}};
     bool packed = walk_signature(table, signature, take_leaf, &walk);
-    if (packed && walk.hinted < set->count) {
-        return refuse_hint(table, signature, set, error);
+    /* a hint of no leaf is the cause of what else is wrong */
+    if ((!packed || walk.hinted < set->count) && !check_hints(table, signature, set, error)) {
+        return false;
     }
     if (packed && (walk.slot != walk.slot_count || !has_scratch)) {
         packed = lacks(&walk, nj_format("no more than the leaves of the signature, then " NJ_GLOBAL_SCRATCH " and " NJ_PROFILE_SCRATCH

@@ -1,5 +1,5 @@
 /* Rules between the parts of a table. */
-#include "table/reader.h"
+#include "table/reading.h"
 
 static const char *const column_names[] = {
     [NJ_COLUMN_CASE] = "meaning",     [NJ_COLUMN_CONFIG] = "config", [NJ_COLUMN_HINTS] = "hints",
@@ -250,15 +250,23 @@ static bool check_column(const nj_table *table, nj_column column, size_t size, n
            nj_break(error, "pool", nj_format("%u", (unsigned)greatest).text, "expected column %s below %zu", column_names[column], size);
 }
 
-bool nj_check_pools(const nj_table *table, size_t image_count, nj_error *error)
+static bool refuse_case(const char *got, nj_error *error)
 {
+    return nj_break(error, "pool", got, "expected a meaning within its signatures and axes");
+}
+
+bool nj_check_pools(const nj_table_reader *reader, size_t image_count, nj_error *error)
+{
+    const nj_table *table = reader->table;
     const size_t sizes[POINTING_COLUMNS] = {
         table->case_count, table->config_count, table->hint_set_count, table->derived_value_count, table->launch_count, image_count,
     };
+    if (reader->misplaced.size > 0) {
+        return refuse_case(nj_quote(reader->misplaced).text, error);
+    }
     for (uint32_t i = 0; i < table->case_count; i++) {
         if (table->cases[i].signature >= table->signature_count) {
-            return nj_break(error, "pool", nj_format("%u", (unsigned)table->cases[i].signature).text,
-                            "expected a meaning within its signatures and axes");
+            return refuse_case(nj_format("signature %u", (unsigned)table->cases[i].signature).text, error);
         }
     }
     bool right = true;

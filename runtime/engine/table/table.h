@@ -91,6 +91,7 @@ typedef struct {
     const uint32_t *cases; /* ascending */
     const nj_problem *problems; /* ascending by key values */
     const nj_estimate *estimates;
+    nj_span problems_text, estimates_text; /* the JSON of both; the latter is empty without estimates */
 } nj_tuning_block;
 
 /* What was measured on one device. */

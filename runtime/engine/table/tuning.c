@@ -1,5 +1,5 @@
 /* Reads the tuning of a table. */
-#include "table/reader.h"
+#include "table/reading.h"
 
 enum { TABLES_MAX = 64, BEHIND_MAX = 100000 };
 
@@ -233,9 +233,13 @@ static bool take_problems(nj_document *it, void *into)
 {
     nj_part *part = into;
     size_t mark = nj_arena_start(&part->reader->arena);
+    const unsigned char *start = it->at;
     part->before = (nj_problem){0};
-    return take_some(it, NJ_POOL_MAX, take_problem, part) &&
-           NJ_END_LIST(it, part->reader, mark, part->block.problems, part->block.problem_count);
+    if (!take_some(it, NJ_POOL_MAX, take_problem, part)) {
+        return false;
+    }
+    part->block.problems_text = (nj_span){start, (size_t)(it->at - start)};
+    return NJ_END_LIST(it, part->reader, mark, part->block.problems, part->block.problem_count);
 }
 
 static bool take_estimate_half(nj_document *it, void *into)
@@ -249,7 +253,6 @@ static bool take_estimate_half(nj_document *it, void *into)
 static bool take_estimate(nj_document *it, void *into)
 {
     nj_part *part = into;
-    nj_table_reader *reader = part->reader;
     part->number = 0;
     if (!nj_take_array(it, 2, take_estimate_half, part)) {
         return false;
@@ -257,21 +260,34 @@ static bool take_estimate(nj_document *it, void *into)
     if (part->number != 2) {
         return nj_break(it->error, "size", nj_format("%u items", (unsigned)part->number).text, "expected a config and an expression");
     }
-    uint32_t config = part->estimate.config;
-    if (reader->config_marks[config] == reader->mark) {
-        return nj_break(it->error, "duplicate", nj_format("%u", (unsigned)config).text, "expected one cost for each config");
+    return add(it, part->reader, &part->estimate, sizeof part->estimate);
+}
+
+static bool check_estimates(const nj_part *part, nj_error *error)
+{
+    nj_table_reader *reader = part->reader;
+    reader->mark++;
+    for (uint32_t i = 0; i < part->block.estimate_count; i++) {
+        uint32_t config = part->block.estimates[i].config;
+        if (reader->config_marks[config] == reader->mark) {
+            return nj_break(error, "duplicate", nj_format("%u", (unsigned)config).text, "expected one cost for each config");
+        }
+        reader->config_marks[config] = reader->mark;
     }
-    reader->config_marks[config] = reader->mark;
-    return add(it, reader, &part->estimate, sizeof part->estimate);
+    return true;
 }
 
 static bool take_estimates(nj_document *it, void *into)
 {
     nj_part *part = into;
     size_t mark = nj_arena_start(&part->reader->arena);
-    part->reader->mark++;
-    return take_some(it, NJ_COSTS_MAX, take_estimate, part) &&
-           NJ_END_LIST(it, part->reader, mark, part->block.estimates, part->block.estimate_count);
+    const unsigned char *start = it->at;
+    if (!take_some(it, NJ_COSTS_MAX, take_estimate, part)) {
+        return false;
+    }
+    part->block.estimates_text = (nj_span){start, (size_t)(it->at - start)};
+    return NJ_END_LIST(it, part->reader, mark, part->block.estimates, part->block.estimate_count) &&
+           check_estimates(part, it->error);
 }
 
 static bool take_block(nj_document *it, void *into)

@@ -32,7 +32,7 @@ static bool starts_with(nj_span text, const char *start)
     return text.size >= length && memcmp(text.at, start, length) == 0;
 }
 
-bool nj_is_descriptor(nj_span type)
+bool nj_is_descriptor_name(nj_span type)
 {
     return starts_with(type, DESCRIPTOR);
 }
@@ -265,7 +265,7 @@ static bool is_type(nj_span text, int depth)
     if (nj_is_tuple_type(text)) {
         return is_tuple(text, depth);
     }
-    if (nj_is_descriptor(text)) {
+    if (nj_is_descriptor_name(text)) {
         nj_descriptor_name parts;
         return read_descriptor(text, &parts);
     }

@@ -33,7 +33,7 @@ static inline bool nj_is_compiled_in(nj_span type)
     return nj_is_constant_type(type) || nj_span_is(type, "none");
 }
 
-NJ_INTERNAL bool nj_is_descriptor(nj_span type);
+NJ_INTERNAL bool nj_is_descriptor_name(nj_span type);
 
 typedef struct {
     nj_span element; /* as it is spelled */

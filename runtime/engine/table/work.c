@@ -1,7 +1,7 @@
 #include "table/work.h"
 
 #include "table/expressions.h"
-#include "table/reader.h"
+#include "table/reading.h"
 
 #include <stdlib.h>
 

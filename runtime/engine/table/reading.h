@@ -1,6 +1,6 @@
 /* What is shared by the readers of a table's parts. */
-#ifndef NOJIT_TABLE_READER_H
-#define NOJIT_TABLE_READER_H
+#ifndef NOJIT_TABLE_READING_H
+#define NOJIT_TABLE_READING_H
 
 #include "bundle/json.h"
 #include "table/arena.h"
@@ -17,6 +17,7 @@ typedef struct {
     nj_table *table;
     nj_arena arena;
     nj_named *params;      /* sorted by name */
+    nj_span misplaced;     /* the first case that is within no axes; empty if all are */
     uint32_t *case_marks;   /* of each case: not 0 once a block of the tuning table has it */
     uint32_t *config_marks; /* of each config: the `mark` of the array that it was last seen in */
     uint32_t mark;
@@ -31,7 +32,7 @@ bool nj_take_tuning(nj_document *it, nj_table_reader *reader);
 
 /* Rules between the parts of a table that was read. */
 bool nj_check_names(nj_table_reader *reader, nj_error *error);
-bool nj_check_pools(const nj_table *table, size_t image_count, nj_error *error);
+bool nj_check_pools(const nj_table_reader *reader, size_t image_count, nj_error *error);
 bool nj_check_programs(nj_table *table, nj_error *error);
 bool nj_check_tuning_key(const nj_table_reader *reader, nj_error *error);
 bool nj_check_work(const nj_table *table, size_t raw_bytes, nj_error *error);

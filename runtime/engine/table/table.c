@@ -1,5 +1,5 @@
 /* Reads the JSON of a table, part by part. */
-#include "table/reader.h"
+#include "table/reading.h"
 
 #include "table/type_name.h"
 
@@ -317,9 +317,11 @@ static bool take_case(nj_document *it, void *into)
     }
     spelled.size = (size_t)(it->at - spelled.at);
     nj_case point = {numbers[0], numbers + 1};
-    return are_places(reader->table, point.places, count - 1)
-               ? add(it, reader, &point, sizeof point)
-               : nj_break(it->error, "pool", nj_quote(spelled).text, "expected a meaning within its signatures and axes");
+    if (reader->misplaced.size == 0 && !are_places(reader->table, point.places, count - 1)) {
+        /* a wrong name says more than that */
+        reader->misplaced = spelled;
+    }
+    return add(it, reader, &point, sizeof point);
 }
 
 static bool take_cases(nj_document *it, void *into)
@@ -487,7 +489,7 @@ static bool split(nj_span raw, nj_table *table, nj_span *json, nj_error *error)
 static bool check(nj_table_reader *reader, size_t raw_bytes, size_t image_count, nj_error *error)
 {
     return nj_check_programs(reader->table, error) && nj_check_names(reader, error) &&
-           nj_check_pools(reader->table, image_count, error) && nj_check_tuning_key(reader, error) &&
+           nj_check_pools(reader, image_count, error) && nj_check_tuning_key(reader, error) &&
            nj_check_work(reader->table, raw_bytes, error);
 }
 

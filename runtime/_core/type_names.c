@@ -1,0 +1,120 @@
+#include "type_names.h"
+
+#include "table_parts.h"
+
+#include "table/type_name.h"
+
+#include "cold.h"
+
+/* The UTF-8 of a text, which may hold surrogates: those are part of no type. NULL with an exception raised. */
+static PyObject *utf8_of(PyObject *text)
+{
+    if (!PyUnicode_Check(text)) {
+        return PyErr_Format(PyExc_TypeError, "expected a str, got %.100s", Py_TYPE(text)->tp_name);
+    }
+    return PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
+}
+
+static nj_span span_of(PyObject *utf8)
+{
+    return (nj_span){(const unsigned char *)PyBytes_AS_STRING(utf8), (size_t)PyBytes_GET_SIZE(utf8)};
+}
+
+static PyObject *text_of(nj_span text)
+{
+    return PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, "surrogatepass");
+}
+
+PyObject *nj_is_type_of(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    PyObject *utf8 = utf8_of(text);
+    PyObject *answer = utf8 == NULL ? NULL : PyBool_FromLong(nj_is_type(span_of(utf8)));
+    Py_XDECREF(utf8);
+    return answer;
+}
+
+PyObject *nj_constant_of(PyObject *Py_UNUSED(module), PyObject *type)
+{
+    PyObject *utf8 = utf8_of(type), *made = NULL;
+    unsigned char *decoded = utf8 == NULL ? NULL : PyMem_Malloc((size_t)PyBytes_GET_SIZE(utf8) + 1);
+    nj_constant value;
+    if (utf8 != NULL && decoded == NULL) {
+        PyErr_NoMemory();
+    } else if (utf8 != NULL && nj_is_constant_type(span_of(utf8)) && nj_type_constant(span_of(utf8), decoded, &value)) {
+        made = nj_constant_value(&value);
+    } else if (utf8 != NULL) {
+        PyErr_Format(PyExc_ValueError, "expected a constant in canonical spelling, got %R", type);
+    }
+    PyMem_Free(decoded);
+    Py_XDECREF(utf8);
+    return made;
+}
+
+static bool add_leaf(void *context, nj_span path, nj_span type)
+{
+    PyObject *leaf = Py_BuildValue("(NN)", text_of(path), text_of(type));
+    bool added = leaf != NULL && PyList_Append(context, leaf) == 0;
+    Py_XDECREF(leaf);
+    return added;
+}
+
+PyObject *nj_leaves_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *type, *path;
+    if (!PyArg_ParseTuple(args, "UU:leaves", &type, &path)) {
+        return NULL;
+    }
+    PyObject *kind = utf8_of(type), *name = kind == NULL ? NULL : utf8_of(path), *list = name == NULL ? NULL : PyList_New(0);
+    bool walked = list != NULL && nj_walk_leaves(span_of(kind), span_of(name), add_leaf, list);
+    if (list != NULL && !walked && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "expected a path of at most %d bytes, got %R", NJ_PATH_BYTES_MAX, path);
+    }
+    PyObject *leaves = walked ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
+    Py_XDECREF(name);
+    Py_XDECREF(kind);
+    return leaves;
+}
+
+PyObject *nj_members_of(PyObject *Py_UNUSED(module), PyObject *type)
+{
+    PyObject *utf8 = utf8_of(type), *list = utf8 == NULL ? NULL : PyList_New(0);
+    nj_span all = utf8 == NULL ? (nj_span){0} : span_of(utf8), member;
+    nj_span rest = all.size < 2 ? (nj_span){0} : (nj_span){all.at + 1, all.size - 2};
+    while (list != NULL && nj_next_member(&rest, &member)) {
+        PyObject *text = text_of(member);
+        if (text == NULL || PyList_Append(list, text) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(text);
+    }
+    Py_XDECREF(utf8);
+    return list;
+}
+
+static PyObject *block_of(const nj_descriptor_name *parts)
+{
+    PyObject *block = PyTuple_New((Py_ssize_t)parts->rank);
+    for (uint32_t i = 0; block != NULL && i < parts->rank; i++) {
+        PyObject *number = PyLong_FromUnsignedLong(parts->block[i]);
+        if (number == NULL) {
+            Py_CLEAR(block);
+            break;
+        }
+        PyTuple_SET_ITEM(block, (Py_ssize_t)i, number);
+    }
+    return block;
+}
+
+PyObject *nj_descriptor_parts_of(PyObject *Py_UNUSED(module), PyObject *type)
+{
+    PyObject *utf8 = utf8_of(type), *made = NULL;
+    if (utf8 != NULL && nj_is_descriptor_name(span_of(utf8))) {
+        nj_descriptor_name parts = nj_descriptor_parts(span_of(utf8));
+        made = Py_BuildValue("(NN)", text_of(parts.element), block_of(&parts));
+    } else if (utf8 != NULL) {
+        PyErr_Format(PyExc_ValueError, "expected the type of a descriptor, got %R", type);
+    }
+    Py_XDECREF(utf8);
+    return made;
+}

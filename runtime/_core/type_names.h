@@ -1,0 +1,23 @@
+/* Types as signatures name them (engine/table/type_name.h), for Python. */
+#ifndef NOJIT_TYPE_NAMES_H
+#define NOJIT_TYPE_NAMES_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* `is_type(text)`: whether it is a type, in its one spelling. */
+PyObject *nj_is_type_of(PyObject *module, PyObject *text);
+
+/* `constant_of(type)`: the value of a constant. Raises ValueError for any other text. */
+PyObject *nj_constant_of(PyObject *module, PyObject *type);
+
+/* `leaves(type, path)`: path and type of each leaf. */
+PyObject *nj_leaves_of(PyObject *module, PyObject *args);
+
+/* `members(type)`: the members of a tuple, in a list. */
+PyObject *nj_members_of(PyObject *module, PyObject *type);
+
+/* `descriptor_parts(type)`: the element and the block of a descriptor. */
+PyObject *nj_descriptor_parts_of(PyObject *module, PyObject *type);
+
+#endif
