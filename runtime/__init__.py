@@ -88,7 +88,7 @@ _MODULES = ("events", "hooks", "telemetry")
 
 
 def __getattr__(name: str) -> Any:
-    # a name costs its modules only when it is first asked for
+    # importing the package imports no module: each name imports its module at first use
     if name in _MODULES:
         return import_module(f"{__name__}.observe.{name}")
     if name not in __all__:

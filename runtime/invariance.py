@@ -1,7 +1,6 @@
-"""One order of configs for each meaning, so that results do not depend on the batch: ``NOJIT_BATCH_INVARIANT=1``.
+"""One order of configs for each case, so that results do not depend on the batch: ``NOJIT_BATCH_INVARIANT=1``.
 
-A sum rounds differently with another tile, or cut into other parts. Whoever wants the same answer to a prompt alone and among
-others pays for it with configs that suit no size best.
+Another tile, or another split of a sum, rounds differently. With one order, some calls run configs that are slower for their size.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _VARIABLE: Final = "NOJIT_BATCH_INVARIANT"
 
 
 def is_batch_invariant(environment: Mapping[str, str] | None = None) -> bool:
-    """Say whether results must not depend on the batch, as the environment has it at this moment.
+    """Return whether results must not depend on the batch, according to the current environment.
 
     Args:
-        environment: the process's if None.
+        environment: the environment; the process's if None.
 
     Raises:
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
@@ -37,16 +36,15 @@ def is_batch_invariant(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def settled(tuning: Tuning | None, table: KernelTable, arch: str) -> Tuning:
-    """Return a tuning that orders the configs of each meaning in one way, whatever the sizes of a call.
+    """Return a tuning with one order of configs for each case, for calls of all sizes.
 
-    Configs whose ``requires`` asks for nothing that grows with the batch come first; the others serve what those cannot. Of
-    either, what was measured comes first, by how far it is behind the best in the mean over all problems; then the rest, in the
-    table's order.
+    Configs whose ``requires`` uses no batch param come first; the others serve calls that these cannot. Within both groups, measured
+    configs come first, by their mean slowdown over all problems; then the others, in the order of the table.
 
     Args:
-        tuning: what was measured, if anything was.
-        table: the kernel's variants, which say what grows with the batch.
-        arch: the target's, for a table that stands for every device where nothing was measured.
+        tuning: the measurements, if there are any.
+        table: the kernel's variants, with their batch params.
+        arch: arch of the target, for a table that represents every device if nothing was measured.
     """
     measured = tuning.tables if tuning is not None else ()
     tables = measured or (TuningTable(TunedDevice("", arch, 0, 0), ()),)
@@ -67,18 +65,18 @@ def _blocks(measured: TuningTable, table: KernelTable) -> Iterator[TuningBlock]:
 
 
 def _asks(config: Config, names: Sequence[str]) -> bool:
-    """Say whether a config may run or not by one of some params."""
+    """Return whether the ``requires`` of a config uses one of some params."""
     if not config.requires:
         return False
     try:
         return not parse(config.requires).names.isdisjoint(names)
     except ExpressionError:
-        # whoever checks the table says so; a call never finds it true
+        # a check of the table reports this error; at a call, the expression counts as false
         return True
 
 
 def _mean_order(block: TuningBlock) -> list[int]:
-    """Order the configs of a block by how far each is behind the best, in the mean over its problems."""
+    """Order the configs of a block by their mean slowdown over its problems."""
     _, use, behinds = block.columns()
     sums = behind_in_sum([(1.0, row, behind) for row, behind in zip(use, behinds, strict=True)])
     return sorted(sums, key=lambda config: (sums[config], config))

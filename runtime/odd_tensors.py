@@ -1,4 +1,4 @@
-"""Says what kind of tensor one is that no kernel can take. Imports no framework: asks the tensor, and torch where it is loaded."""
+"""Name the kind of a tensor that no kernel can take. Imports no framework; asks the tensor, and torch if the program has imported it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 __all__ = ["kind_of"]
 
 _OPERATOR: Final = "wrap the call in an operator, nojit.torch.custom_op, which torch can trace"
-# by the name of a class of torch's own
+# by class name in torch
 _CLASSES: Final = {
     "FakeTensor": f"a fake tensor, which torch traces with; {_OPERATOR}",
     "FunctionalTensor": f"a functional tensor, which torch traces with; {_OPERATOR}",
@@ -17,10 +17,10 @@ _LAYOUTS: Final = {"torch.strided": "", "torch.jagged": "a nested tensor; pass i
 
 
 def kind_of(tensor: Any) -> str:
-    """Return a tensor's kind and what to pass instead, if it is of a kind without plain memory; empty for any other object.
+    """Return the kind of a tensor without plain memory, and what to pass instead; empty for any other object.
 
     Args:
-        tensor: any object; its attributes are asked for, and may raise.
+        tensor: any object; reading its attributes may raise.
     """
     try:
         return _wrapped(tensor) or _told(tensor)
@@ -47,7 +47,7 @@ def _told(tensor: Any) -> str:
 
 
 def _wrapped(tensor: Any) -> str:
-    """Say what torch wraps a tensor in while it transforms or traces a call."""
+    """Return the name of torch's wrapper around a tensor while it transforms or traces a call."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
         return ""

@@ -106,7 +106,7 @@ def bare(thin: Mapping[str, Sequence[str]], bundles: Iterable[BundleState]) -> l
         thin: for each thin wheel, by its normalized name, the archs for which its extras install bundles.
         bundles: the bundles found.
     """
-    here = {normalized(said) for one in bundles for said in (one.name, one.origin)}
+    here = {normalized(name) for one in bundles for name in (one.name, one.origin)}
     named = {name: {name, *(f"wheel {name}-{arch.replace('_', '')}" for arch in archs)} for name, archs in thin.items()}
     return [name for name, names in named.items() if here.isdisjoint(names)]
 

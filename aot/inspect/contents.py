@@ -111,8 +111,8 @@ def open_bundle(path: Path) -> BundleFile:
     try:
         return BundleFile(path)
     except OSError as error:
-        said = worded(error)
-        raise BundleError("expected a bundle file", got=said[:1].lower() + said[1:], where=str(path)) from error
+        message = worded(error)
+        raise BundleError("expected a bundle file", got=message[:1].lower() + message[1:], where=str(path)) from error
 
 
 def bundle_facts(bundle: BundleFile) -> BundleFacts:

@@ -41,9 +41,9 @@ def _read(path: Path) -> InPlace:
         index, digest, kernels = bundle.index, bundle.digest, frozenset(bundle.kernels)
     recipe = None
     try:
-        said = read_statement(statement_path(path)).recipe()
+        claimed = read_statement(statement_path(path)).recipe()
         # ignore a statement for other bytes than these
-        recipe = said if said.digest == digest else None
+        recipe = claimed if claimed.digest == digest else None
     except PackageError:
         pass
     name, version, arch = index.name, index.version, index.target.arch

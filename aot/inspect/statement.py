@@ -304,10 +304,10 @@ def _facts(document: Any, digest: str) -> ProvenanceFacts:
 
 def _distributions(listed: Any) -> Iterator[str]:
     for each in listed:
-        said = each.get("annotations", {})
-        if said.get("imported") is True and "uri" in each:
+        annotations = each.get("annotations", {})
+        if annotations.get("imported") is True and "uri" in each:
             version = unquote(_text(each["uri"]).rpartition("@")[2])
-            yield f"{_text(each['name'])} {version}{' (editable)' if said.get('editable') is True else ''}"
+            yield f"{_text(each['name'])} {version}{' (editable)' if annotations.get('editable') is True else ''}"
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -322,10 +322,10 @@ class WheelFile:
         spelled, extra = self._file.read(name_bytes), self._file.read(extra_bytes)
         if signature != _LOCAL_SIGNATURE or spelled != _spelled(entry):
             self._refuse("expected a local header with the name in the central directory", ascii(spelled), name)
-        said = (entry.flag_bits, entry.compress_type, entry.CRC, entry.compress_size, entry.file_size)
+        central = (entry.flag_bits, entry.compress_type, entry.CRC, entry.compress_size, entry.file_size)
         behind = bool(flags & _DESCRIBED_BEHIND)
-        if (flags, method, crc, packed, size) != said and not (
-            behind and (flags, method, crc, packed, size) == (*said[:2], 0, 0, 0)
+        if (flags, method, crc, packed, size) != central and not (
+            behind and (flags, method, crc, packed, size) == (*central[:2], 0, 0, 0)
         ):
             self._refuse("expected a local header that equals the central directory", "a different one", name)
         self._check_extra(extra, name)

@@ -190,12 +190,12 @@ def _known_archs(archs: Sequence[str], found: Mistakes) -> list[str]:
 
 
 def _no_toml(path: Path, text: str, message: str) -> ManifestError:
-    said = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message, re.DOTALL)
-    if said is None:
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message, re.DOTALL)
+    if found is None:
         return ManifestError("expected TOML", got=message, file=str(path))
     lines = text.split("\n")
-    line, column = (int(said[2]), int(said[3])) if said[2] else (len(lines), len(lines[-1]) + 1)
-    return ManifestError("expected TOML", got=said[1], file=str(path), line=line, column=column)
+    line, column = (int(found[2]), int(found[3])) if found[2] else (len(lines), len(lines[-1]) + 1)
+    return ManifestError("expected TOML", got=found[1], file=str(path), line=line, column=column)
 
 
 S = TypeVar("S", bound=Struct)

@@ -184,18 +184,18 @@ class _Checker:
         alike = bool(left & right)
         with_none = any(isinstance(operand, Literal) and operand.value is None for operand in node.operands)
         was, _ = self._compared.get(id(node), (False, ""))
-        said = f"{_term_words(terms[0])} and {_term_words(terms[1])} in {render(node)!r}"
+        description = f"{_term_words(terms[0])} and {_term_words(terms[1])} in {render(node)!r}"
         # a comparison with none is allowed even if no case has none: an axis may have lost that value
-        self._compared[id(node)] = (was or alike or with_none, said)
+        self._compared[id(node)] = (was or alike or with_none, description)
         if not alike:
             return Known(node.op is Op.NE)
         return _folded(node.op, terms, BOOL)
 
     def refuse_comparisons_in_vain(self) -> None:
         """Raise `TypeMistake` for a comparison whose two sides have the same type in no case."""
-        for sensible, said in self._compared.values():
+        for sensible, description in self._compared.values():
             if not sensible:
-                raise TypeMistake("expected two sides of the same type", said)
+                raise TypeMistake("expected two sides of the same type", description)
 
 
 def _result(node: Operation, terms: Sequence[Term]) -> frozenset[Kind]:

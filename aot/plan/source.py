@@ -189,18 +189,20 @@ def check_decorators(spec: KernelSpec, source: KernelSource, where: str) -> None
             got = f"{name!r}{did_you_mean(name, names)}"
             raise ManifestError(what, got=got, where=f"{where}.ignores[{number}]")
     for name, by in source.computed:
-        told = name in spec.options or all(name in config for config in spec.configs)
-        if name in OPTIONS and by == HEURISTICS and not told:
+        is_set = name in spec.options or all(name in config for config in spec.configs)
+        if name in OPTIONS and by == HEURISTICS and not is_set:
             what = f"expected {name!r} in options or in every config, since {by} computes it"
             raise ManifestError(what, got="none", where=f"{where}.configs")
 
 
 def _with_debug(variant: Variant, source: KernelSource) -> Variant:
     options = tuple((name, source.debug if _is_unset(name, value) else value) for name, value in variant.options)
-    told = _resolve_debug(variant.config.options, source)
-    if (options, told) == (variant.options, variant.config.options):
+    resolved = _resolve_debug(variant.config.options, source)
+    if (options, resolved) == (variant.options, variant.config.options):
         return variant
-    return replace(variant, options=options, config=Config(variant.config.constexprs, told, variant.config.requires))
+    return replace(
+        variant, options=options, config=Config(variant.config.constexprs, resolved, variant.config.requires)
+    )
 
 
 def _resolve_debug(settings: tuple[tuple[str, Value], ...], source: KernelSource) -> tuple[tuple[str, Value], ...]:
@@ -208,8 +210,8 @@ def _resolve_debug(settings: tuple[tuple[str, Value], ...], source: KernelSource
 
     If the decorator turns `debug` on, every config sets the option.
     """
-    told = tuple((name, source.debug if _is_unset(name, value) else value) for name, value in settings)
-    return (*told, ("debug", True)) if source.debug and "debug" not in dict(told) else told
+    resolved = tuple((name, source.debug if _is_unset(name, value) else value) for name, value in settings)
+    return (*resolved, ("debug", True)) if source.debug and "debug" not in dict(resolved) else resolved
 
 
 def _is_unset(name: str, value: Value) -> bool:

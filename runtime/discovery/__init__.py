@@ -1,1 +1,1 @@
-"""Where bundles are found: the environment, installed wheels, a checkout."""
+"""Discovery of bundles: the environment, installed wheels, a checkout."""

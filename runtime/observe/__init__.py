@@ -1,1 +1,1 @@
-"""Counters, events, launch hooks and telemetry of what the runtime does."""
+"""Counters, events, launch hooks and telemetry of the runtime."""

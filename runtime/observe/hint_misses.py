@@ -1,4 +1,4 @@
-"""Which set of hints a kind of call just misses, so that a variant with fewer serves it. Decided once for each kind of call."""
+"""Find the set of hints that a specialization just misses, so that it runs a variant with fewer. Done once per specialization."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Hints: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def is_outhinted(table: KernelTable, row: int) -> bool:
-    """Say whether a variant with the same meaning, config and derived constexprs as a row has more hints."""
+    """Return whether a variant with the same case, config and derived constexprs as a row has more hints."""
     return next(_richer(table, row), None) is not None
 
 
 def nearest(table: KernelTable, row: int, call: CallFacts) -> tuple[Hints, tuple[tuple[str, int, str], ...]] | None:
-    """Find the set of hints that a call which a row serves just misses: as many of them hold as fail at least, and the fewest fail.
+    """Find the set of hints that a call just misses: at least as many hints are true as false, and the fewest are false.
 
     Returns:
-        The set, and those of it that do not hold with their values in words; None if no set is near.
+        The set, and its false hints with their values as text; None if no set is near.
     """
     missed = [(hints, failing(hints, call.arguments)) for hints in _richer(table, row)]
     near = [(len(failed), -len(hints), hints, failed) for hints, failed in missed if 0 < 2 * len(failed) <= len(hints)]
@@ -36,7 +36,7 @@ def nearest(table: KernelTable, row: int, call: CallFacts) -> tuple[Hints, tuple
 
 
 def failing(hints: Hints, arguments: Mapping[str, Argument]) -> tuple[tuple[str, int, str], ...]:
-    """List the hints of a set that do not hold, each with the value in words."""
+    """List the hints of a set that are false for a call, each with the value as text."""
     found = []
     for path, hint in hints:
         argument = leaf_of(arguments, path)
@@ -46,14 +46,14 @@ def failing(hints: Hints, arguments: Mapping[str, Argument]) -> tuple[tuple[str,
 
 
 def note(table: KernelTable, row: int, call: CallFacts, *, bundle: str, device: int) -> None:
-    """Count and tell of it if a kind of call that a row serves just misses a set of hints.
+    """Count and report a hint miss, if the specialization of a call just misses a set of hints.
 
     Args:
         table: the kernel's variants.
-        row: what serves the call.
+        row: the selected row.
         call: the call.
-        bundle: the id of the bundle that the table is of.
-        device: the ordinal.
+        bundle: id of the table's bundle.
+        device: ordinal of the device.
     """
     began_ns = perf_counter_ns()
     found = nearest(table, row, call)
@@ -64,10 +64,10 @@ def note(table: KernelTable, row: int, call: CallFacts, *, bundle: str, device: 
 
 
 def _richer(table: KernelTable, row: int) -> Iterator[Hints]:
-    """Yield the sets with more hints than a row's that a variant of its meaning, config and derived constexprs has."""
+    """Yield the sets of hints of variants with the row's case, config and derived constexprs that have more hints than the row."""
     meanings, configs, hints, derived = (table.columns[name] for name in ("meaning", "config", "hints", "derived"))
     most = len(table.hint_sets[hints[row]])
-    # rows are sorted by these
+    # rows are sorted by these columns
     first = bisect_left(meanings, meanings[row])
     last = bisect_right(meanings, meanings[row], first)
     first, last = bisect_left(configs, configs[row], first, last), bisect_right(configs, configs[row], first, last)

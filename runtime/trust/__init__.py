@@ -1,1 +1,1 @@
-"""Whether a bundle may be loaded: policies, trusted keys, signed statements."""
+"""Trust in bundles: policies, trusted keys, signed statements."""

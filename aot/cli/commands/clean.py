@@ -32,8 +32,8 @@ def command(out: Output, folders: tuple[Path, ...], dry_run: bool, yes: bool) ->
     """
     below = [_ARTIFACTS / name for name in _BELOW if (_ARTIFACTS / name).is_dir()]
     leftovers, alone = find_leftovers(folders or (_ARTIFACTS, *below))
-    for said in alone:
-        out.warn(f"kept: {said}")
+    for reason in alone:
+        out.warn(f"kept: {reason}")
     _show(out, leftovers)
     deletes = bool(leftovers) and not dry_run and (yes or _agreed(out, leftovers))
     if deletes:
