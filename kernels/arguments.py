@@ -33,6 +33,7 @@ __all__ = [
     "check_strided",
     "check_tensor",
     "check_tensors",
+    "ranges_meet",
     "refuse_type",
     "refuse_value",
 ]
@@ -167,9 +168,21 @@ def check_apart(argument: str, value: Tensor, other: str, operand: Tensor) -> No
 
     Interleaved views with many different strides are refused as well when an exact answer would take too long.
     """
-    if value.device == operand.device and _share(value, operand):
+    if value.device == operand.device and ranges_meet(value, operand) and _share(value, operand):
         expected = f"memory of its own, as the kernel reads {other} while it writes {argument}"
         refuse_value(argument, expected, f"an overlap with {other}")
+
+
+def ranges_meet(one: Tensor, other: Tensor) -> bool:
+    """Return whether the byte ranges of two tensors, from first to last element, overlap."""
+    (first, end), (start, other_end) = _reach(one), _reach(other)
+    return first < other_end and start < end and one.numel() > 0 and other.numel() > 0
+
+
+def _reach(value: Tensor) -> tuple[int, int]:
+    last: int = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+    first = value.data_ptr()
+    return first, first + (last + 1) * value.itemsize
 
 
 def _share(one: Tensor, other: Tensor) -> bool:

@@ -5,11 +5,10 @@ Kernels compute ``f(a @ b) @ c`` only. So ``a @ f(b @ c)`` runs as the transpose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import torch
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm.functions import reference_of, rounded
 from nojit.kernels.block_sparse.products import precision
@@ -18,7 +17,7 @@ from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
-__all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "facts_of_call", "prepare"]
+__all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "prepare"]
 
 Operands = tuple[Tensor, Tensor, Tensor]
 """The three matrices a [M, K], b [K, L] and c [L, N]."""
@@ -35,14 +34,6 @@ FARTHEST: Final = 1 << 21
 """The largest row stride of the `sm_90` kernel, in units of `LINE`: beyond it, offsets in a tile need 64 bits."""
 MOST_ROWS: Final = (1 << 31) - (1 << 20)
 """The largest M that the `sm_90` kernel takes: row numbers are 32-bit, also past the last row."""
-
-
-def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hashable:
-    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
-    switch = precision(operands[0].dtype) if operands[0].dtype == torch.float32 else None
-    values = operands if out is None else (*operands, out)
-    facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
-    return library.CURRENT.source, facts, _is_unaligned(operands, out), words, switch
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:

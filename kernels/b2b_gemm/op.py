@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -24,22 +24,18 @@ from nojit.kernels.arguments import (
     refuse_value,
 )
 from nojit.kernels.b2b_gemm.functions import CustomActivation, apply, differentiate, name_of
-from nojit.kernels.b2b_gemm.launch import Operands, Prepared, Words, chosen, facts_of_call, prepare
-from nojit.kernels.block_sparse.products import precision
+from nojit.kernels.b2b_gemm.launch import Operands, Words, chosen, prepare
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
-from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, written
-from nojit.kernels.gemm.calls import Kept, keep
-from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
+from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, switch_of, written
+from nojit.kernels.memos import Recording, made_and_remembered, new_memo
 from torch import Tensor
 
 __all__ = ["b2b_gemm"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
-_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
-_MEMO: Final = new_memo(operands=4, limit=1024, in_place=())
+_MEMO: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
 _ORDERS: Final = ("left", "right", "auto")
 
 
@@ -78,8 +74,8 @@ def b2b_gemm(
         ValueError: a wrong shape or string.
     """
     name = activation.source if isinstance(activation, CustomActivation) else activation
-    if not torch.compiler.is_dynamo_compiling():
-        known: Tensor | None = _MEMO(a, b, c, out, library.CURRENT.source, name, alpha, assoc, _switch(a))
+    if not torch.compiler.is_dynamo_compiling() and not autocasts():
+        known: Tensor | None = _MEMO(a, b, c, out, library.CURRENT.source, name, alpha, assoc, switch_of(a))
         if known is not None:
             return known
     words = _check_words(activation, alpha, assoc)
@@ -90,7 +86,7 @@ def b2b_gemm(
     if out is not None:
         check_result(out)
     if is_plain(*operands, out):
-        return _remember(operands, words, alpha, out)
+        return _run(operands, words, alpha, out)
     _check(operands)
     if out is None:
         traced: Tensor = _op(*operands, words[0], words[1], chosen(operands, assoc))
@@ -102,11 +98,6 @@ def b2b_gemm(
     return written(out)
 
 
-def _switch(a: Tensor) -> str | None:
-    """Return the precision that torch's switch for matmuls sets for fp32; None if `a` is not an fp32 tensor."""
-    return precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
-
-
 def _check_words(activation: object, alpha: object, assoc: object) -> Words:
     """Validate activation, alpha and association; return them as `Words`."""
     check_choice("assoc", assoc, _ORDERS)
@@ -114,18 +105,6 @@ def _check_words(activation: object, alpha: object, assoc: object) -> Words:
     if assoc == "auto" and name != "none":
         refuse_value("assoc", "'left' or 'right' with an activation, as their results differ", "'auto'")
     return name, check_number("alpha", alpha), str(assoc)
-
-
-def _remember(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
-
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
-        a, b, c = own
-        return _run((a, b, c), words, target, recording)
-
-    name, _, assoc = words
-    key = (name, alpha, assoc, _switch(operands[0]))
-    return made_and_remembered(_MEMO, operands, out, key, make)
 
 
 def _check(operands: Operands) -> None:
@@ -141,28 +120,36 @@ def _check(operands: Operands) -> None:
     check_shape("c", c, (b.shape[1], c.shape[1]), "L, N")
 
 
-def _run(operands: Operands, words: Words, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Run a call; validate and prepare it unless an equal call was prepared before."""
-    facts = facts_of_call(operands, out, words)
-    tensors = () if out is None else (out, *operands)
-    kept = _CALLS.get(facts)
-    if kept is None:
-        _check(operands)
-        if out is not None:
-            check_out(out, operands[0], operands[2])
-        kept = keep(_CALLS, facts, prepare(operands, out, words), tensors)
-    if out is not None and not kept.lie_apart(tensors):
-        for name, value in zip("abc", operands, strict=True):
-            check_apart("out", out, name, value)
-    return kept.call(operands, out, caller)
+def _run(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> Tensor:
+    """Replay a cached call; if there is none, validate the call, run it and cache it.
+
+    `alpha` is the caller's, before its conversion for `words`.
+    """
+    name, _, assoc = words
+    facts = (name, alpha, assoc, switch_of(operands[0]))
+    known: Tensor | None = _MEMO(*operands, out, library.CURRENT.source, *facts)
+    if known is not None:
+        return known
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        a, b, c = own
+        given = (a, b, c)
+        _check(given)
+        if target is not None:
+            check_out(target, a, c)
+            for place, value in zip("abc", given, strict=True):
+                check_apart("out", target, place, value)
+        return prepare(given, target, words)(given, target, recording)
+
+    return made_and_remembered(_MEMO, operands, out, facts, make)
 
 
 def _run_new(a: Tensor, b: Tensor, c: Tensor, activation: str, alpha: float, assoc: str) -> Tensor:
-    return _run((a, b, c), (activation, alpha, assoc), None)
+    return _run((a, b, c), (activation, alpha, assoc), alpha, None)
 
 
 def _run_into(a: Tensor, b: Tensor, c: Tensor, activation: str, alpha: float, assoc: str, out: Tensor) -> None:
-    _run((a, b, c), (activation, alpha, assoc), out)
+    _run((a, b, c), (activation, alpha, assoc), alpha, out)
 
 
 def _allocate(a: Tensor, b: Tensor, c: Tensor, *_: object) -> Tensor:

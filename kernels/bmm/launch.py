@@ -16,35 +16,14 @@ from typing import Any
 import torch
 from nojit.kernels import library
 from nojit.kernels.bmm.checks import result_dtype
-from nojit.kernels.dispatch import precision, switch_of
+from nojit.kernels.dispatch import precision
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
-__all__ = ["Prepared", "facts_of_call", "prepare"]
-
-
-def facts_of_call(a: Tensor, b: Tensor, source: Tensor | None, out: Tensor | None, finished: bool) -> Hashable:
-    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
-    unfit = (a.data_ptr() | b.data_ptr() | (out.data_ptr() if out is not None else 0)) % MAP_BYTES != 0
-    more = _facts(source), _facts(out)
-    return (
-        library.CURRENT.source,
-        a.dtype,
-        a.device,
-        a.shape,
-        a.stride(),
-        b.dtype,
-        b.device,
-        b.shape,
-        b.stride(),
-        unfit,
-        switch_of(a),
-        more,
-        finished,
-    )
+__all__ = ["Prepared", "prepare"]
 
 
 def _facts(value: Tensor | None) -> Hashable:

@@ -10,7 +10,6 @@ there is an activation, the product runs without it, and torch's own activation 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Final
 
 import torch
@@ -21,27 +20,33 @@ from nojit.kernels.arguments import (
     check_number,
     check_result,
     check_tensors,
+    ranges_meet,
     refuse_type,
     refuse_value,
 )
 from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, check_out_dtype, result_dtype
-from nojit.kernels.bmm.launch import Prepared, facts_of_call, prepare
+from nojit.kernels.bmm.launch import prepare
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, switch_of, written
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
-from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.gemm.matrices import BATCHED
-from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
+from nojit.kernels.memos import Recording, made_and_remembered, new_memo
 from torch import Tensor
 
 __all__ = ["baddbmm", "bmm", "mm"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
-_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
 # the output may be the tensor that is added
-_MEMO: Final = new_memo(operands=4, limit=1024, in_place=(0,))
+_MEMO: Final = new_memo(operands=4, limit=1024, in_place=(0,), under_autocast=True)
 _WORDS: Final = tuple(ACTIVATIONS)
+_OPERATOR: Final = "operator"
+"""Name of a call through torch's dispatcher."""
+_NAMES: Final[dict[str, Names]] = {
+    "mm": ("input", "mat2"),
+    "bmm": ("input", "mat2"),
+    "baddbmm": ("batch1", "batch2"),
+    _OPERATOR: ("a", "b"),
+}
 
 
 def mm(
@@ -162,7 +167,7 @@ def _product(
         out_dtype: None or the default dtype.
         out: where to write the result; None for a new tensor.
     """
-    if out_dtype is None and not torch.compiler.is_dynamo_compiling():
+    if out_dtype is None and not torch.compiler.is_dynamo_compiling() and not autocasts():
         known: Tensor | None = _MEMO(
             source, a, b, out, library.CURRENT.source, name, beta, alpha, activation, switch_of(a)
         )  # fmt: skip
@@ -176,9 +181,9 @@ def _product(
         check_out_dtype(out_dtype, a)
     scales = check_number("beta", beta), check_number("alpha", alpha)
     if is_plain(source, a, b, out):
-        words = (beta, alpha, activation, switch_of(a))
-        return _remember(name, words, source, a, b, *scales, activation, out)
-    names = _names_of(name)
+        # a cached call has the numbers as the caller gave them: 1 and 1.0 differ
+        return _run(name, source, a, b, beta, alpha, activation, out)
+    names = _NAMES[name]
     check_operands(a, b, names, batched=name != "mm")
     if source is not None:
         check_input(source, a, b, names[0])
@@ -196,40 +201,12 @@ def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Te
     """Require tensors of the rank that the function `name` takes; all other checks run once for each cached call."""
     if name == "baddbmm":
         check_tensors(input=source)
-    names = _names_of(name)
+    names = _NAMES[name]
     check_tensors(**dict(zip(names, (a, b), strict=True)))
     if out is not None:
         check_result(out)
     if a.dim() != (BATCHED - 1 if name == "mm" else BATCHED):
         check_operands(a, b, names, batched=name != "mm")
-
-
-def _names_of(name: str) -> Names:
-    """Return the parameter names of both operands in the function `name`, for errors."""
-    return ("batch1", "batch2") if name == "baddbmm" else ("input", "mat2")
-
-
-def _remember(
-    name: str,
-    words: tuple[object, ...],
-    source: Tensor | None,
-    a: Tensor,
-    b: Tensor,
-    beta: float,
-    alpha: float,
-    activation: str,
-    out: Tensor | None,
-) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
-
-    `words` are the arguments after `name` as the caller passed them, before their conversion.
-    """
-
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
-        own_source, own_a, own_b = own
-        return _run(own_source, own_a, own_b, beta, alpha, activation, target, recording, _names_of(name))
-
-    return made_and_remembered(_MEMO, (source, a, b), out, (name, *words), make)
 
 
 def _traced(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:
@@ -240,6 +217,7 @@ def _traced(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: flo
 
 
 def _run(
+    name: str,
     source: Tensor | None,
     a: Tensor,
     b: Tensor,
@@ -247,20 +225,25 @@ def _run(
     alpha: float,
     activation: str,
     out: Tensor | None = None,
-    caller: Caller = DIRECT,
-    names: Names = ("a", "b"),
 ) -> Tensor:
-    """Run a call; validate and prepare it unless an equal call was prepared before."""
-    number, source, finished = _finish(source, a, b, beta, alpha, activation, names)
-    facts = facts_of_call(a, b, source, out, finished)
-    tensors = () if out is None else (out, a, b) if source is None else (out, a, b, source)
-    kept = _CALLS.get(facts)
-    if kept is None:
-        _check(source, a, b, out, finished, names)
-        kept = keep(_CALLS, facts, prepare(a, b, source, out, finished), tensors)
-    if out is not None and not kept.lie_apart(tensors):
-        _check_apart(source, a, b, out, names)
-    return kept.call(a, b, source, out, (number, alpha, beta), caller)
+    """Replay a cached call of the function `name`; if there is none, validate the call, run it and cache it."""
+    words = (name, beta, alpha, activation, switch_of(a))
+    known: Tensor | None = _MEMO(source, a, b, out, library.CURRENT.source, *words)
+    if known is not None:
+        return known
+    names = _NAMES[name]
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        own_source, own_a, own_b = own
+        factors = check_number("beta", beta), check_number("alpha", alpha)
+        number, added, finished = _finish(own_source, own_a, own_b, *factors, activation, names)
+        _check(added, own_a, own_b, target, finished, names)
+        if target is not None:
+            _check_apart(added, own_a, own_b, target, names)
+        call = prepare(own_a, own_b, added, target, finished)
+        return call(own_a, own_b, added, target, (number, factors[1], factors[0]), recording)
+
+    return made_and_remembered(_MEMO, (source, a, b), out, words, make)
 
 
 def _finish(
@@ -291,9 +274,10 @@ def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, fini
 def _check_apart(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor, names: Names) -> None:
     """Require that `out` overlaps no operand; it may have exactly the elements of `source`, the tensor that is added."""
     for name, value in zip(names, (a, b), strict=True):
-        if value.dtype != out.dtype:
+        if value.dtype == out.dtype:
+            check_apart("out", out, name, value)
+        elif ranges_meet(out, value):
             refuse_value("out", "memory that overlaps no int8 operand", "an overlap")
-        check_apart("out", out, name, value)
     if source is None:
         return
     same = source.data_ptr() == out.data_ptr() and source.shape == out.shape and source.stride() == out.stride()
@@ -304,11 +288,11 @@ def _check_apart(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor, names
 def _run_into(
     source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str, out: Tensor
 ) -> None:
-    _run(source, a, b, beta, alpha, activation, out)
+    _run(_OPERATOR, source, a, b, beta, alpha, activation, out)
 
 
 def _run_new(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:
-    return _run(source, a, b, beta, alpha, activation)
+    return _run(_OPERATOR, source, a, b, beta, alpha, activation)
 
 
 def _allocate(source: Tensor | None, a: Tensor, b: Tensor, *_: object) -> Tensor:

@@ -7,7 +7,7 @@ go to `mixed_mm`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.mixed_mm.checks import Operands
 from torch import Tensor
 
-__all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "mapped_parts", "parts_of", "prepare"]
+__all__ = ["FEW", "Prepared", "Runs", "mapped_parts", "parts_of", "prepare"]
 
 FEW: Final = 32
 """The most rows (M) that `mixed_mm_few` takes."""
@@ -56,15 +56,6 @@ Runs = Callable[[str, Tensor], bool]
 def runs(kernel: str, a: Tensor) -> bool:
     """Return whether `kernel`, `mixed_mm_few` or `mixed_mm_sm90`, runs on the device of `a`."""
     return takes_maps(a) if kernel == "mixed_mm_sm90" else a.is_cuda
-
-
-def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None) -> Hashable:
-    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
-    facts = tuple(
-        None if value is None else (value.dtype, value.device, value.shape, value.stride())
-        for value in (*operands, out)
-    )
-    return library.CURRENT.source, facts, _is_unaligned(operands, out), group_size
 
 
 def parts_of(tiles: int, depth: int, count: int) -> int:

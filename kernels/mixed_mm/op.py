@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_apart, check_int, check_result, check_tensors, refuse_value
+from nojit.kernels.arguments import check_apart, check_int, check_result, check_tensors, ranges_meet, refuse_value
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, written
-from nojit.kernels.gemm.calls import Kept, keep
-from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
+from nojit.kernels.memos import Recording, made_and_remembered, new_memo
 from nojit.kernels.mixed_mm.checks import Operands, check_operands
-from nojit.kernels.mixed_mm.launch import Prepared, facts_of_call, prepare
+from nojit.kernels.mixed_mm.launch import prepare
 from nojit.kernels.mixed_mm.reference import unpack
 from torch import Tensor
 
@@ -24,9 +22,7 @@ __all__ = ["uint4x2_mixed_mm"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
-_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
-_MEMO: Final = new_memo(operands=5, limit=1024, in_place=())
+_MEMO: Final = new_memo(operands=5, limit=1024, in_place=(), under_autocast=True)
 _NAMES: Final = ("a", "b", "scales", "zeros")
 
 
@@ -61,7 +57,7 @@ def uint4x2_mixed_mm(
         ArgumentError: a wrong type, dtype or device.
         ValueError: a wrong shape or size, or scales or zeros that require a gradient.
     """
-    if not torch.compiler.is_dynamo_compiling():
+    if not torch.compiler.is_dynamo_compiling() and not autocasts():
         known: Tensor | None = _MEMO(a, b, scales, zeros, out, library.CURRENT.source, group_size)
         if known is not None:
             return known
@@ -76,7 +72,7 @@ def uint4x2_mixed_mm(
     if group_size is not None:
         check_int("group_size", group_size)
     if is_plain(*operands, out):
-        return _remember(operands, group_size, out)
+        return _run(operands, group_size, out)
     check_operands(operands, group_size)
     return _traced(operands, group_size, out)
 
@@ -84,16 +80,6 @@ def uint4x2_mixed_mm(
 def _lowered(a: Tensor, *groups: Tensor | None) -> tuple[Any, ...]:
     """Cast the operands to autocast's dtype, which has 16 bits, the only size that 4-bit weights support."""
     return lowered(a), *(lowered(value) for value in groups)
-
-
-def _remember(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
-
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
-        a, b, scales, zeros = own
-        return _run((a, b, scales, zeros), group_size, target, recording)
-
-    return made_and_remembered(_MEMO, operands, out, (group_size,), make)
 
 
 def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
@@ -111,30 +97,32 @@ def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> T
     return written(out)
 
 
-def _run(operands: Operands, group_size: int | None, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Run a call; validate and prepare it unless an equal call was prepared before."""
-    facts = facts_of_call(operands, out, group_size)
-    present = [value for value in operands if value is not None]
-    tensors = () if out is None else (out, *present)
-    kept = _CALLS.get(facts)
-    if kept is None:
-        check_operands(operands, group_size)
-        if out is not None:
-            check_out(out, operands[0], operands[1])
-        kept = keep(_CALLS, facts, prepare(operands, out, group_size), tensors)
-    if out is not None and not kept.lie_apart(tensors):
-        _check_apart(operands, out)
-    return kept.call(operands, out, caller)
+def _run(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
+    """Replay a cached call; if there is none, validate the call, run it and cache it."""
+    known: Tensor | None = _MEMO(*operands, out, library.CURRENT.source, group_size)
+    if known is not None:
+        return known
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        a, b, scales, zeros = own
+        given = (a, b, scales, zeros)
+        check_operands(given, group_size)
+        if target is not None:
+            check_out(target, a, b)
+            _check_apart(given, target)
+        return prepare(given, target, group_size)(given, target, recording)
+
+    return made_and_remembered(_MEMO, operands, out, (group_size,), make)
 
 
 def _check_apart(operands: Operands, out: Tensor) -> None:
-    """Require that `out` overlaps no operand; for operands of another dtype, that it does not share their storage."""
+    """Require that `out` overlaps no operand; operands of another dtype must not lie in the gaps between its elements either."""
     for name, value in zip(_NAMES, operands, strict=True):
         if value is None:
             continue
         if value.dtype == out.dtype:
             check_apart("out", out, name, value)
-        elif out.untyped_storage().data_ptr() == value.untyped_storage().data_ptr():
+        elif ranges_meet(out, value):
             refuse_value("out", f"memory that does not overlap {name}", "an overlap")
 
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nojit.kernels import library
-from nojit.kernels.dispatch import precision, switch_of
+from nojit.kernels.dispatch import precision
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
-__all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
+__all__ = ["Operands", "Prepared", "prepare"]
 
 Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 """The matrices a, b, c and d."""
-
-
-def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
-    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
-    values = operands if out is None else (*operands, out)
-    facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
-    return (library.CURRENT.source, facts, _is_unaligned(operands, out), switch_of(operands[0]))
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Final
 
 import torch
@@ -22,18 +21,15 @@ from nojit.kernels.arguments import (
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, switch_of, written
-from nojit.kernels.gemm.calls import Kept, keep
-from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
-from nojit.kernels.mm_plus_mm.launch import Operands, Prepared, facts_of_call, prepare
+from nojit.kernels.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.mm_plus_mm.launch import Operands, prepare
 from torch import Tensor
 
 __all__ = ["mm_plus_mm"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
-_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
-_MEMO: Final = new_memo(operands=5, limit=1024, in_place=())
+_MEMO: Final = new_memo(operands=5, limit=1024, in_place=(), under_autocast=True)
 
 
 def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -54,7 +50,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
         ArgumentError: a wrong type, dtype or device.
         ValueError: a wrong shape.
     """
-    if not torch.compiler.is_dynamo_compiling():
+    if not torch.compiler.is_dynamo_compiling() and not autocasts():
         known: Tensor | None = _MEMO(a, b, c, d, out, library.CURRENT.source, switch_of(a))
         if known is not None:
             return known
@@ -65,7 +61,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
     if out is not None:
         check_result(out)
     if is_plain(*operands, out):
-        return _remember(operands, out)
+        return _run(operands, out)
     _check(operands)
     if out is None:
         traced: Tensor = _op(*operands)
@@ -75,16 +71,6 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(*operands, out)
     return written(out)
-
-
-def _remember(operands: Operands, out: Tensor | None) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
-
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
-        a, b, c, d = own
-        return _run((a, b, c, d), target, recording)
-
-    return made_and_remembered(_MEMO, operands, out, (switch_of(operands[0]),), make)
 
 
 def _check(operands: Operands) -> None:
@@ -101,20 +87,24 @@ def _check(operands: Operands) -> None:
     check_shape("d", d, (c.shape[1], b.shape[1]), "L, N")
 
 
-def _run(operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-    """Run a call; validate and prepare it unless an equal call was prepared before."""
-    facts = facts_of_call(operands, out)
-    tensors = () if out is None else (out, *operands)
-    kept = _CALLS.get(facts)
-    if kept is None:
-        _check(operands)
-        if out is not None:
-            check_out(out, operands[0], operands[1])
-        kept = keep(_CALLS, facts, prepare(operands, out), tensors)
-    if out is not None and not kept.lie_apart(tensors):
-        for name, value in zip("abcd", operands, strict=True):
-            check_apart("out", out, name, value)
-    return kept.call(operands, out, caller)
+def _run(operands: Operands, out: Tensor | None) -> Tensor:
+    """Replay a cached call; if there is none, validate the call, run it and cache it."""
+    word = switch_of(operands[0])
+    known: Tensor | None = _MEMO(*operands, out, library.CURRENT.source, word)
+    if known is not None:
+        return known
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        a, b, c, d = own
+        given = (a, b, c, d)
+        _check(given)
+        if target is not None:
+            check_out(target, a, b)
+            for name, value in zip("abcd", given, strict=True):
+                check_apart("out", target, name, value)
+        return prepare(given, target)(given, target, recording)
+
+    return made_and_remembered(_MEMO, operands, out, (word,), make)
 
 
 def _run_new(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:

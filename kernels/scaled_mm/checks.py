@@ -14,6 +14,7 @@ from nojit.kernels.arguments import (
     check_rank,
     check_shape,
     check_tensor,
+    ranges_meet,
     refuse_type,
     refuse_value,
 )
@@ -98,24 +99,12 @@ def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
             continue
         if operand.dtype == out.dtype:
             check_apart("out", out, argument, operand)
-        elif _meet(out, operand):
+        elif ranges_meet(out, operand):
             refuse_value(
                 "out",
                 f"memory of its own, as the kernel reads {argument} while it writes out",
                 f"an overlap with {argument}",
             )
-
-
-def _meet(one: Tensor, other: Tensor) -> bool:
-    """Return whether the byte ranges of two tensors, from first to last element, overlap."""
-    (first, end), (start, other_end) = _reach(one), _reach(other)
-    return first < other_end and start < end and one.numel() > 0 and other.numel() > 0
-
-
-def _reach(value: Tensor) -> tuple[int, int]:
-    last: int = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
-    first = value.data_ptr()
-    return first, first + (last + 1) * value.itemsize
 
 
 def check_no_gradient(**values: Tensor | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 
-__all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
+__all__ = ["Operands", "Prepared", "prepare"]
 
 FP8_BYTES: Final = 1
 MULTIPLIES: Final = (9, 0)
@@ -33,13 +33,6 @@ class Operands(NamedTuple):
     scale_a: Tensor
     scale_b: Tensor
     bias: Tensor | None
-
-
-def facts_of_call(operands: Operands, out: Tensor | None, dtype: torch.dtype, fast: bool) -> Hashable:
-    """Return the cache key of a call: the kernels' source, and all that validation and launch arguments depend on."""
-    values = (*operands, out)
-    facts = tuple(None if x is None else (x.dtype, x.device, x.shape, x.stride()) for x in values)
-    return (library.CURRENT.source, facts, _is_unaligned(operands, out), dtype, fast)
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:

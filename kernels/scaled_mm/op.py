@@ -7,15 +7,14 @@ y = (scale_a * a) @ (scale_b * b) + bias
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_result, check_tensors
 from nojit.kernels.dispatch import is_plain, written
-from nojit.kernels.gemm.calls import Kept, keep
-from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
+from nojit.kernels.memos import Recording, made_and_remembered, new_memo
 from nojit.kernels.scaled_mm.checks import (
     check_apart_from,
     check_bias,
@@ -24,7 +23,7 @@ from nojit.kernels.scaled_mm.checks import (
     check_out,
     check_out_dtype,
 )
-from nojit.kernels.scaled_mm.launch import Operands, Prepared, facts_of_call, prepare
+from nojit.kernels.scaled_mm.launch import Operands, prepare
 from nojit.kernels.scaled_mm.scales import scales_of
 from torch import Tensor
 
@@ -32,9 +31,7 @@ __all__ = ["scaled_mm"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
-_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Prepared calls by their cache key; replays outside torch's dispatcher use `_MEMO` instead."""
-_MEMO: Final = new_memo(operands=6, limit=1024, in_place=())
+_MEMO: Final = new_memo(operands=6, limit=1024, in_place=(), under_autocast=True)
 _NAMES: Final[Mapping[object, str]] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 """Dtypes of results as strings, for cache keys."""
 
@@ -88,7 +85,7 @@ def scaled_mm(
     check_out_dtype(out_dtype)
     operands, fast = Operands(a, b, scale_a, scale_b, bias), bool(use_fast_accum)
     if is_plain(*operands, out):
-        return _remember(operands, out_dtype, use_fast_accum, out)
+        return _run(*operands, out_dtype, use_fast_accum, out)
     check_no_gradient(a=a, b=b, scale_a=scale_a, scale_b=scale_b, bias=bias, out=out)
     _check(operands, out, out_dtype)
     if out is None:
@@ -96,16 +93,6 @@ def scaled_mm(
         return result
     _into_op(*operands, out_dtype, fast, out)
     return written(out)
-
-
-def _remember(operands: Operands, dtype: torch.dtype, fast: bool, out: Tensor | None) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
-
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
-        own_a, own_b, own_scale_a, own_scale_b, own_bias = own
-        return _run(own_a, own_b, own_scale_a, own_scale_b, own_bias, dtype, bool(fast), target, recording)
-
-    return made_and_remembered(_MEMO, operands, out, (_NAMES[dtype], fast), make)
 
 
 def _run(
@@ -117,19 +104,21 @@ def _run(
     out_dtype: torch.dtype,
     use_fast_accum: bool,
     out: Tensor | None = None,
-    caller: Caller = DIRECT,
 ) -> Tensor:
-    """Run a call; validate and prepare it unless an equal call was prepared before."""
-    operands = Operands(a, b, scale_a, scale_b, bias)
-    facts = facts_of_call(operands, out, out_dtype, use_fast_accum)
-    tensors = () if out is None else (out, *(value for value in operands if value is not None))
-    kept = _CALLS.get(facts)
-    if kept is None:
-        _check(operands, out, out_dtype)
-        kept = keep(_CALLS, facts, prepare(operands, out, out_dtype, use_fast_accum), tensors)
-    if out is not None and not kept.lie_apart(tensors):
-        check_apart_from(out, **operands._asdict())
-    return kept.call(operands, out, caller)
+    """Replay a cached call; if there is none, validate the call, run it and cache it."""
+    operands, words = Operands(a, b, scale_a, scale_b, bias), (_NAMES.get(out_dtype), use_fast_accum)
+    known: Tensor | None = _MEMO(*operands, out, library.CURRENT.source, *words)
+    if known is not None:
+        return known
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        given = Operands(*own)
+        _check(given, target, out_dtype)
+        if target is not None:
+            check_apart_from(target, **given._asdict())
+        return prepare(given, target, out_dtype, bool(use_fast_accum))(given, target, recording)
+
+    return made_and_remembered(_MEMO, operands, out, words, make)
 
 
 def _check(operands: Operands, out: Tensor | None, dtype: torch.dtype) -> None:

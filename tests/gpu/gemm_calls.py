@@ -169,7 +169,7 @@ class PairCase:
 @contextmanager
 def prepared_anew(operator: ModuleType, preparing: ModuleType, maps: bool) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
-    with mock.patch.object(operator, "_CALLS", {}), ExitStack() as stack:
+    with ExitStack() as stack:
         stack.callback(operator._MEMO.forget)
         operator._MEMO.forget()
         if not maps:

@@ -123,7 +123,7 @@ class Case:
 @contextmanager
 def prepared_anew(maps: bool) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
-    with mock.patch.object(op, "_CALLS", {}), ExitStack() as stack:
+    with ExitStack() as stack:
         stack.callback(op._MEMO.forget)
         op._MEMO.forget()
         if not maps:

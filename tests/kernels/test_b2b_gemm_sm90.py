@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.b2b_gemm import b2b_gemm, functions, op, reference
+from nojit.kernels.b2b_gemm import b2b_gemm, functions, reference
 from nojit.kernels.b2b_gemm import launch as launch_module
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
@@ -59,9 +59,8 @@ def provide(name: str) -> Callable[..., None]:
 
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have such a device, and forget what was prepared for others."""
+    """Have such a device."""
     sm90.pretend(monkeypatch, launch_module)
-    monkeypatch.setattr(op, "_CALLS", {})
     asked.clear()
     with library.override(provide):
         yield

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm import baddbmm, bmm, mm, op, reference
+from nojit.kernels.bmm import baddbmm, bmm, mm, reference
 from nojit.kernels.bmm import launch as launch_module
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from torch import Tensor
@@ -47,9 +47,8 @@ def merge(partial: Tensor, out: Tensor, source: Tensor, *numbers: Any) -> None:
 
 @pytest.fixture(autouse=True, params=TILES.values(), ids=TILES.keys())
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have a device of a few processors that takes maps, and forget what was prepared for others."""
+    """Have a device of a few processors that takes maps."""
     sm90.pretend(monkeypatch, launch_module)
-    monkeypatch.setattr(op, "_CALLS", {})
     chosen.clear()
     chosen.update(request.param)
     asked.clear()

@@ -18,7 +18,7 @@ from nojit.aot.plan.space import expand_space
 from nojit.kernels import library
 from nojit.kernels.maps import Described
 from nojit.kernels.mixed_mm import launch as launch_module
-from nojit.kernels.mixed_mm import op, reference, uint4x2_mixed_mm
+from nojit.kernels.mixed_mm import reference, uint4x2_mixed_mm
 from torch import Tensor
 
 from tests.kernels.accuracy import assert_accurate
@@ -137,9 +137,8 @@ def provide(name: str) -> Callable[..., None]:
 
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have a device that runs them, and forget what was prepared for others."""
+    """Have a device that runs them."""
     monkeypatch.setattr(launch_module, "runs", lambda *_: True)
-    monkeypatch.setattr(op, "_CALLS", {})
     asked.clear()
     chosen.clear()
     chosen.update({name: tiles[0] for name, tiles in TILES.items()})

@@ -11,7 +11,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.scaled_mm import launch as launch_module
-from nojit.kernels.scaled_mm import op, scaled_mm
+from nojit.kernels.scaled_mm import scaled_mm
 from torch import Tensor
 
 from tests.kernels import sm90
@@ -50,9 +50,8 @@ def merge(partial: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor, out: 
 
 @pytest.fixture(autouse=True, params=TILES.values(), ids=TILES.keys())
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have a device of a few processors that takes maps, and forget what was prepared for others."""
+    """Have a device of a few processors that takes maps."""
     monkeypatch.setattr(launch_module, "has_maps", lambda _: True)
-    monkeypatch.setattr(op, "_CALLS", {})
     chosen.clear()
     chosen.update(request.param)
     asked.clear()
