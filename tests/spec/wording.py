@@ -1,9 +1,9 @@
-"""Turns of phrase that make sentences hard to read, and where they stand: in pages, docstrings, comments and messages.
+"""Phrases that make sentences hard to read, found in pages, docstrings, comments and messages.
 
     python -m tests.spec.wording [FILE...]
 
-Prints one line for each, with what to write instead, and exits 1 if there is any. Lint runs it over the whole repository.
-CONTRIBUTING.md says how we write.
+Prints the line and a replacement of each phrase, and exits 1 if there is any. Lint runs it over the whole repository.
+CONTRIBUTING.md describes our style.
 """
 
 from __future__ import annotations
@@ -21,8 +21,18 @@ from tests.spec.pages import PAGES, ROOT, without_code
 
 __all__ = ["TURNS", "Finding", "findings", "python_texts", "turns_in"]
 
-CODE = ("aot", "benchmarks", "kernels", "package")
-"""Folders whose docstrings, comments and messages are read."""
+CODE = (
+    "aot",
+    "benchmarks",
+    "examples",
+    "kernels",
+    "package",
+    "runtime/discovery",
+    "runtime/fallback",
+    "runtime/observe",
+    "runtime/trust",
+)
+"""Folders whose docstrings, comments and messages are checked."""
 
 TURNS: dict[str, str] = {
     r"\bof which\b": "name the thing: `two of these files`, `its configs`",
@@ -41,7 +51,7 @@ TURNS: dict[str, str] = {
     r"\bkinds? of calls?\b": "`specialization`",
     r"\bby itself\b": "`alone`, `automatically`",
 }
-"""What is looked for, in any case, and what to write instead."""
+"""Each phrase, in any case, and its replacement."""
 
 # a question may begin so
 _OPENING = re.compile(
@@ -53,7 +63,7 @@ _OPENS = "begin with the actor: a thing that has a name"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One turn in a text."""
+    """A phrase in a text."""
 
     file: Path
     line: int
@@ -66,13 +76,13 @@ class Finding:
 
 
 def turns_in(text: str) -> Iterator[tuple[int, str, str]]:
-    """Find the turns of a text.
+    """Find the phrases in a text.
 
     Args:
         text: prose, without code.
 
     Returns:
-        For each its offset, its words, and what to write instead.
+        Offset, words and replacement of each phrase.
     """
     for pattern, instead in TURNS.items():
         # sentences go on in the next line
@@ -83,7 +93,7 @@ def turns_in(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def findings(files: Iterable[Path]) -> Iterator[Finding]:
-    """Find the turns of pages and of Python files, in the order of lines."""
+    """Find the phrases in pages and Python files, in the order of lines."""
     for file in files:
         text = file.read_text(encoding="utf-8")
         texts = python_texts(text) if file.suffix == ".py" else [(1, without_code(text))]
@@ -96,7 +106,7 @@ def findings(files: Iterable[Path]) -> Iterator[Finding]:
 
 
 def python_texts(text: str) -> Iterator[tuple[int, str]]:
-    """List the docstrings, comments and other strings of a Python file that hold a sentence, each with its line."""
+    """Yield the docstrings, comments and other strings with spaces of a Python file, each with its line."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, re.sub(r"`+[^`\n]*`+", lambda span: "x" * len(span[0]), node.value)
@@ -106,18 +116,18 @@ def python_texts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def sources() -> list[Path]:
-    """List every file whose words are held."""
+    """Return every file to check."""
     return [*PAGES, *(path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py")))]
 
 
 def main() -> None:
-    """Print what is found."""
+    """Print each phrase that is found."""
     files = [Path(name).absolute() for name in sys.argv[1:]] or sources()
     found = list(findings(files))
     for each in found:
         sys.stdout.write(f"{each}\n")
     if found:
-        sys.exit(f"{len(found)} turns that are hard to read")
+        sys.exit(f"{len(found)} phrases that are hard to read")
 
 
 if __name__ == "__main__":
