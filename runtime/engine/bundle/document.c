@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { DIGEST_CHARS = 64 };
+enum { DIGEST_CHARS = 64, DIGITS_QUICK = 18 /* no integer of so many overflows */ };
 
 static const char *kind_of(unsigned char c)
 {
@@ -197,6 +197,17 @@ nj_text nj_integer_text(const nj_integer *number)
 
 bool nj_take_count(nj_document *it, uint64_t least, uint64_t most, uint64_t *number)
 {
+    const unsigned char *start = it->at, *at = start, *end = it->end;
+    uint64_t value = 0;
+    /* most numbers are short, and tables are full of them */
+    while (at < end && *at >= '0' && *at <= '9' && at - start < DIGITS_QUICK) {
+        value = 10 * value + (*at++ - '0');
+    }
+    if (at > start && (at == end || *at < '0' || *at > '9') && value >= least && value <= most) {
+        *number = value;
+        it->at = at;
+        return true;
+    }
     nj_integer taken;
     if (!nj_take_integer(it, &taken)) {
         return false;

@@ -90,6 +90,12 @@ uint32_t nj_text_next(nj_span *rest)
 
 bool nj_text_ascends(nj_span before, nj_span text)
 {
+    size_t same = 0;
+    while (same < before.size && same < text.size && before.at[same] == text.at[same] && text.at[same] != '\\') {
+        same++;
+    }
+    before = (nj_span){before.at + same, before.size - same};
+    text = (nj_span){text.at + same, text.size - same};
     while (before.size > 0 && text.size > 0) {
         uint32_t left = nj_text_next(&before), right = nj_text_next(&text);
         if (left != right) {

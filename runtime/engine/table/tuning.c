@@ -1,7 +1,7 @@
 /* Reads the tuning of a table. */
 #include "table/reading.h"
 
-enum { TABLES_MAX = 64, BEHIND_MAX = 100000 };
+enum { TABLES_MAX = 64, BEHIND_MAX = 100000, PLAIN_NUMBERS = NJ_TUNING_KEYS_MAX, PLAIN_DIGITS = 18 };
 
 #define INT_MAX_OF_KEYS ((uint64_t)INT64_MAX)
 #define COUNT(fields) (sizeof fields / sizeof *fields)
@@ -18,6 +18,13 @@ typedef struct {
     uint32_t last;     /* the case that was read last */
 } nj_part;
 
+/* Numbers of an array. */
+typedef struct {
+    nj_arena *arena;
+    uint64_t most;
+    size_t width; /* bytes of each */
+} nj_numbers;
+
 static bool add(nj_document *it, nj_table_reader *reader, const void *item, size_t size)
 {
     return nj_arena_add(&reader->arena, item, size) || nj_no_memory(it->error);
@@ -31,6 +38,11 @@ static bool take_some(nj_document *it, size_t most, nj_taker take, void *into)
            (it->at - start > 2 || nj_break(it->error, "size", "0", "expected 1 to %zu items", most));
 }
 
+static bool refuse_index(uint32_t index, size_t size, const char *what, nj_error *error)
+{
+    return nj_break(error, "pool", nj_format("%u", (unsigned)index).text, "expected a %s below %zu", what, size);
+}
+
 /* Takes an index below `size` into what `what` names. */
 static bool take_index(nj_document *it, size_t size, const char *what, uint32_t *index)
 {
@@ -39,7 +51,7 @@ static bool take_index(nj_document *it, size_t size, const char *what, uint32_t 
         return false;
     }
     *index = (uint32_t)number;
-    return number < size || nj_break(it->error, "pool", nj_format("%u", (unsigned)*index).text, "expected a %s below %zu", what, size);
+    return number < size || refuse_index(*index, size, what, it->error);
 }
 
 static bool take_key_item(nj_document *it, void *into)
@@ -133,10 +145,46 @@ static bool take_block_cases(nj_document *it, void *into)
            NJ_END_LIST(it, part->reader, mark, part->block.cases, part->block.case_count);
 }
 
-static bool take_key_value(nj_document *it, void *reader)
+static bool take_number(nj_document *it, void *into)
 {
+    nj_numbers *numbers = into;
     uint64_t number;
-    return nj_take_count(it, 0, INT_MAX_OF_KEYS, &number) && add(it, reader, &number, sizeof number);
+    return nj_take_count(it, 0, numbers->most, &number) &&
+           (nj_arena_add(numbers->arena, &number, numbers->width) || nj_no_memory(it->error));
+}
+
+/* Takes a few short numbers at once: most of a large table is these. False, and nothing taken, if they are not that plain. */
+static bool take_plain_numbers(nj_document *it, const nj_numbers *numbers)
+{
+    unsigned char plain[PLAIN_NUMBERS * sizeof(uint64_t)];
+    const unsigned char *at = it->at;
+    size_t size = 0;
+    do {
+        const unsigned char *start = ++at;
+        uint64_t number = 0;
+        while (*at >= '0' && *at <= '9' && at - start < PLAIN_DIGITS) {
+            number = 10 * number + (*at++ - '0');
+        }
+        if (at == start || number > numbers->most || size == sizeof plain / sizeof(uint64_t) * numbers->width) {
+            return false;
+        }
+        memcpy(plain + size, &number, numbers->width);
+        size += numbers->width;
+    } while (*at == ',');
+    if (*at != ']' || !nj_arena_add(numbers->arena, plain, size)) {
+        return false;
+    }
+    it->at = at + 1;
+    return true;
+}
+
+/* Takes an array of numbers from 0, each into the low bytes of its own. */
+static bool take_numbers(nj_document *it, nj_arena *arena, size_t count_max, uint64_t most, size_t width)
+{
+    nj_numbers numbers = {arena, most, width};
+    /* what is checked JSON ends in a bracket */
+    bool plain = *it->at == '[' && count_max >= PLAIN_NUMBERS && take_plain_numbers(it, &numbers);
+    return plain || nj_take_array(it, count_max, take_number, &numbers);
 }
 
 static bool take_problem_at(nj_document *it, nj_part *part)
@@ -144,42 +192,36 @@ static bool take_problem_at(nj_document *it, nj_part *part)
     nj_table_reader *reader = part->reader;
     size_t mark = nj_arena_start(&reader->arena);
     uint32_t count, expected = reader->table->tuning.key_count;
-    return nj_take_array(it, NJ_TUNING_KEYS_MAX, take_key_value, reader) &&
+    return take_numbers(it, &reader->arena, NJ_TUNING_KEYS_MAX, INT_MAX_OF_KEYS, sizeof(uint64_t)) &&
            NJ_END_LIST(it, reader, mark, part->problem.at, count) &&
            (count == expected || nj_break(it->error, "size", nj_format("%u", (unsigned)count).text, "expected %u key values",
                                           (unsigned)expected));
 }
 
-static bool take_used_config(nj_document *it, void *into)
+/* Checks that a problem's configs are there, each once. */
+static bool check_used(const nj_part *part, nj_error *error)
 {
-    nj_table_reader *reader = into;
-    uint32_t number;
-    if (!take_index(it, reader->table->config_count, "config", &number)) {
-        return false;
+    nj_table_reader *reader = part->reader;
+    reader->mark++;
+    for (uint32_t i = 0; i < part->problem.count; i++) {
+        uint32_t config = part->problem.configs[i];
+        if (config >= reader->table->config_count) {
+            return refuse_index(config, reader->table->config_count, "config", error);
+        }
+        if (reader->config_marks[config] == reader->mark) {
+            return nj_break(error, "duplicate", nj_format("%u", (unsigned)config).text, "expected each config of a row once");
+        }
+        reader->config_marks[config] = reader->mark;
     }
-    if (reader->config_marks[number] == reader->mark) {
-        return nj_break(it->error, "duplicate", nj_format("%u", (unsigned)number).text, "expected each config of a row once");
-    }
-    reader->config_marks[number] = reader->mark;
-    return add(it, reader, &number, sizeof number);
+    return part->problem.count > 0 || nj_break(error, "size", "0", "expected 1 to %d items", NJ_POOL_MAX);
 }
 
 static bool take_problem_configs(nj_document *it, nj_part *part)
 {
-    size_t mark = nj_arena_start(&part->reader->arena);
-    part->reader->mark++;
-    return take_some(it, NJ_POOL_MAX, take_used_config, part->reader) &&
-           NJ_END_LIST(it, part->reader, mark, part->problem.configs, part->problem.count);
-}
-
-static bool take_distance(nj_document *it, void *reader)
-{
-    uint64_t number;
-    if (!nj_take_count(it, 0, BEHIND_MAX, &number)) {
-        return false;
-    }
-    uint32_t behind = (uint32_t)number;
-    return add(it, reader, &behind, sizeof behind);
+    nj_arena *arena = &part->reader->arena;
+    size_t mark = nj_arena_start(arena);
+    return take_numbers(it, arena, NJ_POOL_MAX, NJ_POOL_MAX, sizeof(uint32_t)) &&
+           NJ_END_LIST(it, part->reader, mark, part->problem.configs, part->problem.count) && check_used(part, it->error);
 }
 
 static bool take_problem_behind(nj_document *it, nj_part *part)
@@ -187,7 +229,8 @@ static bool take_problem_behind(nj_document *it, nj_part *part)
     nj_table_reader *reader = part->reader;
     size_t mark = nj_arena_start(&reader->arena);
     uint32_t count;
-    return nj_take_array(it, NJ_POOL_MAX, take_distance, reader) && NJ_END_LIST(it, reader, mark, part->problem.behind, count) &&
+    return take_numbers(it, &reader->arena, NJ_POOL_MAX, BEHIND_MAX, sizeof(uint32_t)) &&
+           NJ_END_LIST(it, reader, mark, part->problem.behind, count) &&
            (count == part->problem.count || nj_break(it->error, "size", nj_format("%u", (unsigned)count).text,
                                                      "expected %u numbers, one for each config", (unsigned)part->problem.count));
 }
