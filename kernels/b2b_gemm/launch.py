@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm.functions import reference_of, rounded
-from nojit.kernels.block_sparse.products import precision
+from nojit.kernels.dispatch import precision
 from nojit.kernels.gemm.matrices import Layout, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous

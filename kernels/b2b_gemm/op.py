@@ -12,17 +12,12 @@ from nojit.kernels import library
 from nojit.kernels.arguments import (
     check_apart,
     check_choice,
-    check_counted,
-    check_dtype,
-    check_like,
     check_number,
-    check_rank,
     check_result,
-    check_shape,
-    check_tensor,
     check_tensors,
     refuse_value,
 )
+from nojit.kernels.b2b_gemm.checks import check_operands
 from nojit.kernels.b2b_gemm.functions import CustomActivation, apply, differentiate, name_of
 from nojit.kernels.b2b_gemm.launch import Operands, Words, chosen, prepare
 from nojit.kernels.bmm.checks import check_out
@@ -87,7 +82,7 @@ def b2b_gemm(
         check_result(out)
     if is_plain(*operands, out):
         return _run(operands, words, alpha, out)
-    _check(operands)
+    check_operands(operands)
     if out is None:
         traced: Tensor = _op(*operands, words[0], words[1], chosen(operands, assoc))
         return traced
@@ -107,19 +102,6 @@ def _check_words(activation: object, alpha: object, assoc: object) -> Words:
     return name, check_number("alpha", alpha), str(assoc)
 
 
-def _check(operands: Operands) -> None:
-    """Require operands [M, K], [K, L], [L, N] of one dtype and device."""
-    a, b, c = operands
-    check_tensor("a", a)
-    check_dtype("a", a)
-    for name, value, dims in (("a", a, "M, K"), ("b", b, "K, L"), ("c", c, "L, N")):
-        check_like(name, value, "a", a)
-        check_rank(name, value, dims)
-        check_counted(name, value)
-    check_shape("b", b, (a.shape[1], b.shape[1]), "K, L")
-    check_shape("c", c, (b.shape[1], c.shape[1]), "L, N")
-
-
 def _run(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> Tensor:
     """Replay a cached call; if there is none, validate the call, run it and cache it.
 
@@ -134,7 +116,7 @@ def _run(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, c = own
         given = (a, b, c)
-        _check(given)
+        check_operands(given)
         if target is not None:
             check_out(target, a, c)
             for place, value in zip("abc", given, strict=True):

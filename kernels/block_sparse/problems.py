@@ -10,10 +10,10 @@ from random import Random
 from typing import Final
 
 import torch
-from nojit.kernels.block_sparse import matmul_problems
+from nojit.kernels.block_sparse import problems_matmul
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.matmul_problems import Pattern, Problem
 from nojit.kernels.block_sparse.op import softmax_backward, softmax_forward
+from nojit.kernels.block_sparse.problems_matmul import Pattern, Problem
 from nojit.kernels.problem import (
     DRAWN,
     Roles,
@@ -100,7 +100,7 @@ _SOFTMAX: Final = {
     "block_sparse_softmax_fwd": Roles(_TUNABLES, (), ("CAUSAL", "WHOLE")),
     "block_sparse_softmax_bwd": Roles(_TUNABLES, (), ("WHOLE",)),
 }
-ROLES: Final[Mapping[str, Roles]] = {**_SOFTMAX, **matmul_problems.ROLES}
+ROLES: Final[Mapping[str, Roles]] = {**_SOFTMAX, **problems_matmul.ROLES}
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _SCALE: Final = 0.125
@@ -232,7 +232,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
         # of drawn problems, half as many are causal
         *(SoftmaxProblem(problem, forward, "bf16", is_causal=True) for problem in found[:: 2 if use in DRAWN else 1]),
         *(SoftmaxProblem(problem, backward, "bf16") for problem in found),
-        *matmul_problems.problems(use),
+        *problems_matmul.problems(use),
     )
 
 

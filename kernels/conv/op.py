@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_tensors
-from nojit.kernels.conv import operators, sweeps
+from nojit.kernels.conv import op_autograd, sweeps
 from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_of, window_of, word_of
 from nojit.kernels.conv.launch import run_conv
 from nojit.kernels.conv.sweeps import Window
@@ -131,7 +131,7 @@ def _convolve(
     if plain and not autocasts():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
         return _remember(words, x, weight, bias, window, int(groups), precision(x.dtype, word), single)
-    run = operators.convolve if plain else operators.conv
+    run = op_autograd.convolve if plain else op_autograd.conv
     result: Tensor = run(batched, weight, bias, *window, int(groups), word)
     return result.squeeze(0) if single else result
 

@@ -12,7 +12,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
-from nojit.kernels.flex import operators
+from nojit.kernels.flex import op_autograd
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_torchs_options
 from nojit.kernels.flex.launch_forward import allocate_output, launch_forward
@@ -126,7 +126,7 @@ def flex_attention(
         words = _words(mod, scale, enable_gqa, return_lse, kernel_options)
         return _remember(memo, query, key, value, mod, tables, factor, options, return_lse, words)
     choice = [options.get(name, 0) for name in OPTIONS]
-    out, lse = operators.forward_op(
+    out, lse = op_autograd.forward_op(
         query, key, value, *shown(tables.tensors, query), *captured(mod), tables.mode, tables.sizes, *described(mod), factor,
         bool(deterministic), choice,
     )  # fmt: skip

@@ -8,13 +8,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import (
     check_apart,
-    check_counted,
-    check_dtype,
-    check_like,
-    check_rank,
     check_result,
-    check_shape,
-    check_tensor,
     check_tensors,
     refuse_value,
 )
@@ -22,6 +16,7 @@ from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.mm_plus_mm.checks import check_operands
 from nojit.kernels.mm_plus_mm.launch import Operands, prepare
 from torch import Tensor
 
@@ -62,7 +57,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
         check_result(out)
     if is_plain(*operands, out):
         return _run(operands, out)
-    _check(operands)
+    check_operands(operands)
     if out is None:
         traced: Tensor = _op(*operands)
         return traced
@@ -71,20 +66,6 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(*operands, out)
     return written(out)
-
-
-def _check(operands: Operands) -> None:
-    """Require two pairs of matrices, a [M, K] and b [K, N], c [M, L] and d [L, N]."""
-    a, b, c, d = operands
-    check_tensor("a", a)
-    check_dtype("a", a)
-    for name, value, dims in (("a", a, "M, K"), ("b", b, "K, N"), ("c", c, "M, L"), ("d", d, "L, N")):
-        check_like(name, value, "a", a)
-        check_rank(name, value, dims)
-        check_counted(name, value)
-    check_shape("b", b, (a.shape[1], b.shape[1]), "K, N")
-    check_shape("c", c, (a.shape[0], c.shape[1]), "M, L")
-    check_shape("d", d, (c.shape[1], b.shape[1]), "L, N")
 
 
 def _run(operands: Operands, out: Tensor | None) -> Tensor:
@@ -97,7 +78,7 @@ def _run(operands: Operands, out: Tensor | None) -> Tensor:
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         a, b, c, d = own
         given = (a, b, c, d)
-        _check(given)
+        check_operands(given)
         if target is not None:
             check_out(target, a, b)
             for name, value in zip("abcd", given, strict=True):

@@ -15,21 +15,18 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import (
     FLOATS,
-    check_dtype,
-    check_like,
     check_like_device,
     check_number,
     check_shape,
-    check_tensor,
     check_tensors,
-    refuse_value,
 )
 from nojit.kernels.dispatch import is_plain
-from nojit.kernels.maps import processors
-from nojit.kernels.memos import DIRECT, Caller, Recording, new_memo
+from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.norm.checks import check_operands
+from nojit.kernels.norm.launch import normalize, run_backward
 from torch import Tensor
 
-__all__ = ["add_rms_norm", "normalize", "rms_norm", "run_backward"]
+__all__ = ["add_rms_norm", "rms_norm"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
@@ -37,8 +34,6 @@ _EPS: Final = torch.finfo(torch.float32).eps
 """Torch's default eps for every dtype: that of fp32, since it computes in fp32."""
 MOST_REMEMBERED: Final = 1024
 _MEMO: Final = new_memo(operands=3, limit=MOST_REMEMBERED)
-RUNS: Final = 4
-"""Programs of the backward kernel per SM; each writes a row of sums for the weight's gradient."""
 
 
 def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002 - torch's name
@@ -68,7 +63,7 @@ def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = No
     if is_plain(input, weight):
         (result,) = _remember(input, None, weight, eps, own)
         return result
-    _check(input, None, weight)
+    check_operands(input, None, weight)
     traced: Tensor = _op(input, weight, own)
     return traced
 
@@ -110,7 +105,7 @@ def add_rms_norm(
     if is_plain(input, residual, weight):
         result, total = _remember(input, residual, weight, eps, own)
         return result, total
-    _check(input, residual, weight)
+    check_operands(input, residual, weight)
     traced: tuple[Tensor, Tensor] = _add_op(input, residual, weight, own)
     return traced
 
@@ -126,7 +121,7 @@ def _remember(
 
     `eps` is the caller's argument, `own` the number to use.
     """
-    _check(input, residual, weight)
+    check_operands(input, residual, weight)
     recording = Recording(input, residual, weight)
     own_input, own_residual, own_weight = recording.operands
     assert own_input is not None  # noqa: S101 - the input is never None
@@ -141,98 +136,8 @@ def _differ(one: Tensor, other: Tensor) -> bool:
     return one.dtype != other.dtype and one.dtype in FLOATS and other.dtype in FLOATS
 
 
-def _check(input: Tensor, residual: Tensor | None, weight: Tensor | None) -> None:  # noqa: A002 - torch's name
-    check_tensor("input", input)
-    check_dtype("input", input)
-    if not input.dim():
-        refuse_value("input", "at least one dimension", "none")
-    if residual is not None:
-        check_like("residual", residual, "input", input)
-        check_shape("residual", residual, input.shape, "as input")
-    if weight is not None:
-        check_like("weight", weight, "input", input)
-        check_shape("weight", weight, input.shape[-1:], "N")
-
-
-def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
-    """Return `value`, or a copy if its rows are not contiguous or not evenly spaced; and the row stride in elements."""
-    *outer, width = value.shape
-    apart = None
-    steps = [(size, stride) for size, stride in zip(outer, value.stride(), strict=False) if size != 1]
-    for size, stride in reversed(steps):
-        if apart is None:
-            apart, reach = stride, stride * size
-        elif stride != reach:
-            return caller.make(Tensor.contiguous, value), width
-        else:
-            reach = stride * size
-    if width != 1 and value.stride(-1) != 1:
-        return caller.make(Tensor.contiguous, value), width
-    return value, width if apart is None else apart
-
-
-def _weights_of(weight: Tensor | None, other: Tensor, caller: Caller) -> tuple[Tensor, int]:
-    """Return contiguous weights and 1; without weights, `other` as a pointer that is not read, and 0."""
-    if weight is None:
-        return other, 0
-    return weight if weight.stride(0) == 1 else caller.make(Tensor.contiguous, weight), 1
-
-
-def normalize(
-    input: Tensor,  # noqa: A002 - torch's name
-    residual: Tensor | None,
-    weight: Tensor | None,
-    eps: float,
-    caller: Caller = DIRECT,
-) -> tuple[Tensor, Tensor | None]:
-    """Return the norm and, if there is a residual, the sum; operands are already validated."""
-    width = input.shape[-1]
-    out = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
-    total = None
-    if residual is not None:
-        total = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
-    if out.numel():
-        source, stride = _rows_of(input, caller)
-        added, added_stride = (None, 0) if residual is None else _rows_of(residual, caller)
-        weights, weighs = _weights_of(weight, source, caller)
-        rows = out.numel() // width
-        caller.launch(
-            "rms_norm_fwd", source, added, weights, out, total, rows, width, weighs, eps, stride, added_stride
-        )
-    return out, total
-
-
-def run_backward(
-    grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, eps: float, weighs: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the gradients by the normalized tensor and by the weight; the latter is empty unless `weighs`.
-
-    Args:
-        grad: gradient by the norm, [..., N].
-        grad_total: gradient by the sum, or None.
-        total: the tensor that was normalized.
-        weight: weight of the forward pass, or None.
-        eps: eps of the forward pass.
-        weighs: whether the gradient by the weight is requested.
-    """
-    width = total.shape[-1]
-    found = torch.empty_like(total, memory_format=torch.contiguous_format)
-    if not found.numel():
-        return found, total.new_zeros(width if weighs else 0)
-    rows = found.numel() // width
-    programs = min(rows, RUNS * processors(total))
-    partial = total.new_empty((programs, width) if weighs else (1, 1), dtype=torch.float32)
-    source, stride = _rows_of(total, DIRECT)
-    dense, grad_stride = _rows_of(grad, DIRECT)
-    added, added_stride = (None, 0) if grad_total is None else _rows_of(grad_total, DIRECT)
-    weights, scales = _weights_of(weight, source, DIRECT)
-    facts = (rows, width, scales, int(weighs), programs, eps, grad_stride, added_stride, stride)
-    library.get("rms_norm_bwd")(dense, added, source, weights, found, partial, *facts)
-    return found, partial.sum(0).to(total.dtype) if weighs else total.new_empty(0)
-
-
 def _run(input: Tensor, weight: Tensor | None, eps: float) -> Tensor:  # noqa: A002 - torch's name
-    _check(input, None, weight)
+    check_operands(input, None, weight)
     return normalize(input, None, weight, eps)[0]
 
 
@@ -242,7 +147,7 @@ def _run_sum(
     weight: Tensor | None,
     eps: float,
 ) -> tuple[Tensor, Tensor]:
-    _check(input, residual, weight)
+    check_operands(input, residual, weight)
     out, total = normalize(input, residual, weight, eps)
     assert total is not None  # noqa: S101 - there is a residual
     return out, total

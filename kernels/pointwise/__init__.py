@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         tanh,
         vector_add,
     )
-    from nojit.kernels.pointwise.operator import define, load_operators
+    from nojit.kernels.pointwise.op_from_spec import define, load_operators
     from nojit.kernels.pointwise.spec import specify
 
 __all__ = [
@@ -61,4 +61,4 @@ __all__ = [
     "vector_add",
 ]
 
-__getattr__ = lazily(__name__, __all__, {"define": "operator", "load_operators": "operator", "specify": "spec"})
+__getattr__ = lazily(__name__, __all__, {"define": "op_from_spec", "load_operators": "op_from_spec", "specify": "spec"})

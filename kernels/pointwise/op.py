@@ -12,7 +12,7 @@ import math
 from typing import Final
 
 from nojit.kernels.arguments import check_choice, check_number, check_tensors, refuse_type, refuse_value
-from nojit.kernels.pointwise.operator import Operator, load_own
+from nojit.kernels.pointwise.op_from_spec import Operator, load_own
 from torch import Tensor
 
 __all__ = [

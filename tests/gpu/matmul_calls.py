@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 from nojit.kernels.block_sparse import launch_tma, packing, reference
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.matmul import block_sparse_matmul
+from nojit.kernels.block_sparse.op_matmul import block_sparse_matmul
 from torch import Tensor
 
 from tests.gpu.calls import Call, Outputs, view

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from nojit.kernels.pointwise import op
 from nojit.kernels.pointwise.evaluation import evaluate
-from nojit.kernels.pointwise.operator import load_operators
+from nojit.kernels.pointwise.op_from_spec import load_operators
 from nojit.kernels.pointwise.spec import OperatorSpec
 from torch import Tensor
 

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, launch_tma, packing, products, reference
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, launch_tma, packing, reference
+from nojit.kernels.block_sparse import launch as products
 from nojit.kernels.maps import Described
 from torch import Tensor
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launch_pointers, op, operators, reference, sweeps
+from nojit.kernels.conv import conv2d, conv3d, launch_pointers, op, reference, sweeps
+from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.conv.checks import window_of
 from nojit.kernels.conv.launch_pointers import parts_of
 from nojit.kernels.conv.layouts import by_channels, is_by_channels

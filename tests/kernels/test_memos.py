@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nojit.kernels import library, maps
 from nojit.kernels.b2b_gemm import b2b_gemm
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, launch_tma, op, products
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, launch_tma, op
+from nojit.kernels.block_sparse import launch as products
 from nojit.kernels.bmm import baddbmm, bmm, mm
-from nojit.kernels.conv import conv2d, conv3d, operators
+from nojit.kernels.conv import conv2d, conv3d
 from nojit.kernels.conv import launch_tma as conv_mapped
+from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.dispatch import is_real
 from nojit.kernels.flash_attention import flash_attention, launch_forward
 from nojit.kernels.flash_attention import op as attention
@@ -30,7 +32,7 @@ from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
 from nojit.kernels.pointwise import addcmul, clamp, gelu, vector_add
-from nojit.kernels.pointwise import operator as pointwise_operator
+from nojit.kernels.pointwise import op_from_spec as pointwise_operator
 from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime._core import Described, Recipe
 from nojit.runtime.errors import ArgumentError

@@ -17,7 +17,7 @@ from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
 from nojit.kernels import library, pointwise
 from nojit.kernels.pointwise.__main__ import generate, generate_own, main
-from nojit.kernels.pointwise.operator import OTHERS
+from nojit.kernels.pointwise.op_from_spec import OTHERS
 from nojit.kernels.pointwise.spec import read_specs, specify
 from nojit.kernels.pointwise.tiling import Rectangles, holds, tile
 from nojit.runtime import expr

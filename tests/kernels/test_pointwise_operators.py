@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nojit.kernels import library, pointwise
 from nojit.kernels.pointwise.__main__ import generate
 from nojit.kernels.pointwise.evaluation import evaluate
-from nojit.kernels.pointwise.operator import Operator, load_operators
+from nojit.kernels.pointwise.op_from_spec import Operator, load_operators
 from nojit.kernels.pointwise.program import Program
 from nojit.kernels.pointwise.promotion import promote
 from nojit.runtime.errors import ArgumentError

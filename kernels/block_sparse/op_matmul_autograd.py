@@ -21,31 +21,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
-from nojit.kernels import library
-from nojit.kernels.block_sparse import launch_tma
-from nojit.kernels.block_sparse.launch_tma import Facts
-from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Packing, Sizes
-from nojit.kernels.dispatch import is_plain, precision, shown
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.block_sparse.launch import run_dsd, run_sdd
+from nojit.kernels.block_sparse.packing import Packing, Sizes
+from nojit.kernels.dispatch import is_plain, shown
+from nojit.kernels.memos import DIRECT
 from torch import Tensor
 
-__all__ = [
-    "dsd",
-    "dsd_into",
-    "facts_of_dsd",
-    "facts_of_merge",
-    "facts_of_sdd",
-    "launch_dsd",
-    "launch_merge",
-    "launch_sdd",
-    "precision",
-    "sdd",
-    "sdd_into",
-    "strips_of",
-]
+__all__ = ["dsd", "dsd_into", "sdd", "sdd_into"]
 
-_PADDED: Final = 256
-"""The columns of partial results are padded to a multiple of this."""
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
@@ -115,39 +98,6 @@ def _sdd_into(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[in
     run_sdd(a, b, tables, sizes, out, DIRECT)
 
 
-def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor, caller: Caller) -> None:
-    """Launch a product of dense matrices into blocks (sdd), with the sm_90 kernel if it can run, or the general one."""
-    if not out.numel():
-        return
-    own = Sizes(*sizes)
-    maps = launch_tma.maps_of_sdd(a, b, out, own)
-    if maps is None:
-        launch_sdd(a, b, out, tables[10:], own, caller)
-    else:
-        launch_tma.launch_sdd(maps, a.shape, tables[10:], own, caller)
-
-
-def launch_sdd(
-    a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes, caller: Caller = DIRECT
-) -> None:
-    """Launch the general kernel of a product of dense matrices into blocks (sdd), for any strides.
-
-    `tables` are the three tables of tiles in `Packing.tables`, `own` the sizes of the layout.
-    """
-    facts, meaning = facts_of_sdd(a, b, out, tables, own)
-    caller.launch("block_sparse_sdd", a, b, out, *facts, **meaning)
-
-
-def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
-    """Return the arguments that follow the operands of the general sdd kernel (dense by dense), and its constexprs."""
-    tiles, columns, blocks = tables
-    batch, _, rows, depth = a.shape
-    sizes = (batch, len(tiles), -(-rows // own.tile), rows, depth, own.block)
-    strides = (*a.stride(), *b.stride(), *out.stride())
-    meaning = {"STRIP": own.tile, "SPAN": own.width, "PRECISION": precision(a.dtype)}
-    return (tiles, columns, blocks, *sizes, *strides), meaning
-
-
 def _dsd(
     s: Tensor,
     d: Tensor,
@@ -188,107 +138,6 @@ def _dsd_into(
     out: Tensor,
 ) -> None:
     run_dsd(s, d, tables, sizes, is_transposed, deterministic, out, DIRECT)
-
-
-def run_dsd(
-    s: Tensor,
-    d: Tensor,
-    tables: Sequence[Tensor],
-    sizes: Sequence[int],
-    is_transposed: bool,
-    deterministic: bool,
-    out: Tensor,
-    caller: Caller,
-) -> None:
-    """Launch a product of blocks by a dense matrix (dsd), and the sum over the rows that were split among programs.
-
-    The sm_90 kernel runs it where it can, or else the general kernel.
-    """
-    if not out.numel():
-        return
-    own = Sizes(*sizes)
-    strips, cuts = strips_of(tables, own, is_transposed, out.shape, deterministic)
-    partial = cuts.allocate(d, caller)
-    maps = launch_tma.maps_of_dsd(s, d, out, own.block, cuts.height, is_transposed)
-    if maps is None:
-        launch_dsd(s, d, out, partial, strips, cuts, own.block, is_transposed, caller)
-    else:
-        launch_tma.launch_dsd(maps, out.shape, partial, strips, cuts, own.block, caller)
-    if cuts.slots:
-        launch_merge(partial, out, strips[3], cuts, caller)
-
-
-def strips_of(
-    tables: Sequence[Tensor], own: Sizes, is_transposed: bool, shape: Sequence[int], deterministic: bool
-) -> tuple[tuple[Tensor, ...], Cuts]:
-    """Return the tables of strips (groups of block rows) for a product of blocks by a dense matrix, and how to split them.
-
-    Args:
-        tables: `Packing.tables`.
-        own: sizes of the layout.
-        is_transposed: use the tables of the transpose.
-        shape: shape of the result, [Z, H, M, N].
-        deterministic: give each part of a strip a slot for its sums, so that sums have a fixed order.
-
-    Under batch invariance the choice must not depend on the batch: every strip that may be split is split.
-    """
-    tasks, entries, blocks, merges, whole = tables[5:10] if is_transposed else tables[:5]
-    one = own.strips_of(is_transposed)
-    batch, _, _, width = shape
-    pieces = 0 if library.is_batch_invariant() else batch * -(-width // BLOCK_N)
-    slots, long = one.slots, 0
-    if one.longest * PROGRAMS <= one.entries * pieces * SHARE:
-        tasks, slots, long = whole, 0, one.long
-    elif not deterministic:
-        # one slot per task, or one per strip for atomic adds
-        slots = len(merges)
-    shape = batch, slots, one.height, -(-width // _PADDED) * _PADDED
-    cut = Cuts(one.height, slots, shape, not deterministic, long, one.ahead)
-    return (tasks, entries, blocks, merges), cut
-
-
-def launch_dsd(
-    s: Tensor,
-    d: Tensor,
-    out: Tensor,
-    partial: Tensor,
-    strips: Sequence[Tensor],
-    cuts: Cuts,
-    block: int,
-    is_transposed: bool,
-    caller: Caller = DIRECT,
-) -> None:
-    """Launch the general kernel of a product of blocks by a dense matrix (dsd), for any strides.
-
-    `partial` receives the partial sums of rows that are split among programs.
-    """
-    facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, is_transposed)
-    caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **meaning)
-
-
-def facts_of_dsd(
-    s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, is_transposed: bool
-) -> Facts:
-    """Return the general dsd kernel's (sparse by dense) arguments after operands and partial sums, and its constexprs."""
-    tasks, entries, blocks, _ = strips
-    batch, _, rows, width = out.shape
-    sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
-    z, of_blocks, row, column = s.stride()
-    inner = (column, row) if is_transposed else (row, column)
-    strides = (z, of_blocks, *inner, *d.stride(), *out.stride())
-    return (tasks, entries, blocks, *sizes, *strides), {"STRIP": cuts.height, "PRECISION": precision(d.dtype)}
-
-
-def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, caller: Caller = DIRECT) -> None:
-    """Launch the kernel that sums up the partial results of rows that were split among programs into `out`."""
-    caller.launch("block_sparse_merge", partial, out, *facts_of_merge(out, merges, cuts))
-
-
-def facts_of_merge(out: Tensor, merges: Tensor, cuts: Cuts) -> tuple[Any, ...]:
-    """Return the arguments of the merge kernel that follow its tensors."""
-    batch, _, rows, width = out.shape
-    sizes = (batch, len(merges), -(-rows // cuts.height), rows, width, cuts.height, cuts.slots, int(cuts.atomic))
-    return (merges, *sizes, *out.stride())
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

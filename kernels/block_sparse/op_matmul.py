@@ -24,7 +24,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.block_sparse import products
+from nojit.kernels.block_sparse import launch, op_matmul_autograd
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, precision, written
@@ -201,10 +201,10 @@ def _blocks_first(
 
 def _run_sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool, out: Tensor | None) -> Tensor:
     if out is None:
-        return products.sdd(a, b, packing, deterministic)
+        return op_matmul_autograd.sdd(a, b, packing, deterministic)
     sizes = packing.sizes
     _check_out(out, a, b, (a.shape[0], sizes.nnz, sizes.block, sizes.block), "Z, nnz, block, block")
-    products.sdd_into(a, b, packing, out)
+    op_matmul_autograd.sdd_into(a, b, packing, out)
     return written(out)
 
 
@@ -223,11 +223,11 @@ def _run_dsd(
         out: where to write the result; None for a new tensor.
     """
     if out is None:
-        product = products.dsd(s, d, packing, is_transposed, flip, deterministic)
+        product = op_matmul_autograd.dsd(s, d, packing, is_transposed, flip, deterministic)
         return product.mT if flip else product
     sides = (packing.sizes.rows_of(is_transposed), d.shape[3])
     _check_out(out, s, d, (*d.shape[:2], *(reversed(sides) if flip else sides)), "Z, H, rows, columns")
-    products.dsd_into(s, d, packing, is_transposed, deterministic, out.mT if flip else out)
+    op_matmul_autograd.dsd_into(s, d, packing, is_transposed, deterministic, out.mT if flip else out)
     return written(out)
 
 
@@ -296,7 +296,7 @@ def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) ->
     own = packing.sizes
     recording.constant(*packing.tables)
     out = recording.make(Tensor.new_empty, a, a.shape[0], own.nnz, own.block, own.block)
-    products.run_sdd(a, b, packing.tables, own, out, recording)
+    launch.run_sdd(a, b, packing.tables, own, out, recording)
     return out
 
 
@@ -312,5 +312,5 @@ def _record_dsd(
     sides = (own.rows_of(is_transposed), d.shape[3])
     result = recording.make(Tensor.new_empty, d, *d.shape[:2], *(reversed(sides) if flip else sides))
     out = recording.stands(result.mT, result) if flip else result
-    products.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, recording)
+    launch.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, recording)
     return result

@@ -8,7 +8,8 @@ from random import Random
 from typing import Final, Literal, cast
 
 import torch
-from nojit.kernels.block_sparse import launch_tma, products, reference
+from nojit.kernels.block_sparse import launch_tma, reference
+from nojit.kernels.block_sparse.launch import launch_dsd, launch_merge, launch_sdd, strips_of
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Cuts
 from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
@@ -145,7 +146,7 @@ class MatmulProblem:
             maps = cast("launch_tma.SddMaps", launch_tma.describe_sdd(a, b.mT, out))
             launch, _ = recorded(lambda: launch_tma.launch_sdd(maps, a.shape, tables, sizes))
         else:
-            launch, _ = recorded(lambda: products.launch_sdd(a, b.mT, out, tables, sizes))
+            launch, _ = recorded(lambda: launch_sdd(a, b.mT, out, tables, sizes))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(a[:1, :1].float(), b[:1, :1].float(), first, "sdd", trans_b=True)
         moved = (a.numel() + b.numel() + out.numel()) * a.itemsize
@@ -163,9 +164,7 @@ class MatmulProblem:
             maps = cast("launch_tma.DsdMaps", launch_tma.describe_dsd(s, d, out, is_transposed=False))
             launch, _ = recorded(lambda: launch_tma.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
         else:
-            launch, _ = recorded(
-                lambda: products.launch_dsd(s, d, out, partial, strips, cuts, one.block, is_transposed=False)
-            )
+            launch, _ = recorded(lambda: launch_dsd(s, d, out, partial, strips, cuts, one.block, is_transposed=False))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
         # a split strip goes to the partial results, not to the result
@@ -181,7 +180,7 @@ class MatmulProblem:
         )
         strips, cuts = self._strips(layout, out)
         height, partial = cuts.height, cuts.allocate(out).normal_(generator=source)
-        launch, _ = recorded(lambda: products.launch_merge(partial, out, strips[3], cuts))
+        launch, _ = recorded(lambda: launch_merge(partial, out, strips[3], cuts))
         _, begin, end = strips[3][0].tolist()
         panels = partial.view(*partial.shape[:2], -1, height, 64)[0, begin:end].sum(0)
         exact = panels.transpose(0, 1).reshape(height, -1)[None, None, :, : self.free]
@@ -191,7 +190,7 @@ class MatmulProblem:
     def _strips(self, layout: BlockLayout, out: Tensor) -> tuple[tuple[Tensor, ...], Cuts]:
         """Return the tables of the layout's strips (groups of block rows), and the plan that says which strips are split."""
         tables, sizes = layout.packing(out.device, out.dtype)
-        return products.strips_of(tables, sizes, False, out.shape, True)
+        return strips_of(tables, sizes, False, out.shape, True)
 
     def _work(  # noqa: PLR0917 - all fields of a Work
         self,
@@ -290,6 +289,6 @@ def _cut(use: str) -> list[tuple[Problem, int]]:
         problem = Problem(name, batch, heads, length, length, block, "longformer", 1.0)
         tables, sizes = problem.layout().packing("cpu", torch.bfloat16)
         # keep only products whose long strips are split: large ones split none
-        if products.strips_of(tables, sizes, False, (batch, heads, length * block, free), True)[1].slots:
+        if strips_of(tables, sizes, False, (batch, heads, length * block, free), True)[1].slots:
             found[f"{name}, {free}"] = problem, free
     return list(found.values())
