@@ -36,6 +36,7 @@ EXPRESSION_SHARE: int
 TYPED_WORK_MAX: int
 CHOOSING_WORK_MAX: int
 NAMING_WORK_MAX: int
+POOL_MAX: int
 
 def driver_version() -> int: ...
 def find_driver() -> bool: ...

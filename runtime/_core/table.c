@@ -4,6 +4,7 @@
 #include "launch_record.h"
 #include "table_parts.h"
 
+#include "bundle/json.h"
 #include "table/expressions.h"
 #include "table/packing.h"
 #include "table/work.h"
@@ -201,7 +202,7 @@ static int add_limits(PyObject *module)
     } limits[] = {
         {"EXPRESSION_CHARS_MAX", NJ_EXPRESSION_CHARS_MAX}, {"EXPRESSION_SHARE", NJ_EXPRESSION_SHARE},
         {"TYPED_WORK_MAX", NJ_TYPED_WORK_MAX},             {"CHOOSING_WORK_MAX", NJ_CHOOSING_WORK_MAX},
-        {"NAMING_WORK_MAX", NJ_NAMING_WORK_MAX},
+        {"NAMING_WORK_MAX", NJ_NAMING_WORK_MAX},           {"POOL_MAX", NJ_POOL_MAX},
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         if (PyModule_AddIntConstant(module, limits[i].name, limits[i].value) < 0) {

@@ -154,7 +154,7 @@ def test_the_limits_are_the_codes() -> None:
         "commas in one document": {_core.JSON_COMMAS_MAX},
         "digits of an integer": {_core.JSON_DIGITS_MAX},
         "kernels": {_core.KERNELS_MAX},
-        "variants, images, groups of a kernel; entries of a pool": {_core.VARIANTS_MAX, strict.POOL_MAX},
+        "variants, images, groups of a kernel; entries of a pool": {_core.VARIANTS_MAX, _core.POOL_MAX},
         "a text": {strict.TEXT_CHARS_MAX},
         "leaves of a type": {type_names.LEAVES_MAX},
         "characters of a kernel's expressions": {_core.EXPRESSION_CHARS_MAX},
