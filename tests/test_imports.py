@@ -309,6 +309,12 @@ def test_kernels_never_import_the_build():
     ] == []
 
 
+def test_kernels_are_launched_by_the_launches_of_their_family():
+    families = [path for path in (ROOT / "kernels").glob("*/*.py") if not path.name.startswith("launch")]
+    launching = re.compile(r"\b(caller|recording)\.launch\(|\blibrary\.get\(")
+    assert [path for path in families if launching.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_operators_load_no_triton():
     operators = [name for name in modules() if name.startswith("nojit.kernels.") and ".kernel" not in name[13:]]
     loading = {name: target for name in operators for target in loaded_by(name) if top(target) == "triton"}

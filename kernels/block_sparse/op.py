@@ -1,4 +1,4 @@
-"""``block_sparse_softmax`` and its gradient: validation, conversion of masks, and launches.
+"""``block_sparse_softmax`` and its gradient: validation, and conversion of masks.
 
 The torch operators of the namespace ``nojit`` take a layout as look-up tables and sizes, so that torch can trace them;
 the functions of this module take the `BlockLayout` itself.
@@ -8,22 +8,26 @@ the functions of this module take the `BlockLayout` itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_flags, check_like, check_number, check_shape
+from nojit.kernels.arguments import check_flags, check_like, check_number
 from nojit.kernels.block_sparse.checks import check_bias, check_mask, check_sparse, check_writable
+from nojit.kernels.block_sparse.launch_softmax import (
+    allocate_gradients,
+    launch_forward,
+    softmax_backward,
+    softmax_forward,
+)
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.dispatch import autocasts, is_plain, shown
-from nojit.kernels.memos import DIRECT, Caller, Recording
+from nojit.kernels.memos import Recording
 from torch import Tensor
 
-__all__ = ["block_sparse_softmax", "softmax_backward", "softmax_bwd", "softmax_forward"]
+__all__ = ["block_sparse_softmax", "softmax_bwd"]
 
-APART_BYTES: Final = 1 << 24
-"""Sparse tensors of at least this many bytes get a separate launch for their long rows."""
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
@@ -124,14 +128,6 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
     return result
 
 
-def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:
-    """Return the strides of an optional tensor with `count` dimensions.
-
-    For None they are 0, and 1 for the last: values that satisfy every hint of a variant.
-    """
-    return (*(0,) * (count - 1), 1) if value is None else tuple(value.stride())
-
-
 def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]) -> Tensor:
     """Compute the softmax of a new call and record its launches for replays; `rpe` is the bias [Z, H, M, N]."""
     x, bias, kpm, am = recording.operands
@@ -142,111 +138,8 @@ def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]
     return softmax_forward(x, *arguments[:4], rpe, kpm, am, *arguments[7:], caller=recording)
 
 
-def _listed(x: Tensor, spans: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, int, tuple[int, ...]]]:
-    """Yield the launches for a sparse tensor: one, or two if its long block rows get a launch of their own.
-
-    They get one if the tensor has at least `APART_BYTES` bytes and the best tile for them differs from that for other
-    rows.
-
-    Yields:
-        Block rows to process (rows of `spans`), the number of long ones among them, and the kernel's size arguments.
-    """
-    block, rows, _, longest, long, blocks, next_longest = sizes
-    is_large = library.is_batch_invariant() or x.numel() * x.element_size() >= APART_BYTES
-    if long and is_large and (longest - 1).bit_length() > (next_longest - 1).bit_length():
-        yield spans[:long], 0, (long, rows, block, blocks, longest)
-        yield spans[long:], 0, (len(spans) - long, rows, block, x.shape[1] - blocks, next_longest)
-    else:
-        yield spans, long, (len(spans), rows, block, x.shape[1], longest)
-
-
-def _launch_forward(
-    x: Tensor,
-    out: Tensor,
-    spans: Tensor,
-    columns: Tensor,
-    sizes: Sequence[int],
-    scale: float,
-    rpe: Tensor | None,
-    kpm: Tensor | None,
-    am: Tensor | None,
-    kpm_multiplies: bool,
-    am_multiplies: bool,
-    is_causal: bool,
-    *,
-    caller: Caller = DIRECT,
-) -> None:
-    if not x.numel():
-        return
-    for listed, long_rows, numbers in _listed(x, spans, sizes):
-        caller.constant(listed)
-        caller.launch(
-            "block_sparse_softmax_fwd",
-            x, out, listed, columns, long_rows, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
-            x.shape[0], *numbers,
-            *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
-            CAUSAL=bool(is_causal),
-        )  # fmt: skip
-
-
-def softmax_forward(
-    x: Tensor,
-    spans: Tensor,
-    columns: Tensor,
-    sizes: Sequence[int],
-    scale: float,
-    *terms: Any,
-    caller: Caller = DIRECT,
-) -> Tensor:
-    """Compute the softmax of validated arguments into a new tensor.
-
-    Args:
-        x: scores [Z, nnz, block, block].
-        spans: table `Tables.spans`.
-        columns: table `Tables.columns`.
-        sizes: the fields of `RowSizes`.
-        scale: factor of x.
-        terms: bias, masks, their modes, and whether the call is causal.
-        caller: launches the kernels.
-    """
-    out = caller.make(Tensor.new_empty, x, *x.shape)
-    _launch_forward(x, out, spans, columns, sizes, scale, *terms, caller=caller)
-    return out
-
-
 def _softmax_(x: Tensor, spans: Tensor, columns: Tensor, sizes: Sequence[int], scale: float, *terms: Any) -> None:
-    _launch_forward(x, x, spans, columns, sizes, scale, *terms)
-
-
-def softmax_backward(
-    y: Tensor,
-    dy: Tensor,
-    spans: Tensor,
-    columns: Tensor,
-    sizes: Sequence[int],
-    scale: float,
-    wants_bias: bool,
-) -> tuple[Tensor, Tensor]:
-    """Compute the gradient by the scores, and that by the bias if `wants_bias`; `sizes` are the fields of `RowSizes`."""
-    check_like("dy", dy, "y", y)
-    check_shape("dy", dy, y.shape, "Z, nnz, block, block")
-    dx, drpe = _allocate_gradients(y, spans, sizes, wants_bias)
-    bias = drpe if wants_bias else None
-    if y.numel():
-        for listed, long_rows, numbers in _listed(y, spans, sizes):
-            library.get("block_sparse_softmax_bwd")(
-                y, dy, dx, bias, listed, columns, long_rows, scale, y.shape[0], *numbers,
-                *y.stride(), *dy.stride(), *dx.stride(), *_strides(bias, 4),
-            )  # fmt: skip
-    return dx, drpe
-
-
-def _allocate_gradients(y: Tensor, spans: Tensor, sizes: Sequence[int], wants_bias: bool) -> tuple[Tensor, Tensor]:
-    """Allocate dx and, if `wants_bias`, a zeroed gradient of the dense bias [Z, H, M, N], or else an empty tensor."""
-    block, rows, cols, *_ = sizes
-    heads = spans.shape[0] // rows if rows else 0
-    dense = (y.shape[0], heads, rows * block, cols * block)
-    return torch.empty_like(y, memory_format=torch.contiguous_format), y.new_zeros(dense if wants_bias else (0,))
+    launch_forward(x, x, spans, columns, sizes, scale, *terms)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -311,7 +204,7 @@ def _fake_backward(
     y: Tensor, dy: Tensor, spans: Tensor, columns: Tensor, sizes: Sequence[int], scale: float, wants_bias: bool
 ) -> tuple[Tensor, Tensor]:
     del dy, columns, scale
-    return _allocate_gradients(y, spans, sizes, wants_bias)
+    return allocate_gradients(y, spans, sizes, wants_bias)
 
 
 torch.library.register_fake("nojit::block_sparse_softmax", _fake, lib=_LIBRARY)

@@ -11,8 +11,8 @@ from typing import Final
 
 import torch
 from nojit.kernels.block_sparse import problems_matmul
+from nojit.kernels.block_sparse.launch_softmax import softmax_backward, softmax_forward
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.op import softmax_backward, softmax_forward
 from nojit.kernels.block_sparse.problems_matmul import Pattern, Problem
 from nojit.kernels.problem import (
     DRAWN,
