@@ -116,14 +116,57 @@ SEEDS = {"open": _bundles, "image": _images, "expr": _expressions, "table": _tab
 """What makes the seeds of each target."""
 
 
-def write_seeds(target: str, folder: Path) -> list[Path]:
-    """Write each seed of a target to a file of its own."""
+def _broken_tables() -> list[bytes]:
+    """Break each rule of a table, and spell constants in every way."""
+    # pytest has no part in the other seeds
+    from tests.abuse.test_table_rules import BROKEN, PACKED, PACKED_LIES
+
+    made = []
+    for parts, lies in ((golden_parts(), BROKEN), (Parts.of(PACKED), PACKED_LIES)):
+        _, rows, raw = parts.tables[-1]
+        header, columns = split_table(raw)
+        for _, lie in lies.values():
+            document = json.loads(header)
+            lie(document)
+            made.append(canonical(document) + columns + struct.pack("<HH", rows, 1000))
+    floats = (
+        "1e-05",
+        "1.5e+300",
+        "123456.789",
+        "-0.0",
+        "0.0001",
+        "1e+16",
+        "inf",
+        "-inf",
+        "nan",
+        "5e-324",
+        "0.30000000000000004",
+    )
+    document = json.loads(split_table(golden_parts().tables[1][2])[0])
+    for text in (*floats, "%3D", "dtype:fp16", "function:m:f", "-18446744073709551615", "'%C3%A9%20'"):
+        document["signatures"][0][0] = f"={text}"
+        made.append(canonical(document) + bytes(32) + struct.pack("<HH", 1, 1))
+    values = [
+        {"float": "0x1.8p0"},
+        {"tuple": [1, None, True, "a", {"dtype": "fp16"}]},
+        {"float": "-0x0.0000000000001p-1022"},
+    ]
+    return [*made, *map(canonical, values)]
+
+
+FURTHER = {"table": _broken_tables}
+"""More seeds for libFuzzer, too many to try mutations of each in a test."""
+
+
+def write_seeds(target: str, folder: Path, *, further: bool = False) -> list[Path]:
+    """Write each seed of a target to a file of its own; those of `FURTHER` too if asked."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{target}-{number}" for number in range(len(SEEDS[target]()))]
-    for path, seed in zip(paths, SEEDS[target](), strict=True):
+    seeds = SEEDS[target]() + (FURTHER[target]() if further and target in FURTHER else [])
+    paths = [folder / f"{target}-{number}" for number in range(len(seeds))]
+    for path, seed in zip(paths, seeds, strict=True):
         path.write_bytes(seed)
     return paths
 
 
 if __name__ == "__main__":
-    write_seeds(sys.argv[1], Path(sys.argv[2]))
+    write_seeds(sys.argv[1], Path(sys.argv[2]), further=True)

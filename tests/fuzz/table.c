@@ -1,5 +1,5 @@
-/* Fuzz the reader of variant tables: the bytes as a table, and as the JSON and the columns of one that is laid out right. The last
- * four bytes are the numbers of its rows and images. */
+/* Fuzz the reader of variant tables: the bytes as a value, as a table, and as the JSON and the columns of one that is laid out
+ * right. The last four bytes are the numbers of its rows and images. */
 #include "table/expressions.h"
 #include "table/packing.h"
 
@@ -110,6 +110,18 @@ static void read_table(nj_span raw, size_t rows, size_t images)
     nj_table_close(&table);
 }
 
+static void read_constant(nj_span raw)
+{
+    nj_error error = {.code = NJ_OK};
+    nj_lone_constant constant;
+    bool good = nj_constant_read(raw, &constant, &error);
+    expect(good, &error);
+    if (good) {
+        walk_constant(&constant.value, 0);
+    }
+    nj_constant_close(&constant);
+}
+
 /* Lays a table out of its JSON and its columns. */
 static void read_parts(nj_span json, nj_span columns, size_t rows, size_t images)
 {
@@ -129,6 +141,7 @@ static void read_parts(nj_span json, nj_span columns, size_t rows, size_t images
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
 {
+    read_constant((nj_span){bytes, size});
     if (size < 4) {
         return 0;
     }
