@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from nojit.runtime.record import Record
 
-__all__ = ["Group", "Place", "encode_groups", "encode_images", "u32_array"]
+__all__ = ["Group", "Place", "encode_groups", "encode_images"]
 
 _GROUP = struct.Struct("<III32s")
 
@@ -55,15 +55,6 @@ def encode_images(sizes: Iterable[int]) -> bytes:
     if sys.byteorder == "big":
         lengths.byteswap()
     return lengths.tobytes()
-
-
-def u32_array(raw: bytes | memoryview) -> array[int]:
-    """Decode little-endian unsigned 32-bit integers."""
-    values = array("I")
-    values.frombytes(raw)
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values
 
 
 def encode_groups(groups: Iterable[Group]) -> bytes:

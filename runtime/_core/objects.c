@@ -18,12 +18,6 @@ bool nj_is_tuple(PyObject *object, const char *what)
     return is;
 }
 
-bool nj_set_grows(PyObject *set, PyObject *object)
-{
-    Py_ssize_t before = PySet_GET_SIZE(set);
-    return object != NULL && PySet_Add(set, object) == 0 && PySet_GET_SIZE(set) > before;
-}
-
 static int make_room(nj_items *items)
 {
     size_t size = (size_t)items->room * sizeof *items->at;

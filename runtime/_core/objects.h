@@ -1,4 +1,4 @@
-/* Sets, making tuples of unknown length and the records of runtime/record.py. Every function needs the GIL. */
+/* Making tuples of unknown length and the records of runtime/record.py. Every function needs the GIL. */
 #ifndef NOJIT_OBJECTS_H
 #define NOJIT_OBJECTS_H
 
@@ -24,9 +24,6 @@ void nj_items_init(nj_items *items);
 /* Whether an object is a tuple; TypeError raised, which says what else was expected, if it is none. NULL is none, too, and
  * has raised already. */
 bool nj_is_tuple(PyObject *object, const char *what);
-
-/* Adds an object to a set: whether it was not there before. False with an exception raised where that cannot be told. */
-bool nj_set_grows(PyObject *set, PyObject *object);
 
 /* Adds an object, which it steals; -1 where that is NULL, or with MemoryError raised. */
 int nj_items_add(nj_items *items, PyObject *object);
