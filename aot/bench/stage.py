@@ -72,7 +72,7 @@ class Stage:
         (file,) = self.bundle.files
         row = self.bundle.kernel(self.case.kernel).explain(*self.values.values()).row
         if row is None:
-            raise Unavailable(f"no variant of {file.path} matches the call")
+            raise Unavailable(f"no variant of {file.path} matches the call: leave out --bundle to build one")
         table = file.table(self.case.kernel)
         image = file.image(self.case.kernel, table.columns["image"][row])
         return LaunchedImage(image, table.launches[table.columns["launch"][row]])

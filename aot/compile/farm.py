@@ -126,6 +126,8 @@ def _checked(compiled: CompiledVariant, key: str) -> CompiledVariant:
     The keys differ if source files or tools changed during the build.
     """
     if compiled.key not in {"", key}:
-        what = "expected sources, settings and toolchain to stay the same during the build: build again"
-        raise CompileError(what, got="a change before this variant was compiled")
+        raise CompileError(
+            "expected sources, settings and toolchain to stay the same during the build: build again",
+            got="a change before this variant was compiled",
+        )
     return compiled

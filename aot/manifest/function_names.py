@@ -97,7 +97,7 @@ def _check(tree: ast.expr) -> None:
             for each in (*args, *(keyword.value for keyword in keywords)):
                 _check_argument(each)
             if any(keyword.arg is None for keyword in keywords):
-                raise ValueError("**")
+                raise ValueError("a call with ** arguments")
         case _:
             raise ValueError(ast.dump(tree))
 

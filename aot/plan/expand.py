@@ -336,8 +336,8 @@ class Expander:
     def _refuse_incomplete(self, point: Point) -> None:
         case = ", ".join(f"{name} = {value!r}" for name, value in point.axes) or "the kernel"
         raise ManifestError(
-            f"expected a config without `requires`, built for all its derived values, for {case} on {self.arch}, "
-            "so that every call is served; add one, or give the reason against it in `aligned_only`",
+            f"expected a config without `requires`, built for every value of its derived constexprs, for {case} on {self.arch}, "
+            "so that every call is served; add one, or state why some calls may fail: aligned_only = 'reason'",
             where=point.where,
         )
 

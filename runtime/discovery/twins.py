@@ -66,13 +66,17 @@ def _open(path: str, accept: Accept | None) -> BundleFile:
     try:
         return BundleFile(path, accept)
     except OSError as error:
-        raise BundleError("expected the file of a twin", got=worded(error), where=f"{_VARIABLE}: {path}") from None
+        raise BundleError(
+            "expected the file of a debug twin: nojit build --debug-info=twin",
+            got=worded(error),
+            where=f"{_VARIABLE}: {path}",
+        ) from None
 
 
 def _add(twins: dict[str, BundleFile], twin: BundleFile) -> None:
     if not twin.index.name.endswith(TWIN):
         twin.close()
-        what = "expected a twin: nojit build --debug-info=twin"
+        what = "expected a debug twin: nojit build --debug-info=twin"
         raise BundleError(what, got=f"bundle {twin.index.name}", where=f"{_VARIABLE}: {twin.path}")
     other = twins.setdefault(twin.index.inputs, twin)
     if other is not twin:
@@ -91,10 +95,16 @@ def _paths(places: str) -> Iterator[str]:
             continue
         except OSError as error:
             raise BundleError(
-                "expected a twin or a folder of twins", got=worded(error), where=f"{_VARIABLE}: {place}"
+                "expected a debug twin or a folder of them: nojit build --debug-info=twin",
+                got=worded(error),
+                where=f"{_VARIABLE}: {place}",
             ) from None
         if not names:
-            raise BundleError(f"expected *{SUFFIX} files", got="none", where=f"{_VARIABLE}: {place}")
+            raise BundleError(
+                f"expected *{SUFFIX} files of debug twins: nojit build --debug-info=twin",
+                got="none",
+                where=f"{_VARIABLE}: {place}",
+            )
         yield from [os.path.join(place, name) for name in names]  # noqa: PTH118 - as above
 
 
@@ -104,7 +114,7 @@ def _stand_in(file: BundleFile, twins: dict[str, BundleFile]) -> BundleFile:
     if twin is None:
         for other in twins.values():
             if (other.index.name, other.index.target) == (f"{file.index.name}{TWIN}", file.index.target):
-                what = f"expected a twin of bundle {file.id}: nojit build --debug-info=twin"
+                what = f"expected a debug twin of bundle {file.id}: nojit build --debug-info=twin"
                 raise BundleError(what, got="that of another build", where=other.path)
         return file
     if (twin.index.name, twin.index.version) != (f"{file.index.name}{TWIN}", file.index.version):

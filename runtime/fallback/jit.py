@@ -169,7 +169,7 @@ def load(source: object) -> Any:
     found: Any = source
     if isinstance(source, str):
         if find_spec("triton") is None:
-            raise UnavailableError("Triton is not installed")
+            raise UnavailableError("Triton is not installed: pip install triton")
         module, _, name = source.partition(":")
         try:
             found = getattr(import_module(module), name)
@@ -179,7 +179,7 @@ def load(source: object) -> Any:
             raise UnavailableError(f"{source} cannot be imported: {type(error).__name__}: {error}") from error
     found = _unwrapped(found)
     if not hasattr(found, "__getitem__"):
-        raise UnavailableError(f"{source} is no @triton.jit function")
+        raise UnavailableError(f"{source} is no @triton.jit function: register one with runtime.register_source")
     return found
 
 

@@ -146,10 +146,11 @@ def _check_params(function: Any, table: KernelTable) -> None:
     built = [param.name for param in table.params]
     if names is not None and list(names) != built:
         raise UnavailableError(
-            f"its function has the params {', '.join(names)}, and the bundle's has {', '.join(built)}"
+            f"the registered function has the params {', '.join(names)}, and the bundle's kernel has {', '.join(built)}: "
+            "register the function that was built, or build again with nojit build"
         )
     if "stream" in built:
-        raise UnavailableError("Triton cannot launch a kernel with a param named stream")
+        raise UnavailableError("Triton cannot launch a kernel with a param named stream: rename it and build again")
 
 
 # -- arguments --
@@ -311,7 +312,9 @@ def _current(device: int, stream: object) -> Iterator[None]:
     try:
         import torch  # noqa: PLC0415 - Triton's driver is torch's
     except ImportError:
-        raise UnavailableError("torch is not installed, and Triton launches on its streams") from None
+        raise UnavailableError(
+            "torch is not installed, and Triton launches on its streams: pip install torch"
+        ) from None
     chosen = nullcontext() if stream is None else torch.cuda.stream(_torch_stream(torch, device, stream))
     with torch.cuda.device(device), chosen:
         yield

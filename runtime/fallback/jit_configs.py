@@ -134,7 +134,7 @@ def first_runnable(
         names |= {name: value for name, value in derived.items() if value is not expr.MISSING}
         if not built.config.requires or value_of(built.config.requires, names) is True:
             return built, names, {name: _constexpr(name, value) for name, value in derived.items()}
-    raise UnavailableError("`requires` of no config holds")
+    raise UnavailableError("the call violates `requires` of every config: add a config without it and build again")
 
 
 def value_of(text: str, names: Mapping[str, expr.Value]) -> expr.Value:

@@ -185,7 +185,8 @@ def test_its_table_is_that_of_the_calls_arch_and_meaning(policy, monkeypatch, fa
     with pytest.raises(ArgumentError, match="expected a value for MASK, one of 'none', 'causal', 'window'"):
         attend(*pointers, None, 0.5, **numbers, **strides, BLOCK_D=width, BLOCK_DV=width)
     with pytest.raises(
-        NoMatchingVariantError, match="no bundle at hand holds this kernel; the JIT cannot make the call: `requires`"
+        NoMatchingVariantError,
+        match="no bundle at hand holds this kernel; the JIT cannot make the call: the call violates `requires`",
     ):
         attend(*pointers, None, 0.5, **numbers, **strides, MASK="none", BLOCK_D=64, BLOCK_DV=128)
 

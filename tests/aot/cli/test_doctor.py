@@ -424,7 +424,7 @@ def test_a_bundle_with_the_twin_of_another_build_is_not_used(
     monkeypatch.setenv("NOJIT_DEBUG_INFO", str(twin))
     result = run("doctor")
     assert result.exit_code == 1
-    assert f"{tmp_path / 'sm_90a.nojit'}: expected a twin of bundle" in result.stderr
+    assert f"{tmp_path / 'sm_90a.nojit'}: expected a debug twin of bundle" in result.stderr
     assert "would use" not in result.stdout
 
 

@@ -409,8 +409,8 @@ class TestEveryCallIsServed:
     def test_a_meaning_without_a_variant_for_every_call_is_refused(self):
         message = refusal(params={"x": "*{d}"}, matrix={"d": ["fp16"], "F": [True]}, configs=ALIGNED)
         expected = (
-            "expected a config without `requires`, built for all its derived values, for d = 'fp16', F = True on "
-            "sm_90, so that every call is served; add one, or give the reason against it in `aligned_only` - at demo.toml kernel k"
+            "expected a config without `requires`, built for every value of its derived constexprs, for d = 'fp16', F = True on sm_90, "
+            "so that every call is served; add one, or state why some calls may fail: aligned_only = 'reason' - at demo.toml kernel k"
         )
         assert message == expected
 
@@ -421,7 +421,7 @@ class TestEveryCallIsServed:
         fields = {"params": {"n": "i32"}, "derived": {"EVEN": "n % A == 0"}, "configs": [{"A": 1}, {"A": 2}]}
         assert expand(**fields, exclude=[{"when": "A == 1 and not EVEN"}]).variants
         halves = [{"when": "A == 1 and not EVEN"}, {"when": "A == 2 and EVEN"}]
-        assert "built for all its derived values" in refusal(**fields, exclude=halves)
+        assert "built for every value of its derived constexprs" in refusal(**fields, exclude=halves)
 
     def test_a_reason_allows_it(self):
         expansion = expand(params={"x": "*fp16"}, configs=ALIGNED, aligned_only="TMA needs 16 bytes")

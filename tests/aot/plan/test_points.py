@@ -88,7 +88,7 @@ class TestPoints:
         assert [facts(variant) for variant in expand(exact)] == [(128, 8, True, (("x", 16),))]
         del exact["aligned_only"]
         assert (
-            "so that every call is served; add one, or give the reason against it in `aligned_only` - at $.kernel[0].point[0]"
+            "so that every call is served; add one, or state why some calls may fail: aligned_only = 'reason' - at $.kernel[0].point[0]"
             in refusal(exact)
         )
 

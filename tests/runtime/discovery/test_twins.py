@@ -63,7 +63,7 @@ def test_other_bundles_stay_as_they_are(bundle: Path, twin: Path) -> None:
 
 def test_what_is_no_twin_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOJIT_DEBUG_INFO", str(bundle))
-    with pytest.raises(BundleError, match=f"expected a twin.*, got bundle acme - at NOJIT_DEBUG_INFO: {bundle}"):
+    with pytest.raises(BundleError, match=f"expected a debug twin.*, got bundle acme - at NOJIT_DEBUG_INFO: {bundle}"):
         loader.load(bundle)
 
 
@@ -76,7 +76,9 @@ def test_files_and_folders_are_named_as_in_path(bundle: Path, twin: Path, monkey
 
 def test_the_twin_of_another_build_is_refused(bundle: Path, twin: Path) -> None:
     make(bundle, inputs=TWO)
-    with pytest.raises(BundleError, match=r"expected a twin of bundle \w{12}: nojit build --debug-info=twin, got that"):
+    with pytest.raises(
+        BundleError, match=r"expected a debug twin of bundle \w{12}: nojit build --debug-info=twin, got that"
+    ):
         loader.load(bundle)
 
 
@@ -124,7 +126,8 @@ def test_a_twin_that_cannot_be_opened_is_named(
     monkeypatch.setenv("NOJIT_DEBUG_INFO", str(bundle.parent / place))
     before = open_files()
     with pytest.raises(
-        BundleError, match=r"expected the file of a twin, got N[^\[]* - at NOJIT_DEBUG_INFO: .*/(none|z\.nojit)$"
+        BundleError,
+        match=r"expected the file of a debug twin: nojit build --debug-info=twin, got N[^\[]* - at NOJIT_DEBUG_INFO: .*/(none|z\.nojit)$",
     ):
         loader.load(bundle)
     assert open_files() == before

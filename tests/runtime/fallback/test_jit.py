@@ -430,7 +430,7 @@ def test_the_first_config_that_may_run_is_taken(make: Make, tensor: Any, functio
 def test_where_no_config_may_run_it_is_the_error_and_says_so(make: Make, tensor: Any, function: Function) -> None:
     add, x = make(configs=[{"BLOCK": 512, "requires": "n > 100"}]), tensor(0x1000, "float32")
     with pytest.raises(
-        NoMatchingVariantError, match="; the JIT cannot make the call: `requires` of no config holds"
+        NoMatchingVariantError, match="; the JIT cannot make the call: the call violates `requires` of every config"
     ) as caught:
         add(x, x, 7)
     assert caught.value.reasons
@@ -771,7 +771,7 @@ def test_a_source_that_cannot_be_imported_is_named(make: Make, tensor: Any, poli
         runtime.register_source("add", place)
         assert refused(add, x, x, 7) == f"{place} cannot be imported: {why}"
     runtime.register_source("add", "operator:neg")
-    assert refused(add, x, x, 7) == "operator:neg is no @triton.jit function"
+    assert refused(add, x, x, 7) == "operator:neg is no @triton.jit function: register one with runtime.register_source"
 
 
 def test_without_triton_it_says_so(make: Make, tensor: Any, policy: Set, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -779,20 +779,23 @@ def test_without_triton_it_says_so(make: Make, tensor: Any, policy: Set, monkeyp
     monkeypatch.setattr(jit, "find_spec", lambda name: None)
     runtime.register_source("add", "some.module:add")
     x = double(tensor)
-    assert refused(make(), x, x, 7) == "Triton is not installed"
+    assert refused(make(), x, x, 7) == "Triton is not installed: pip install triton"
 
 
 def test_without_torch_it_says_so(make: Make, tensor: Any, function: Function, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     x = double(tensor)
-    assert refused(make(), x, x, 7) == "torch is not installed, and Triton launches on its streams"
+    assert refused(make(), x, x, 7) == "torch is not installed, and Triton launches on its streams: pip install torch"
 
 
 def test_a_function_of_other_params_is_another_kernel(make: Make, tensor: Any, policy: Set) -> None:
     policy("jit")
     runtime.register_source("add", Function("x", "out", "n"))
     x = double(tensor)
-    assert refused(make(), x, x, 7) == "its function has the params x, out, n, and the bundle's has x, y, n, BLOCK"
+    assert refused(make(), x, x, 7) == (
+        "the registered function has the params x, out, n, and the bundle's kernel has x, y, n, BLOCK: "
+        "register the function that was built, or build again with nojit build"
+    )
 
 
 def test_a_param_called_stream_is_no_stream(make: Make, policy: Set) -> None:
@@ -801,7 +804,10 @@ def test_a_param_called_stream_is_no_stream(make: Make, policy: Set) -> None:
     runtime.register_source("add", function)
     add = make({"stream": "i32", "n": "i32"})
     for named in ({"stream": 2**40, "n": 1}, {"n": 1, "stream": 2**40}):
-        assert refused(add, **named) == "Triton cannot launch a kernel with a param named stream"
+        assert (
+            refused(add, **named)
+            == "Triton cannot launch a kernel with a param named stream: rename it and build again"
+        )
     assert function.calls == []
 
 
@@ -887,8 +893,8 @@ except runtime.SettingError as error:
     [
         ("", "expected error, warn or jit, got '' - at NOJIT_MISS"),
         ("error", ""),
-        ("warn", " cannot make the call: Triton is not installed"),
-        ("jit", " cannot make the call: Triton is not installed"),
+        ("warn", " cannot make the call: Triton is not installed: pip install triton"),
+        ("jit", " cannot make the call: Triton is not installed: pip install triton"),
         ("JIT", "expected error, warn or jit, got 'JIT' - at NOJIT_MISS"),
     ],
 )
