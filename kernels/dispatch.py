@@ -115,7 +115,7 @@ def lowered(operand: Any, dtype: torch.dtype | None = None) -> Any:
 
     Args:
         operand: a tensor; any other value is returned unchanged.
-        dtype: the dtype to cast to, instead of autocast's.
+        dtype: the dtype to cast to, instead of autocast's; unused where autocast is off.
     """
     if not isinstance(operand, Tensor) or operand.dtype not in FLOATS:
         return operand

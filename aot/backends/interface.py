@@ -71,11 +71,11 @@ class Vendor(Protocol):
 
     @property
     def KNOBS(self) -> Mapping[str, Setting]:  # noqa: N802 - a constant of a module
-        """Roles of the knobs in the vendor's group of ``triton.knobs``, by group and name: ``nvidia.ptxas``."""
+        """How a build treats each knob in the vendor's group of ``triton.knobs``, by group and name: ``nvidia.ptxas``."""
 
     @property
     def VARIABLES(self) -> Mapping[str, Setting]:  # noqa: N802 - a constant of a module
-        """Roles of the environment variables without a knob that only this vendor's backend reads."""
+        """How a build treats each environment variable that only this vendor's backend reads and that is no knob, by name."""
 
     @property
     def LEFT_OUT(self) -> Mapping[str, str]:  # noqa: N802 - a constant of a module

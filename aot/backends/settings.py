@@ -1,4 +1,4 @@
-"""The role of a setting of Triton in a build, for the tables of settings. Pure."""
+"""How a build treats a setting of Triton: refuses it, puts it into keys, or ignores it. For tables of settings. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Role", "Setting", "hashed", "keyed", "own", "refused", "without_effe
 
 
 class Role(Enum):
-    """The role of a setting in a build."""
+    """How a build treats a setting: whether it may be set, and whether it changes the keys of variants."""
 
     REFUSED = "refused"
     """The setting must not be set."""
@@ -25,7 +25,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Role of one setting, and the reason."""
+    """How a build treats one setting, and the reason, `why`."""
 
     role: Role
     why: str

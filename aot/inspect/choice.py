@@ -210,7 +210,10 @@ def _missing(
 
 
 def _remedy(name: str, thin: Mapping[str, Sequence[str]], capability: int) -> str:
-    """Return the instruction for getting a bundle for a device: installing an extra of a thin wheel, if one fits."""
+    """Return the instruction for getting the bundle `name` for a device: installing an extra of a thin wheel, if one fits.
+
+    A thin wheel has no images; each of its extras installs the bundle for one arch. `thin` lists these archs by wheel.
+    """
     fitting = [image for image in map(image_arch_of, thin.get(normalized(name), ())) if image.runs_on(capability)]
     if not fitting:
         return f"install or build it for sm_{capability}"

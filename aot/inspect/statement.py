@@ -104,7 +104,7 @@ class Statement:
         return canonical_json(self.document)
 
     def until(self, moment: str) -> Statement:
-        """Return a copy of the statement with `moment` as the end of its validity.
+        """Return a copy of the statement that expires at `moment` (UTC, ISO 8601).
 
         Raises:
             PackageError: `nojit build` did not write the statement.

@@ -329,9 +329,10 @@ def _union(values: Sequence[Operand]) -> frozenset[Kind]:
 
 
 def _separate_terms(kinds: frozenset[Kind]) -> list[Term]:
-    """Return the terms of a param that are checked one by one.
+    """Split the kinds that a param may have into terms: groups of kinds that expressions are checked with, one by one.
 
-    Each type of the param gives one term, except that pointer, hidden and None together give a single term.
+    Each kind is a term of its own, except that pointer, hidden (a tuple or descriptor, which has no value in expressions)
+    and None together are one.
     """
     if kinds == ANY:
         return [ANY]

@@ -142,9 +142,14 @@ def launch_dsd(
 
 
 def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], cuts: Cuts, block: int) -> Facts:
-    """Return the arguments that follow the operands and partial results of the sm_90 dsd kernel, and its constexprs.
+    """Return the last arguments of the sm_90 dsd kernel (dense = sparse x dense), after its partial results; and its constexprs.
 
-    `shape` is that of the result, [Z, H, M, N].
+    Args:
+        maps: TMA descriptions of the operands and the result.
+        shape: shape of the result, [Z, H, M, N].
+        strips: the layout's tables of strips (groups of block rows): tasks, entries, blocks and splits.
+        cuts: how long strips are split.
+        block: size of a block.
     """
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = shape

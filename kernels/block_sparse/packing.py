@@ -208,7 +208,7 @@ def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Pack
 def choose_height(active: Tensor, block: int, narrow: bool) -> int:
     """Choose the rows of a strip, the block rows that a program processes together, for a product of sparse by dense.
 
-    The height has the least modelled time; among equals, it is the largest.
+    The height has the least modelled time; among equals, it is the largest. `narrow` is True for 16-bit operands.
     """
 
     def time(height: int) -> float:
@@ -227,8 +227,12 @@ def choose_height(active: Tensor, block: int, narrow: bool) -> int:
 def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = False) -> tuple[int, int]:
     """Choose the (rows, columns) of a tile for a product of dense matrices into blocks, by the least modelled time.
 
-    `over_maps` restricts the choice to the 128 rows that the sm_90 kernel takes. This kernel is faster even if half a
-    tile is wasted: with scattered blocks of 32 and 64 on an H200, 1.1 to 1.8 times.
+    Args:
+        active: bool [H, block rows, block columns], True for active blocks.
+        block: size of a block.
+        narrow: True for 16-bit operands.
+        over_maps: True for the sm_90 kernel, which takes 128 rows only. It is faster than the other kernel even if half a
+            tile is wasted: with scattered blocks of 32 and 64 on an H200, 1.1 to 1.8 times.
     """
 
     def time(shape: tuple[int, int]) -> float:
@@ -243,7 +247,7 @@ def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = Fals
 
 
 def _time(products: int, loads: int, narrow: bool) -> float:
-    """Return the modelled time of `products` multiply-adds and `loads` elements loaded from L2.
+    """Return the modelled time of `products` multiply-adds and `loads` elements loaded from L2; `narrow` for 16 bits.
 
     The unit is the time to load one byte. The result is the longer of the two times plus a tenth of the other, which no
     schedule hides entirely.

@@ -115,7 +115,13 @@ def _is_described(value: Tensor) -> bool:
 
 
 def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:
-    """Return the TMA description of a tensor as [batch, depth, height, width, channels], which must be channels-last."""
+    """Return the TMA description of a tensor as [batch, depth, height, width, channels], which must be channels-last.
+
+    Args:
+        value: the tensor, with two or three spatial dimensions.
+        box: elements that one copy transfers, per dimension; None for the kernel's block.
+        steps: distance of the copied elements, per dimension, for strides; None for 1.
+    """
     unit = MAP_BYTES // value.element_size()
     outer, _, *inner = strides_of(value)
     shape = (value.shape[0], *positions_of(value), value.shape[1])

@@ -255,7 +255,10 @@ class ConvProblem:
         return {**words, **sides, "taps": one.taps, "stride": one.stride}
 
     def prepare(self, device: str) -> Work:
-        """Return random channels-last operands on `device`, and the expected part of the result in fp32."""
+        """Return random channels-last operands on `device`, and the first images or channels of the result in fp32.
+
+        Only this part is compared, since the reference is slow.
+        """
         one, dtype, source = self.shape, torch.bfloat16, generator(self.name, device)
 
         def random(*sizes: int) -> Tensor:

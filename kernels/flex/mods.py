@@ -81,7 +81,10 @@ NO_SLOT: Final = Slot(0)
 
 
 class ScoreMod(Protocol):
-    """Interface of the argument `score_mod` of ``flex_attention``."""
+    """Interface of the argument `score_mod` of ``flex_attention``: a Triton function, its captured values, and a torch formula.
+
+    Not a plain function: `CustomMod` makes one from a user's Triton function and torch formula.
+    """
 
     @property
     def function(self) -> FunctionRef:

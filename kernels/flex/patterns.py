@@ -26,7 +26,11 @@ class Intervals(Protocol):
         """Return whether a query sees a key."""
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
-        """Return the intervals of a batch, rows [M, 2] and columns [N, 2], equal for all heads; None if there are none."""
+        """Return the intervals of visible keys and queries for the batch with index `batch`, equal for all heads.
+
+        Rows are [M, 2], the first and the end of the keys of each query; columns are [N, 2], of the queries of each key. None
+        if intervals cannot express the mask.
+        """
 
 
 def _check_integers(argument: str, value: Tensor, dims: tuple[int, int]) -> None:

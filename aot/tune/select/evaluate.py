@@ -130,7 +130,16 @@ def _share(evidence: Evidence, table: TunedTable, rules: TuningRules, number: in
 
 
 def _choice(evidence: Evidence, problem: int, configs: Sequence[int | None]) -> tuple[int, int | None, str]:
-    """Return the first config that was measured for a problem: its index, its number, and its status."""
+    """Return the first config that was tried for a problem: its index in `configs`, the config, and its status.
+
+    The status is ``"ok"``, or the reason why the config cannot run. If none was tried: the length of `configs`, None and
+    ``"unmeasured"``.
+
+    Args:
+        evidence: the measurements.
+        problem: number of the problem.
+        configs: numbers of configs, in order of preference; None for a config that the database does not have.
+    """
     for place, config in enumerate(configs):
         if config is not None and (problem, config) in evidence.unfit:
             return place, config, evidence.unfit[problem, config].status

@@ -41,7 +41,10 @@ class TuningRules:
 
 
 def class_of(rules: TuningRules, meaning: Mapping[str, Value]) -> Class:
-    """Return the class of a case."""
+    """Return the class of a case: for each axis, the values that share measurements with the case's value.
+
+    `meaning` holds the case's value of each axis. Tuning selects one portfolio for each class.
+    """
     return tuple((axis, rules.group(axis, meaning[axis])) for axis in sorted(meaning))
 
 

@@ -135,8 +135,8 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         Raises:
             NotImplementedError: the shapes are not those of self-attention.
             ArgumentError: an operand, bias or mask is not a tensor.
-            ValueError: a sequence length that the block size does not divide or above `max_seq_length`, empty rows, or
-                an invalid mask, for example a bool mask in the mode ``"add"``.
+            ValueError: a sequence length that the block size does not divide or above `max_seq_length`, a head dimension D
+                of 0, or an invalid mask, for example a bool mask in the mode ``"add"``.
         """
         check_tensors(query=query, key=key, value=value)
         check_rank("query", query, "B, H, S, D")
