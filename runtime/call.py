@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
+from nojit.runtime import _core
 from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import shown, typed
 from nojit.runtime.expr_ops import UNSEEN, Pointer
 from nojit.runtime.expr_ops import Value as Operand
 from nojit.runtime.record import Record
-from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, leaves, members
-from nojit.runtime.values import DType, FunctionRef, Value, identity, spell
+from nojit.runtime.type_names import NONE, is_tuple, members
+from nojit.runtime.values import DType, FunctionRef, Value, spell
 
 __all__ = [
     "NONE",
     "Argument",
     "CallFacts",
     "accepts",
-    "are_addresses",
-    "converted",
     "expression_value",
-    "hint_holds",
     "leaf_of",
     "mismatch",
     "pointee",
-    "slot_bits",
     "slot_kind",
     "untyped_leaves",
 ]
 
 _NONE_GIVEN: Final[Mapping[str, Value]] = MappingProxyType({})
-# for each type: its bits, least value, and greatest value plus one
-_INTS: Final = {f"i{bits}": (bits, -(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32, 64)} | {
-    f"u{bits}": (bits, 0, 1 << bits) for bits in (8, 16, 32, 64)
-}
+_INTS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64))
 _BOOLS: Final = frozenset({"i1", "u1"})
 _FLOATS: Final = frozenset({"fp16", "bf16", "fp32", "fp64"})
 _KINDS: Final = (
@@ -85,64 +79,30 @@ class CallFacts(Record):
 
 
 def accepts(slot_type: str, argument: Argument) -> bool:
-    """Return whether a slot of a type takes the argument without conversion."""
-    # common types first: `mismatch` also words the reason, which takes longer
-    if argument.kind == "pointer" and argument.dtype and slot_type.startswith("*"):
-        return argument.dtype == pointee(slot_type)
-    if argument.kind == "int" and slot_type in _INTS and isinstance(argument.value, int):
-        _, low, high = _INTS[slot_type]
-        return low <= argument.value < high
-    return not mismatch(slot_type, argument)
+    """Say whether a slot of that type takes the argument as it is: nothing is converted or truncated."""
+    return _core.takes(slot_type, argument)
 
 
 def mismatch(slot_type: str, argument: Argument) -> str:
-    """Return why a slot of a type does not take the argument; empty if it does."""
-    kind = argument.kind
-    if slot_type == NONE:
-        fits = kind == "none"
-    elif is_constant(slot_type):
-        wanted = constant_of(slot_type)
-        fits = kind in ("int", "float", "bool", "constant") and identity(argument.value) == identity(wanted)
-        return "" if fits else f"expected the constant {spell(wanted)}, got {argument}"
-    elif slot_type.startswith("*"):
-        fits = kind == "pointer" and argument.dtype in ("", pointee(slot_type))
-    elif slot_type in _BOOLS:
-        fits = kind == "bool"
-    elif slot_type in _FLOATS:
-        if kind == "int":
-            return f"expected {slot_type}, got {argument}; pass {shown(argument.value)}.0"
-        fits = kind == "float"
-    elif is_tuple(slot_type):
+    """Say why a slot of that type does not take an argument which it does not take."""
+    if is_constant(slot_type):
+        return f"expected the constant {spell(constant_of(slot_type))}, got {argument}"
+    if slot_type in _FLOATS and argument.kind == "int":
+        return f"expected {slot_type}, got {argument}; pass {shown(argument.value)}.0"
+    if slot_type in _INTS and argument.kind == "int":
+        return f"expected {slot_type}, got {argument}, which does not fit"
+    if is_tuple(slot_type) and argument.kind == "tuple":
         return _tuple_mismatch(slot_type, argument)
-    elif is_descriptor(slot_type):
-        fits = kind == "descriptor" and _describes(slot_type, argument)
-    else:
-        return _int_mismatch(slot_type, argument)
-    return "" if fits else f"expected {slot_type}, got {argument}"
-
-
-def _describes(slot_type: str, argument: Argument) -> bool:
-    element, block = descriptor_parts(slot_type)
-    return element == argument.dtype and argument.value in (block, (0,) * len(block))
+    return f"expected {slot_type}, got {argument}"
 
 
 def _tuple_mismatch(slot_type: str, argument: Argument) -> str:
     kinds = members(slot_type)
-    if argument.kind != "tuple":
-        return f"expected {slot_type}, got {argument}"
     if len(kinds) != len(argument.items):
         return f"expected {len(kinds)} members in {slot_type}, got {len(argument.items)}"
-    reasons = (mismatch(kind, item) for kind, item in zip(kinds, argument.items, strict=True))
-    return next((f"member {place}: {reason}" for place, reason in enumerate(reasons) if reason), "")
-
-
-def _int_mismatch(slot_type: str, argument: Argument) -> str:
-    if slot_type not in _INTS:
-        return f"{slot_type} is not supported by this runtime yet"
-    if argument.kind != "int" or not isinstance(argument.value, int):
-        return f"expected {slot_type}, got {argument}"
-    _, low, high = _INTS[slot_type]
-    return "" if low <= argument.value < high else f"expected {slot_type}, got {argument}, which does not fit"
+    pairs = enumerate(zip(kinds, argument.items, strict=True))
+    wrong = ((place, kind, item) for place, (kind, item) in pairs if not accepts(kind, item))
+    return next(f"member {place}: {mismatch(kind, item)}" for place, kind, item in wrong)
 
 
 def slot_kind(slot_type: str) -> str:
@@ -155,43 +115,6 @@ def slot_kind(slot_type: str) -> str:
         if slot_type.startswith(start):
             return kind
     return ""
-
-
-def slot_bits(slot_type: str) -> int:
-    """Return the bits of an int slot, summed over a tuple; 0 for other slots. Narrower slots have precedence."""
-    if is_tuple(slot_type):
-        return sum(slot_bits(leaf) for _, leaf in leaves(slot_type, ""))
-    return _INTS[slot_type][0] if slot_type in _INTS else 0
-
-
-def are_addresses(slot_types: Sequence[str]) -> bool:
-    """Return whether slots of these types take only pointers and None, so that an int for them is an address."""
-    for slot_type in slot_types:
-        if slot_type != NONE and not slot_type.startswith("*"):
-            return False
-    return any(slot_type != NONE for slot_type in slot_types)
-
-
-def converted(argument: Argument, slot_types: Sequence[str]) -> Argument:
-    """Return a number as Triton converts it for a declared type: int or bool to float, bool to int, 0 or 1 to bool.
-
-    Args:
-        argument: any argument; one that some slot takes as it is, or that is not a number of 64 bits, is returned unchanged.
-        slot_types: types of the param.
-    """
-    value = argument.value
-    if argument.kind not in ("int", "bool") or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
-        return argument
-    kinds = {slot_kind(slot_type) for slot_type in slot_types if not is_constant(slot_type)}
-    if argument.kind in kinds or any(
-        accepts(slot_type, argument) for slot_type in slot_types if is_constant(slot_type)
-    ):
-        return argument
-    if "int" in kinds:
-        return Argument("int", int(value))
-    if "float" in kinds:
-        return Argument("float", float(value))
-    return Argument("bool", bool(value)) if "bool" in kinds and value in (0, 1) else argument
 
 
 def pointee(slot_type: str) -> str:
@@ -220,15 +143,6 @@ def untyped_leaves(path: str, argument: Argument) -> Iterator[str]:
         yield path
     for place, item in enumerate(argument.items):
         yield from untyped_leaves(f"{path}.{place}", item)
-
-
-def hint_holds(argument: Argument, hint: int) -> bool:
-    """Return whether a hint is true for an argument: 16 for divisible by 16, 1 for equal to 1."""
-    if argument.kind not in ("pointer", "int") or not isinstance(argument.value, int):
-        return False
-    if hint == 1:
-        return argument.kind == "int" and argument.value == 1
-    return argument.value % hint == 0
 
 
 def expression_value(value: Argument | Value) -> Operand:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from nojit.runtime.call import Argument, CallFacts, are_addresses, converted
+from nojit.runtime import _core
+from nojit.runtime.call import Argument, CallFacts
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.keys import constexpr_value, meant
 from nojit.runtime.table import KernelTable
@@ -62,13 +63,11 @@ def _argument(
     """Translate an argument, or a member of one whose types include `constants`."""
     kind, dtype, value = fact
     constants = constants or any("=" in known for known in types)
-    if kind == "int" and 0 <= value < 1 << 64 and are_addresses(types):
-        return Argument("pointer", value)
     if kind == "pointer":
         return Argument("pointer", value, dtype)
     for known in _PLAIN_KINDS:
         if kind == known:
-            return converted(Argument(known, value), types)
+            return _settled(Argument(known, value), types)
     if kind == "tuple":
         members = enumerate(value)
         items = (_argument(f"{name}.{place}", item, [], kernel, constants=constants) for place, item in members)
@@ -83,6 +82,12 @@ def _argument(
         where=f"argument {name} of kernel {kernel}",
         argument=name,
     )
+
+
+def _settled(argument: Argument, types: Sequence[str]) -> Argument:
+    """Return what Triton makes of a number for a param of these types."""
+    settled = _core.settled(tuple(types), argument) if argument.kind in ("int", "bool") else None
+    return argument if settled is None else Argument(*settled)
 
 
 def _constant(value: Any) -> Argument | None:

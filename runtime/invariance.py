@@ -78,5 +78,5 @@ def _asks(config: Config, names: Sequence[str]) -> bool:
 def _mean_order(block: TuningBlock) -> list[int]:
     """Order the configs of a block by their mean slowdown over its problems."""
     _, use, behinds = block.columns()
-    sums = behind_in_sum([(1.0, row, behind) for row, behind in zip(use, behinds, strict=True)])
+    sums = behind_in_sum(use, behinds)
     return sorted(sums, key=lambda config: (sums[config], config))

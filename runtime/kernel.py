@@ -13,18 +13,19 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nojit.runtime import _core
-from nojit.runtime.call import CallFacts, expression_value
+from nojit.runtime.call import CallFacts
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
 from nojit.runtime.facts import Facts, call_facts, is_dtype, placeholder
 from nojit.runtime.images import Source, closest_source
-from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
+from nojit.runtime.keys import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
 from nojit.runtime.loading import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log
 from nojit.runtime.plans import grid_error, make_plan
 from nojit.runtime.record import Record
 from nojit.runtime.table import MISSING, KernelTable
 from nojit.runtime.target import ImageArch, parse_image_arch
-from nojit.runtime.tuning import Lookup, key_values, lookup_of
+from nojit.runtime.tuning import Lookup, lookup_of
+from nojit.runtime.values import DType, FunctionRef, Value
 
 if TYPE_CHECKING:
     # imported on demand: calls without a variant are rare, and NOJIT_TUNING is seldom set
@@ -108,7 +109,7 @@ class Kernel(_core.Dispatcher):
         self._lookups: dict[int | ImageArch, Lookup] = {}
         self._params = table.params
         self._options = _option_names(table)
-        self._interner = Interner()
+        self._ids = _core.Ids()
         self._plans: dict[tuple[int, int], _core.Plan] = {}
         self._fallback: JitFallback | None = None
         # reentrant: a finalizer may launch while this thread holds the lock
@@ -120,7 +121,7 @@ class Kernel(_core.Dispatcher):
             for param in table.params
         ]
         try:
-            super().__init__(name, tuple(params), self._options, self._interner.strings)
+            super().__init__(name, tuple(params), self._options, self._ids)
         except ValueError as error:
             raise BundleError(str(error), where=self._sources[0].where(name)) from None
 
@@ -304,16 +305,18 @@ class Kernel(_core.Dispatcher):
         """Make the spec of a device that has none yet."""
         source, table = self._or_miss(device, lambda: self._home(device))
         lookup = self._lookup(source, table, device)
-        tuning = None if lookup is None or lookup.table is None else lookup.tuning
+        ordering = None if lookup is None or lookup.table is None else lookup.ordering(table)
         with self._lock:
-            return make_spec(table, self._options, self._interner, source.arch, source.where(self.name), tuning=tuning)
+            return _core.Spec(
+                table.handle(), len(self._options), self._ids, source.arch, ordering, source.where(self.name)
+            )
 
-    def _resolve(self, device: int, facts: Facts) -> _core.Plan:
-        """Select the variant for a call without a plan, if C does not select one."""
-        return self._plan_of(device, self._or_miss(device, lambda: self._best(device, facts)))
+    def _refuse(self, device: int, facts: Facts) -> None:
+        """Say why no variant serves a call, or why the kernel can never take it."""
+        self._or_miss(device, lambda: self._best(device, facts))
 
     def _best(self, device: int, facts: Facts) -> int:
-        from nojit.runtime.select import best  # noqa: PLC0415 - the core chooses for most calls
+        from nojit.runtime.select import best  # noqa: PLC0415 - the core chooses
 
         source, table = self._home(device)
         call = call_facts(facts, table, source.arch)
@@ -356,11 +359,6 @@ class Kernel(_core.Dispatcher):
             source = min(self._sources, key=lambda other: abs(other.image_arch.number - capability))
         return source.images.file.index.name, self._table(source), self._call_facts(source, facts)
 
-    def _prefer(self, device: int, meaning: int, key: tuple[int, ...]) -> Sequence[int]:
-        """Order the configs of a case by the tuning table; configs that it lacks follow in the order of the variant table."""
-        lookup = self._lookup(*self._home(device), device)
-        return () if lookup is None else lookup.order(meaning, key)
-
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         """Return the plan of a row of a device's table; make it at the first call."""
         source, table = self._home(device)
@@ -375,22 +373,27 @@ class Kernel(_core.Dispatcher):
             emit("plan", began_ns, bundle=source.images.file.id, kernel=self.name, variant=variant, device=device)
         return plan
 
-    def _note_hints(self, plan: _core.Plan, facts: Facts) -> None:
-        """Count a hint miss, if a variant of the same config has more hints than the selected one."""
+    def _note_hints(self, plan: _core.Plan, hint_set: int, facts: Facts) -> None:
+        """Note the hints that a kind of call misses, where a variant of its config has more than the one that serves it."""
         from nojit.runtime.observe.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
 
         source, row = plan.payload
-        note(
-            self._table(source), row, self._call_facts(source, facts), bundle=source.images.file.id, device=plan.device
-        )
+        call = self._call_facts(source, facts)
+        note(self._table(source), row, hint_set, call, bundle=source.images.file.id, device=plan.device)
+
+    def _constexpr_value(self, value: Any, name: str) -> Value:
+        """Return what a bundle stores for a constexpr of a type that C does not know."""
+        return constexpr_value(value, name, self.name)
 
     def _constexpr_key(self, value: Any) -> tuple[int, int]:
         """Return the key of a constexpr whose type C does not know."""
         try:
-            return self._interner.key(constexpr_value(value, "", self.name))
+            read = constexpr_value(value, "", self.name)
         except ArgumentError:
-            # `_resolve` knows the constexpr's name, and raises the error
+            # `_refuse` knows the constexpr's name and says so
             return UNKNOWN
+        key = self._ids.find(read)
+        return UNKNOWN_CONSTANT if key == UNKNOWN and isinstance(read, str | DType | FunctionRef) else key
 
     def _check_option(self, name: str, value: object) -> None:
         """Refuse a keyword that the kernel does not have, unless it is an option of Triton with the built value."""
@@ -492,7 +495,7 @@ class Kernel(_core.Dispatcher):
 
     def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
         count = len(self._params) + len(self._options)
-        return make_plan(source, table, row, device, arguments=count, interner=self._interner)
+        return make_plan(source, table, row, device, arguments=count, ids=self._ids)
 
 
 def _at_hand(sources: Sequence[Source]) -> Source:
@@ -515,7 +518,7 @@ def _option_names(table: KernelTable) -> tuple[str, ...]:
 def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
     if table.tuning is None:
         return {}
-    from nojit.runtime.expr import parse  # noqa: PLC0415 - tuners ask
+    from nojit.runtime.selection import Selection  # noqa: PLC0415 - tuners ask
 
-    names = {name: expression_value(argument) for name, argument in call.arguments.items()}
-    return dict(zip(table.tuning.key, key_values(tuple(map(parse, table.tuning.key)), names), strict=True))
+    numbers = Selection(table, call, Lookup(table.tuning, None, "")).core.numbers
+    return dict(zip(table.tuning.key, numbers, strict=True))

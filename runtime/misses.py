@@ -6,19 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from nojit.runtime.advice import advise
-from nojit.runtime.call import expression_value, mismatch
-from nojit.runtime.errors import NoMatchingVariantError, shown
-from nojit.runtime.expr import ExpressionError
-from nojit.runtime.observe.hint_misses import failing
+from nojit.runtime.call import mismatch
+from nojit.runtime.errors import NoMatchingVariantError
+from nojit.runtime.observe.hint_misses import hinted
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
-from nojit.runtime.values import identity, spell
 
 __all__ = ["Rejection", "no_match", "rejections"]
 
 _REASONS_MAX: Final = 8
 
-# how many rules a variant passes, in the order of the rules
+# how far a variant got, in the order of the rules: as the core numbers them
 _TYPES, _MATRIX, _SETTINGS, _REQUIRES, _DERIVED, _HINTS, _SERVES = range(7)
 
 
@@ -35,111 +33,111 @@ class Rejection(Record):
         """All reasons as text."""
         return "; ".join(self.faults)
 
-    @property
-    def distance(self) -> tuple[int, int, int]:
-        """Sort key: how far the row is from matching the call; the nearest row sorts first."""
-        return -self.stage, len(self.faults), self.row
-
 
 def rejections(selection: Selection, best: int | None) -> list[Rejection]:
-    """Explain for each row except `best` why it does not serve the call, nearest row first."""
+    """Say why each row but the `best` is not the one that serves the call, the nearest first."""
+    return list(_by_distance(selection, best))
+
+
+def _by_distance(selection: Selection, best: int | None) -> Iterator[Rejection]:
+    """Yield the rejection of each row but the `best`, the nearest first; keep nothing of one for the next, as there can be many."""
     rejecter = _Rejecter(selection, best)
-    rows = (row for row in range(len(selection.table)) if row != best)
-    return sorted((rejecter.reject(row) for row in rows), key=lambda rejection: rejection.distance)
+    by_stage: list[list[int]] = [[] for _ in range(_SERVES + 1)]
+    for row, stage in enumerate(selection.core.stages()):
+        if row != best:
+            by_stage[stage].append(row)
+    for stage, rows in reversed([*enumerate(by_stage)]):
+        by_count: dict[int, list[int]] = {}
+        for row in rows:
+            by_count.setdefault(len(rejecter.faults(row, stage)), []).append(row)
+        for _, alike in sorted(by_count.items()):
+            for row in alike:
+                yield Rejection(row, stage, rejecter.faults(row, stage))
 
 
 def no_match(selection: Selection, *, explained: bool = True) -> NoMatchingVariantError:
     """Return the error for a call without a matching variant; with reasons if `explained` is true."""
     table = selection.table
-    misses = rejections(selection, None) if explained else []
     distinct: dict[str, Rejection] = {}
-    for miss in misses:
+    for miss in _by_distance(selection, None) if explained else ():
         distinct.setdefault(miss.reason, miss)
         if len(distinct) == _REASONS_MAX:
             break
     reasons = tuple((table.label(miss.row), reason) for reason, miss in distinct.items())
     what = "no variant serves this call"
-    if misses:
-        what += f"; its manifest needs {advise(selection, misses[0].row)}"
+    if distinct:
+        what += f"; its manifest needs {advise(selection, next(iter(distinct.values())).row)}"
     return NoMatchingVariantError(what, where=selection.where, reasons=reasons)
 
 
 class _Rejecter:
-    """Check of rows against a call; it reads each part of the table once."""
+    """Says why rows do not serve; words each part of the table once."""
 
     def __init__(self, selection: Selection, best: int | None) -> None:
         self._selection = selection
-        self._best = best
+        self._best = None if best is None else selection.core.key(best)
         self._types: dict[int, tuple[str, ...]] = {}
         self._hints: dict[int, tuple[str, ...]] = {}
-        # results for the last case: rows of one case are neighbours
+        self._requires: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._derived: dict[tuple[int, int, int], tuple[str, ...]] = {}
+        # of the meaning that was looked at last: the rows of one are neighbours
         self._meaning = -1
-        self._meant: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        self._axes: tuple[str, ...] = ()
 
-    def reject(self, row: int) -> Rejection:
-        """Return the first rule that a row breaks."""
-        return next(Rejection(row, stage, faults) for stage, faults in self._rules(row) if faults)
-
-    def _rules(self, row: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yield each rule in order, with the row's violations of it."""
+    def faults(self, row: int, stage: int) -> tuple[str, ...]:
+        """Say how a row breaks the first rule that it breaks."""
         selection = self._selection
         meaning, config, hints, derived = selection.table.key(row)
-        types, matrix = self._of_meaning(meaning)
-        yield _TYPES, types
-        yield _MATRIX, matrix
-        yield _SETTINGS, tuple(selection.setting_faults[config])
-        yield _REQUIRES, tuple(filter(None, [selection.requires_fault(meaning, config)]))
-        yield _DERIVED, tuple(_derived_faults(selection, meaning, config, derived))
+        if stage in {_TYPES, _MATRIX}:
+            signature = selection.table.meanings[meaning].signature
+            return (self._of_types(signature) if stage == _TYPES else ()) + self._of_axes(meaning)
+        if stage == _SETTINGS:
+            return tuple(selection.setting_faults(config))
+        if stage == _REQUIRES:
+            if (meaning, config) not in self._requires:
+                self._requires[meaning, config] = (selection.requires_fault(meaning, config),)
+            return self._requires[meaning, config]
+        if stage == _DERIVED:
+            if (meaning, config, derived) not in self._derived:
+                self._derived[meaning, config, derived] = tuple(selection.derived_faults(row))
+            return self._derived[meaning, config, derived]
+        if stage == _SERVES:
+            return (_outranked(selection, row, self._best),)
         if hints not in self._hints:
-            self._hints[hints] = tuple(_hint_faults(selection, selection.table.hint_sets[hints]))
-        yield _HINTS, self._hints[hints]
-        yield _SERVES, (_outranked(selection, row, self._best),)
+            self._hints[hints] = tuple(_hint_faults(selection, hints))
+        return self._hints[hints]
 
-    def _of_meaning(self, meaning: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the faults of a case (of its types and matrix constexprs), and those of its matrix constexprs alone."""
+    def _of_types(self, signature: int) -> tuple[str, ...]:
+        if signature not in self._types:
+            self._types[signature] = tuple(_type_faults(self._selection, signature))
+        return self._types[signature]
+
+    def _of_axes(self, meaning: int) -> tuple[str, ...]:
         if meaning != self._meaning:
-            signature = self._selection.table.meanings[meaning].signature
-            if signature not in self._types:
-                faults = _type_faults(self._selection, signature)
-                self._types[signature] = tuple([f"{name}: {reason}" for name, reason in faults])
-            types, matrix = self._types[signature], tuple(self._selection.axis_faults(meaning))
-            self._meaning, self._meant = meaning, (types + matrix if types and matrix else types, matrix)
-        return self._meant
+            self._meaning, self._axes = meaning, tuple(self._selection.axis_faults(meaning))
+        return self._axes
 
 
-def _type_faults(selection: Selection, signature: int) -> list[tuple[str, str]]:
-    """List the params whose type in a signature does not take the argument, with the reason."""
-    reasons = [
-        (name, mismatch(kind, selection.facts.arguments[name]))
-        for name, kind in zip(selection.runtime, selection.table.signatures[signature], strict=True)
-    ]
-    return [(name, reason) for name, reason in reasons if reason]
+def _type_faults(selection: Selection, signature: int) -> list[str]:
+    """Say which params a signature types otherwise than the call."""
+    types = selection.table.signatures[signature]
+    misfits = [(selection.runtime[place], types[place]) for place in selection.core.misfits(signature)]
+    return [f"{name}: {mismatch(kind, selection.facts.arguments[name])}" for name, kind in misfits]
 
 
-def _hint_faults(selection: Selection, hints: tuple[tuple[str, int], ...]) -> list[str]:
-    """List the hints of a set that are false for the call."""
+def _hint_faults(selection: Selection, hint_set: int) -> list[str]:
+    """Say which hints of a set do not hold."""
+    hints = selection.table.hint_sets[hint_set]
+    failing = [hints[place] for place in selection.core.failing(hint_set)]
     return [
-        f"expects {name} {'equal to 1' if hint == 1 else f'divisible by {hint}'}, got {got}"
-        for name, hint, got in failing(hints, selection.facts.arguments)
+        f"expects {name} {'equal to 1' if hint == 1 else f'divisible by {hint}'}, got {hinted(name, selection.facts.arguments)}"
+        for name, hint in failing
     ]
 
 
-def _derived_faults(selection: Selection, meaning: int, config: int, derived: int) -> list[str]:
-    faults = []
-    for number, (item, built) in enumerate(
-        zip(selection.table.derived, selection.table.derived_values[derived], strict=True)
-    ):
-        value = selection.derived_value(meaning, config, number)
-        if isinstance(value, ExpressionError):
-            faults.append(f"{item.name} is {item.expression!r}, which cannot be evaluated: {value.message}")
-        elif identity(value) != identity(expression_value(built)):
-            faults.append(f"{item.name} is {spell(built)}, {item.expression!r} gives {shown(value)}")
-    return faults
-
-
-def _outranked(selection: Selection, row: int, best: int | None) -> str:
+def _outranked(selection: Selection, row: int, best: tuple[int, int, int, int] | None) -> str:
     if best is None:
         return "serves the call"
     words = ("narrower ints win", "another config comes first", "more hints win", "the first of equals wins")
-    pairs = zip(selection.key(row), selection.key(best), words, strict=True)
+    pairs = zip(selection.core.key(row), best, words, strict=True)
     return "serves too, but " + next(reason for mine, others, reason in pairs if mine != others)

@@ -9,8 +9,7 @@ from nojit.runtime import _core
 from nojit.runtime.call import Argument, CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, typed
 from nojit.runtime.images import Entry, Source
-from nojit.runtime.keys import Interner, push_constant, row_constexprs, row_names, row_programs
-from nojit.runtime.observe.hint_misses import is_outhinted
+from nojit.runtime.keys import push_constant, row_constexprs, row_names, row_programs
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable
 from nojit.runtime.values import Value
@@ -30,7 +29,7 @@ class _Label(Record):
 
 
 def make_plan(
-    source: Source, table: KernelTable, row: int, device: int, *, arguments: int, interner: Interner
+    source: Source, table: KernelTable, row: int, device: int, *, arguments: int, ids: _core.Ids
 ) -> _core.Plan:
     """Load a row's image for a device, and say how it is launched there.
 
@@ -40,7 +39,7 @@ def make_plan(
         row: one of them.
         device: the ordinal.
         arguments: how many a call has, params and options together.
-        interner: gets every value that a program of the grid can hold.
+        ids: gets every value that a program of the grid can hold.
 
     Raises:
         BundleError: the image, or what the table says of it, is not what was built, or more than the core takes.
@@ -50,8 +49,8 @@ def make_plan(
     places = {param.name: place for place, param in enumerate(table.params)}
     launch = table.launches[table.columns["launch"][row]]
     entry, facts = _core.plain_row(
-        table, row, launch, places, source.arch, partial(push_constant, interner)
-    ) or _checked_row(table, row, places, source, interner)
+        table, row, launch, places, source.arch, partial(push_constant, ids)
+    ) or _checked_row(table, row, places, source, ids)
     function = source.images.function(table, row, device, entry)
     try:
         return _core.Plan(
@@ -60,7 +59,6 @@ def make_plan(
             device=device,
             arguments=arguments,
             payload=(source, row),
-            outhinted=is_outhinted(table, row),
             **facts,
         )
     except ValueError as error:
@@ -68,7 +66,7 @@ def make_plan(
 
 
 def _checked_row(
-    table: KernelTable, row: int, places: dict[str, int], source: Source, interner: Interner
+    table: KernelTable, row: int, places: dict[str, int], source: Source, ids: _core.Ids
 ) -> tuple[Entry, dict[str, Any]]:
     """Say what a row gives a plan as `_core.plain_row` does, of any kernel, and name the rule that is broken."""
     from nojit.runtime.slots import packing_of  # noqa: PLC0415 - most rows are plain
@@ -79,7 +77,7 @@ def _checked_row(
     return source.images.entry(table, row), {
         "slots": packing.slots,
         "maps": packing.maps,
-        "grid": row_programs(table, row_names(table, row), interner, source.arch, where),
+        "grid": row_programs(table, row_names(table, row), ids, source.arch, where),
         "meta": row_constexprs(table, row),
         "block_threads": 32 * launch.num_warps,
         "num_ctas": launch.num_ctas,

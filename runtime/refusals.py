@@ -1,16 +1,17 @@
-"""Refuse calls that no variant of a kernel could serve. Pure."""
+"""Words why a kernel can never take a call, whatever was built of it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from nojit.runtime.call import NONE, CallFacts, mismatch, pointee, slot_kind, untyped_leaves
+from nojit.runtime.call import NONE, CallFacts, mismatch, pointee, untyped_leaves
 from nojit.runtime.errors import ArgumentError, did_you_mean, shown
 from nojit.runtime.options import BUILT_WITH
 from nojit.runtime.table import KernelTable
 from nojit.runtime.type_names import leaves
+from nojit.runtime.values import spell
 
-__all__ = ["check_kinds", "check_names", "check_untyped", "not_as_built", "unexpected"]
+__all__ = ["check_names", "not_as_built", "refusal", "unexpected"]
 
 
 def unexpected(name: str, known: Sequence[str]) -> str:
@@ -49,45 +50,43 @@ def check_names(table: KernelTable, facts: CallFacts) -> None:
             raise ArgumentError(f"missing argument {name!r}", where=where, argument=name)
 
 
-def check_kinds(table: KernelTable, facts: CallFacts, taken: Mapping[str, Sequence[str]]) -> None:
-    """Check that each argument has a kind that some manifest could declare for the kernel.
+def refusal(table: KernelTable, facts: CallFacts, code: str, name: str, fitting: Sequence[bool]) -> ArgumentError:
+    """Make the error for a call that the kernel can never take.
 
     Args:
         table: the kernel's variants.
         facts: the call.
-        taken: for each runtime param, the types that take its argument.
-
-    Raises:
-        ArgumentError: an argument has another kind.
+        code: what is wrong with it, as the core says.
+        name: of the param, the axis or the option that it is about.
+        fitting: of each signature, whether it takes the arguments.
     """
-    types = table.param_types()
-    for name, takers in taken.items():
-        argument, kinds = facts.arguments[name], types[name]
-        if takers or not kinds or argument.kind == "none" or argument.kind in map(slot_kind, kinds):
-            continue
-        reasons = {kind: mismatch(kind, argument) for kind in kinds}
-        said = dict.fromkeys(reason for kind, reason in reasons.items() if kind != NONE or len(reasons) == 1)
-        raise ArgumentError(f"{name}: {'; '.join(said)}", where=f"kernel {table.kernel}", argument=name)
+    where = f"kernel {table.kernel}"
+    if code == "kind":
+        return ArgumentError(f"{name}: {_kind_fault(table, facts, name)}", where=where, argument=name)
+    if code == "value":
+        axis = next(axis for axis in table.axes if axis.name == name)
+        what = f"expected a value for {name}, one of {', '.join(map(spell, axis.values))}"
+        return ArgumentError(what, where=where, argument=name)
+    if code == "untyped":
+        path, kinds = _open_kinds(table, facts, name, fitting)
+        what = f"{path}: expected a typed pointer, one of {', '.join(kinds)}; pass a tensor"
+        return ArgumentError(what, got="an untyped address", where=where, argument=name)
+    try:
+        check_names(table, facts)
+    except ArgumentError as error:
+        return error
+    return ArgumentError(unexpected(name, ()), where=where, argument=name)
 
 
-def check_untyped(table: KernelTable, facts: CallFacts, fitting: Sequence[bool]) -> None:
-    """Check that no address without an element type leaves the variant open.
+def _kind_fault(table: KernelTable, facts: CallFacts, name: str) -> str:
+    reasons = {kind: mismatch(kind, facts.arguments[name]) for kind in table.param_types()[name]}
+    return "; ".join(dict.fromkeys(reason for kind, reason in reasons.items() if kind != NONE or len(reasons) == 1))
 
-    Args:
-        table: the kernel's variants.
-        facts: the call.
-        fitting: for each signature, whether it takes the arguments.
 
-    Raises:
-        ArgumentError: the variant depends on the element type of an address.
-    """
-    for place, name in enumerate(table.runtime_params()):
-        argument = facts.arguments[name]
-        if argument.dtype or argument.kind not in ("pointer", "tuple"):
-            continue
-        left = [types for types, fits in zip(table.signatures, fitting, strict=True) if fits]
-        for path in untyped_leaves(name, argument):
-            kinds = sorted({dict(leaves(types[place], name))[path] for types in left})
-            if len(set(map(pointee, kinds))) > 1:
-                what = f"{path}: expected a typed pointer, one of {', '.join(kinds)}; pass a tensor"
-                raise ArgumentError(what, got="an untyped address", where=f"kernel {table.kernel}", argument=name)
+def _open_kinds(table: KernelTable, facts: CallFacts, name: str, fitting: Sequence[bool]) -> tuple[str, list[str]]:
+    """Return the first address of an argument that may point to several types, and these."""
+    place = table.runtime_params().index(name)
+    left = {types[place] for types, fits in zip(table.signatures, fitting, strict=True) if fits}
+    paths = untyped_leaves(name, facts.arguments[name])
+    found = ((path, sorted({dict(leaves(kind, name))[path] for kind in left})) for path in paths)
+    return next((path, kinds) for path, kinds in found if len(set(map(pointee, kinds))) > 1)

@@ -1,15 +1,15 @@
 """Chooses the variant that serves a call, and says why each other one does not. Pure.
 
-Among the eligible variants (`nojit.runtime.selection` says which are), in this order: the narrowest ints, the config that
-is preferred, the most hints, the first in the table. `choose` and `explain` go by the same rules.
+The engine chooses: among the variants that serve the call the one with the narrowest ints, then the config that is preferred, the
+most hints, the first in the table. `choose` and `explain` go by the same rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nojit.runtime.call import Argument, CallFacts, accepts, expression_value
+from nojit.runtime.call import Argument, CallFacts, accepts
+from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import KernelTable
@@ -89,7 +89,10 @@ def choose(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -
             has neither a value nor a default.
         NoMatchingVariantError: no variant serves the call; says why the nearest do not, and what would build one.
     """
-    rows = tuple(_served(table, facts, lookup, explained=True))
+    selection = Selection(table, facts, lookup)
+    rows = selection.eligible()
+    if not rows:
+        raise _no_match(selection, explained=True)
     return Choice(rows[0], rows)
 
 
@@ -106,19 +109,17 @@ def best(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None, *, 
         ArgumentError: as `choose`.
         NoMatchingVariantError: as `choose`.
     """
-    return next(_served(table, facts, lookup, explained=explained))
-
-
-def _served(table: KernelTable, facts: CallFacts, lookup: Lookup | None, *, explained: bool) -> Iterator[int]:
-    """List the rows that serve a call, the best first; at least one."""
-    selection = Selection(table, facts, None if lookup is None else lookup.preference(_key(lookup, facts)))
-    row = None
-    for row in selection.eligible():
-        yield row
+    selection = Selection(table, facts, lookup)
+    row = selection.best()
     if row is None:
-        from nojit.runtime.misses import no_match  # noqa: PLC0415 - most calls are served
+        raise _no_match(selection, explained=explained)
+    return row
 
-        raise no_match(selection, explained=explained)
+
+def _no_match(selection: Selection, *, explained: bool) -> NoMatchingVariantError:
+    from nojit.runtime.misses import no_match  # noqa: PLC0415 - most calls are served
+
+    return no_match(selection, explained=explained)
 
 
 def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -> Explanation:
@@ -129,10 +130,10 @@ def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) 
     """
     from nojit.runtime.misses import rejections  # noqa: PLC0415 - to launch asks for none
 
-    key = () if lookup is None else _key(lookup, facts)
-    selection = Selection(table, facts, None if lookup is None else lookup.preference(key))
-    row = next(selection.eligible(), None)
+    selection = Selection(table, facts, lookup)
+    row = selection.best()
     meaning = None if row is None else table.columns["meaning"][row]
+    key = selection.core.numbers
     return Explanation(
         chosen=None if row is None else table.label(row),
         row=row,
@@ -142,7 +143,3 @@ def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) 
         key={} if lookup is None else dict(zip(lookup.tuning.key, key, strict=True)),
         tuning=None if lookup is None or meaning is None else lookup.decision(key, table, meaning),
     )
-
-
-def _key(lookup: Lookup, facts: CallFacts) -> tuple[int, ...]:
-    return lookup.key({name: expression_value(argument) for name, argument in facts.arguments.items()})

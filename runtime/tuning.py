@@ -6,22 +6,19 @@ that a process happens to see: two processes decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf, log2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from nojit.runtime import _core
 from nojit.runtime.errors import TuningError, did_you_mean
-from nojit.runtime.expr_ops import ExpressionError
 from nojit.runtime.neighbours import cost_words, estimates, nearest, ranked
 from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable
-from nojit.runtime.tuning_table import BEHIND_MAX, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.tuning_table import BEHIND_MAX, BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.values import Value, identity, spell
 
 if TYPE_CHECKING:
-    from nojit.runtime.expr import Expression
-    from nojit.runtime.expr_ops import Value as Operand
-    from nojit.runtime.selection import Preference
     from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
 
 __all__ = [
@@ -32,18 +29,20 @@ __all__ = [
     "bucket_of",
     "closest_device",
     "config_number",
-    "key_values",
     "lookup_of",
     "resolve",
     "rows_of",
 ]
 
 DEFAULT_BUCKET = "quarter_pow2"
-_BUCKET_MAX = 1 << 62
 _OCTAVE = 1000
 """What a row's ``behind`` counts in: thousandths of an octave."""
 _PLACE_BEHIND = 30
 """How far each config of a row is behind the one before if nobody says what they took: 2 %."""
+
+
+Ordering: TypeAlias = tuple[_core.Tuning, int, int]
+"""A tuning of the core's, the place of the device's table in it, -1 if there is none, and the device's multiprocessors."""
 
 
 class TuningDecision(Record):
@@ -65,7 +64,7 @@ class TuningDecision(Record):
 
 
 def bucket_of(kind: str, value: int) -> int:
-    """Round a key value to its bucket; the C core rounds alike.
+    """Round a key value to its bucket.
 
     Args:
         kind: ``pow2`` rounds up to a power of two; ``quarter_pow2`` to the nearest of 4, 5, 6 and 7 times a power of
@@ -73,30 +72,7 @@ def bucket_of(kind: str, value: int) -> int:
             of two to the next, and leaves values below 32 alone; ``exact`` rounds nothing.
         value: what is not positive counts as 0; with a rounding kind, what is above 2^62 as 2^62.
     """
-    if value <= 0 or kind == "exact":
-        return max(value, 0)
-    value = min(value, _BUCKET_MAX)
-    if kind == "pow2":
-        return 1 << (value - 1).bit_length()
-    if kind == "quarter_pow2":
-        # three leading bits stay
-        shift = max(value.bit_length() - 3, 0)
-        return (value + (1 << shift >> 1)) >> shift << shift
-    shift = max(value.bit_length() - 5, 0)
-    return (value + (1 << shift) - 1) >> shift << shift
-
-
-def key_values(key: Sequence[Expression], names: Mapping[str, Operand]) -> tuple[int, ...]:
-    """Compute the key of a call; what is no int, or cannot be computed, counts as 0."""
-    return tuple([_key_value(expression, names) for expression in key])
-
-
-def _key_value(expression: Expression, names: Mapping[str, Operand]) -> int:
-    try:
-        value = expression.evaluate(names)
-    except ExpressionError:
-        return 0
-    return value if type(value) is int else 0
+    return _core.bucket_of(BUCKETS.index(kind), value)
 
 
 def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:
@@ -106,10 +82,8 @@ def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:
         devices: at least one.
         device: the one that the call is for.
     """
-    sizes = [(known.multiprocessors, known.memory_bytes) for known in devices]
-    size = sizes[nearest(sizes, (device.multiprocessors, device.memory_bytes))]
-    alike = [place for place, known in enumerate(sizes) if known == size]
-    return next((place for place in alike if devices[place].name == device.name), alike[0])
+    tables = tuple([(known.name, known.multiprocessors, known.memory_bytes, ()) for known in devices])
+    return _core.Tuning((), 0, tables).closest(device.name, device.multiprocessors, device.memory_bytes)
 
 
 class Lookup(Record):
@@ -123,47 +97,25 @@ class Lookup(Record):
     multiprocessors: int = 0
     """Of the device."""
 
-    __slots__ = ("_blocks", "_orders")
+    __slots__ = ("_core",)
 
-    def key(self, names: Mapping[str, Operand]) -> tuple[int, ...]:
-        """Compute the key of a call from what the names in expressions stand for."""
-        from nojit.runtime.expr import parse  # noqa: PLC0415 - the core computes the keys of most calls
-
-        return key_values(tuple(map(parse, self.tuning.key)), names)
-
-    def order(self, meaning: int, rounded: tuple[int, ...]) -> Sequence[int]:
-        """Order the configs of a meaning for a key whose values are rounded to their buckets; nothing where nothing was measured."""
-        block = self._block_of(meaning)
-        return () if block is None else self._ranked(block, rounded)
-
-    def _block_of(self, meaning: int) -> TuningBlock | None:
-        """Return the block that a meaning is in; None if it is not tuned."""
-        blocks: dict[int, TuningBlock] | None = getattr(self, "_blocks", None)
-        if blocks is None:
-            tuned = self.table.blocks if self.table else ()
-            blocks = {meaning: block for block in tuned for meaning in block.meanings}
-            object.__setattr__(self, "_blocks", blocks)
-        return blocks.get(meaning)
-
-    def _ranked(self, block: TuningBlock, rounded: tuple[int, ...]) -> Sequence[int]:
-        """Rank the configs of a block, once for all of its meanings: they are asked for one after the other."""
-        known: tuple[TuningBlock, tuple[int, ...], Sequence[int]] | None = getattr(self, "_orders", None)
-        if known is None or known[0] is not block or known[1] != rounded:
-            known = (block, rounded, ranked(block, rounded, self.multiprocessors))
-            object.__setattr__(self, "_orders", known)
-        return known[2]
-
-    def preference(self, key: Sequence[int]) -> Preference | None:
-        """Order the configs of each meaning for a call, whose key is as `key_values` gives it; None without a table."""
-        rounded = _rounded(self.tuning, key)
-        return None if self.table is None else lambda meaning: self.order(meaning, rounded)
+    def ordering(self, kernel: KernelTable) -> Ordering:
+        """Return what the core orders the configs of a kernel by."""
+        known: Ordering | None = getattr(self, "_core", None)
+        if known is None:
+            own = self.tuning is kernel.tuning
+            tuning = _core.Tuning(kernel.handle()) if own else _core_tuning(self.tuning)
+            place = next((place for place, table in enumerate(self.tuning.tables) if table is self.table), -1)
+            known = (tuning, place, self.multiprocessors)
+            object.__setattr__(self, "_core", known)
+        return known
 
     def decision(self, key: Sequence[int], kernel: KernelTable, meaning: int) -> TuningDecision | None:
         """Say what decides for a call of a meaning, for people; None if nothing was measured for it."""
-        block = self._block_of(meaning)
+        block = None if self.table is None else self.table.block_of(meaning)
         if block is None or self.table is None:
             return None
-        rounded = _rounded(self.tuning, key)
+        rounded = tuple([bucket_of(self.tuning.bucket, value) for value in key])
         problems, _, _ = block.columns()
         at = problems[nearest(problems, rounded)]
         order = ranked(block, rounded, self.multiprocessors)
@@ -192,8 +144,18 @@ def lookup_of(
     return Lookup(tuning, tables[place], origins[place], device.multiprocessors)
 
 
-def _rounded(tuning: Tuning, key: Sequence[int]) -> tuple[int, ...]:
-    return tuple([bucket_of(tuning.bucket, value) for value in key])
+def _core_tuning(tuning: Tuning) -> _core.Tuning:
+    """Make the core's tuning of one that no bundle has."""
+    tables = [
+        (
+            table.device.name,
+            table.device.multiprocessors,
+            table.device.memory_bytes,
+            tuple([(block.meanings, (*block.columns(), tuple(block.estimates()))) for block in table.blocks]),
+        )
+        for table in tuning.tables
+    ]
+    return _core.Tuning(tuning.key, BUCKETS.index(tuning.bucket), tuple(tables))
 
 
 def _config_words(config: Config) -> str:

@@ -4,14 +4,7 @@
 #define NOJIT_CACHE_H
 
 #include "plan.h"
-
-#define NJ_KEY_WORDS_MAX 2048
-
-typedef struct {
-    uint64_t hash;
-    uint32_t count;
-    uint64_t words[NJ_KEY_WORDS_MAX];
-} nj_key;
+#include "select/spec.h"
 
 typedef struct {
     uint64_t hash;

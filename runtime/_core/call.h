@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include "dlpack.h"
+#include "ids.h"
 #include "tensor.h"
 #include "launch/arguments.h"
 
@@ -19,14 +20,14 @@ typedef struct {
     PyObject **names;       /* `count` of them, each once, then "stream" */
     PyObject **defaults;    /* of the params; NULL where there is none */
     bool *constexprs;       /* which of the params are */
-    PyObject *interned;     /* dict from str to id: the strings that some variant or expression knows */
+    nj_ids_object *ids;     /* of the strings that some variant or expression knows */
 } nj_signature;
 
 /* Reads names and defaults: 0, or -1 with an exception raised, ValueError where there are too many names or one is there
  * twice. `params` are (name, whether it is a constexpr), and a third, the default, where a runtime param has one: the empty tuple
  * for `*args`. */
 int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
-                      PyObject *strings);
+                      nj_ids_object *ids);
 void nj_signature_clear(nj_signature *signature);
 
 typedef struct {

@@ -1,5 +1,6 @@
 /* Classification: what each argument of a call is, and on which device the tensors lie. */
 #include "call.h"
+#include "select/call.h"
 #include "descriptor.h"
 #include "driver.h"
 #include "errors.h"
@@ -18,13 +19,13 @@ static void read_int(PyObject *object, nj_value *value)
     if (overflow == 0) {
         return;
     }
-    value->tag = NJ_TAG_UNKNOWN;
+    *value = (nj_value){.tag = NJ_TAG_UNKNOWN, .bits = NJ_UNKNOWN_INT};
     if (overflow > 0) {
-        value->bits = (int64_t)PyLong_AsUnsignedLongLong(object);
+        unsigned long long number = PyLong_AsUnsignedLongLong(object);
         if (PyErr_Occurred()) {
             PyErr_Clear();
         } else {
-            value->tag = NJ_TAG_UINT;
+            *value = (nj_value){.tag = NJ_TAG_UINT, .bits = (int64_t)number};
         }
     }
 }
@@ -210,8 +211,7 @@ static __attribute__((noinline)) int classify_constant(PyObject *owner, PyObject
     if (ask_constexpr(owner, object, value) < 0) {
         return -1;
     }
-    bool interned = value->tag == NJ_TAG_OPAQUE && value->bits < 0 && value->bits >= NJ_OPAQUE_BASE;
-    value->tag = interned ? NJ_TAG_CONSTANT : value->tag;
+    value->tag = nj_is_id(value) ? NJ_TAG_CONSTANT : value->tag;
     return 0;
 }
 
@@ -300,18 +300,6 @@ static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject
     return classify_common(signature, at, object, host_too, call, value);
 }
 
-static int read_string(const nj_signature *signature, PyObject *object, nj_value *value)
-{
-    PyObject *id = nj_dict_get(signature->interned, object);
-    if (id == NULL) {
-        value->tag = NJ_TAG_UNKNOWN;
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = PyLong_AsLongLong(id)};
-    Py_DECREF(id);
-    return 0;
-}
-
 static int classify_constexpr(const nj_signature *signature, PyObject *owner, PyObject *object, nj_value *value)
 {
     *value = (nj_value){.tag = NJ_TAG_MISSING};
@@ -330,7 +318,7 @@ static int classify_constexpr(const nj_signature *signature, PyObject *owner, Py
     } else if (PyFloat_CheckExact(object)) {
         *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_opaque_double(PyFloat_AS_DOUBLE(object))};
     } else if (PyUnicode_CheckExact(object)) {
-        return read_string(signature, object, value);
+        return nj_ids_string(signature->ids, object, value);
     } else {
         return ask_constexpr(owner, object, value);
     }

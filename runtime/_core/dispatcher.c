@@ -13,6 +13,7 @@
 #include "launcher.h"
 #include "plan.h"
 #include "tensor.h"
+#include "select/choose.h"
 #include "sync.h"
 
 /* Hooks, allocators, grids and tensors are Python code, which can launch again. Python's own limit allows for more calls
@@ -133,10 +134,10 @@ static int default_grid(nj_dispatcher *self, const nj_plan_object *plan, const n
 }
 
 /* The spec of a device, borrowed; asks Python for it at the first call there. */
-static nj_spec *find_spec(nj_dispatcher *self, int device)
+static nj_spec_object *find_spec(nj_dispatcher *self, int device)
 {
     if (device >= 0 && device < NJ_DEVICES_MAX) {
-        nj_spec *known = atomic_load_explicit(&self->specs[device], memory_order_acquire);
+        nj_spec_object *known = atomic_load_explicit(&self->specs[device], memory_order_acquire);
         if (known != NULL) {
             return known;
         }
@@ -145,56 +146,67 @@ static nj_spec *find_spec(nj_dispatcher *self, int device)
     if (spec == NULL) {
         return NULL;
     }
-    if (!Py_IS_TYPE(spec, nj_spec_type) || ((nj_spec *)spec)->argument_count != self->signature.count || device < 0 ||
+    if (!Py_IS_TYPE(spec, nj_spec_type) || ((nj_spec_object *)spec)->it.argument_count != (size_t)self->signature.count || device < 0 ||
         device >= NJ_DEVICES_MAX) {
         PyErr_SetString(PyExc_TypeError, "expected a Spec of this kernel for an existing device");
         Py_DECREF(spec);
         return NULL;
     }
-    nj_spec *there = NULL;
-    if (!atomic_compare_exchange_strong(&self->specs[device], &there, (nj_spec *)spec)) {
+    nj_spec_object *there = NULL;
+    if (!atomic_compare_exchange_strong(&self->specs[device], &there, (nj_spec_object *)spec)) {
         Py_DECREF(spec); /* another thread was faster */
         return there;
     }
-    return (nj_spec *)spec;
+    return (nj_spec_object *)spec;
 }
 
-/* Asks Python for the plan of a row, or which variant serves the call if `row` is NJ_UNSURE. */
+/* Asks Python for the plan of a row; has it say why nothing serves the call where there is none. */
 static PyObject *ask_plan(nj_dispatcher *self, const nj_call *call, Py_ssize_t row)
 {
     if (row >= 0) {
         return PyObject_CallMethod((PyObject *)self, "_plan_of", "in", call->device, row);
     }
-    PyObject *facts = row == NJ_UNSURE ? nj_call_facts(&self->signature, call) : NULL;
-    return facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_resolve", "iN", call->device, facts);
+    PyObject *facts = row == NJ_UNSERVED_ROW ? nj_call_facts(&self->signature, call) : NULL;
+    PyObject *none = facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_refuse", "iN", call->device, facts);
+    if (none != NULL) {
+        Py_DECREF(none);
+        PyErr_SetString(PyExc_SystemError, "expected a reason why no variant serves a call");
+    }
+    return NULL;
 }
 
-/* Has Python note which hints a call misses that a variant with more of them asks for: 0, or -1 with an exception raised. */
-static __attribute__((noinline, cold)) int note_hints(nj_dispatcher *self, const nj_call *call, PyObject *plan)
+/* Has Python note which hints a call just misses that a variant with more of them asks for: 0, or -1 with an exception raised. */
+static __attribute__((noinline, cold)) int note_hints(nj_dispatcher *self, const nj_spec_object *spec, const nj_call *call,
+                                                     size_t row, PyObject *plan)
 {
+    const nj_arguments arguments = {call->values, call->leaves, call->descriptors};
+    uint32_t hints;
+    if (!nj_near_hints(&spec->it.typing, &arguments, row, &hints)) {
+        return 0;
+    }
     PyObject *facts = nj_call_facts(&self->signature, call);
-    PyObject *none = facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_note_hints", "ON", plan, facts);
+    PyObject *none = facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_note_hints", "OIN", plan, hints, facts);
     Py_XDECREF(none);
     return none == NULL ? -1 : 0;
 }
 
-/* Finds the variant that serves a call, and makes its plan. The key is NULL if only Python can judge the call. */
-static nj_plan_object *resolve(nj_dispatcher *self, const nj_spec *spec, const nj_call *call, const nj_key *key)
+/* Finds the variant that serves a call, and makes its plan. */
+static nj_plan_object *resolve(nj_dispatcher *self, const nj_spec_object *spec, const nj_call *call)
 {
-    nj_choosing choosing = {(PyObject *)self, &self->signature, spec, call, key};
-    PyObject *plan = ask_plan(self, call, key == NULL ? NJ_UNSURE : nj_choose(&choosing));
+    Py_ssize_t row = nj_choose_row((PyObject *)self, &self->signature, spec, call);
+    PyObject *plan = ask_plan(self, call, row);
     if (plan != NULL && (!Py_IS_TYPE(plan, nj_plan_type) || ((nj_plan_object *)plan)->it.ordinal != call->device ||
                          ((nj_plan_object *)plan)->it.argument_count != (size_t)self->signature.count)) {
         PyErr_SetString(PyExc_TypeError, "expected a Plan of this kernel for the call's device");
         Py_CLEAR(plan);
     }
-    if (plan != NULL && ((nj_plan_object *)plan)->outhinted && note_hints(self, call, plan) < 0) {
+    if (plan != NULL && note_hints(self, spec, call, (size_t)row, plan) < 0) {
         Py_CLEAR(plan);
     }
     return (nj_plan_object *)plan;
 }
 
-static int publish(nj_spec *spec, const nj_key *key, nj_plan_object *plan)
+static int publish(nj_spec_object *spec, const nj_key *key, nj_plan_object *plan)
 {
     int status;
     NJ_BEGIN_LOCKED(spec);
@@ -203,17 +215,24 @@ static int publish(nj_spec *spec, const nj_key *key, nj_plan_object *plan)
     return status;
 }
 
+/* Makes the key of a call; false if no plan is kept for it. */
+static inline bool make_key(const nj_spec_object *spec, nj_call *call, nj_key *key)
+{
+    const nj_arguments arguments = {call->values, call->leaves, call->descriptors};
+    return nj_spec_key(&spec->it, call->values, &arguments, key);
+}
+
 /* The plan for a call that has none, new. */
-static nj_plan_object *make_plan(nj_dispatcher *self, nj_spec *spec, nj_call *call, nj_key *key, bool cacheable)
+static nj_plan_object *make_plan(nj_dispatcher *self, nj_spec_object *spec, nj_call *call, nj_key *key, bool cacheable)
 {
     if (!cacheable) {
         /* a first call was read before its spec was made, which interned the constexprs that it knows */
         if (nj_classify_again(&self->signature, (PyObject *)self, call) < 0) {
             return NULL;
         }
-        cacheable = nj_spec_key(spec, call, key);
+        cacheable = make_key(spec, call, key);
     }
-    nj_plan_object *plan = resolve(self, spec, call, cacheable ? key : NULL);
+    nj_plan_object *plan = resolve(self, spec, call);
     if (plan != NULL && cacheable && publish(spec, key, plan) < 0) {
         Py_CLEAR(plan);
     }
@@ -226,12 +245,12 @@ static nj_plan_object *find_plan(nj_dispatcher *self, nj_call *call)
     if (call->device == NJ_DEVICE_ANY && (call->device = nj_find_current_device()) < 0) {
         return NULL;
     }
-    nj_spec *spec = find_spec(self, call->device);
+    nj_spec_object *spec = find_spec(self, call->device);
     if (spec == NULL) {
         return NULL;
     }
     nj_key key;
-    bool cacheable = nj_spec_key(spec, call, &key);
+    bool cacheable = make_key(spec, call, &key);
     nj_plan_object *plan = cacheable ? nj_cache_find(&spec->cache, &key) : NULL;
     if (plan != NULL) {
         return (nj_plan_object *)Py_NewRef((PyObject *)plan);
@@ -427,17 +446,17 @@ bool nj_dispatcher_is(PyObject *object)
 
 static int dispatcher_init(nj_dispatcher *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"name", "params", "options", "strings", NULL};
-    PyObject *name, *params, *options, *strings;
+    static char *names[] = {"name", "params", "options", "ids", NULL};
+    PyObject *name, *params, *options, *ids;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO!O!O!:Dispatcher", names, &name, &PyTuple_Type, &params,
-                                     &PyTuple_Type, &options, &PyDict_Type, &strings)) {
+                                     &PyTuple_Type, &options, nj_ids_type, &ids)) {
         return -1;
     }
     if (self->signature.names != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was called before");
         return -1;
     }
-    return nj_signature_init(&self->signature, name, params, options, strings);
+    return nj_signature_init(&self->signature, name, params, options, (nj_ids_object *)ids);
 }
 
 static PyObject *dispatcher_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
@@ -452,7 +471,6 @@ static PyObject *dispatcher_new(PyTypeObject *type, PyObject *Py_UNUSED(args), P
 static int dispatcher_traverse(nj_dispatcher *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->signature.interned);
     for (Py_ssize_t i = 0; i < self->signature.param_count; i++) {
         Py_VISIT(self->signature.defaults[i]);
     }

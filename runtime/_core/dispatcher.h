@@ -8,7 +8,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     nj_signature signature; /* `names` is NULL until __init__ has run */
-    _Atomic(nj_spec *) specs[NJ_DEVICES_MAX]; /* set once each */
+    _Atomic(nj_spec_object *) specs[NJ_DEVICES_MAX]; /* set once each */
     _Atomic(nj_plan_object *) last; /* what the last launch ran, owned; NULL before the first. Changed under the GIL or the kernel's lock */
 } nj_dispatcher;
 

@@ -5,7 +5,7 @@
 
 #include "meaning.h"
 #include "objects.h"
-#include "type.h"
+#include "select/type.h"
 
 #include "cold.h"
 
@@ -53,7 +53,7 @@ PyObject *nj_map_fault(PyObject *type, PyObject *map)
     if (text == NULL) {
         return NULL;
     }
-    nj_type described = nj_descriptor_type(text);
+    nj_type described = nj_descriptor_type((nj_span){(const unsigned char *)text, strlen(text)});
     PyObject *block = nj_peek(map, NJ_FIELD_BLOCK);
     long inner = 0, swizzle = as_long(nj_peek(map, NJ_FIELD_SWIZZLE)), bytes = elements[described.pointee].bytes;
     bool padded = nj_peek(map, NJ_FIELD_FP4_PADDED) == Py_True;

@@ -1,9 +1,10 @@
-/* What the names in a table's expressions stand for, for one meaning and config; and which values are the same. */
+/* Fields of records, by name. Every function needs the GIL. */
 #ifndef NOJIT_MEANING_H
 #define NOJIT_MEANING_H
 
-#include "choosing.h"
-#include "base/span.h"
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
 
 /* The fields of records that are looked at. */
 typedef enum {
@@ -65,42 +66,5 @@ PyObject *nj_item(PyObject *tuple, Py_ssize_t place);
 
 /* How many items a tuple has; 0 if it is none. */
 Py_ssize_t nj_size(PyObject *tuple);
-
-/* The place of a param by its name; -1 if there is none. */
-Py_ssize_t nj_param_place(const nj_signature *signature, PyObject *name);
-
-/* Whether a value is of a kind that is compared here: none, a bool, an int, a float or a string, and of no class derived
- * from these. */
-bool nj_is_simple(PyObject *value);
-
-/* Whether two values are the same by type and value, the first a simple one. */
-bool nj_is_same(PyObject *simple, PyObject *value);
-
-/* What a name stands for that is the same for all configs. */
-typedef struct {
-    nj_span name;
-    Py_ssize_t place; /* of a param, or one less than the negative of an axis's */
-} nj_known_name;
-
-/* The axes and params of a table, hashed by name; an axis comes before a param of its name. */
-typedef struct {
-    nj_known_name *names; /* NULL until they are asked for */
-    size_t mask;
-    uint64_t seed; /* nobody who writes a table knows it, so that nobody has names collide */
-} nj_known_names;
-
-void nj_known_names_clear(nj_known_names *known);
-
-/* A meaning and a config, whose expressions are evaluated. */
-typedef struct {
-    const nj_choosing *choosing;
-    PyObject *table, *config;
-    PyObject *point; /* for each axis, the index of its value */
-    nj_known_names *known;
-    bool asks_types; /* set where a program asks for an axis that only spells types */
-} nj_scene;
-
-/* Evaluates the table's program of that number: 1, 0 where it fails, -1 where Python must. */
-int nj_evaluate(nj_scene *scene, Py_ssize_t number, nj_value *result);
 
 #endif

@@ -1,4 +1,5 @@
 /* The module `nojit.runtime._core`. */
+#include "arguments.h"
 #include "assemble.h"
 #include "bundle.h"
 #include "columns.h"
@@ -19,14 +20,16 @@
 #include "objects.h"
 #include "placement.h"
 #include "plain.h"
-#include "ranking.h"
 #include "recipe.h"
 #include "row.h"
 #include "scratch.h"
+#include "selection.h"
+#include "spec.h"
 #include "stream.h"
 #include "table.h"
 #include "table_parts.h"
 #include "tensor.h"
+#include "tuning.h"
 #include "type_names.h"
 
 #include "cuda/query.h"
@@ -169,27 +172,6 @@ static PyObject *run_program(PyObject *Py_UNUSED(module), PyObject *args)
     return Py_BuildValue("(i(iL)(iL))", why.op, why.left.tag, (long long)why.left.bits, why.right.tag, (long long)why.right.bits);
 }
 
-static PyObject *tuning_key(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *bytes, *slots;
-    int bucket;
-    nj_value values[NJ_ARGUMENTS_MAX];
-    nj_tuning_key key;
-    if (!PyArg_ParseTuple(args, "SiO!:tuning_key", &bytes, &bucket, &PyTuple_Type, &slots)) {
-        return NULL;
-    }
-    if (PyTuple_GET_SIZE(slots) > NJ_ARGUMENTS_MAX) {
-        return PyErr_Format(PyExc_ValueError, "expected at most %d slots", NJ_ARGUMENTS_MAX);
-    }
-    if (read_values(slots, values) < 0 || nj_program_from_bytes(bytes, PyTuple_GET_SIZE(slots), &key.program) < 0) {
-        return NULL;
-    }
-    nj_tuning_key_shorten(&key);
-    int64_t value = nj_tuning_key_value(&key, (nj_bucket)bucket, values);
-    PyMem_Free(key.program.code);
-    return PyLong_FromLongLong(value);
-}
-
 static PyMethodDef functions[] = {
     {"find_driver", find_driver, METH_NOARGS,
      PyDoc_STR("Look up the symbols of a driver that the process has opened; whether they are known. Calls nothing of it.")},
@@ -226,8 +208,6 @@ static PyMethodDef functions[] = {
     {"check_section", nj_check_section, METH_VARARGS, PyDoc_STR("Check that a section decompresses to no more than it may.")},
     {"split_section", nj_split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
     {"read_table", nj_read_table, METH_VARARGS, PyDoc_STR("A variant table, whose rules are checked.")},
-    {"rank_configs", nj_rank_configs, METH_VARARGS,
-     PyDoc_STR("The configs of a block for a key, the best first; None if there are numbers of more than 18 digits.")},
     {"read_launch", nj_read_launch, METH_VARARGS, PyDoc_STR("The launch that its JSON and its layout say.")},
     {"read_value", nj_read_value, METH_VARARGS, PyDoc_STR("The constexpr value that JSON spells.")},
     {"read_layout", nj_read_layout_of, METH_VARARGS, PyDoc_STR("The slots of a layout.")},
@@ -236,6 +216,15 @@ static PyMethodDef functions[] = {
     {"leaves", nj_leaves_of, METH_VARARGS, PyDoc_STR("The path and the type of each leaf of a type.")},
     {"members", nj_members_of, METH_O, PyDoc_STR("The members of a tuple's type.")},
     {"descriptor_parts", nj_descriptor_parts_of, METH_O, PyDoc_STR("The element and the block of a descriptor's type.")},
+    {"rank_configs", nj_rank_configs, METH_VARARGS, PyDoc_STR("The configs of a block for a key, the best first.")},
+    {"estimate", nj_estimate_costs, METH_VARARGS, PyDoc_STR("What configs are estimated to take, in picoseconds; None where that cannot be computed.")},
+    {"nearest", nj_nearest_of, METH_VARARGS, PyDoc_STR("The place of the point nearest to a key.")},
+    {"behind_in_sum", nj_behind_sums, METH_VARARGS, PyDoc_STR("How far each config is behind the best of rows in sum.")},
+    {"bucket_of", nj_bucket_value, METH_VARARGS, PyDoc_STR("A number of a tuning key, rounded to its bucket.")},
+    {"takes", nj_takes, METH_VARARGS, PyDoc_STR("Whether a param of a type takes an argument.")},
+    {"settled", nj_settled, METH_VARARGS, PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
+    {"meant", nj_meant, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
+    {"outhinted", nj_is_outhinted, METH_VARARGS, PyDoc_STR("Whether a variant like a row's has more hints.")},
     {"plain_row", nj_plain_row, METH_VARARGS,
      PyDoc_STR("What a row gives a plan, if its layout is surely that of its types and hints and all of it is plain; else None.")},
     {"assemble", nj_assemble_text, METH_VARARGS,
@@ -244,8 +233,6 @@ static PyMethodDef functions[] = {
      PyDoc_STR("An expression in postfix; why it is none as (what, column).")},
     {"map_fault", nj_map_fault_of, METH_VARARGS,
      PyDoc_STR("What a tensor map must be to be that of a descriptor, and is not; None if nothing.")},
-    {"tuning_key", tuning_key, METH_VARARGS,
-     PyDoc_STR("Run a program over (tag, bits) slots, and round the int that it gives to its bucket; else 0.")},
     {"run_program", run_program, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or what failed as (op, left, right).")},
     {NULL},
@@ -261,15 +248,14 @@ static int add_types(PyObject *module)
         return -1;
     }
     if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_classify_init() < 0 || nj_stream_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_type_init(module) < 0 ||
-        nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
+        nj_ids_init(module) < 0 || nj_tuning_object_init(module) < 0 || nj_selection_init(module) < 0 || nj_spec_type_init(module) < 0 || nj_launcher_init(module) < 0 ||
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
         nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_parts_init() < 0 || nj_launch_record_init() < 0 ||
         nj_table_init(module) < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0 || nj_limits_init(module) < 0 ||
         nj_placement_init(module) < 0 || nj_bundle_init(module) < 0) {
         return -1;
     }
-    if (PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||
-        PyModule_AddIntConstant(module, "OPAQUE_KIND_SHIFT", NJ_OPAQUE_KIND_SHIFT) < 0 ||
+    if (PyModule_AddIntConstant(module, "INTERESTS_MAX", NJ_INTERESTS_MAX) < 0 ||
         PyModule_AddIntConstant(module, "ARGUMENTS_MAX", NJ_ARGUMENTS_MAX) < 0) {
         return -1;
     }

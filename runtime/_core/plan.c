@@ -141,21 +141,20 @@ static int plan_init(nj_plan_object *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"label",       "function", "device",        "arguments", "slots",          "maps",
                             "grid",        "meta",     "payload",       "block_threads", "num_ctas",   "shared_bytes",
-                            "cooperative", "pdl",      "global_scratch", "profile_scratch", "outhinted", NULL};
+                            "cooperative", "pdl",      "global_scratch", "profile_scratch", NULL};
     PyObject *label, *function, *slots, *maps, *grid, *meta, *payload;
-    int cooperative, pdl, outhinted;
+    int cooperative, pdl;
     unsigned long long scratch[4];
     Py_ssize_t arguments;
     plan_reading reading = {0};
     nj_plan_facts *facts = &reading.facts;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OO!inO!O!O!O!OIIIpp(KK)(KK)p:Plan", names, &label, nj_function_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OO!inO!O!O!O!OIIIpp(KK)(KK):Plan", names, &label, nj_function_type,
                                      &function, &facts->device, &arguments, &PyTuple_Type, &slots,
                                      &PyTuple_Type, &maps, &PyTuple_Type, &grid, &PyDict_Type, &meta, &payload, &facts->block_threads,
                                      &facts->num_ctas, &facts->shared_bytes, &cooperative, &pdl, &scratch[0],
-                                     &scratch[1], &scratch[2], &scratch[3], &outhinted)) {
+                                     &scratch[1], &scratch[2], &scratch[3])) {
         return -1;
     }
-    self->outhinted = outhinted;
     self->label = Py_NewRef(label);
     self->meta = Py_NewRef(meta);
     self->payload = Py_NewRef(payload);

@@ -11,7 +11,6 @@ typedef struct {
     PyObject *label;   /* errors call it `str(label)` */
     PyObject *meta;    /* dict: constexprs and options, for a callable grid */
     PyObject *payload; /* the slow path's own notes */
-    bool outhinted; /* whether a variant of the same meaning and config has more hints, which a call that this one serves misses */
     nj_plan it;
 } nj_plan_object;
 

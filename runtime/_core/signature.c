@@ -74,12 +74,12 @@ void nj_signature_clear(nj_signature *signature)
     PyMem_Free(signature->defaults);
     PyMem_Free(signature->constexprs);
     Py_XDECREF(signature->kernel);
-    Py_XDECREF(signature->interned);
+    Py_XDECREF((PyObject *)signature->ids);
     memset(signature, 0, sizeof *signature);
 }
 
 int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
-                      PyObject *strings)
+                      nj_ids_object *ids)
 {
     nj_signature made = {.param_count = PyTuple_GET_SIZE(params), .rest = -1};
     made.count = made.param_count + PyTuple_GET_SIZE(options);
@@ -91,7 +91,7 @@ int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *param
     made.defaults = PyMem_Calloc((size_t)made.param_count + 1, sizeof *made.defaults);
     made.constexprs = PyMem_Calloc((size_t)made.param_count + 1, sizeof *made.constexprs);
     made.kernel = Py_NewRef(kernel);
-    made.interned = Py_NewRef(strings);
+    made.ids = (nj_ids_object *)Py_NewRef((PyObject *)ids);
     if (made.names == NULL || made.defaults == NULL || made.constexprs == NULL) {
         PyErr_NoMemory();
     } else if (read_names(&made, params, options) == 0 && check_names(&made) == 0) {

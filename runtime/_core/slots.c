@@ -5,7 +5,8 @@
 #include "meaning.h"
 #include "objects.h"
 #include "plan.h"
-#include "type.h"
+#include "select/type.h"
+#include "table/type_name.h"
 
 #include "cold.h"
 
@@ -81,7 +82,7 @@ typedef struct {
 
 static bool read_described(const char *spelled, nj_described_type *described)
 {
-    nj_type type = nj_descriptor_type(spelled);
+    nj_type type = nj_descriptor_type((nj_span){(const unsigned char *)spelled, strlen(spelled)});
     described->rank = type.rank;
     PyOS_snprintf(described->pointer, sizeof described->pointer, "*%s", nj_dtype_name((nj_dtype)type.pointee));
     return type.tags != 0;
@@ -179,7 +180,7 @@ static bool take_param(nj_layout *layout, PyObject *name, PyObject *type, PyObje
     if (hint == 1 || strcmp(spelled, "none") == 0 || *spelled == '=') {
         return true;
     }
-    if (nj_is_descriptor_type(spelled)) {
+    if (nj_is_descriptor_name((nj_span){(const unsigned char *)spelled, strlen(spelled)})) {
         return take_descriptor(layout, source, type, spelled, (int)number);
     }
     int bytes = bytes_of(spelled);

@@ -95,7 +95,7 @@ NESTED = {
     "recipes": "one = _core.Recipe(0, ((one, (), (), (), True),), (0,))",
     "states": "one = _core.Plain((), int.real, one, one, ())",
     "memos": "one = remembered(one)",
-    "defaults": "one = _core.Dispatcher('add', (('n', False, one),), (), {})",
+    "defaults": "one = _core.Dispatcher('add', (('n', False, one),), (), _core.Ids())",
 }
 START = f"""
 import sys

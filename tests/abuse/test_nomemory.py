@@ -108,7 +108,7 @@ for allocation in range(100_000):
     finally:
         _testcapi.remove_mem_hooks()
 # a lack of memory that is made up for ends it sooner: for a text that is not interned, say
-print(refused > 0, module.Dispatcher("k", (("x", False),), (), {}).name)
+print(refused > 0, module.Dispatcher("k", (("x", False),), (), module.Ids()).name)
 try:
     spec.loader.exec_module(module_from_spec(spec))
 except ImportError as error:

@@ -41,11 +41,11 @@ def read_tuning() -> Tuning:
 
 
 def rank_configs() -> tuple[Any, ...] | None:
-    return _core.rank_configs(tuning_rows, (302, 7), b"", 132)
+    return _core.rank_configs((*tuning_columns, ()), (302, 7), 132)
 
 
 def rank_configs_by_cost() -> tuple[Any, ...] | None:
-    return _core.rank_configs(tuning_rows, (302, 7), tuning_costs, 132)
+    return _core.rank_configs((*tuning_columns, tuning_costs), (302, 7), 132)
 
 
 def read_index() -> layout.BundleIndex:
@@ -102,9 +102,9 @@ wide_table = KernelTable(
 canonical_index = canonical(INDEX)
 device = {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 132, "name": "NVIDIA H200"}
 rows = [[[number, 1 << 40], [*range(40)], [*range(0, 4000, 100)]] for number in range(300, 340)]
-tuning_rows = canonical(rows)
+tuning_columns = tuple([tuple(map(tuple, column)) for column in zip(*rows, strict=True)])
 costs = [[number, f"key0 {number} * multiprocessors cdiv()"] for number in range(40)]
-tuning_costs = canonical(costs)
+tuning_costs = tuple(map(tuple, costs))
 blocks = [{"costs": costs, "meanings": [*range(40)], "rows": rows}]
 tuned_json = json.loads(split_table(TABLE)[0])
 launch_json = canonical(tuned_json["launches"][0] | {"layout": 0})

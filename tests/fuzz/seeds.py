@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 import sys
 from pathlib import Path
@@ -112,7 +113,26 @@ def _tables() -> list[bytes]:
     return made
 
 
-SEEDS = {"open": _bundles, "image": _images, "expr": _expressions, "table": _tables}
+def _calls() -> list[bytes]:
+    """Put calls before tables: bytes that decide what is passed."""
+    draws = random.Random(1)
+    return [draws.randbytes(128) + table for table in _tables() for _ in range(4)]
+
+
+def _orders() -> list[bytes]:
+    costs = b"key0 5 * key0 multiprocessors cdiv() 400 * 1 key0 key0 - // key0 key1 min() 7 +"
+    draws = random.Random(1)
+    return [bytes([keys, flat]) + draws.randbytes(300) + costs for keys in (0, 1, 2, 8) for flat in (0, 1)]
+
+
+SEEDS = {
+    "open": _bundles,
+    "image": _images,
+    "expr": _expressions,
+    "table": _tables,
+    "select": _calls,
+    "tuning": _orders,
+}
 """What makes the seeds of each target."""
 
 

@@ -8,6 +8,7 @@ import re
 import struct
 import subprocess
 import sys
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -18,12 +19,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core, expr
+from nojit.runtime.call import Argument
+from nojit.runtime.errors import BundleError
 from nojit.runtime.expr import ExpressionError, Op, Pointer, Tag
-from nojit.runtime.keys import Interner
 from nojit.runtime.postfix import evaluate, postfix
-from nojit.runtime.table import KernelTable, Param, TensorMap
-from nojit.runtime.tuning import bucket_of
+from nojit.runtime.table import COLUMNS, Config, KernelTable, Meaning, Param, TensorMap
 from nojit.runtime.tuning_table import BUCKETS
+from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda.driver import FakeCuda
 from tests.reference import expressions as reference
@@ -54,8 +56,8 @@ def test_opcodes_agree_with_python() -> None:
 
 
 def test_buckets_are_numbered_as_in_python() -> None:
-    numbers = enumerators("_core/spec.h", "NJ_BUCKET_")
-    assert {name.lower(): number for name, number in numbers.items()} == {kind: i for i, kind in enumerate(BUCKETS)}
+    names = re.findall(r"NJ_BUCKET_(\w+),", (SOURCES / "engine/table/table.h").read_text())
+    assert [name.lower() for name in names] == [*BUCKETS]
 
 
 def test_tags_agree_with_python() -> None:
@@ -118,17 +120,30 @@ NEAR_POWERS = st.builds(lambda bit, off: min((1 << bit) + off, expr.INT64_MAX), 
 PRODUCTS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=6).map(" * ".join)
 
 
+PASSED = VALUES.filter(lambda value: value is not expr.MISSING and not isinstance(value, str))
+
+
+def passed(value: Any) -> Argument:
+    if isinstance(value, Pointer):
+        return Argument("pointer", value.address, "fp16")
+    if value is expr.UNSEEN:
+        return Argument("tuple")
+    return Argument("none") if value is None else Argument("bool" if isinstance(value, bool) else "int", value)
+
+
 @settings(max_examples=600, deadline=None)
 @given(
     text=st.one_of(PRODUCTS, st.recursive(ATOMS, larger, max_leaves=6)),
-    kind=st.sampled_from(BUCKETS),
-    values=st.lists(st.one_of(VALUES, NEAR_POWERS), min_size=4, max_size=4),
+    values=st.lists(st.one_of(PASSED, NEAR_POWERS), min_size=4, max_size=4),
 )
-def test_tuning_keys_are_rounded_as_python_rounds_them(text: str, kind: str, values: list[Any]) -> None:
-    program = assemble(text)
-    kept, number = reference.outcome(lambda: reference.evaluate(text, dict(zip(NAMES, values, strict=True))))
-    expected = bucket_of(kind, number) if kept == "int" else 0
-    assert _core.tuning_key(program, BUCKETS.index(kind), tuple(map(as_pair, values))) == expected
+def test_tuning_keys_are_what_the_language_says(text: str, values: list[Any]) -> None:
+    names = dict(zip(NAMES, values, strict=True))
+    table = bare_table([Param(name, constexpr=False) for name in NAMES])
+    tuning = _core.Tuning((text,), 2, ())
+    arguments = {name: passed(value) for name, value in names.items()}
+    selection = _core.Selection(table.handle(), arguments, {}, {}, 0, (tuning, -1, 0), "here")
+    kept, number = reference.outcome(lambda: reference.evaluate(text, names))
+    assert selection.numbers == (number if kept == "int" else 0,)
 
 
 @settings(max_examples=400, deadline=None)
@@ -234,79 +249,144 @@ def test_dlpack_declarations_agree_with_torch(tmp_path: Path) -> None:
 # what the types refuse
 
 
-def spec_of(params: Sequence[Param], *rest: Any, types: Sequence[str] = ("i32",)) -> _core.Spec:
-    """Make the spec of a table without rows."""
+def bare_table(params: Sequence[Param], types: Sequence[str] = ("i32",)) -> KernelTable:
+    """Make a table without rows."""
     signatures = tuple([(kind,) * sum(not param.constexpr for param in params) for kind in types])
-    table = KernelTable("k", tuple(params), (), None, (), (), signatures, (), (), (), (), (), (), {})
-    return _core.Spec(table, {param.name: place for place, param in enumerate(params)}, 0, Interner(), *rest)
+    meanings = tuple([Meaning(number, ()) for number in range(len(types))])
+    columns = {name: array("I") for name in COLUMNS}
+    config = Config((), (), "")
+    return KernelTable(
+        "k", tuple(params), (), None, (), (), signatures, meanings, (config,), ((),), ((),), (), (), columns
+    )
+
+
+def spec_of(
+    params: Sequence[Param], types: Sequence[str] = ("i32",), options: int = 0, ordering: Any = None
+) -> _core.Spec:
+    return _core.Spec(bare_table(params, types).handle(), options, _core.Ids(), 90, ordering, "here")
 
 
 def test_specs_refuse_what_they_cannot_hold() -> None:
-    program = assemble("1 == 1")
     one = [Param("x", constexpr=False)]
-    with pytest.raises(ValueError, match="program"):
-        spec_of(one, (b"x",))
-    with pytest.raises(ValueError, match="at most 60 types"):
-        spec_of(one, (), types=tuple(f"*fp{bits}" for bits in range(61)))
-    with pytest.raises(ValueError, match="at most 2048 words of facts"):
-        spec_of([], (program,) * 3000)
-    with pytest.raises(ValueError, match="at most 512"):
-        spec_of([Param(f"C{place}", constexpr=True) for place in range(513)], ())
-    with pytest.raises(ValueError, match="at most 2048 words of facts"):
-        spec_of([], (), (program,) * 3000, 0)
-    with pytest.raises(ValueError, match="program"):
-        spec_of([], (), (program, b"x"), 0)
-    for bucket in (-1, 4):
-        with pytest.raises(ValueError, match="bucket of 0 to 3"):
-            spec_of([], (), (program,), bucket)
+    assert len(spec_of(one)) == 0
+    with pytest.raises(BundleError, match="at most 60 types of one param"):
+        spec_of(one, [f"={number}" for number in range(61)])
+    with pytest.raises(BundleError, match="at most 2048 words of facts"):
+        spec_of([Param(f"x{place}", constexpr=False) for place in range(300)], ["(i32)"])
+    with pytest.raises(BundleError, match="at most 512"):
+        spec_of([Param(f"C{place}", constexpr=True, default=0) for place in range(513)])
 
 
-@pytest.mark.parametrize("params", [1, 3, 300])
-@pytest.mark.parametrize("slots", [0, 1, 2])
-def test_specs_refuse_a_table_of_other_params_than_they_have_slots_for(params: int, slots: int) -> None:
-    many = tuple(Param(f"x{place}", constexpr=False) for place in range(params))
-    table = KernelTable("k", many, (), None, (), (), (("i32",) * params,), (), (), (), (), (), (), {})
-    places = {f"x{place}": place for place in range(slots)}
-    if params == slots:
-        _core.Spec(table, places, 0, Interner(), ())
-        return
-    with pytest.raises(ValueError, match="a slot for each"):
-        _core.Spec(table, places, 0, Interner(), ())
-    with pytest.raises(ValueError, match="a slot for each"):
-        _core.Spec(table, places, params, Interner(), ())
-
-
-@pytest.mark.parametrize("options", [-1, -(2**62), 2**62, 513])
+@pytest.mark.parametrize("options", [513, 2**62])
 def test_specs_refuse_options_that_no_kernel_has(options: int) -> None:
-    table = KernelTable("k", (), (), None, (), (), (), (), (), (), (), (), (), {})
-    with pytest.raises(ValueError, match="at most 512"):
-        _core.Spec(table, {}, options, Interner(), ())
+    with pytest.raises(BundleError, match="at most 512"):
+        spec_of([], options=options)
 
 
-class Fleeting:
-    """A table whose fields nobody holds."""
+def test_specs_refuse_misuse() -> None:
+    tuning = _core.Tuning((), 2, (("a device", 1, 1, ()),))
+    assert len(spec_of([], ordering=(tuning, 0, 1))) == 0
+    for ordering in (1, (tuning, 0), (tuning, "0", 1), (None, 0, 1)):
+        with pytest.raises(TypeError):
+            spec_of([], ordering=ordering)
+    for misuse in ({"ordering": (tuning, 1, 1)}, {"options": -1}):
+        with pytest.raises(ValueError, match="expected"):
+            spec_of([], **misuse)
+    with pytest.raises(TypeError, match="expected a Table"):
+        _core.Spec({}, 0, _core.Ids(), 90, None, "here")  # type: ignore[arg-type] # the misuse under test
+    with pytest.raises(TypeError):
+        _core.Spec(bare_table([]).handle(), 0, {}, 90, None, "here")  # type: ignore[arg-type] # likewise
 
-    def __getattr__(self, name: str) -> Any:
-        return {"dict": 1} if name in {"param_types", "programs_by_expression"} else (object(),) * 3
 
-    def param_types(self) -> dict[str, Any]:
-        return {}
+@pytest.mark.parametrize(
+    ("key", "bucket", "tables", "error"),
+    [
+        (("a",) * 9, 2, (), ValueError),
+        (("a",), 4, (), ValueError),
+        (("a",), -1, (), ValueError),
+        (["a"], 0, (), TypeError),
+        ((1,), 0, (), TypeError),
+        ((), 0, (1,), TypeError),
+        ((), 0, (("d", 1, 1, (1,)),), TypeError),
+        ((), 0, (("d", 1, 1, (((0,), 1),)),), TypeError),
+        ((), 0, (("d", 1, 1, (((-1,), ((), (), (), ())),)),), ValueError),
+        (("n",), 0, (("d", 1, 1, (((0,), (((),), ((0,),), ((0,),), ())),)),), ValueError),
+    ],
+)
+def test_tunings_refuse_misuse(key: Any, bucket: int, tables: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        _core.Tuning(key, bucket, tables)
 
 
-def test_fields_that_nobody_holds_are_none() -> None:
-    table: Any = Fleeting()
-    for slots in ({}, {"a": 0, "b": 1, "c": 2}):
-        with contextlib.suppress(ValueError, TypeError):
-            _core.Spec(table, slots, 0, Interner(), ())
-    assert _core.plain_row(table, 0, table, {}, 90, str) is None
+def test_tunings_need_tables_to_find_one() -> None:
+    with pytest.raises(ValueError, match="expected tables"):
+        _core.Tuning((), 0, ()).closest("d", 1, 1)
+
+
+@pytest.mark.parametrize("text", ["n +", "m", "'"])
+def test_a_tuning_key_that_is_no_expression_over_params_is_refused(text: str) -> None:
+    table = bare_table([Param("n", constexpr=False)])
+    ordering = (_core.Tuning((text,), 2, ()), -1, 1)
+    with pytest.raises(BundleError, match="expected an expression over the kernel's params"):
+        _core.Selection(table.handle(), {"n": Argument("int", 1)}, {}, {}, 0, ordering, "here")
+
+
+def test_selections_refuse_misuse() -> None:
+    handle = bare_table([Param("n", constexpr=False)]).handle()
+    made = _core.Selection(handle, {"n": Argument("int", 1)}, {}, {}, 0, None, "here")
+    assert (made.fault, made.fitting, made.wanted, made.numbers, made.rows(False), made.stages()) == (
+        None,
+        (True,),
+        (),
+        (),
+        (),
+        b"",
+    )
+    for misuse in (made.key, made.underived, made.near):
+        with pytest.raises(IndexError):
+            misuse(0)
+    for misuse in (made.misfits, made.apart, made.unset, made.failing):
+        for place in (1, -1, 1 << 70):
+            with pytest.raises(IndexError):
+                misuse(place)
+    wrong = _core.Selection(handle, {"n": Argument("float", 1.0)}, {}, {}, 0, None, "here")
+    assert wrong.fault == ("kind", "n")
+    for asked in (lambda: wrong.rows(False), wrong.stages):
+        with pytest.raises(ValueError, match="expected a call that the kernel can take"):
+            asked()
+    for arguments in ({}, {"m": Argument("int", 1)}, {"n": Argument("int", 1), "m": Argument("int", 1)}):
+        assert _core.Selection(handle, arguments, {}, {}, 0, None, "here").fault == ("name", "")
+    for argument in (1, None, Argument("tuple", items=(1,))):  # type: ignore[arg-type] # the misuse under test
+        with pytest.raises((AttributeError, TypeError)):
+            _core.Selection(handle, {"n": argument}, {}, {}, 0, None, "here")  # type: ignore[dict-item] # likewise
+
+
+def test_ids_are_of_types_and_names() -> None:
+    ids = _core.Ids()
+    for value in ("bf16", DType("bf16"), FunctionRef("bf16"), (1, ("a", -0.0)), 1.5, 3, None, True):
+        assert ids.find(value) == ids.add(value) or isinstance(value, str | DType | FunctionRef | tuple)
+        assert ids.find(value) == ids.add(value)
+    found = [
+        ids.find(value) for value in ("bf16", DType("bf16"), FunctionRef("bf16"), (1, ("a", -0.0)), (1, ("a", 0.0)))
+    ]
+    assert len({*found}) == 5
+    assert [ids.find(value)[0] for value in ("torch.bfloat16", "bfloat16", "fp16", (1, ("a", 0.0)), 1 << 63)] == [
+        4,
+        4,
+        7,
+        7,
+        7,
+    ]
+    with pytest.raises(TypeError, match="expected a constexpr value"):
+        ids.add(object())  # type: ignore[arg-type] # the misuse under test
+    assert ids.find(object()) == (7, 0)  # type: ignore[arg-type] # likewise
 
 
 @pytest.mark.parametrize(
     "misuse",
     [
         lambda: _core.run_program(b"", (1,)),
-        lambda: _core.tuning_key(b"", 2, (None,)),
-        lambda: _core.Dispatcher("k", ("x",), (), {}),
+        lambda: _core.Dispatcher("k", ("x",), (), _core.Ids()),
         lambda: _core.Recipe(0, (1,), ()),
         lambda: _core.Recipe(0, ((len, (), (), (1,), True),), ()),
         lambda: _core.assemble("x", {"x": "text"}, {}, lambda _: None),
@@ -324,16 +404,16 @@ def test_dispatchers_refuse_misuse() -> None:
     for misuse in (bare, bare._facts, lambda: bare[(1,)]):
         with pytest.raises(RuntimeError, match="__init__ was not called"):
             misuse()
-    made = _core.Dispatcher("k", (("x", False),), (), {})
+    made = _core.Dispatcher("k", (("x", False),), (), _core.Ids())
     with pytest.raises(RuntimeError, match="called before"):
-        made.__init__("k", (), (), {})  # type: ignore[misc] # the misuse under test
+        made.__init__("k", (), (), _core.Ids())  # type: ignore[misc] # the misuse under test
     with pytest.raises(TypeError):
-        _core.Dispatcher("k", (("x",),), (), {})  # type: ignore[arg-type] # the misuse under test
+        _core.Dispatcher("k", (("x",),), (), _core.Ids())  # type: ignore[arg-type] # the misuse under test
     with pytest.raises(ValueError, match="at most 512 params and options, got 513"):
-        _core.Dispatcher("k", tuple((f"x{i}", False) for i in range(513)), (), {})
+        _core.Dispatcher("k", tuple((f"x{i}", False) for i in range(513)), (), _core.Ids())
     for names, options in ((("x", "x"), ()), (("x", "num_warps"), ("num_warps",))):
         with pytest.raises(ValueError, match=f"of different names, got '{names[-1]}' twice"):
-            _core.Dispatcher("k", tuple((name, False) for name in names), options, {})
+            _core.Dispatcher("k", tuple((name, False) for name in names), options, _core.Ids())
 
 
 def test_a_process_without_a_driver_is_not_healthy_and_needs_none_for_that() -> None:

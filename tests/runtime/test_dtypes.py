@@ -50,7 +50,7 @@ def test_a_spelling_is_decided_once(cast: Kernel, fakecuda: FakeCuda, monkeypatc
     spelled = [each for name in ("fp16", "bf16") for each in SPELLINGS[name]]
     for each in spelled:
         cast(5, TO=each)
-    monkeypatch.setattr(Kernel, "_resolve", None)
+    monkeypatch.setattr(Kernel, "_plan_of", None)
     for each in spelled:
         cast(5, TO=each)
 

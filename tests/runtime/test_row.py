@@ -16,7 +16,7 @@ from nojit.aot.bench.cases import CASES
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.images import Images, Source
-from nojit.runtime.keys import Interner, push_constant, row_constexprs, row_names, row_programs
+from nojit.runtime.keys import push_constant, row_constexprs, row_names, row_programs
 from nojit.runtime.launch_codec import Layout
 from nojit.runtime.plans import _checked_row
 from nojit.runtime.table import KernelTable
@@ -47,40 +47,32 @@ VALUES: tuple[Value, ...] = (
 # more than an instruction holds
 WIDE = 1 << 63
 
-Interned = tuple[dict[str, int], dict[Any, int]]
-
-
-def interned(interner: Interner) -> Interned:
-    return interner.strings, interner._numbers
-
 
 def by_type(values: dict[str, Value]) -> dict[str, tuple[Any, ...]]:
     """Make ``True``, ``1`` and ``1.0`` three values."""
     return {name: identity(value) for name, value in values.items()}
 
 
-def by_c(source: Source, table: KernelTable, row: int) -> tuple[Any, Interned]:
-    """Return what the core tells of a row, None if nothing, and what it had numbered for it."""
-    interner = Interner()
+def by_c(source: Source, table: KernelTable, row: int) -> tuple[Any, _core.Ids]:
+    """Return what the core tells of a row, None if nothing, and the ids that it gave values."""
+    ids = _core.Ids()
     places = {param.name: place for place, param in enumerate(table.params)}
     launch = table.launches[table.columns["launch"][row]]
-    told = _core.plain_row(table, row, launch, places, source.arch, partial(push_constant, interner))
-    return told, interned(interner)
+    told = _core.plain_row(table, row, launch, places, source.arch, partial(push_constant, ids))
+    return told, ids
 
 
 def is_told_alike(source: Source, table: KernelTable, row: int) -> bool:
     """Say whether the core tells anything of a row; it must be what the rules say."""
-    told, numbered = by_c(source, table, row)
+    told, ids = by_c(source, table, row)
     if told is None:
         return False
     entry, facts = told
-    interner = Interner()
     assert entry == source.images.entry(table, row)
     assert by_type(facts["meta"]) == by_type(row_constexprs(table, row))
-    assert facts["grid"] == row_programs(table, row_names(table, row), interner, source.arch, "here")
-    assert numbered == interned(interner)
+    assert facts["grid"] == row_programs(table, row_names(table, row), ids, source.arch, "here")
     places = {param.name: place for place, param in enumerate(table.params)}
-    _, checked = _checked_row(table, row, places, source, Interner())
+    _, checked = _checked_row(table, row, places, source, _core.Ids())
     assert facts.keys() == checked.keys()
     rest = facts.keys() - {"meta", "grid"}
     assert {name: facts[name] for name in rest} == {name: checked[name] for name in rest}

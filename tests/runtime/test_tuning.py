@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log2
@@ -11,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.runtime import _core
 from nojit.runtime.errors import TuningError
-from nojit.runtime.expr import parse
-from nojit.runtime.neighbours import estimates, is_cost, nearest, ranked, ranked_one_by_one
-from nojit.runtime.strict import canonical_json
+from nojit.runtime.expr_ops import ExpressionError
+from nojit.runtime.neighbours import estimates, is_cost, nearest, ranked
+from nojit.runtime.postfix import evaluate
 from nojit.runtime.table import KernelTable, Tuning
 from nojit.runtime.table_codec import decode_table, encode_table
 from nojit.runtime.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
-from nojit.runtime.tuning import Lookup, bucket_of, closest_device, key_values, lookup_of, resolve
+from nojit.runtime.tuning import Lookup, bucket_of, closest_device, lookup_of, resolve
 from nojit.runtime.tuning_table import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.values import spell
 
+from tests.reference import selection
 from tests.support.bundles import kernel
 
 H200 = TunedDevice("NVIDIA H200", "sm_90", 132, 150_754_820_096)
@@ -154,12 +155,22 @@ def problems(draw: st.DrawFn) -> tuple[TuningBlock, tuple[int, ...]]:
     return TuningBlock.of((0,), listed), draw(at | st.sampled_from([row.at for row in listed]))
 
 
+def reference_rank(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> tuple[int, ...]:
+    facts = {**{f"key{place}": value for place, value in enumerate(key)}, "multiprocessors": multiprocessors}
+    costs = []
+    for config, words in block.estimates():
+        try:
+            cost = evaluate(words, facts)
+        except ExpressionError:
+            cost = None
+        costs.append((config, cost if type(cost) is int else None))
+    return selection.rank([*zip(*block.columns(), strict=True)], costs, key)
+
+
 @given(problems())
-def test_the_core_ranks_as_python_does(drawn: tuple[TuningBlock, tuple[int, ...]]) -> None:
+def test_the_engine_ranks_as_the_documentation_says(drawn: tuple[TuningBlock, tuple[int, ...]]) -> None:
     block, key = drawn
-    order = _core.rank_configs(block.text, key, b"", 132)
-    # numbers of 19 digits are left to Python
-    assert order == ranked_one_by_one(block, key, 132) or (order is None and re.search(rb"\d{19}", block.text))
+    assert ranked(block, key, 132) == reference_rank(block, key, 132)
 
 
 COSTS = [(3, "key0 5 *"), (1, "key0 multiprocessors cdiv() 400 *"), (2, "key0 key0 *"), (0, "1 key0 key0 - //")]
@@ -202,16 +213,15 @@ _WORDS = st.sampled_from(
 
 
 @given(problems(), st.data())
-def test_the_core_estimates_as_python_does(drawn: tuple[TuningBlock, tuple[int, ...]], data: st.DataObject) -> None:
+def test_the_engine_estimates_as_the_language_says(
+    drawn: tuple[TuningBlock, tuple[int, ...]], data: st.DataObject
+) -> None:
     block, key = drawn
     texts = st.lists(_WORDS, min_size=1, max_size=7).map(" ".join)
     costs = data.draw(st.dictionaries(st.integers(0, 200), texts, min_size=1, max_size=6))
     block = TuningBlock.of((0,), block.rows, costs.items())
     multiprocessors = data.draw(st.integers(0, 200))
-    order = _core.rank_configs(block.text, key, block.costs, multiprocessors)
-    expected = ranked_one_by_one(block, key, multiprocessors)
-    assert order == expected or (order is None and re.search(rb"\d{19}", block.text))
-    assert ranked(block, key, multiprocessors) == expected
+    assert ranked(block, key, multiprocessors) == reference_rank(block, key, multiprocessors)
 
 
 @pytest.mark.parametrize(
@@ -235,54 +245,42 @@ def test_a_cost_is_an_expression_over_the_key(words: str, right: bool) -> None:
     assert is_cost(words, 2) is right
 
 
+BLOCK = (((1,),), ((0,),), ((0,),), ((0, "1"),))
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("block", "key"),
     [
-        b"[",
-        b"{}",
-        b"[[]]",
-        b'[["a","1"]]',
-        b"[[0,1]]",
-        b'[[0,"1"]',
-        b'[[0,"1"]] ',
-        b'[[-1,"1"]]',
-        b'[[0,"1",2]]',
-        b'[[0,"\\n"]]',
+        (BLOCK, (-1,)),
+        (BLOCK, (1 << 63,)),
+        (BLOCK, (1,) * 9),
+        (BLOCK, ()),
+        ((((1, 1),), *BLOCK[1:]), (1,)),
+        ((((1,),), ((0, 1),), *BLOCK[2:]), (1,)),
+        ((((1,),), ((-1,),), *BLOCK[2:]), (1,)),
+        ((((1,),), ((1 << 32,),), *BLOCK[2:]), (1,)),
+        ((((1,), (2,)), *BLOCK[1:]), (1,)),
     ],
 )
-def test_the_core_ranks_nothing_by_what_is_no_costs(text: bytes) -> None:
-    assert _core.rank_configs(canonical_json([[[1], [0], [0]]]), (7,), text, 132) is None
+def test_the_core_ranks_nothing_that_is_no_block(block: Any, key: tuple[int, ...]) -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        _core.rank_configs(block, key, 132)
 
 
 @pytest.mark.parametrize(
-    "text",
+    "arguments",
     [
-        b"",
-        b"[]",
-        b"[",
-        b"[[[1],[2],[3]]",
-        b"[[[1],[2]]]",
-        b"[[[1],[-2],[3]]]",
-        b"[[[1],[1000000000000000000],[3]]]",
-        b"[[[1],[2],[3]]] ",
-        b"[[[1,1],[2],[3]]]",
-        b"[[[],[2],[3]]]",
+        ([], (1,), 1),
+        (BLOCK, [1], 1),
+        (BLOCK, (1,)),
+        (BLOCK, (1,), "1"),
+        ((*BLOCK[:3], [(0, "1")]), (1,), 1),
+        ((*BLOCK[:3], ((0, b"1"),)), (1,), 1),
+        ((*BLOCK[:3], (("0", "1"),)), (1,), 1),
+        (BLOCK[:3], (1,), 1),
     ],
 )
-def test_the_core_ranks_nothing_that_is_no_rows(text: bytes) -> None:
-    assert _core.rank_configs(text, (7,), b"", 132) is None
-
-
-@pytest.mark.parametrize("key", [(), (1,) * 9, (-1,), (1 << 63,)])
-def test_the_core_ranks_nothing_for_what_is_no_key(key: tuple[int, ...]) -> None:
-    row = [[*key] or [1], [2], [3]]
-    assert _core.rank_configs(canonical_json([row]), key, b"", 132) is None
-
-
-@pytest.mark.parametrize(
-    "arguments", [("[]", (1,), b"", 1), (b"[]", [1], b"", 1), (b"[]",), (b"[]", (1,), "", 1), (b"[]", (1,), b"", "1")]
-)
-def test_the_core_takes_bytes_and_a_tuple(arguments: tuple[Any, ...]) -> None:
+def test_the_core_ranks_tuples_alone(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError):
         _core.rank_configs(*arguments)
 
@@ -417,6 +415,13 @@ COSTS_OF_HALVES = (
 ESTIMATED = replace(TUNED, names=("rows", "threes"), entries=(replace(HALVES, costs=COSTS_OF_HALVES),))
 
 
+def config_words(table: KernelTable, number: int) -> str:
+    config = table.configs[number]
+    return " ".join(
+        [f"{name}={spell(value)}" for name, value in config.constexprs + config.options if value is not None]
+    )
+
+
 def test_costs_read_back_as_they_were() -> None:
     table = tuned_kernel(Tuning(("n", "m * 3"), "sixteenth_pow2"))
     (block,) = resolve(ESTIMATED, table).blocks
@@ -436,7 +441,9 @@ def test_estimates_are_those_of_the_device_at_hand() -> None:
     small = lookup_of(tuning, ["here"], lambda: ("a small one", 3, 1 << 34))
     nobodys = lookup_of(tuning, ["here"])
     # 9 against 8.5 at 132 multiprocessors, 11.5 at 3
-    assert [one.order(meaning, (3, 3)) for one in (large, small, nobodys)] == [(2, 0), (0, 2), (2, 0)]
+    orders = [one.decision((3, 3), table, meaning) for one in (large, small, nobodys)]
+    first = [config_words(table, config) for config in (2, 0)]
+    assert [one and one.order for one in orders] == [tuple(first), tuple(first[::-1]), tuple(first)]
     found = small.decision((3, 3), table, meaning)
     assert found is not None
     assert (found.exact, found.estimated_us) == (False, (9.0, 11.5))
@@ -451,11 +458,12 @@ def test_the_preference_is_that_of_the_nearest_row() -> None:
     tuned = tuning.tables[0].blocks[0].meanings[0]
     untuned = next(meaning for meaning in range(6) if tuning.tables[0].block_of(meaning) is None)
     lookup = Lookup(tuning, tuning.tables[0], "")
-    prefer, other = lookup.preference((3900, 3)), lookup.preference((0, 0))
-    assert prefer is not None
-    assert other is not None
-    assert (prefer(tuned), prefer(untuned)) == ((2, 0), ())
-    assert other(tuned) == (0,)
+    decided = [lookup.decision(key, table, tuned) for key in ((3900, 3), (0, 0))]
+    assert [one and one.order for one in decided] == [
+        (config_words(table, 2), config_words(table, 0)),
+        (config_words(table, 0),),
+    ]
+    assert lookup.decision((3900, 3), table, untuned) is None
 
 
 def test_a_decision_says_which_row_it_is() -> None:
@@ -474,13 +482,6 @@ def test_a_decision_says_which_row_it_is() -> None:
     assert near is not None
     assert (near.at, near.exact) == ((4096, 3), False)
     assert replace(lookup, table=None).decision((1, 1), table, meaning) is None
-    assert replace(lookup, table=None).preference((1, 1)) is None
-
-
-def test_what_a_key_cannot_compute_counts_as_0() -> None:
-    key = tuple(map(parse, ("n", "n * n", "m", "n > 1", "n // m", "u")))
-    names = {"n": 1 << 40, "m": None, "u": 1 << 63}
-    assert key_values(key, names) == (1 << 40, 0, 0, 0, 0, 0)
 
 
 def test_a_block_knows_its_meanings() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.manifest.expression_tree import MAX_HEIGHT
-from nojit.runtime import _core, interests, payload, strict, type_names
+from nojit.runtime import _core, payload, strict, type_names
 from nojit.runtime import format as layout
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleFormatError
@@ -164,7 +164,7 @@ def test_the_limits_are_the_codes() -> None:
     pairs = dict(rows(PAGE, "limits"))
     for start, number in (
         ("characters of derived expressions and `requires`, counted", _core.CHOOSING_WORK_MAX),
-        ("distinct derived expressions and `requires` over arguments", interests.INTERESTS_MAX),
+        ("distinct derived expressions and `requires` over arguments", _core.INTERESTS_MAX),
     ):
         (what,) = [what for what in pairs if what.startswith(start)]
         assert _number(pairs.pop(what)) == number

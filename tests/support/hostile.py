@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.cubin import check_launch
-from nojit.runtime.keys import Interner, make_spec
 
 from tests.support.bundles import Parts, kernel
 
@@ -47,7 +47,7 @@ def use_everything(path: Path) -> int:
     with BundleFile(path) as bundle:
         for name in bundle.kernels:
             table = bundle.table(name)
-            make_spec(table, (), Interner(), 90, f"{path} kernel {name}")
+            _core.Spec(table.handle(), 0, _core.Ids(), 90, None, f"{path} kernel {name}")
             for row in range(len(table)):
                 where = f"{path} kernel {name}"
                 table.check_row(row, where)

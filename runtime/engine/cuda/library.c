@@ -78,7 +78,7 @@ static bool compare(comparing *it, size_t number, size_t offset, size_t size)
     if (number == it->kernel->param_count) {
         return nj_differ(it->error, "more", "expected the driver to find %zu params in %s", number, nj_quote(it->kernel->symbol).text);
     }
-    nj_param param = it->kernel->params[number];
+    nj_cubin_param param = it->kernel->params[number];
     return (param.offset == offset && param.size == size) ||
            nj_differ(it->error, nj_format("%zu bytes at offset %zu", size, offset).text,
                      "expected the driver to find param %zu of %s to be %d bytes at offset %d", number, nj_quote(it->kernel->symbol).text, param.size,

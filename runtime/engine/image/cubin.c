@@ -164,7 +164,7 @@ static bool read_param(nj_attributes *it, const nj_record *record, nj_cubin_kern
     }
     const unsigned char *value = record->value.at;
     size_t ordinal = nj_u16(value + 4);
-    nj_param param = {.offset = nj_u16(value + 6), .size = (uint16_t)(nj_u32(value + 8) >> 18)};
+    nj_cubin_param param = {.offset = nj_u16(value + 6), .size = (uint16_t)(nj_u32(value + 8) >> 18)};
     if (ordinal >= NJ_CUBIN_PARAMS_MAX) {
         return nj_break(it->reader.error, "cubin-params", nj_format("param %zu", ordinal).text, "expected at most %d params of %s", NJ_CUBIN_PARAMS_MAX, nj_quote(it->symbol).text);
     }
@@ -224,7 +224,7 @@ static bool check_params(const nj_attributes *it, const nj_cubin_kernel *kernel)
                         "expected params 0 to %zu of %s", kernel->param_count - 1, nj_quote(it->symbol).text);
     }
     for (size_t i = 0; i < kernel->param_count; i++) {
-        nj_param param = kernel->params[i];
+        nj_cubin_param param = kernel->params[i];
         if (param.offset < end) {
             return nj_break(it->reader.error, "cubin-params", nj_format("%d bytes at %d", param.size, param.offset).text,
                             "expected params of %s one after the other", nj_quote(it->symbol).text);

@@ -14,7 +14,7 @@
 typedef struct {
     uint16_t offset; /* in bytes */
     uint16_t size;   /* in bytes; not 0 */
-} nj_param;
+} nj_cubin_param;
 
 /* A size in x, y and z, if the image declares it. */
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     nj_span symbol;
     size_t param_count;
-    nj_param params[NJ_CUBIN_PARAMS_MAX]; /* in the order of the signature */
+    nj_cubin_param params[NJ_CUBIN_PARAMS_MAX]; /* in the order of the signature */
     uint32_t param_base;                  /* bytes; where params start in the constant bank, 0 without params */
     nj_declared block;                    /* threads: the only block that it may be launched with */
     nj_declared largest_block;            /* threads */

@@ -9,7 +9,7 @@ static bool check_params(const nj_cubin_kernel *kernel, const nj_entry *entry, n
         return nj_differ(error, nj_format("%zu", kernel->param_count).text, "expected %s to take %zu params", nj_quote(entry->symbol).text, entry->param_count);
     }
     for (size_t i = 0; i < kernel->param_count; i++) {
-        nj_param param = kernel->params[i];
+        nj_cubin_param param = kernel->params[i];
         /* what is aligned is the place in the constant bank */
         uint32_t size = entry->sizes[i], align = size == 0 ? 1 : size < TENSOR_MAP_ALIGN ? size : TENSOR_MAP_ALIGN;
         uint32_t begin = (end + align - 1) / align * align;

@@ -15,28 +15,10 @@ static bool find_fact(void *context, nj_span word, nj_instruction *push)
     return number < facts->key_count;
 }
 
-/* Computes an expression: all its names stand for ints, so that one constant is left of it, unless something fails. */
-static int64_t cost_of(nj_span text, const nj_cost_facts *facts)
+int64_t nj_cost_of(nj_span words, const nj_cost_facts *facts)
 {
     nj_assembly made;
-    bool whole = nj_assemble(text, find_fact, (void *)facts, SIZE_MAX, &made);
+    /* all its names stand for ints, so that one constant is left of it, unless something fails */
+    bool whole = nj_assemble(words, find_fact, (void *)facts, SIZE_MAX, &made);
     return whole && made.length == 1 && made.code[0].op == NJ_OP_CONST_INT ? made.code[0].operand : INT64_MAX;
-}
-
-int nj_next_cost(nj_json *json, bool first, const nj_cost_facts *facts, nj_cost *cost)
-{
-    nj_span text;
-    if (first && !nj_json_char(json, '[')) {
-        return -1;
-    }
-    int more = nj_json_item(json, first);
-    if (more <= 0) {
-        return more;
-    }
-    if (!nj_json_char(json, '[') || !nj_json_count(json, 0, INT64_MAX, &cost->config) || !nj_json_char(json, ',') ||
-        !nj_json_text(json, NJ_TEXT_MAX, &text) || !nj_json_char(json, ']')) {
-        return -1;
-    }
-    cost->picoseconds = cost_of(text, facts);
-    return 1;
 }

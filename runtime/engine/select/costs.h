@@ -3,7 +3,9 @@
 #define NOJIT_SELECT_COSTS_H
 
 #include "base/internal.h"
-#include "bundle/json.h"
+#include "base/span.h"
+
+#include <stdint.h>
 
 /* How many configs of a block may have a cost. */
 #define NJ_COSTS_MAX 63
@@ -15,12 +17,7 @@ typedef struct {
     int64_t multiprocessors;
 } nj_cost_facts;
 
-typedef struct {
-    int64_t config;
-    int64_t picoseconds; /* INT64_MAX if it cannot be computed */
-} nj_cost;
-
-/* Takes the next of a block's costs: 1, or 0 behind the last, or -1 if what stands there is none. */
-NJ_INTERNAL int nj_next_cost(nj_json *json, bool first, const nj_cost_facts *facts, nj_cost *cost);
+/* Computes a cost in picoseconds; INT64_MAX if it cannot be computed. */
+NJ_INTERNAL int64_t nj_cost_of(nj_span words, const nj_cost_facts *facts);
 
 #endif

@@ -1,0 +1,14 @@
+/* A call set against a table, as a Python object: for who says why a variant does not serve, and for tools. */
+#ifndef NOJIT_SELECTION_H
+#define NOJIT_SELECTION_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Makes the type; once, at import. */
+int nj_selection_init(PyObject *module);
+
+/* `outhinted(table, row)`: whether a variant with the same case, config and derived constexprs has more hints. */
+PyObject *nj_is_outhinted(PyObject *module, PyObject *args);
+
+#endif

@@ -1,0 +1,196 @@
+/* Keys: what of a call decides which variant runs. */
+#include "select/spec.h"
+
+/* What a constexpr, an option or a program's result leaves in the packed words; the last two add a word. */
+enum { MARK_NOTHING = 0, MARK_NONE, MARK_FALSE, MARK_TRUE, MARK_INT, MARK_OPAQUE };
+
+/* Which of the hints that Triton knows hold: bit 0 divisible by 16, bit 1 equal to 1. */
+static uint64_t hints_of(const nj_value *value)
+{
+    bool number = value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT;
+    if (!number && value->tag != NJ_TAG_POINTER) {
+        return 0;
+    }
+    return (uint64_t)((value->bits & 15) == 0) | (uint64_t)(number && value->bits == 1) << 1;
+}
+
+/* The hints that hold for the members of a tuple, behind the packed words. The types that take the tuple, which are in
+ * the packed words, say how many there are. */
+static void add_leaves(const nj_value *value, const nj_arguments *arguments, nj_key *key)
+{
+    const nj_value *leaves = &arguments->leaves[nj_tuple_start(value)];
+    for (uint16_t i = 0; i < nj_tuple_entries(value); i++) {
+        if (i % 32 == 0) {
+            key->words[key->count++] = 0;
+        }
+        key->words[key->count - 1] |= hints_of(&leaves[i]) << (i % 32 * 2);
+    }
+}
+
+/* The bits that an argument leaves: which types take it, which hints hold. */
+static __attribute__((noinline)) uint64_t any_bits(const nj_key_field *field, const nj_arguments *arguments, nj_value *value,
+                                                   nj_key *key)
+{
+    nj_settle(field->param, value, arguments);
+    if (value->tag == NJ_TAG_POINTER) {
+        bool hint = field->hint_16 && (value->bits & 15) == 0;
+        return field->param->pointers[value->dtype] | (uint64_t)hint << field->type_count;
+    }
+    uint64_t takers = nj_takers(field->param, value, arguments);
+    if (value->tag == NJ_TAG_TUPLE && takers != 0) {
+        add_leaves(value, arguments, key);
+    }
+    uint64_t asked = (uint64_t)field->hint_16 | (uint64_t)field->hint_1 << 1;
+    return takers | (hints_of(value) & asked) << field->type_count;
+}
+
+static inline uint64_t argument_bits(const nj_key_field *field, const nj_arguments *arguments, nj_value *value, nj_key *key)
+{
+    if (field->kind == NJ_FIELD_INT && value->tag == NJ_TAG_INT) {
+        const nj_type *type = field->types;
+        uint64_t fits = value->bits >= type->low && value->bits <= type->high;
+        uint64_t by_16 = field->hint_16 & ((value->bits & 15) == 0);
+        uint64_t one = field->hint_1 & (value->bits == 1);
+        return fits | by_16 << 1 | one << 2;
+    }
+    if (field->kind == NJ_FIELD_POINTER && value->tag == NJ_TAG_POINTER) {
+        uint64_t by_16 = field->hint_16 & ((value->bits & 15) == 0);
+        return field->param->pointers[value->dtype] | by_16 << field->type_count;
+    }
+    return any_bits(field, arguments, value, key);
+}
+
+/* Marks a constexpr, an option or a program's result; its number goes behind the packed words. */
+static uint64_t mark(const nj_value *value, nj_key *key)
+{
+    switch (value->tag) {
+    case NJ_TAG_NONE: return MARK_NONE;
+    case NJ_TAG_BOOL: return value->bits ? MARK_TRUE : MARK_FALSE;
+    case NJ_TAG_INT: key->words[key->count++] = (uint64_t)value->bits; return MARK_INT;
+    case NJ_TAG_OPAQUE: key->words[key->count++] = (uint64_t)value->bits; return MARK_OPAQUE;
+    default: return MARK_NOTHING;
+    }
+}
+
+/* What a string stands for where only dtypes are known. Not inline: most constexprs are no strings. */
+static __attribute__((noinline)) int64_t alias_of(const nj_key_field *field, int64_t string)
+{
+    for (uint16_t i = 0; i < field->alias_count; i++) {
+        if (field->aliases[i].string == string) {
+            return field->aliases[i].dtype;
+        }
+    }
+    return string;
+}
+
+/* Marks a constexpr or an option, and makes of it what programs see. */
+static uint64_t constexpr_bits(const nj_key_field *field, nj_value *value, nj_key *key)
+{
+    if (value->tag == NJ_TAG_MISSING) {
+        *value = field->fallback;
+        return MARK_NOTHING;
+    }
+    if (field->alias_count != 0 && value->tag == NJ_TAG_OPAQUE) {
+        value->bits = alias_of(field, value->bits);
+    }
+    uint64_t bits = mark(value, key);
+    *value = nj_value_seen(*value);
+    return bits;
+}
+
+static bool add_arguments(const nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key)
+{
+    bool known = true;
+    for (uint32_t i = 0; i < spec->argument_count; i++) {
+        const nj_key_field *field = &spec->fields[i];
+        nj_value *value = &values[i];
+        uint64_t bits;
+        if (field->kind == NJ_FIELD_CONSTEXPR) {
+            bits = constexpr_bits(field, value, key);
+            known &= value->tag != NJ_TAG_UNKNOWN;
+        } else {
+            bits = argument_bits(field, arguments, value, key);
+            known &= (bits & ((UINT64_C(1) << field->type_count) - 1)) != 0;
+        }
+        key->words[field->word] |= bits << field->shift;
+    }
+    return known;
+}
+
+/* A program that fails leaves nothing, which tells it from every result. */
+static void add_programs(const nj_spec *spec, const nj_value *values, nj_key *key)
+{
+    for (uint32_t i = 0; i < spec->program_count; i++) {
+        const nj_key_field *field = &spec->fields[spec->argument_count + i];
+        nj_value result;
+        if (nj_run(&spec->programs[i], values, &result, NULL)) {
+            key->words[field->word] |= mark(&result, key) << field->shift;
+        }
+    }
+}
+
+int64_t nj_bucket_of(nj_bucket bucket, int64_t value)
+{
+    if (value <= 0 || bucket == NJ_BUCKET_EXACT) {
+        return value < 0 ? 0 : value;
+    }
+    if (value > (int64_t)1 << 62) {
+        return (int64_t)1 << 62;
+    }
+    int behind = 63 - __builtin_clzll((uint64_t)value); /* bits behind the leading one */
+    if (bucket == NJ_BUCKET_POW2) {
+        return value == (int64_t)1 << behind ? value : (int64_t)2 << behind;
+    }
+    int kept = bucket == NJ_BUCKET_QUARTER_POW2 ? 2 : 4; /* bits that stay, behind the leading one */
+    if (behind <= kept) {
+        return value;
+    }
+    int64_t step = (int64_t)1 << (behind - kept);
+    return (value + (bucket == NJ_BUCKET_QUARTER_POW2 ? step / 2 : step - 1)) & -step;
+}
+
+int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values)
+{
+    nj_value result;
+    if (key->factor_count == 0) {
+        bool done = nj_run(&key->program, values, &result, NULL);
+        return done && result.tag == NJ_TAG_INT ? result.bits : 0;
+    }
+    result = values[key->factors[0]];
+    for (unsigned int i = 1; i < key->factor_count; i++) {
+        const nj_value *factor = &values[key->factors[i]];
+        if (factor->tag != NJ_TAG_INT || __builtin_mul_overflow(result.bits, factor->bits, &result.bits)) {
+            return 0;
+        }
+    }
+    return result.tag == NJ_TAG_INT ? result.bits : 0;
+}
+
+/* Not inline: most kernels are not tuned. */
+static __attribute__((noinline)) void add_tuning(const nj_spec *spec, const nj_value *values, nj_key *key)
+{
+    for (uint32_t i = 0; i < spec->tuning_count; i++) {
+        int64_t number = nj_tuning_number(&spec->tuning[i], values);
+        key->words[key->count++] = (uint64_t)nj_bucket_of(spec->bucket, number);
+    }
+}
+
+bool nj_spec_key(const nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key)
+{
+    memset(key->words, 0, spec->packed_words * sizeof *key->words);
+    key->count = spec->packed_words;
+    if (!add_arguments(spec, values, arguments, key)) {
+        return false;
+    }
+    add_programs(spec, values, key);
+    if (spec->tuning_count != 0) {
+        add_tuning(spec, values, key);
+    }
+    uint64_t hash = key->count;
+    for (uint32_t i = 0; i < key->count; i++) {
+        hash = (hash ^ key->words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    key->hash = hash;
+    return true;
+}

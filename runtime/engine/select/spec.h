@@ -1,0 +1,89 @@
+/* The facts of a call that decide which variant runs on one device, as a key. */
+#ifndef NOJIT_SELECT_SPEC_H
+#define NOJIT_SELECT_SPEC_H
+
+#include "expr/machine.h"
+#include "select/typing.h"
+
+/* bits that a constexpr, an option or a program's result takes in the packed words */
+#define NJ_MARK_BITS 3
+/* two bits for each leaf of a tuple */
+#define NJ_LEAF_WORDS_MAX (NJ_LEAVES_MAX / 32)
+#define NJ_KEY_WORDS_MAX 2048
+/* Expressions over arguments: with the values of axes and configs in their place there could be any number. */
+#define NJ_INTERESTS_MAX 4096
+
+typedef struct {
+    uint64_t hash;
+    uint32_t count;
+    uint64_t words[NJ_KEY_WORDS_MAX];
+} nj_key;
+
+/* How a field is read; the first two are short cuts for what nearly all arguments are. */
+typedef enum {
+    NJ_FIELD_INT, /* one int type and no other */
+    NJ_FIELD_POINTER, /* pointers, and perhaps others */
+    NJ_FIELD_ANY,
+    NJ_FIELD_CONSTEXPR, /* a constexpr, an option or a program */
+} nj_field_kind;
+
+/* The bits of a string, and of the dtype that it stands for. */
+typedef struct {
+    int64_t string, dtype;
+} nj_alias;
+
+/* Where a param, constexpr, option or program leaves its mark in the key. */
+typedef struct {
+    uint16_t word;
+    uint8_t shift;
+    uint8_t kind;
+    bool hint_16; /* whether some variant was compiled for values divisible by 16 */
+    bool hint_1;  /* and for the value 1 */
+    uint8_t type_count;
+    const nj_type *types; /* NULL for what is not a runtime param */
+    const nj_param_types *param;
+    nj_value fallback; /* of a constexpr: what programs see where the call gives none */
+    uint16_t alias_count;
+    nj_alias *aliases; /* of a constexpr of which only dtypes are known: what strings stand for; owned */
+} nj_key_field;
+
+#define NJ_FACTORS_MAX 4
+
+/* One number of a tuning key. */
+typedef struct {
+    nj_program program;    /* its code is owned */
+    uint16_t factor_count; /* 0 unless the program is a product of so many arguments, as most are */
+    uint16_t factors[NJ_FACTORS_MAX];
+} nj_tuning_key;
+
+typedef struct {
+    nj_typing typing;
+    uint32_t argument_count, program_count, tuning_count; /* params and options together */
+    uint32_t packed_words;
+    nj_key_field *fields; /* arguments, then programs */
+    nj_program *programs; /* over arguments, that choose a variant */
+    nj_tuning_key *tuning;
+    nj_bucket bucket;
+    int arch; /* what ``arch`` stands for in expressions: 90 */
+} nj_spec;
+
+/* Makes the spec of a table, which must outlive it, as must `ids`, which gets every value that a key can hold. `tuning` orders the
+ * configs on the device, by a key that is the table's own or another's; NULL if nothing does. False with `error` filled: an
+ * expression is too long, or asks for a name that is no param, or a limit is passed. `nj_spec_clear` is due in either case. */
+NJ_INTERNAL bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch,
+                              const nj_tuning *tuning, nj_error *error);
+NJ_INTERNAL void nj_spec_clear(nj_spec *spec);
+
+/* Makes the key of a call, of a value for each param and option; false if an argument is taken by no type, or a constexpr has a value
+ * that no variant knows: no plan is kept for such a call. Settles all arguments, and fills in the defaults of constexprs. */
+NJ_INTERNAL bool nj_spec_key(const nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key);
+
+/* Makes the programs of a tuning's key; false with `error` filled. `made` has room for NJ_TUNING_KEYS_MAX, to be freed. */
+NJ_INTERNAL bool nj_tuning_programs(const nj_typing *typing, const nj_tuning *tuning, nj_tuning_key *made, nj_error *error);
+NJ_INTERNAL void nj_tuning_key_clear(nj_tuning_key *key);
+
+/* The number as it is, and rounded; 0 where it cannot be computed or is no int. */
+NJ_INTERNAL int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values);
+NJ_INTERNAL int64_t nj_bucket_of(nj_bucket bucket, int64_t value);
+
+#endif

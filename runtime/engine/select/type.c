@@ -1,0 +1,222 @@
+#include "select/type.h"
+
+#include "table/type_name.h"
+
+#include <stdlib.h>
+
+/* A dtype as types spell it; NJ_DTYPE_COUNT if the text is none. */
+static nj_dtype dtype_of(nj_span text)
+{
+    char name[16];
+    if (text.size == 0 || text.size >= sizeof name) {
+        return NJ_DTYPE_COUNT;
+    }
+    memcpy(name, text.at, text.size);
+    name[text.size] = '\0';
+    return nj_dtype_parse(name);
+}
+
+/* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if the text is no such type. */
+static nj_dtype pointee_of(nj_span text)
+{
+    if (text.size == 0 || *text.at != '*') {
+        return NJ_DTYPE_COUNT;
+    }
+    size_t start = 1 + (text.size > 1 && text.at[1] == 'k');
+    nj_dtype dtype = dtype_of((nj_span){text.at + start, text.size - start});
+    return dtype == NJ_U1 ? NJ_I1 : dtype; /* Triton's two spellings of a bool */
+}
+
+static nj_type int_type(nj_dtype dtype)
+{
+    const uint16_t ints = NJ_BIT(NJ_TAG_INT);
+    switch (dtype) {
+    case NJ_I8: return (nj_type){.tags = ints, .width = 8, .low = INT8_MIN, .high = INT8_MAX};
+    case NJ_I16: return (nj_type){.tags = ints, .width = 16, .low = INT16_MIN, .high = INT16_MAX};
+    case NJ_I32: return (nj_type){.tags = ints, .width = 32, .low = INT32_MIN, .high = INT32_MAX};
+    case NJ_I64: return (nj_type){.tags = ints, .width = 64, .low = INT64_MIN, .high = INT64_MAX};
+    case NJ_U8: return (nj_type){.tags = ints, .width = 8, .high = UINT8_MAX};
+    case NJ_U16: return (nj_type){.tags = ints, .width = 16, .high = UINT16_MAX};
+    case NJ_U32: return (nj_type){.tags = ints, .width = 32, .high = UINT32_MAX};
+    default: return (nj_type){.tags = ints | NJ_BIT(NJ_TAG_UINT), .width = 64, .high = INT64_MAX}; /* NJ_U64 */
+    }
+}
+
+/* `=3`, and whatever else is compiled in as one value. */
+static bool read_constant(nj_span text, nj_ids *ids, nj_type *type, nj_error *error)
+{
+    unsigned char *room = malloc(text.size + 1);
+    nj_constant constant;
+    nj_value value;
+    if (room == NULL) {
+        return nj_no_memory(error);
+    }
+    if (!nj_type_constant(text, room, &constant)) {
+        free(room);
+        return true; /* takes nothing */
+    }
+    bool added = nj_ids_add(ids, &constant, &value);
+    free(room);
+    if (!added) {
+        return nj_no_memory(error);
+    }
+    if (nj_is_id(&value)) {
+        value.tag = NJ_TAG_CONSTANT;
+    } else if (value.tag == NJ_TAG_UNKNOWN && !constant.negative) {
+        value = (nj_value){.tag = NJ_TAG_UINT, .bits = (int64_t)constant.magnitude};
+    }
+    /* an int below 64 bits takes nothing */
+    *type = (nj_type){.tags = value.tag == NJ_TAG_UNKNOWN ? 0 : NJ_BIT(value.tag), .constant = true, .low = value.bits, .high = value.bits};
+    return true;
+}
+
+static nj_type plain_type(nj_span text)
+{
+    nj_dtype pointee = pointee_of(text);
+    if (pointee != NJ_DTYPE_COUNT) {
+        return (nj_type){.tags = NJ_BIT(NJ_TAG_POINTER), .pointee = (uint8_t)pointee};
+    }
+    if (nj_span_is(text, "none")) {
+        return (nj_type){.tags = NJ_BIT(NJ_TAG_NONE)};
+    }
+    nj_dtype dtype = dtype_of(text);
+    if (dtype == NJ_I1 || dtype == NJ_U1) {
+        return (nj_type){.tags = NJ_BIT(NJ_TAG_BOOL)};
+    }
+    if (dtype >= NJ_FP16) { /* fp8 is no type of a scalar, and NJ_DTYPE_COUNT none at all */
+        return (nj_type){.tags = dtype <= NJ_FP64 ? NJ_BIT(NJ_TAG_OPAQUE) : 0};
+    }
+    return int_type(dtype);
+}
+
+nj_type nj_descriptor_type(nj_span text)
+{
+    nj_type type = {0};
+    if (!nj_is_descriptor_name(text) || !nj_is_type(text)) {
+        return type;
+    }
+    nj_descriptor_name parts = nj_descriptor_parts(text);
+    if (parts.dtype != NJ_DTYPE_COUNT) {
+        type = (nj_type){.tags = NJ_BIT(NJ_TAG_DESCRIPTOR), .pointee = (uint8_t)parts.dtype, .rank = (uint8_t)parts.rank};
+        memcpy(type.block, parts.block, sizeof type.block);
+    }
+    return type;
+}
+
+/* What the entries of a tuple are read into. */
+typedef struct {
+    nj_ids *ids;
+    nj_type *entries;
+    uint16_t used;
+    nj_error *error;
+} nj_tuple_reader;
+
+/* Appends the entries of a tuple, and counts its members. */
+static bool read_members(nj_tuple_reader *it, nj_span text, unsigned int depth, uint16_t *members)
+{
+    nj_span rest = {text.at + 1, text.size - 2}, member;
+    *members = 0;
+    while (nj_next_member(&rest, &member)) {
+        if (it->used == NJ_LEAVES_MAX || depth == NJ_TYPE_DEPTH_MAX) {
+            return nj_differ(it->error, "", "expected a type of at most %d leaves", NJ_LEAVES_MAX);
+        }
+        nj_type *entry = &it->entries[it->used++];
+        *entry = (nj_type){0};
+        (*members)++;
+        if (nj_is_tuple_type(member)) {
+            entry->tags = NJ_BIT(NJ_TAG_TUPLE);
+            if (!read_members(it, member, depth + 1, &entry->count)) {
+                return false;
+            }
+        } else if (!nj_type_read(member, it->ids, entry, it->error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool nj_type_read(nj_span text, nj_ids *ids, nj_type *type, nj_error *error)
+{
+    *type = (nj_type){0};
+    if (nj_is_constant_type(text)) {
+        return read_constant(text, ids, type, error);
+    }
+    if (!nj_is_tuple_type(text)) {
+        *type = nj_is_descriptor_name(text) ? nj_descriptor_type(text) : plain_type(text);
+        return true;
+    }
+    nj_tuple_reader it = {.ids = ids, .entries = calloc(NJ_LEAVES_MAX, sizeof *it.entries), .error = error};
+    *type = (nj_type){.tags = NJ_BIT(NJ_TAG_TUPLE), .entries = it.entries};
+    if (it.entries == NULL) {
+        return nj_no_memory(error);
+    }
+    bool read = read_members(&it, text, 0, &type->count);
+    type->entry_count = it.used;
+    return read;
+}
+
+void nj_type_clear(nj_type *type)
+{
+    free(type->entries);
+    type->entries = NULL;
+}
+
+uint32_t nj_type_bits(const nj_type *type)
+{
+    uint32_t bits = type->width;
+    for (uint16_t i = 0; i < type->entry_count; i++) {
+        bits += type->entries[i].width;
+    }
+    return bits;
+}
+
+static bool accepts_descriptor(const nj_type *type, const nj_descriptor *descriptor)
+{
+    if (descriptor->base.dtype != type->pointee || descriptor->rank != type->rank) {
+        return false;
+    }
+    /* zeros leave the block to the config */
+    return descriptor->block[0] == 0 ||
+           memcmp(descriptor->block, type->block, type->rank * sizeof *type->block) == 0;
+}
+
+/* Judges a value that is no tuple, or the head of one. */
+static bool accepts_entry(const nj_type *type, const nj_value *value, const nj_arguments *arguments)
+{
+    if ((type->tags & NJ_BIT(value->tag)) == 0) {
+        return false;
+    }
+    if (type->constant) {
+        return value->bits == type->low;
+    }
+    switch (value->tag) {
+    case NJ_TAG_INT: return value->bits >= type->low && value->bits <= type->high;
+    case NJ_TAG_POINTER: return value->dtype == NJ_DTYPE_NONE || value->dtype == type->pointee;
+    case NJ_TAG_DESCRIPTOR: return accepts_descriptor(type, &arguments->descriptors[value->bits]);
+    case NJ_TAG_TUPLE: return nj_tuple_members(value) == type->count;
+    default: return true;
+    }
+}
+
+bool nj_type_accepts_other(const nj_type *type, const nj_value *value, const nj_arguments *arguments)
+{
+    if (value->tag != NJ_TAG_TUPLE) {
+        return accepts_entry(type, value, arguments);
+    }
+    if (nj_tuple_members(value) != type->count || nj_tuple_entries(value) != type->entry_count) {
+        return false;
+    }
+    const nj_value *entries = &arguments->leaves[nj_tuple_start(value)];
+    for (uint16_t i = 0; i < type->entry_count; i++) {
+        if (!accepts_entry(&type->entries[i], &entries[i], arguments)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool nj_type_takes(const nj_type *type, const nj_value *value, const nj_arguments *arguments)
+{
+    bool tuple = value->tag == NJ_TAG_TUPLE && (type->tags & NJ_BIT(NJ_TAG_TUPLE)) != 0;
+    return tuple ? nj_type_accepts_other(type, value, arguments) : accepts_entry(type, value, arguments);
+}
