@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 from nojit.kernels import library
@@ -14,14 +14,14 @@ from nojit.kernels.arguments import check_tensors
 from nojit.kernels.conv import op_autograd, sweeps
 from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_of, window_of, word_of
 from nojit.kernels.conv.launch import run_conv
+from nojit.kernels.conv.op_autograd import MEMO
 from nojit.kernels.conv.sweeps import Window
 from nojit.kernels.dispatch import autocasts, is_plain, lowered
-from nojit.kernels.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.memos import Recording, made_and_remembered
 from torch import Tensor
 
 __all__ = ["conv2d", "conv3d"]
 
-_MEMO: Final = new_memo(operands=4, limit=1024, in_place=())
 _Ints = int | Sequence[int]
 
 
@@ -109,9 +109,9 @@ def _convolve(
     allow_tf32: bool | None,
 ) -> Tensor:
     """Run a convolution: directly if the call needs no autograd or tracing, otherwise through torch's dispatcher."""
-    if not torch.compiler.is_dynamo_compiling():
+    if not torch.compiler.is_dynamo_compiling() and not autocasts():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
-        known: Tensor | None = _MEMO(x, weight, bias, None, library.CURRENT.source, *words)
+        known: Tensor | None = MEMO(x, weight, bias, None, library.CURRENT.source, *words)
         if known is not None:
             return known
     check_tensors(input=x, weight=weight)
@@ -159,7 +159,7 @@ def _remember(
         # to cut
         return not single or math.prod(result.shape[1:]) <= sweeps.LIMIT
 
-    return made_and_remembered(_MEMO, (x, weight, bias), None, words, make, may_replay=may_replay)
+    return made_and_remembered(MEMO, (x, weight, bias), None, words, make, may_replay=may_replay)
 
 
 def _words(

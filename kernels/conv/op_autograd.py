@@ -20,12 +20,12 @@ from nojit.kernels.conv.sweeps import Window
 from nojit.kernels.memos import Recording, made_and_remembered, new_memo
 from torch import Tensor
 
-__all__ = ["conv", "conv_input_grad", "conv_weight_grad", "convolve"]
+__all__ = ["MEMO", "conv", "conv_input_grad", "conv_weight_grad", "convolve"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
-_CALLS: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
-"""Cache of replays of all three operators, for calls from torch's dispatcher and calls whose operands autocast has cast."""
+MEMO: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
+"""Cache of replays of all three operators, and of the public functions."""
 
 
 def convolve(
@@ -63,10 +63,10 @@ def _made(
     make: Callable[[list[Any], Recording], Tensor],
 ) -> Tensor:
     """Replay a cached call of the operator `name`; if there is none, validate the call, run it with `make` and cache it."""
-    known: Tensor | None = _CALLS(*operands, None, library.CURRENT.source, name, *words)
+    known: Tensor | None = MEMO(*operands, None, library.CURRENT.source, name, *words)
     if known is not None:
         return known
-    return made_and_remembered(_CALLS, operands, None, (name, *words), lambda own, _, recording: make(own, recording))
+    return made_and_remembered(MEMO, operands, None, (name, *words), lambda own, _, recording: make(own, recording))
 
 
 def _run_input_grad(

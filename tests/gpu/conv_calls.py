@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_tma, op
+from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_tma
 from nojit.kernels.conv import op_autograd as operators
 from torch import Tensor
 from torch.nn import functional
@@ -112,10 +112,8 @@ class Case:
         torch.backends.cudnn.allow_tf32 = self.tf32 and wide is None
         with ExitStack() as stack:
             stack.callback(setattr, torch.backends.cudnn, "allow_tf32", before)
-            # calls that torch's dispatcher makes, for gradients, are remembered apart
-            for memo in (op._MEMO, operators._CALLS):
-                memo.forget()
-                stack.callback(memo.forget)
+            operators.MEMO.forget()
+            stack.callback(operators.MEMO.forget)
             if not self.maps:
                 stack.enter_context(mock.patch.object(launch_tma, "takes_maps", return_value=False))
             for module in (launch_tma, launch_pointers) if self.parts else ():

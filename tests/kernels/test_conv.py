@@ -70,7 +70,7 @@ def check(convolve: Any, values: list[Tensor], *, gradients: bool = True, **word
 @pytest.fixture(autouse=True)
 def poisoned() -> Iterator[None]:
     """Fill what is allocated with NaN, as torch does where all is to be deterministic."""
-    op._MEMO.forget()
+    operators.MEMO.forget()
     torch.use_deterministic_algorithms(True)
     assert torch.empty(1).isnan()
     yield
@@ -153,8 +153,7 @@ def test_volumes_and_depths_that_are_cut():
 def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
     values = operands((2, 2, 4, 4), 3, (3, 2))
     before = [check(conv2d, values, padding=1, gradients=False), check(conv2d, values, stride=2, gradients=False)]
-    op._MEMO.forget()
-    operators._CALLS.forget()
+    operators.MEMO.forget()
     for limit in (25, 9):
         monkeypatch.setattr(sweeps, "LIMIT", limit)
         monkeypatch.setattr(launch_pointers, "parts_of", lambda *_: 1)
@@ -162,8 +161,7 @@ def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
             torch.testing.assert_close(check(conv2d, values, **words), whole)
         # what was remembered does the same
         torch.testing.assert_close(conv2d(*values, padding=1), before[0])
-        op._MEMO.forget()
-        operators._CALLS.forget()
+        operators.MEMO.forget()
 
 
 @pytest.mark.parametrize(
@@ -290,13 +288,13 @@ def test_calls_are_remembered_by_all_that_they_depend_on():
         lambda: conv2d(x.contiguous(memory_format=LAST), w),
     )
     first = [call() for call in calls]
-    assert len(op._MEMO) == len(calls)
+    assert len(operators.MEMO) == len(calls)
     for call, result in zip(calls, first, strict=True):
         again = call()
         assert again.data_ptr() != result.data_ptr()
         assert again.stride() == result.stride()
         assert torch.equal(again, result)
-    assert len(op._MEMO) == len(calls)
+    assert len(operators.MEMO) == len(calls)
     with pytest.raises(ValueError, match="weight: expected 5 dimensions"):
         conv3d(x, w)
 

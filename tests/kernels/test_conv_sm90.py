@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_tma, op
+from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_tma, op_autograd
 from nojit.kernels.conv.launch_tma import ROWS, boxes_of
 from nojit.kernels.maps import Described
 from torch import Tensor
@@ -84,13 +84,13 @@ def merge(partial: Tensor, out: Tensor, bias: Tensor, *numbers: Any) -> None:
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a device of a few processors that takes maps, and forget what was remembered for others."""
     monkeypatch.setattr(launch_tma, "takes_maps", lambda value: value.element_size() == 2)
-    op._MEMO.forget()
+    op_autograd.MEMO.forget()
     chosen.clear()
     chosen.update(TILES["64 x 64"])
     asked.clear()
     with library.override(provide):
         yield
-    op._MEMO.forget()
+    op_autograd.MEMO.forget()
 
 
 def whole(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
@@ -242,7 +242,7 @@ def test_what_is_remembered_is_what_was_launched():
     x, w, bias = operands((2, 64, 6, 6), 64, (3, 3))
     first = conv2d(x, w, bias, padding=1)
     again = conv2d(x.neg(), w, bias, padding=1)
-    assert len(op._MEMO) == 1
+    assert len(op_autograd.MEMO) == 1
     torch.testing.assert_close(
         again.float() - bias.float()[:, None, None], bias.float()[:, None, None] - first.float(), atol=0.05, rtol=0.05
     )
