@@ -4,7 +4,7 @@
 #include "launch_record.h"
 #include "table_parts.h"
 
-#include "bundle/json.h"
+#include "bundle/limits.h"
 #include "table/expressions.h"
 #include "table/packing.h"
 #include "table/work.h"

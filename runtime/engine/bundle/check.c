@@ -1,6 +1,5 @@
 /* The spelling of JSON. */
 #include "bundle/document.h"
-#include "bundle/json.h"
 #include "bundle/limits.h"
 #include "bundle/text.h"
 
@@ -260,7 +259,8 @@ static bool check_value(nj_scan *it, int depth)
     }
 }
 
-bool nj_json_is_modest(nj_span raw, nj_error *error)
+/* Checks that bytes are no more, and hold no more commas, than JSON may. */
+static bool check_size(nj_span raw, nj_error *error)
 {
     size_t commas = 0;
     /* most are too short to have more commas than they may */
@@ -278,7 +278,7 @@ bool nj_json_is_modest(nj_span raw, nj_error *error)
 bool nj_check_json(nj_span raw, nj_error *error)
 {
     nj_scan it = {raw.at, raw.at, raw.at + raw.size, error};
-    if (!nj_json_is_modest(raw, error)) {
+    if (!check_size(raw, error)) {
         return false;
     }
     if (!check_value(&it, 0)) {

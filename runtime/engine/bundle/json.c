@@ -1,7 +1,5 @@
 #include "bundle/json.h"
 
-#include "bundle/limits.h"
-
 int nj_json_item(nj_json *json, bool first)
 {
     if (nj_json_char(json, ']')) {

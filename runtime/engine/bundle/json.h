@@ -7,21 +7,16 @@
 #include "base/internal.h"
 #include "base/error.h"
 #include "base/span.h"
+#include "bundle/limits.h"
 
 #include <stdint.h>
 
-#define NJ_TEXT_MAX 8192
-#define NJ_NAME_MAX 200
-#define NJ_POOL_MAX 32768
 #define NJ_DIGITS_MAX 18 /* no int of so many overflows 64 bits */
 
 typedef struct {
     const unsigned char *at;
     const unsigned char *end;
 } nj_json;
-
-/* Checks that bytes are no more, and hold no more commas, than JSON may (limits.h). False with `error` filled (may be NULL). */
-NJ_INTERNAL bool nj_json_is_modest(nj_span raw, nj_error *error);
 
 /* Takes one character; false if another stands there. */
 static inline bool nj_json_char(nj_json *json, char expected)
