@@ -48,24 +48,36 @@ _TRIES: Final = 20_000
 
 
 def refuse_type(argument: str, expected: str, got: object) -> NoReturn:
-    """Raise `ArgumentError` for an argument with a wrong type, dtype or device."""
+    """Raise `ArgumentError` for an argument with a wrong type, dtype or device.
+
+    `expected`: what is valid, for the error; `got`: what was given.
+    """
     raise ArgumentError(f"{argument}: expected {expected}", got=str(got), argument=argument)
 
 
 def refuse_value(argument: str, expected: str, got: object) -> NoReturn:
-    """Raise `ValueError` for an argument with a wrong size, stride or value."""
+    """Raise `ValueError` for an argument with a wrong size, stride or value.
+
+    `expected`: what is valid, for the error; `got`: what was given.
+    """
     raise ValueError(f"{argument}: expected {expected}, got {got}")
 
 
 def check_tensor(argument: str, value: object) -> None:
-    """Require a strided tensor on a device that kernels run on, or on ``meta``, where operators launch nothing."""
+    """Require a strided tensor on a device that kernels run on, or on ``meta``, where operators launch nothing.
+
+    `argument`: the argument's name, for the error.
+    """
     tensor = check_strided(argument, value)
     if tensor.device.type not in library.devices() and not tensor.is_meta:
         refuse_type(argument, f"a tensor on {' or '.join(sorted(library.devices()))}", tensor.device)
 
 
 def check_strided(argument: str, value: object) -> Tensor:
-    """Return `value` if it is a strided tensor; refuse sparse, nested and opaque tensors, and other types."""
+    """Return `value` if it is a strided tensor; refuse sparse, nested and opaque tensors, and other types.
+
+    `argument`: the argument's name, for the error.
+    """
     if not isinstance(value, Tensor):
         refuse_type(argument, "a tensor", type(value).__name__)
     if value.is_nested or value.layout != torch.strided:
@@ -74,7 +86,10 @@ def check_strided(argument: str, value: object) -> Tensor:
 
 
 def check_dtype(argument: str, value: Tensor, dtypes: Sequence[torch.dtype] = FLOATS) -> None:
-    """Require that the tensor `value` has one of `dtypes`."""
+    """Require that the tensor `value` has one of `dtypes`.
+
+    `argument`: the argument's name, for the error.
+    """
     if value.dtype not in dtypes:
         refuse_type(argument, " or ".join(map(str, dtypes)), value.dtype)
 
@@ -94,19 +109,28 @@ def check_like_device(argument: str, value: Tensor, first: str, like: Tensor) ->
 
 
 def check_rank(argument: str, value: Tensor, dims: str) -> None:
-    """Require that `value` has as many dimensions as `dims` names, for example 4 for "B, H, M, D"."""
+    """Require that `value` has as many dimensions as `dims` names, for example 4 for "B, H, M, D".
+
+    `argument`: the argument's name, for the error.
+    """
     if value.dim() != dims.count(",") + 1:
         refuse_value(argument, f"{dims.count(',') + 1} dimensions [{dims}]", f"shape {tuple(value.shape)}")
 
 
 def check_counted(argument: str, value: Tensor) -> None:
-    """Require that every size of `value` is at most `COUNTED`, so that 32-bit indices do not overflow."""
+    """Require that every size of `value` is at most `COUNTED`, so that 32-bit indices do not overflow.
+
+    `argument`: the argument's name, for the error.
+    """
     if any(size > COUNTED for size in value.shape) and value.numel():
         refuse_value(argument, f"sizes of at most {COUNTED}", f"shape {tuple(value.shape)}")
 
 
 def check_shape(argument: str, value: Tensor, shape: Sequence[int], dims: str) -> None:
-    """Require that `value` has the given shape; `dims` names the dimensions in the error."""
+    """Require that `value` has the given shape; `dims` names the dimensions in the error.
+
+    `argument`: the argument's name, for the error.
+    """
     if tuple(value.shape) != tuple(shape):
         refuse_value(argument, f"shape {tuple(shape)} [{dims}]", tuple(value.shape))
 
@@ -129,6 +153,8 @@ def check_number(argument: str, value: object) -> float:
     """Return `value` as a float; require a number that fp32 represents.
 
     A tensor is refused, since its gradient would be lost.
+
+    `argument`: the argument's name, for the error.
     """
     if not isinstance(value, (Real, torch.SymInt, torch.SymFloat)):
         refuse_type(argument, "a number", type(value).__name__)
@@ -150,13 +176,19 @@ def check_flags(**values: object) -> None:
 
 
 def check_int(argument: str, value: object) -> None:
-    """Require that `value` is an int, and not a bool."""
+    """Require that `value` is an int, and not a bool.
+
+    `argument`: the argument's name, for the error.
+    """
     if not isinstance(value, (Integral, torch.SymInt)) or isinstance(value, bool):
         refuse_type(argument, "an int", type(value).__name__)
 
 
 def check_choice(argument: str, value: object, choices: tuple[str, ...]) -> None:
-    """Require that `value` is one of the strings `choices`."""
+    """Require that `value` is one of the strings `choices`.
+
+    `argument`: the argument's name, for the error.
+    """
     # a value of another type may not support comparison
     if not isinstance(value, str) or value not in choices:
         near = did_you_mean(str(value), choices)

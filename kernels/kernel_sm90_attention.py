@@ -50,7 +50,10 @@ def queries_of(OWN: gl.constexpr, memory, full, turn):
 
 @gluon.jit
 def weigh(scores, row_max, row_sum, qk_scale):
-    """Return exponentials of scores [rows, keys], the factor for previous sums, new maximum and new sum of each row."""
+    """Return exponentials of scores [rows, keys], the factor for previous sums, new maximum and new sum of each row.
+
+    `qk_scale`: factor from scores to exponents of 2: the softmax scale times log2(e), or 1 for modified scores.
+    """
     new_max = gl.maximum(row_max, gl.max(scores, 1))
     # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
     shift = gl.where(new_max == float("-inf"), 0.0, new_max) * qk_scale

@@ -158,7 +158,10 @@ class WheelVariants(Protocol):
         """How an installer gets the properties of a machine (PEP 850)."""
 
     def properties(self, arch: str, min_driver: int) -> dict[str, list[str]]:
-        """Return the properties that a machine needs for images of an arch."""
+        """Return the properties that a machine needs for images of an arch.
+
+        `min_driver`: oldest driver that must load the images, as a CUDA version: 12040 for 12.4.
+        """
 
     def misled(self, images: Mapping[str, str]) -> dict[str, list[str]]:
         """Return, by the arch of a wheel variant, the archs of GPUs that get this variant but cannot run it.

@@ -31,7 +31,10 @@ class Contender:
 
 
 def c_loop(stage: Stage) -> Timer:
-    """Return a timer of a C loop around ``cuLaunchKernel`` that launches nojit's image."""
+    """Return a timer of a C loop around ``cuLaunchKernel`` that launches nojit's image.
+
+    `stage`: the case's bundle, tensors and device.
+    """
     image = stage.image()
     loop = _compile(stage.folder)
     driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))

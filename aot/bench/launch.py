@@ -67,6 +67,8 @@ def measure(
 
     In each round, contenders take turns; each starts on an idle device. Every round starts with another contender, so that
     no effect of the order favours one.
+
+    `stage`: the case's bundle, tensors and device.
     """
     ready, missing = _prepare(stage, contenders)
     times: dict[str, list[float]] = {name: [] for name in ready}
@@ -82,7 +84,10 @@ def measure(
 
 
 def _prepare(stage: Stage, contenders: Sequence[Contender]) -> tuple[dict[str, Timer], list[Unmeasured]]:
-    """Prepare the contenders; those that fail or compute a wrong result are returned with the reason."""
+    """Prepare the contenders; those that fail or compute a wrong result are returned with the reason.
+
+    `stage`: the case's bundle, tensors and device.
+    """
     ready, missing = {}, []
     for contender in contenders:
         try:
@@ -93,7 +98,10 @@ def _prepare(stage: Stage, contenders: Sequence[Contender]) -> tuple[dict[str, T
 
 
 def _ready(stage: Stage, contender: Contender) -> Timer:
-    """Prepare a contender, launch once, and check the result."""
+    """Prepare a contender, launch once, and check the result.
+
+    `stage`: the case's bundle, tensors and device.
+    """
     timer = contender.prepare(stage)
     # the result of the previous contender must not pass for this one's
     stage.clear()

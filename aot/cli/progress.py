@@ -92,7 +92,10 @@ class View(Protocol):
         """Show the progress of planning."""
 
     def changed(self, counts: Counts) -> None:
-        """Show the progress of compilation."""
+        """Show the progress of compilation.
+
+        `counts`: numbers of requested, finished and cached compilations.
+        """
 
     def failure(self, text: str) -> None:
         """Show a failed variant at once."""
@@ -148,7 +151,10 @@ class Lines:
             self._write(f"{_plan_words(event, self._variants)}: {event.kernel} {event.arch}")
 
     def changed(self, counts: Counts) -> None:
-        """Write a line if one is due."""
+        """Write a line if one is due.
+
+        `counts`: numbers of requested, finished and cached compilations.
+        """
         now = self._clock()
         if counts.ended == 0:
             # time before the first compilation does not count in the estimate

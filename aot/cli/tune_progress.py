@@ -46,13 +46,19 @@ class _Counting:
         self.todo = self.done = self.pairs = 0
 
     def begin(self, device: Device, todo: int, known: int) -> None:
-        """Write the device and the number of problems."""
+        """Write the device and the number of problems.
+
+        `todo`: problems to measure; `known`: problems already measured.
+        """
         self.todo = todo
         before = f", {known:,} measured before" if known else ""
         self.write(f"{device.name} ({device.arch}): {counted(todo, 'problem')}{before}")
 
     def event(self, listed: Listed, event: Event) -> None:
-        """Write each death of the measuring process and, if `detailed`, each wrong or failed config."""
+        """Write each death of the measuring process and, if `detailed`, each wrong or failed config.
+
+        `listed`: the problem.
+        """
         place = f"{listed.kernel}, {listed.name}"
         if isinstance(event, Fault) and self.detailed:
             self.write(f"{place}: {event.status}: {event.detail}")
@@ -90,7 +96,10 @@ class Lines(_Counting):
         """Show nothing until the problem ends."""
 
     def ended(self, summary: ProblemRun, left_s: float) -> None:
-        """Write a line if one is due."""
+        """Write a line if one is due.
+
+        `left_s`: estimated seconds until the end.
+        """
         self.count(summary)
         now = self._clock()
         due = self.done - self._shown >= self.todo * _SHARE or now - self._last >= _SECONDS
@@ -107,7 +116,10 @@ class _Bar(_Counting):
         self._task = progress.add_task("preparing", total=None, counts="", left="")
 
     def problem(self, listed: Listed) -> None:
-        """Show the problem beside the bar."""
+        """Show the problem beside the bar.
+
+        `listed`: the problem.
+        """
         self._progress.update(self._task, total=self.todo, description=clean(f"{listed.kernel}: {listed.name}"))
 
     def ended(self, summary: ProblemRun, left_s: float) -> None:

@@ -180,7 +180,10 @@ def begin(place: SourcePlace, arch: str) -> None:
 
 
 def prepare(asked: Iterable[tuple[SourcePlace, str]]) -> None:
-    """Do nothing, since this compiler imports each source when it is needed; part of the planner's interface."""
+    """Do nothing, since this compiler imports each source when it is needed; part of the planner's interface.
+
+    `asked`: the sources, each with an arch.
+    """
 
 
 def describe(place: SourcePlace, arch: str = "") -> KernelSource:
@@ -265,7 +268,10 @@ def _imported(place: SourcePlace) -> ModuleType:
 # unbounded: the digests are keyed by id(), and this cache keeps the functions alive
 @cache
 def _named(place: SourcePlace) -> Any:
-    """Return the object that a manifest entry names: a function, with its decorators around it."""
+    """Return the object that a manifest entry names: a function, with its decorators around it.
+
+    `place`: where the kernel's source is.
+    """
     module = _imported(place)
     try:
         return find_named(module, place.spelling, place.where)
@@ -380,6 +386,8 @@ def _reached_globals(function: JITCallable) -> dict[Any, Any]:
 def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> str:
     """Return the cache key of a variant: a SHA-256 in hex over everything that determines its machine code.
 
+    `place`: where the kernel's source is.
+
     Raises:
         ManifestError: a function that the variant takes as a constexpr does not exist, or this Triton refuses its
             options.
@@ -395,12 +403,18 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
 
 
 def _given_functions(variant: Variant, place: SourcePlace) -> list[JITFunction[Any]]:
-    """Return the functions that a variant takes as constexprs."""
+    """Return the functions that a variant takes as constexprs.
+
+    `place`: where the kernel's source is.
+    """
     return [_find(_function_place(function, place)) for _, function in functions_of(variant)]
 
 
 def _reached_lines(variant: Variant, place: SourcePlace) -> frozenset[Lines]:
-    """Return the position (file, first line, number of lines) of each function that is compiled into a variant."""
+    """Return the position (file, first line, number of lines) of each function that is compiled into a variant.
+
+    `place`: where the kernel's source is.
+    """
     functions = [_find(place), *_given_functions(variant, place)]
     for function in functions:
         # fills `_lines`
@@ -412,6 +426,8 @@ def _chosen_symbol(variant: Variant, place: SourcePlace) -> str | None:
     """Return the symbol name that the `repr` function of ``@triton.jit`` gives a variant; None without `repr`.
 
     The digest of the kernel's source does not cover the `repr` function, so the variant's key includes its result.
+
+    `place`: where the kernel's source is.
     """
     function = _find(place)
     if function._repr is None:  # noqa: SLF001 - no public attribute has it
@@ -437,6 +453,8 @@ class _Specialization(NamedTuple):
 
 def variant_keys(variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
     """Return the cache key of each variant; it also covers patches that the source's import made to Triton.
+
+    `place`: where the kernel's source is.
 
     Raises:
         ManifestError: a function that a variant takes as a constexpr does not exist, or this Triton refuses its
@@ -507,7 +525,10 @@ def _environment(
 
 
 def _resolved(options: tuple[tuple[str, Value], ...], place: SourcePlace) -> tuple[tuple[str, Value], ...]:
-    """Return compiler options; relative paths in `extern_libs` are resolved against the manifest's folder."""
+    """Return compiler options; relative paths in `extern_libs` are resolved against the manifest's folder.
+
+    `place`: where the kernel's source is.
+    """
     given: dict[str, Any] = dict(options)
     if libraries := given.get("extern_libs"):
         given["extern_libs"] = tuple((library, str(place.folder / path)) for library, path in libraries)
@@ -533,6 +554,8 @@ def gpu_target(arch: str) -> Any:
 
 def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     """Compile one variant to machine code.
+
+    `place`: where the kernel's source is.
 
     Raises:
         CompileError: Triton or its assembler failed; the attribute ``log`` of the error holds their output.
@@ -570,7 +593,10 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
 
 
 def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
-    """Return a variant as the source object that Triton compiles: function, types, constants, hints."""
+    """Return a variant as the source object that Triton compiles: function, types, constants, hints.
+
+    `place`: where the kernel's source is.
+    """
     function = _find(place)
     order = [param.name for param in function.params]
     types = dict(variant.signature)

@@ -31,7 +31,10 @@ class Home(Protocol):
     """Function that the worker calls in place of the submitted one, in the form that `Process.call` takes."""
 
     def open(self, log_path: Path, environment: Mapping[str, str]) -> Process:
-        """Start a worker process that writes its output to `log_path`."""
+        """Start a worker process that writes its output to `log_path`.
+
+        `environment`: environment variables to set in the process.
+        """
 
     def kill(self) -> None:
         """Cancel a start of a worker that is in progress."""

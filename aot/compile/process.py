@@ -74,6 +74,8 @@ class Process:
     def fork(self, log_path: Path, environment: Mapping[str, str]) -> Process | None:
         """Fork the process; the copy survives the end of the original.
 
+        `log_path`: file for the process's output; `environment`: environment variables to set in the process.
+
         Returns:
             The copy; None if the process has other threads, which a fork would lose.
 

@@ -26,7 +26,10 @@ _begun: list[SourcePlace] = []
 
 
 def begin(place: SourcePlace) -> None:
-    """Dedicate this process to one source, so that imports during compilation find the project's modules, too."""
+    """Dedicate this process to one source, so that imports during compilation find the project's modules, too.
+
+    `place`: where the kernel's source is.
+    """
     _begun.append(place)
 
 
@@ -106,7 +109,10 @@ def _project_of(place: SourcePlace) -> tuple[Path, Path]:
 
 @contextlib.contextmanager
 def _project_on_path(place: SourcePlace, *first: Path) -> Iterator[None]:
-    """Import from `first` before anything else, and from the project's folders before installed packages."""
+    """Import from `first` before anything else, and from the project's folders before installed packages.
+
+    `place`: where the kernel's source is.
+    """
     before = list(sys.path)
     new = dict.fromkeys(map(str, _project_of(place)))
     own = [folder for folder in new if folder not in before]

@@ -91,6 +91,8 @@ class SourceCompiler:
     def describe(self, place: SourcePlace, arch: str) -> KernelSource:
         """Return the params and dependencies of a kernel function, as its source defines it for `arch`.
 
+        `place`: where the kernel's source is.
+
         Raises:
             ManifestError: as `nojit.aot.compile.compiler.describe`, or the import exceeds its time or ends its process.
         """
@@ -105,7 +107,10 @@ class SourceCompiler:
         return known
 
     def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
-        """Import sources in parallel, each for its archs. A failed import is reported by the later `describe`."""
+        """Import sources in parallel, each for its archs. A failed import is reported by the later `describe`.
+
+        `asked`: the sources, each with an arch.
+        """
         kernels: dict[_Key, dict[str, SourcePlace]] = {}
         for place, arch in asked:
             kernels.setdefault(_key_of(place), {}).setdefault(arch, place)
@@ -129,6 +134,8 @@ class SourceCompiler:
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
         """Return the keys of variants, all of one arch; see `nojit.aot.compile.compiler.variant_key`.
+
+        `place`: where the kernel's source is.
 
         Raises:
             ManifestError: as `nojit.aot.compile.compiler.variant_key`.
@@ -157,7 +164,10 @@ class SourceCompiler:
         return version
 
     def source(self, place: SourcePlace, arch: str) -> _Source:
-        """Return the process of a source that serves an arch. It starts at its first call."""
+        """Return the process of a source that serves an arch. It starts at its first call.
+
+        `place`: where the kernel's source is.
+        """
         first, key = self._opened(), _key_of(place)
         with self._lock:
             known = self._sources.setdefault(key, [])
@@ -228,7 +238,10 @@ class _First:
             return self._answers[name, *asked]
 
     def copy(self, arch: str, log_path: Path | None = None, environment: Mapping[str, str] | None = None) -> Process:
-        """Start a copy. By default it has its own output file and its own temporary folder."""
+        """Start a copy. By default it has its own output file and its own temporary folder.
+
+        `log_path`: file for the process's output; `environment`: environment variables to set in the process.
+        """
         # cached here once, so that no copy computes it again
         self.call("toolchain", arch)
         with self._lock:
@@ -324,7 +337,10 @@ class _Source:
         return not self._stopped and self._arch in ("", arch)
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource | None:
-        """Describe a kernel as `SourceCompiler.describe` does; return None if the process now serves another arch."""
+        """Describe a kernel as `SourceCompiler.describe` does; return None if the process now serves another arch.
+
+        `place`: where the kernel's source is.
+        """
         with self._lock:
             return self._described(place, arch) if self.serves(arch) else None
 
@@ -490,7 +506,10 @@ class _Home:
         self._arch = arch
 
     def open(self, log_path: Path, environment: Mapping[str, str]) -> Process:
-        """Start a worker."""
+        """Start a worker.
+
+        `log_path`: file for the process's output; `environment`: environment variables to set in the process.
+        """
         return self._source.copy(self._place, self._arch, log_path, environment)
 
     def kill(self) -> None:
@@ -505,11 +524,17 @@ class _Compile:
         self._compiler = compiler
 
     def home(self, variant: Variant, place: SourcePlace) -> _Home:
-        """Return the starter of the workers for a variant."""
+        """Return the starter of the workers for a variant.
+
+        `place`: where the kernel's source is.
+        """
         return _Home(self._compiler.source(place, variant.arch), place, variant.arch)
 
     def __call__(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
-        """Compile a variant."""
+        """Compile a variant.
+
+        `place`: where the kernel's source is.
+        """
         home = self.home(variant, place)
         with tempfile.TemporaryDirectory(prefix="nojit-compile-") as folder:
             process = home.open(Path(folder) / "worker.log", {"TMPDIR": folder})

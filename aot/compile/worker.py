@@ -138,7 +138,10 @@ def _answer(channel: socket.socket, answer: tuple[bool, Any]) -> None:
 
 
 def _fork(channel: socket.socket, environment: Mapping[str, str]) -> socket.socket | None:
-    """Fork this process: the copy gets its socket; the original answers with the copy's pid (None if it cannot fork)."""
+    """Fork this process: the copy gets its socket; the original answers with the copy's pid (None if it cannot fork).
+
+    `environment`: environment variables to set in the process.
+    """
     _, (own, log), _, _ = socket.recv_fds(channel, 1, 2)
     # fork copies only the current thread: locks that other threads hold would stay locked
     if threading.active_count() > 1:

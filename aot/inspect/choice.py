@@ -167,7 +167,10 @@ def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> s
 
 
 def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[str, BundleState]) -> str:
-    """Return the reason why a device does not use a bundle."""
+    """Return the reason why a device does not use a bundle.
+
+    `driver`: the driver's CUDA version, 13000 for 13.0.
+    """
     unfit = (
         bundle.problem or (newer_lies_beside(bundle.newer) if bundle.newer else "") or _wrong_arch(bundle, capability)
     )
@@ -191,7 +194,10 @@ def _missing(
     driver: int,
     thin: Mapping[str, Sequence[str]],
 ) -> tuple[tuple[str, str], ...]:
-    """Return the names of bundles that a device needs but cannot use, each with the problem and its remedy."""
+    """Return the names of bundles that a device needs but cannot use, each with the problem and its remedy.
+
+    `driver`: the driver's CUDA version, 13000 for 13.0; `thin`: archs that the extras of each thin wheel install.
+    """
     missing = {
         name: f"is installed without a bundle: {_remedy(name, thin, capability)}" for name in bare(thin, bundles)
     }

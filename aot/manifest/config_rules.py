@@ -42,6 +42,8 @@ def told_options(spec: KernelSpec) -> tuple[str, ...]:
 
     These are the tunable options, plus any other option that the manifest entry or one of its configs sets.
     `extern_libs` never counts, since its paths belong to the build machine.
+
+    `spec`: the kernel's manifest entry.
     """
     named = {*spec.options, *[name for raw in spec.configs for name in raw]}
     # not extern_libs: its paths belong to the build machine
@@ -49,7 +51,10 @@ def told_options(spec: KernelSpec) -> tuple[str, ...]:
 
 
 def check_options(options: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Add a mistake for each unknown compiler option in a table, and for each value that its option does not allow."""
+    """Add a mistake for each unknown compiler option in a table, and for each value that its option does not allow.
+
+    `place`: key path in the manifest, for messages.
+    """
     for name, value in options.items():
         if name not in OPTIONS:
             near = did_you_mean(name, tuple(OPTIONS))
@@ -61,7 +66,10 @@ def check_options(options: Mapping[str, Any], place: str, mistakes: Mistakes) ->
 
 
 def check_config(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Add a mistake for each compiler option and each rule of a config that has the wrong type."""
+    """Add a mistake for each compiler option and each rule of a config that has the wrong type.
+
+    `place`: key path in the manifest, for messages.
+    """
     for key, value in config.items():
         if key in OPTIONS:
             with mistakes.caught():
@@ -70,7 +78,10 @@ def check_config(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> N
 
 
 def check_rules(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
-    """Add a mistake for each rule (`archs`, `when`, `requires`) of a config or tuning space that has the wrong type."""
+    """Add a mistake for each rule (`archs`, `when`, `requires`) of a config or tuning space that has the wrong type.
+
+    `place`: key path in the manifest, for messages.
+    """
     for key, fits, what in _RULE_KINDS:
         if key in config and not fits(config[key]):
             mistakes.add(f"expected {what}", got=shorten(config[key]), at=f"{place}.{key}")

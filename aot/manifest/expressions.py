@@ -167,6 +167,8 @@ class _Entry:
         """Return the types that the value of one expression can have, after checking the expression.
 
         Returns `ANY` if the expression at `key` has a mistake, whether found by this call or by an earlier one.
+
+        `settings`: constexprs and options of each config.
         """
         if key in self.mistakes:
             return ANY
@@ -192,6 +194,8 @@ class _Entry:
         """Yield each combination of types or values that the names can have together.
 
         A name with one type has that type in every case. A name with several types takes its values one after another.
+
+        `settings`: constexprs and options of each config.
         """
         fixed, splits, params, own = self._sorted_out(names, settings, at_call=at_call, derived=derived)
         groups = self._groups(own, settings, at_call=at_call)
@@ -214,6 +218,8 @@ class _Entry:
 
         The groups are: names with a fixed type (with their terms), matrix axes that determine the types of other names,
         params, and constexprs or options that configs set.
+
+        `settings`: constexprs and options of each config.
         """
         fixed: dict[str, Term] = {}
         splits: dict[str, None] = {}
@@ -260,7 +266,10 @@ class _Entry:
         return dict.fromkeys(known)
 
     def _groups(self, own: Sequence[str], settings: Sequence[_Settings], *, at_call: bool) -> list[dict[str, Term]]:
-        """Return the distinct combinations of values that the configs give to the constexprs and options in `own`."""
+        """Return the distinct combinations of values that the configs give to the constexprs and options in `own`.
+
+        `settings`: constexprs and options of each config.
+        """
         if not own:
             return [{}]
         mixed = {name for name in own if len(_union([value for each in settings for value in each.get(name, ())])) > 1}
@@ -316,7 +325,10 @@ class _Entry:
 
 
 def _readable(raw: Sequence[Any]) -> tuple[Operand, ...]:
-    """Return constexprs as expressions see them; an empty tuple if one is invalid (another check reports it)."""
+    """Return constexprs as expressions see them; an empty tuple if one is invalid (another check reports it).
+
+    `raw`: the value as TOML gives it.
+    """
     try:
         return tuple(plain_value(read_value(value, "")) for value in raw)
     except ManifestError:

@@ -40,6 +40,8 @@ _OF_LOCALS = re.compile(r"\.<locals>(?=\.)")
 def check_name(spelling: str, where: str) -> None:
     """Check the syntax of a function's name.
 
+    `spelling`: the name, ``package.module:function``.
+
     Raises:
         ManifestError: the name has another form.
     """

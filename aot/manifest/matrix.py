@@ -62,6 +62,8 @@ def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: 
     """Add a mistake for each name in braces, inside a type, that is not an axis of the matrix.
 
     In the block of a tensor descriptor, the name of a constexpr that configs set is allowed as well.
+
+    `spec`: the kernel's manifest entry.
     """
     for name in sorted(named - spec.matrix.keys()):
         if name not in dims:
@@ -77,7 +79,10 @@ def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: 
 
 
 def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
-    """Return the types that a manifest entry and its points give each param, as text from the manifest."""
+    """Return the types that a manifest entry and its points give each param, as text from the manifest.
+
+    `spec`: the kernel's manifest entry.
+    """
     found: dict[str, tuple[str, ...]] = {name: (spelling,) for name, spelling in spec.params.items()}
     for name, spelling in chain.from_iterable(point.types.items() for point in spec.point):
         found[name] = (*found.get(name, ()), spelling)
@@ -91,6 +96,8 @@ def plain_value(value: Value) -> Any:
 
 def read_value(raw: Any, where: str) -> Value:
     """Return the constexpr that a value in a manifest stands for.
+
+    `raw`: the value as TOML gives it.
 
     Raises:
         ManifestError: the value is no valid constexpr, or the bundle format cannot store it.

@@ -16,7 +16,10 @@ __all__ = ["FIXED", "OPTIONS", "TUNABLE", "Option", "option_value"]
 
 
 def option_value(raw: Any) -> Value:
-    """Return an option's checked value in the form that variants store: tables become sorted (key, value) pairs."""
+    """Return an option's checked value in the form that variants store: tables become sorted (key, value) pairs.
+
+    `raw`: the value as TOML gives it.
+    """
     return tuple(sorted(raw.items())) if isinstance(raw, dict) else raw
 
 

@@ -205,6 +205,8 @@ def _converted(data: object, struct: type[S], place: str, found: Mistakes) -> S 
     """Return a parsed TOML table as `struct`; None if the table has a structural mistake.
 
     The caller has already added the table's mistakes to `found`.
+
+    `place`: key path in the manifest, for messages.
     """
     before = len(found)
     try:
@@ -216,7 +218,10 @@ def _converted(data: object, struct: type[S], place: str, found: Mistakes) -> S 
 
 
 def _check_settings(entry: object, place: str, found: Mistakes) -> None:
-    """Check the options and configs of a kernel's entry, even if the entry's other keys have mistakes."""
+    """Check the options and configs of a kernel's entry, even if the entry's other keys have mistakes.
+
+    `place`: key path in the manifest, for messages.
+    """
     if not isinstance(entry, dict):
         return
     options, configs = entry.get("options"), entry.get("configs")

@@ -51,7 +51,10 @@ class _Walk:
         self._mistakes = mistakes
 
     def check(self, kind: inspect.Type, value: Any, place: str) -> None:
-        """Check a value, and all keys and elements inside it, against the type `kind`."""
+        """Check a value, and all keys and elements inside it, against the type `kind`.
+
+        `place`: key path in the manifest, for messages.
+        """
         match kind:
             case inspect.Metadata():
                 self.check(kind.type, value, place)

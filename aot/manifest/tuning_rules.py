@@ -49,7 +49,10 @@ def choices(value: Any) -> Sequence[Any]:
 
 
 def check_batch(kernel: KernelSpec, place: str, mistakes: Mistakes) -> None:
-    """Check that the entry's key `batch` lists only integer params, and none of them twice."""
+    """Check that the entry's key `batch` lists only integer params, and none of them twice.
+
+    `place`: key path in the manifest, for messages.
+    """
     ints = _ints(kernel)
     for number, name in enumerate(kernel.batch):
         where = f"{place}[{number}]"

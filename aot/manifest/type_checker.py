@@ -199,7 +199,10 @@ class _Checker:
 
 
 def _result(node: Operation, terms: Sequence[Term]) -> frozenset[Kind]:
-    """Check the operands of an operation, and return the types of its value."""
+    """Check the operands of an operation, and return the types of its value.
+
+    `terms`: value or possible types of each operand.
+    """
     symbol, op = _SYMBOLS[node.op], node.op
     first, *others = zip(node.operands, terms, strict=True)
     if op is Op.HAS:
@@ -220,6 +223,8 @@ def _folded(op: Op, terms: Sequence[Term], result: frozenset[Kind]) -> Term:
     """Return the value of an operation if all its operands are known; otherwise its possible types.
 
     ``has(x)`` is known as soon as the types of `x` tell whether it is None.
+
+    `terms`: value or possible types of each operand.
     """
     if op is Op.HAS and (Kind.NONE not in kinds(terms[0]) or len(kinds(terms[0])) == 1):
         return Known(Kind.NONE not in kinds(terms[0]))

@@ -67,22 +67,34 @@ _PACKED = re.compile(r"e8m0|e2m1|e2m3|e3m2|(fp|float)[46](?!\d)|bits")
 
 
 def axes_in(spelling: str) -> tuple[str, ...]:
-    """Return the names in braces in a type that stand for types or parts of types: matrix axes."""
+    """Return the names in braces in a type that stand for types or parts of types: matrix axes.
+
+    `spelling`: the type as a manifest spells it.
+    """
     return tuple(_AXIS.findall(_BLOCK.sub("", spelling)))
 
 
 def dims_in(spelling: str) -> tuple[str, ...]:
-    """Return the names in braces in a type that stand for dimensions of a tensor descriptor's block."""
+    """Return the names in braces in a type that stand for dimensions of a tensor descriptor's block.
+
+    `spelling`: the type as a manifest spells it.
+    """
     return tuple(axis for block in _BLOCK.findall(spelling) for axis in _AXIS.findall(block))
 
 
 def fill(spelling: str, values: Mapping[str, str]) -> str:
-    """Return a type with names in braces replaced by `values` of axes or a config; names without a value stay."""
+    """Return a type with names in braces replaced by `values` of axes or a config; names without a value stay.
+
+    `spelling`: the type as a manifest spells it.
+    """
     return _AXIS.sub(lambda match: values.get(match[1], match[0]), spelling) if "{" in spelling else spelling
 
 
 def is_open(kind: str) -> bool:
-    """Return whether a type has a tensor descriptor whose block only a config will determine."""
+    """Return whether a type has a tensor descriptor whose block only a config will determine.
+
+    `kind`: the type as text, such as ``*fp16``.
+    """
     return "{" in kind
 
 
@@ -122,7 +134,10 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
 
 
 def count_types(spelling: str) -> int:
-    """Return the number of types that a type in a manifest stands for, without listing them; 1 if it is invalid."""
+    """Return the number of types that a type in a manifest stands for, without listing them; 1 if it is invalid.
+
+    `spelling`: the type as a manifest spells it.
+    """
     if spelling.endswith("?"):
         return count_types(spelling[:-1]) + 1
     if spelling.startswith("(") and spelling.endswith(")"):
@@ -148,7 +163,10 @@ def _tuples_of(spelling: str, where: str, depth: int) -> tuple[str, ...]:
 
 
 def members_of(spelling: str) -> tuple[list[str], list[str]]:
-    """Return the names (an empty list if unnamed) and the types of a tuple's direct members."""
+    """Return the names (an empty list if unnamed) and the types of a tuple's direct members.
+
+    `spelling`: the type as a manifest spells it.
+    """
     names, kinds = [], []
     for member in filter(None, map(str.strip, members(spelling))):
         match = _MEMBER_NAME.match(member)
@@ -170,6 +188,8 @@ def _constant(spelling: str, where: str) -> str:
     """Return the canonical text of a constant type.
 
     The manifest may write strings with either quotes, and dtypes by Triton's or a framework's name.
+
+    `spelling`: the type as a manifest spells it.
     """
     body = spelling[1:].strip()
     if body == NONE:
@@ -233,7 +253,10 @@ def _descriptor(spelling: str, where: str) -> str:
 
 
 def _layout(words: str, spelling: str, where: str) -> dict[str, int | bool]:
-    """Return the settings of a descriptor's layout by name, in Triton's order."""
+    """Return the settings of a descriptor's layout by name, in Triton's order.
+
+    `spelling`: the type as a manifest spells it.
+    """
     given: dict[str, int | bool] = {}
     for word in filter(None, map(str.strip, words.split(","))):
         name, _, value = map(str.strip, word.partition("="))
@@ -280,17 +303,26 @@ def _check_block(element: str, block: list[int], spelling: str, where: str) -> N
 
 @lru_cache
 def plain(kind: str) -> str:
-    """Return a type without member names and descriptor layouts, as bundles store it."""
+    """Return a type without member names and descriptor layouts, as bundles store it.
+
+    `kind`: the type as text, such as ``*fp16``.
+    """
     return _NAME_IN_TUPLE.sub("", _LAYOUT.sub("", kind))
 
 
 def has_layout(kind: str) -> bool:
-    """Return whether a type is, or contains, a tensor descriptor with a layout."""
+    """Return whether a type is, or contains, a tensor descriptor with a layout.
+
+    `kind`: the type as text, such as ``*fp16``.
+    """
     return _LAYOUT.search(kind) is not None
 
 
 def layout_in(kind: str) -> dict[str, int | bool]:
-    """Return the layout settings in a descriptor's type, by Triton's names; empty if the type has no layout."""
+    """Return the layout settings in a descriptor's type, by Triton's names; empty if the type has no layout.
+
+    `kind`: the type as text, such as ``*fp16``.
+    """
     match = _LAYOUT.search(kind)
     return {} if match is None else _layout(match[1], kind, "")
 
@@ -299,5 +331,7 @@ def is_hintable(kind: str, hint: int) -> bool:
     """Return whether Triton can specialize a param of this type on a hint.
 
     Pointers can have hint 16 (divisible by 16); ints can have hints 16 and 1 (equal to 1).
+
+    `kind`: the type as text, such as ``*fp16``.
     """
     return kind in INTS or (kind.startswith("*") and hint == 16)

@@ -78,6 +78,8 @@ def make_config(
 ) -> BuildConfig:
     """Return a config that sets the given constexprs and compiler options; other options come from the kernel.
 
+    `spec`: the kernel's manifest entry.
+
     Raises:
         ManifestError: `requires` is not an expression.
     """

@@ -78,7 +78,10 @@ def check_size(listed: int, spec: KernelSpec, where: str, configs: int, *, tunin
 
 
 def _product(spec: KernelSpec, where: str, configs: int, *, tuning: bool) -> tuple[int, str, _Factor]:
-    """Return the maximum number of variants of an entry, the factors as text for messages, and the largest factor."""
+    """Return the maximum number of variants of an entry, the factors as text for messages, and the largest factor.
+
+    `spec`: the kernel's manifest entry.
+    """
     shared = [*_points(spec, where), *_derived(spec, where), *([] if tuning else _hints(spec, where))]
     spaces = _spaces(spec, where) if tuning else []
     sizes = [prod(factor.size for factor in space) for space in spaces]
@@ -127,7 +130,10 @@ def _subsets(hints: int, missing: int) -> int:
 
 
 def _spaces(spec: KernelSpec, where: str) -> list[list[_Factor]]:
-    """Return, for each tuning space of an entry, the factors of its number of configs."""
+    """Return, for each tuning space of an entry, the factors of its number of configs.
+
+    `spec`: the kernel's manifest entry.
+    """
     return [
         [
             _Factor(f"values of {name!r}", f"{where}.tuning.space[{number}].{name}", len(choices(value)))

@@ -62,7 +62,10 @@ def expand_kernel(
 
 
 def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
-    """Return the derived constexprs of a kernel's manifest entry: constexprs that an expression computes."""
+    """Return the derived constexprs of a kernel's manifest entry: constexprs that an expression computes.
+
+    `spec`: the kernel's manifest entry.
+    """
     return tuple(Derived(name, _derived_text(derived)) for name, derived in spec.derived.items())
 
 
@@ -157,6 +160,8 @@ class Expander:
         """Return the values by name that build-time rules see for a case, before a config is chosen.
 
         Of a param, rules see only whether it is None.
+
+        `point`: types, constexprs and rules of the case.
         """
         names: dict[str, Any] = {
             "arch": arch_number(self.arch),
@@ -166,7 +171,10 @@ class Expander:
         return names
 
     def variants_of(self, point: Point) -> Iterator[tuple[Variant, Names]]:
-        """Yield the variants of one case, each with the values by name that build-time rules see for it."""
+        """Yield the variants of one case, each with the values by name that build-time rules see for it.
+
+        `point`: types, constexprs and rules of the case.
+        """
         matrix = tuple(pair for pair, axis in zip(point.axes, self.axes, strict=True) if not axis.is_type)
         base = self.names_of(point)
         opened = any(is_open(kind) for _, kind in point.signature)
@@ -217,7 +225,10 @@ class Expander:
         return tuple(types)
 
     def configs_for(self, point: Point) -> Sequence[BuildConfig]:
-        """Return the configs to build for a case, in order of preference."""
+        """Return the configs to build for a case, in order of preference.
+
+        `point`: types, constexprs and rules of the case.
+        """
         return [config for config in self.configs if _has(config, point.settings)] if point.settings else self.configs
 
     def fits(self, config: BuildConfig, names: Names) -> bool:
@@ -268,7 +279,10 @@ class Expander:
     def hint_sets_of(
         self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]
     ) -> list[HintSet]:
-        """Return the hint sets to build for a config, the largest first; each includes the hints of `requires`."""
+        """Return the hint sets to build for a config, the largest first; each includes the hints of `requires`.
+
+        `written`: the hints as the manifest lists them; `types`: type of each param.
+        """
         # cached, because many configs have the same hint sets
         key = config.implied, written, *types.items()
         known = self._known_hints.get(key)
@@ -303,6 +317,8 @@ class Expander:
 
         An axis may set only types of params that are None in this case. All its values then give the same variant,
         which is allowed.
+
+        `point`: types, constexprs and rules of the case.
         """
         # a call can only distinguish these properties; the options are those that the entry or every kernel names
         key = (
@@ -342,7 +358,10 @@ class Expander:
         )
 
     def _check_built(self, point: Point) -> None:
-        """Raise if a case that the manifest lists has no variant, although the entry has configs for the arch."""
+        """Raise if a case that the manifest lists has no variant, although the entry has configs for the arch.
+
+        `point`: types, constexprs and rules of the case.
+        """
         if any(self.arch in config.archs for config in self.configs):
             what = (
                 f"expected a config for the point on {self.arch}: one with the point's settings, whose `when` and `requires` "

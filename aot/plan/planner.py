@@ -45,10 +45,16 @@ class Compiler(Protocol):
         """Function that compiles one variant of the kernel at a given place."""
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource:
-        """Return the facts of a kernel's source code, as its module defines the kernel for an arch."""
+        """Return the facts of a kernel's source code, as its module defines the kernel for an arch.
+
+        `place`: where the kernel's source is.
+        """
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
-        """Return the cache keys of variants of one arch, without compiling them."""
+        """Return the cache keys of variants of one arch, without compiling them.
+
+        `place`: where the kernel's source is.
+        """
 
     def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
         """Raise `CompileError` if a cached result cannot be that of a variant."""
@@ -63,7 +69,10 @@ class Compiler(Protocol):
         """Return the oldest CUDA version whose driver loads images for an arch."""
 
     def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
-        """Import the sources of the given (place, arch) pairs in advance, so that `describe` is fast."""
+        """Import the sources of the given (place, arch) pairs in advance, so that `describe` is fast.
+
+        `asked`: the sources, each with an arch.
+        """
 
     def session(self, timeout_s: float, tell: Callable[[str], None], jobs: int) -> AbstractContextManager[None]:
         """Return a context manager within which the compiler can be used.
@@ -432,7 +441,10 @@ def _merge(
 
 
 def _modules_of(spec: KernelSpec) -> Iterator[str]:
-    """Yield the modules to import for a kernel: its own, then those of the functions that it takes as constexprs."""
+    """Yield the modules to import for a kernel: its own, then those of the functions that it takes as constexprs.
+
+    `spec`: the kernel's manifest entry.
+    """
     own = module_of(spec.source)
     yield own
     spaces = spec.tuning.space if spec.tuning else []
@@ -442,7 +454,10 @@ def _modules_of(spec: KernelSpec) -> Iterator[str]:
 
 
 def _functions_typed(spec: KernelSpec) -> Iterator[str]:
-    """Yield the names of functions that occur in types: in types of params, or in types that axes list."""
+    """Yield the names of functions that occur in types: in types of params, or in types that axes list.
+
+    `spec`: the kernel's manifest entry.
+    """
     spelled = [spelling for spellings in typed_params(spec).values() for spelling in spellings]
     values = [value for axis in spec.matrix.values() for value in axis if isinstance(value, str)]
     for text in (*spelled, *values):

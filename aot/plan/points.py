@@ -52,6 +52,8 @@ class Point:
 def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> Iterator[Point]:
     """Yield the cases of an entry to build for an arch: those that it lists, or else all of its matrix.
 
+    `spec`: the kernel's manifest entry.
+
     Raises:
         ManifestError: a type, a value or a hint set is invalid.
     """
@@ -61,7 +63,10 @@ def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> 
 
 
 def _of_matrix(spec: KernelSpec, axes: Sequence[Axis], where: str) -> Iterator[Point]:
-    """Yield all combinations of the matrix's values and of the types of optional params."""
+    """Yield all combinations of the matrix's values and of the types of optional params.
+
+    `spec`: the kernel's manifest entry.
+    """
     hints = _hints_of(spec, where)
     known: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for values in product(*(axis.values for axis in axes)):
@@ -96,7 +101,10 @@ def _hints_of(spec: KernelSpec, where: str) -> tuple[WrittenHints, ...]:
 
 
 def hint_places(spec: KernelSpec, where: str) -> dict[tuple[str, int], str]:
-    """Return the key path at which a manifest entry first lists each hint, by (param, hint)."""
+    """Return the key path at which a manifest entry first lists each hint, by (param, hint).
+
+    `spec`: the kernel's manifest entry.
+    """
     tables = [(f"{where}.hints[{number}]", hints) for number, hints in enumerate(spec.hints)]
     tables += [(f"{where}.partial_hints[{number}].hints", each.hints) for number, each in enumerate(spec.partial_hints)]
     tables += [(f"{where}.point[{number}].hints", point.hints) for number, point in enumerate(spec.point)]
@@ -155,7 +163,10 @@ def _value_of(axis: Axis, values: Mapping[str, Value], where: str) -> Value:
 
 
 def _signature(spec: KernelSpec, raw: PointSpec, spelled: Mapping[str, str], where: str) -> Signature:
-    """Return the type of each param in a listed case; an optional param is present unless the case gives it `none`."""
+    """Return the type of each param in a listed case; an optional param is present unless the case gives it `none`.
+
+    `spec`: the kernel's manifest entry.
+    """
     types: dict[str, str] = {}
     for name, spelling in {**spec.params, **raw.types}.items():
         place = f"{where}.types.{name}"

@@ -131,7 +131,10 @@ class SourcePlace:
 
 
 def module_of(spelling: str) -> str:
-    """Return the module's name or the file's path in a source such as ``package.module:function``."""
+    """Return the module's name or the file's path in a source such as ``package.module:function``.
+
+    `spelling`: the name, ``package.module:function``.
+    """
     return spelling.partition(":")[0]
 
 
@@ -170,6 +173,8 @@ def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
 
 def check_decorators(spec: KernelSpec, source: KernelSource, where: str) -> None:
     """Raise if a decorator has an effect that a bundle does not reproduce and that the entry does not ignore.
+
+    `spec`: the kernel's manifest entry.
 
     Raises:
         ManifestError: an effect is not ignored, the entry ignores an effect that no decorator has, or a heuristic

@@ -110,7 +110,10 @@ class _SpaceExpander(Expander):
     def hint_sets_of(
         self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]
     ) -> list[HintSet]:
-        """Return a list of only the largest hint set of a config."""
+        """Return a list of only the largest hint set of a config.
+
+        `written`: the hints as the manifest lists them; `types`: type of each param.
+        """
         return [max(super().hint_sets_of(config, written, types), key=len)]
 
     def _left_out(self, variant: Variant, names: Names) -> str | None:

@@ -55,6 +55,8 @@ def read_folder(folder: Path) -> tuple[TunedTable, ...]:
 def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
     """Return a tuned table with complete configs, after checking it against the manifest entry of its kernel.
 
+    `spec`: the kernel's manifest entry.
+
     Returns:
         The table. Each of its configs sets every constexpr and every option that distinguishes configs.
 
@@ -120,7 +122,10 @@ def _spelled_out(config: TunedConfig, spec: KernelSpec, where: str) -> TunedConf
 
 
 def _check_kind(name: str, value: Value, spec: KernelSpec, where: str) -> None:
-    """Raise if a constexpr's value has a type that no config or tuning space of the manifest gives to it."""
+    """Raise if a constexpr's value has a type that no config or tuning space of the manifest gives to it.
+
+    `spec`: the kernel's manifest entry.
+    """
     spaces = spec.tuning.space if spec.tuning else ()
     tried = [each if isinstance(each, list) else [each] for each in (space.get(name, []) for space in spaces)]
     raws = [raw[name] for raw in spec.configs if name in raw] + [raw for values in tried for raw in values]
@@ -189,6 +194,8 @@ class _TunedExpander(Expander):
 
         The tuned config that is most often best comes first. If the manifest lists the case with settings of its own,
         the manifest's configs apply.
+
+        `point`: types, constexprs and rules of the case.
         """
         tuned = [] if point.settings else [self._tuned[facts] for facts in _by_merit(self._tables, dict(point.axes))]
         if not tuned:
@@ -222,6 +229,8 @@ class _TunedExpander(Expander):
 
         In a tuned case, only configs that serve every call are built without hints. With `unaligned = "by_hand"`, these
         are built only without hints.
+
+        `written`: the hints as the manifest lists them; `types`: type of each param.
         """
         sets = super().hint_sets_of(config, written, types)
         least = min(sets, key=len)

@@ -47,6 +47,9 @@ def chosen(operands: Operands, assoc: str) -> str:
 
     With ``NOJIT_BATCH_INVARIANT``, ``"auto"`` is always ``"left"``: the choice would depend on M, and the orders round
     differently.
+
+    `operands`: the matrices a [M, K], b [K, L] and c [L, N]; `assoc`: which product comes first: ``"left"``,
+    ``"right"`` or ``"auto"``.
     """
     if assoc != "auto":
         return assoc
@@ -81,7 +84,10 @@ class Prepared:
     named: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Launch the kernel on `operands`; return the result, a new contiguous tensor unless `out` is given."""
+        """Launch the kernel on `operands`; return the result, a new contiguous tensor unless `out` is given.
+
+        `caller`: allocates and launches, or also records both for replays.
+        """
         first, result = operands[0], out
         if result is None:
             result = new_contiguous(caller, first, self.shape)

@@ -106,6 +106,8 @@ def _run(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> 
     """Replay a cached call; if there is none, validate the call, run it and cache it.
 
     `alpha` is the caller's, before its conversion for `words`.
+
+    `operands`: the matrices a [M, K], b [K, L] and c [L, N].
     """
     name, _, assoc = words
     facts = (name, alpha, assoc, switch_of(operands[0]))

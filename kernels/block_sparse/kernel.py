@@ -68,6 +68,8 @@ def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constex
     """Return pointers [ROWS, CHUNKS, 16] to a tile whose first chunk is `start`.
 
     `sparse` describes the sparse tensor: (pointer, block stride, row stride, column stride).
+
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
     """
     ptr, stride_b, stride_r, stride_c = sparse
     blocks, in_block, _ = _place_tile(start, span, block, ROWS, CHUNKS)
@@ -123,6 +125,8 @@ def _scores(loaded, start, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS
 
     `terms` has the pointers and strides of the bias (rpe) and the masks (kpm, am). Those of rpe and kpm already point
     at this program's batch and head.
+
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
     """
     (
         columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies, am_ptr, stride_am, stride_an,
@@ -173,13 +177,19 @@ def _exponentials(scores, shift):
 
 @triton.jit
 def _load_tile(ptrs, start, span, CHUNKS: tl.constexpr):
-    """Load a tile [ROWS, CHUNKS, 16] of a sparse tensor in its dtype, 0 past the row's end."""
+    """Load a tile [ROWS, CHUNKS, 16] of a sparse tensor in its dtype, 0 past the row's end.
+
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
+    """
     return tl.load(ptrs, mask=_live(start, span, CHUNKS), other=0.0)
 
 
 @triton.jit
 def _store_tile(values, ptrs, start, span, CHUNKS: tl.constexpr):
-    """Store a tile of fp32 values to a sparse tensor, rounded to its dtype; chunks past the row's end are skipped."""
+    """Store a tile of fp32 values to a sparse tensor, rounded to its dtype; chunks past the row's end are skipped.
+
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
+    """
     tl.store(ptrs, values.to(ptrs.dtype.element_ty), mask=_live(start, span, CHUNKS))
 
 
@@ -202,7 +212,10 @@ def _write_at_once(
     CHUNKS: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """Write the softmax of rows that fit into `TILES` tiles, reading x once."""
+    """Write the softmax of rows that fit into `TILES` tiles, reading x once.
+
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
+    """
     x_ptrs, x_step = _point_at(x, 0, span, block, ROWS, CHUNKS), _step(x, block, CHUNKS)
     # issue all loads first; all except the first tile are skipped if they lie past the end of all rows
     loaded = ()
@@ -238,7 +251,10 @@ def _write_at_once(
 def _write_in_two_passes(
     x, out, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr
 ):
-    """Write the softmax of longer rows: the first pass finds each row's maximum and sum, the second writes."""
+    """Write the softmax of longer rows: the first pass finds each row's maximum and sum, the second writes.
+
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
+    """
     row_max = tl.full([ROWS], float("-inf"), tl.float32)
     row_sum = tl.zeros([ROWS], tl.float32)
     # recompute the pointers: there are too many of unknown alignment to keep in registers
@@ -340,7 +356,10 @@ def _store_gradients(
     ROWS: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
-    """Store ``y * (dy - dot)`` for a tile: multiplied by `scale` to `ptrs`, and without the scale to the dense drpe."""
+    """Store ``y * (dy - dot)`` for a tile: multiplied by `scale` to `ptrs`, and without the scale to the dense drpe.
+
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
+    """
     ds = y.to(tl.float32) * (dy.to(tl.float32) - dot)
     _store_tile(ds * scale, ptrs, start, span, CHUNKS)
     if drpe_ptr is not None:

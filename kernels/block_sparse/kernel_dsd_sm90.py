@@ -71,6 +71,8 @@ def _task_of(number, order, tables, sizes, WIDTH: gl.constexpr):
     """Return the batch, the first column and the table address of the task of piece `number`.
 
     Past the last piece it returns another piece, so that its table entries can be read in any case.
+
+    `tables`: pointers to the layout's tables.
     """
     batch, tasks, long = sizes[0], sizes[1], sizes[7]
     parts, longs, _, _, _ = order
@@ -94,7 +96,10 @@ def _produce(
     maps, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr,
     TRANSPOSED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Copy the blocks and the rows of d of every entry to shared memory; run by the producer warp."""
+    """Copy the blocks and the rows of d of every entry to shared memory; run by the producer warp.
+
+    `tables`: pointers to the layout's tables.
+    """
     s_map, d_map = maps[0], maps[1]
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
@@ -149,6 +154,8 @@ def _read_entry(tables, entry, group, block, BOX: gl.constexpr):
     """Return the block column of an entry, and the block numbers at each `BOX` rows of its strip (-1 if absent).
 
     `group` is the number of blocks in a strip's height.
+
+    `tables`: pointers to the layout's tables.
     """
     column = gl.load(tables[1] + entry * 2)
     blocks_ptr = tables[2] + entry * group
@@ -163,7 +170,10 @@ def _consume(
     OWN: gl.constexpr, maps, partial_ptr, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr,
     STAGES: gl.constexpr, TRANSPOSED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Multiply and store the 64 rows of consumer `OWN` for every piece of this program."""
+    """Multiply and store the 64 rows of consumer `OWN` for every piece of this program.
+
+    `tables`: pointers to the layout's tables.
+    """
     out_map = maps[2]
     halves_ptr = tables[1] + 1
     out_memory = memory[2]

@@ -37,7 +37,10 @@ def _produce(
     maps, tables, memory, barriers, sizes, SPAN: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr,
     TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Copy the rows of a and the listed columns of b of every tile to shared memory; run by the producer warp."""
+    """Copy the rows of a and the listed columns of b of every tile to shared memory; run by the producer warp.
+
+    `tables`: pointers to the layout's tables.
+    """
     a_map, b_map = maps[0], maps[1]
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -76,7 +79,10 @@ def _produce(
 
 @gluon.jit
 def _look_up(tables, tile, block, SPAN: gl.constexpr, BOX: gl.constexpr):
-    """Read a tile's strip, the number of columns that it needs, and the first column of each `BOX` of these."""
+    """Read a tile's strip, the number of columns that it needs, and the first column of each `BOX` of these.
+
+    `tables`: pointers to the layout's tables.
+    """
     tiles_ptr = tables[0] + tile * 3
     columns = ()
     for part in gl.static_range(SPAN // BOX):
@@ -91,7 +97,10 @@ def _multiply(
     OWN: gl.constexpr, memory, barriers, used, k_len, SPAN: gl.constexpr, STAGES: gl.constexpr,
     TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Multiply the 64 rows of consumer `OWN` of a tile by the first `SPAN` columns of the tile; return the sums."""
+    """Multiply the 64 rows of consumer `OWN` of a tile by the first `SPAN` columns of the tile; return the sums.
+
+    `used`: number of steps before this one.
+    """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, SPAN, 16])
@@ -147,7 +156,10 @@ def _write_tile(
     OWN: gl.constexpr, maps, tables, memory, barriers, sizes, index_z, tile, used, WIDTH: gl.constexpr,
     SPAN: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr, TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Multiply the 64 rows of consumer `OWN` by the first `WIDTH` columns of a tile, and store the present blocks."""
+    """Multiply the 64 rows of consumer `OWN` by the first `WIDTH` columns of a tile, and store the present blocks.
+
+    `tables`: pointers to the layout's tables; `used`: number of steps before this one.
+    """
     k_len, block = sizes[3], sizes[4]
     out_map = maps[2]
     # read early, to hide the latency
@@ -168,7 +180,10 @@ def _consume(
     OWN: gl.constexpr, maps, tables, memory, barriers, sizes, SPAN: gl.constexpr, BOX: gl.constexpr,
     STAGES: gl.constexpr, TRANS_A: gl.constexpr, TRANS_B: gl.constexpr,
 ):  # fmt: skip
-    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program.
+
+    `tables`: pointers to the layout's tables.
+    """
     full, empty = barriers
     sizes = opaque(sizes)
     batch, tiles, k_len = sizes[0], sizes[1], sizes[3]

@@ -32,7 +32,10 @@ _PADDED: Final = 256
 
 
 def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor, caller: Caller) -> None:
-    """Launch a product of dense matrices into blocks (sdd), with the sm_90 kernel if it can run, or the general one."""
+    """Launch a product of dense matrices into blocks (sdd), with the sm_90 kernel if it can run, or the general one.
+
+    `tables`: the layout's tables for this product; `caller`: allocates and launches, or also records both for replays.
+    """
     if not out.numel():
         return
     own = Sizes(*sizes)
@@ -49,13 +52,18 @@ def launch_sdd(
     """Launch the general kernel of a product of dense matrices into blocks (sdd), for any strides.
 
     `tables` are the three tables of tiles in `Packing.tables`, `own` the sizes of the layout.
+
+    `caller`: allocates and launches, or also records both for replays.
     """
     facts, meaning = facts_of_sdd(a, b, out, tables, own)
     caller.launch("block_sparse_sdd", a, b, out, *facts, **meaning)
 
 
 def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
-    """Return the arguments that follow the operands of the general sdd kernel (dense by dense), and its constexprs."""
+    """Return the arguments that follow the operands of the general sdd kernel (dense by dense), and its constexprs.
+
+    `tables`: the layout's tables for this product.
+    """
     tiles, columns, blocks = tables
     batch, _, rows, depth = a.shape
     sizes = (batch, len(tiles), -(-rows // own.tile), rows, depth, own.block)
@@ -77,6 +85,9 @@ def run_dsd(
     """Launch a product of blocks by a dense matrix (dsd), and the sum over the rows that were split among programs.
 
     The sm_90 kernel runs it where it can, or else the general kernel.
+
+    `tables`: the layout's tables for this product; `is_transposed`: True to multiply by the transposed blocks;
+    `caller`: allocates and launches, or also records both for replays.
     """
     if not out.numel():
         return
@@ -135,6 +146,10 @@ def launch_dsd(
     """Launch the general kernel of a product of blocks by a dense matrix (dsd), for any strides.
 
     `partial` receives the partial sums of rows that are split among programs.
+
+    `strips`: the layout's tables of strips (groups of block rows); `cuts`: how long strips (groups of block rows) are
+    split; `is_transposed`: True to multiply by the transposed blocks; `caller`: allocates and launches, or also records
+    both for replays.
     """
     facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, is_transposed)
     caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **meaning)
@@ -143,7 +158,11 @@ def launch_dsd(
 def facts_of_dsd(
     s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, is_transposed: bool
 ) -> Facts:
-    """Return the general dsd kernel's (sparse by dense) arguments after operands and partial sums, and its constexprs."""
+    """Return the general dsd kernel's (sparse by dense) arguments after operands and partial sums, and its constexprs.
+
+    `strips`: the layout's tables of strips (groups of block rows); `cuts`: how long strips (groups of block rows) are
+    split; `is_transposed`: True to multiply by the transposed blocks.
+    """
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = out.shape
     sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
@@ -154,12 +173,19 @@ def facts_of_dsd(
 
 
 def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, caller: Caller = DIRECT) -> None:
-    """Launch the kernel that sums up the partial results of rows that were split among programs into `out`."""
+    """Launch the kernel that sums up the partial results of rows that were split among programs into `out`.
+
+    `merges`: strip, first slot and end of slots of each split strip; `cuts`: how long strips (groups of block rows) are
+    split; `caller`: allocates and launches, or also records both for replays.
+    """
     caller.launch("block_sparse_merge", partial, out, *facts_of_merge(out, merges, cuts))
 
 
 def facts_of_merge(out: Tensor, merges: Tensor, cuts: Cuts) -> tuple[Any, ...]:
-    """Return the arguments of the merge kernel that follow its tensors."""
+    """Return the arguments of the merge kernel that follow its tensors.
+
+    `cuts`: how long strips (groups of block rows) are split.
+    """
     batch, _, rows, width = out.shape
     sizes = (batch, len(merges), -(-rows // cuts.height), rows, width, cuts.height, cuts.slots, int(cuts.atomic))
     return (merges, *sizes, *out.stride())

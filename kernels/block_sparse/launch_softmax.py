@@ -61,7 +61,10 @@ def launch_forward(
     *,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the softmax of validated arguments, from x into `out`."""
+    """Launch the softmax of validated arguments, from x into `out`.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     if not x.numel():
         return
     for listed, long_rows, numbers in _listed(x, spans, sizes):

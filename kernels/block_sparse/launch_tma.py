@@ -88,7 +88,10 @@ def maps_of_dsd(s: Tensor, d: Tensor, out: Tensor, block: int, height: int, is_t
 
 
 def describe_dsd(s: Tensor, d: Tensor, out: Tensor, is_transposed: bool) -> DsdMaps | None:
-    """Return the TMA descriptors of a product of sparse by dense (dsd), for any device; None if operands do not fit."""
+    """Return the TMA descriptors of a product of sparse by dense (dsd), for any device; None if operands do not fit.
+
+    `is_transposed`: True to multiply by the transposed blocks.
+    """
     blocks, free, result = _oriented(s), _oriented(d), _oriented(out)
     if blocks is None or free is None or result is None or free[1] != result[1]:
         return None
@@ -107,13 +110,20 @@ def _oriented(value: Tensor) -> tuple[Described, bool] | None:
 def launch_sdd(
     maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes, caller: Caller = DIRECT
 ) -> None:
-    """Launch the sm_90 kernel of a product of dense matrices into blocks (sdd); `shape` is that of a, [Z, H, M, K]."""
+    """Launch the sm_90 kernel of a product of dense matrices into blocks (sdd); `shape` is that of a, [Z, H, M, K].
+
+    `maps`: TMA descriptions of operands and result; `tables`: the layout's tables for this product; `caller`: allocates
+    and launches, or also records both for replays.
+    """
     facts, meaning = facts_of_sdd(maps, shape, tables, sizes)
     caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **meaning)
 
 
 def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
-    """Return the arguments that follow the operands of the sm_90 sdd kernel, and its constexprs; `shape` is [Z, H, M, K]."""
+    """Return the arguments that follow the operands of the sm_90 sdd kernel, and its constexprs; `shape` is [Z, H, M, K].
+
+    `maps`: TMA descriptions of operands and result; `tables`: the layout's tables for this product.
+    """
     tiles, columns, blocks = tables
     batch, _, rows, depth = shape
     box = min(sizes.block, BOX)
@@ -136,6 +146,10 @@ def launch_dsd(
     """Launch the sm_90 kernel of a product of sparse by dense (dsd).
 
     `shape` is that of the result, [Z, H, M, N]; `cuts` says how long strips (groups of block rows) are split.
+
+    `maps`: TMA descriptions of operands and result; `partial`: fp32 sums of the parts of split strips; `strips`: the
+    layout's tables of strips (groups of block rows); `caller`: allocates and launches, or also records both for
+    replays.
     """
     facts, meaning = facts_of_dsd(maps, shape, strips, cuts, block)
     caller.launch("block_sparse_dsd_sm90", maps.s, maps.d, maps.out, partial, *facts, **meaning)

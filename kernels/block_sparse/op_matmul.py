@@ -100,7 +100,11 @@ def _multiply(
     out: Tensor | None,
     deterministic: bool,
 ) -> Tensor:
-    """Validate and run a product, without torch's dispatcher if the call needs no autograd or tracing."""
+    """Validate and run a product, without torch's dispatcher if the call needs no autograd or tracing.
+
+    `layout`: the positions of active blocks; `mode`: which of result, a and b is sparse: ``"sdd"``, ``"dsd"`` or
+    ``"dds"``.
+    """
     check_flags(trans_a=trans_a, trans_b=trans_b, trans_c=trans_c, deterministic=deterministic)
     a, b, packing = _check(a, b, layout, mode, trans_a, trans_b, trans_c)
     # traced tensors have no addresses
@@ -124,7 +128,11 @@ def _multiply_plain(
     trans_c: bool,
     deterministic: bool,
 ) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
+
+    `layout`: the positions of active blocks; `mode`: which of result, a and b is sparse: ``"sdd"``, ``"dsd"`` or
+    ``"dds"``.
+    """
     words: tuple[object, ...] = (mode, trans_a, trans_b, trans_c, deterministic)
     if getattr(a, "dtype", None) is torch.float32:
         # torch's switch decides the precision of fp32
@@ -167,7 +175,10 @@ def _record(
 def _check(
     a: Tensor, b: Tensor, layout: BlockLayout, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> tuple[Tensor, Tensor, Packing]:
-    """Validate a call; return both operands with four dimensions, and the tables of the layout."""
+    """Validate a call; return both operands with four dimensions, and the tables of the layout.
+
+    `mode`: which of result, a and b is sparse: ``"sdd"``, ``"dsd"`` or ``"dds"``.
+    """
     a, b = _check_operands(a, b, layout, mode)
     name, dense = ("b", b) if mode == "dsd" else ("a", a)
     if layout.heads not in {None, dense.shape[1]}:
@@ -190,6 +201,8 @@ def _blocks_first(
     a: Tensor, b: Tensor, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> tuple[Tensor, Tensor, bool, bool]:
     """Return the operands of ``dsd`` or ``dds`` for `_run_dsd`, which multiplies blocks by a dense matrix.
+
+    `mode`: which of result, a and b is sparse: ``"sdd"``, ``"dsd"`` or ``"dds"``.
 
     Returns:
         The blocks; the dense operand; whether to transpose the blocks; whether to transpose the product.
@@ -232,7 +245,11 @@ def _run_dsd(
 
 
 def _check_operands(a: Tensor, b: Tensor, layout: BlockLayout, mode: str) -> tuple[Tensor, Tensor]:
-    """Validate all except the sizes; return both operands with four dimensions."""
+    """Validate all except the sizes; return both operands with four dimensions.
+
+    `layout`: the positions of active blocks; `mode`: which of result, a and b is sparse: ``"sdd"``, ``"dsd"`` or
+    ``"dds"``.
+    """
     check_choice("mode", mode, MODES)
     if not isinstance(layout, BlockLayout):
         refuse_type("layout", "a BlockLayout", type(layout).__name__)
@@ -248,7 +265,10 @@ def _check_operands(a: Tensor, b: Tensor, layout: BlockLayout, mode: str) -> tup
 def _check_sizes(
     a: Tensor, b: Tensor, layout: BlockLayout, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
 ) -> None:
-    """Validate the sizes of both operands against the layout and each other."""
+    """Validate the sizes of both operands against the layout and each other.
+
+    `mode`: which of result, a and b is sparse: ``"sdd"``, ``"dsd"`` or ``"dds"``.
+    """
     batch, sparse_sizes = a.shape[0], (layout.nnz, layout.block, layout.block)
     rows, cols = layout.shape
     if mode == "sdd":
@@ -275,7 +295,10 @@ def _check_dense(
     transposed: bool,
     names: tuple[str, ...],
 ) -> None:
-    """Require a dense operand [Z, H, *sides], with the sides in reverse order if the call transposes it."""
+    """Require a dense operand [Z, H, *sides], with the sides in reverse order if the call transposes it.
+
+    `layout`: the positions of active blocks.
+    """
     step = -1 if transposed else 1
     shape = (batch, layout.heads or 0, *sides[::step])
     check_shape(name, value, shape, f"Z, H, {', '.join(names[::step])}")
@@ -292,7 +315,10 @@ def _check_out(out: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...], dims: 
 
 
 def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) -> Tensor:
-    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks, and record the launches for replays."""
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks, and record the launches for replays.
+
+    `packing`: the layout's tables for products, and their sizes.
+    """
     own = packing.sizes
     recording.constant(*packing.tables)
     out = recording.make(Tensor.new_empty, a, a.shape[0], own.nnz, own.block, own.block)
@@ -306,6 +332,8 @@ def _record_dsd(
     """Multiply blocks s by d [Z, H, K, N], and record the launches for replays.
 
     `is_transposed` multiplies by the transpose of s; `flip` returns the transpose of the product.
+
+    `packing`: the layout's tables for products, and their sizes.
     """
     own = packing.sizes
     recording.constant(*packing.tables)

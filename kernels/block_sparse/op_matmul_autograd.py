@@ -37,6 +37,8 @@ def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
     """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks [Z, nnz, block, block].
 
     `deterministic` makes the gradients sum up in a fixed order.
+
+    `packing`: the layout's tables for products, and their sizes.
     """
     if is_plain(a, b):
         return _sdd(a, b, packing.tables, packing.sizes, deterministic)
@@ -45,7 +47,10 @@ def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
 
 
 def sdd_into(a: Tensor, b: Tensor, packing: Packing, out: Tensor) -> None:
-    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into the blocks `out`; autograd does not record it."""
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into the blocks `out`; autograd does not record it.
+
+    `packing`: the layout's tables for products, and their sizes.
+    """
     if is_plain(a, b, out):
         _sdd_into(a, b, packing.tables, packing.sizes, out)
     else:
@@ -70,7 +75,10 @@ def dsd(s: Tensor, d: Tensor, packing: Packing, is_transposed: bool, flip: bool,
 
 
 def dsd_into(s: Tensor, d: Tensor, packing: Packing, is_transposed: bool, deterministic: bool, out: Tensor) -> None:
-    """Multiply blocks s, or their transpose if `is_transposed`, by d into `out` [Z, H, M, N]; autograd does not record it."""
+    """Multiply blocks s, or their transpose if `is_transposed`, by d into `out` [Z, H, M, N]; autograd does not record it.
+
+    `packing`: the layout's tables for products, and their sizes.
+    """
     if is_plain(s, d, out):
         _dsd_into(s, d, packing.tables, packing.sizes, is_transposed, deterministic, out)
     else:
@@ -121,7 +129,10 @@ def _allocate_dsd(
     flip: bool,
     deterministic: bool,  # noqa: ARG001 - as above
 ) -> Tensor:
-    """Allocate the result of a product of blocks by a dense matrix; with `flip`, so that its transpose is contiguous."""
+    """Allocate the result of a product of blocks by a dense matrix; with `flip`, so that its transpose is contiguous.
+
+    `tables`: the layout's tables for this product.
+    """
     rows = Sizes(*sizes).rows_of(is_transposed)
     if flip:
         return d.new_empty(*d.shape[:2], d.shape[3], rows).mT

@@ -130,6 +130,8 @@ class Cuts:
         """Allocate the partial results (fp32) on the device of `like`, zeroed for atomic adds.
 
         Without slots, it returns four elements that nothing reads, since kernels need an address.
+
+        `caller`: allocates and launches, or also records both for replays.
         """
         if not self.slots:
             nothing = like.new_empty(4, dtype=torch.float32)
@@ -209,6 +211,8 @@ def choose_height(active: Tensor, block: int, narrow: bool) -> int:
     """Choose the rows of a strip, the block rows that a program processes together, for a product of sparse by dense.
 
     The height has the least modelled time; among equals, it is the largest. `narrow` is True for 16-bit operands.
+
+    `active`: bool [H, block rows, block columns], True for active blocks.
     """
 
     def time(height: int) -> float:
@@ -263,7 +267,10 @@ def _union(active: Tensor, group: int) -> Tensor:
 
 
 def _occupied(active: Tensor, group: int) -> int:
-    """Count the block columns with a block in all strips of `group` block rows each."""
+    """Count the block columns with a block in all strips of `group` block rows each.
+
+    `active`: bool [H, block rows, block columns], True for active blocks.
+    """
     return int(_union(active, group).sum())
 
 
@@ -294,6 +301,8 @@ def _strips(index: Tensor, group: int) -> _Strips:
 
 def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, int, int, int, int]]:
     """Split long strips (groups of block rows) into tasks of nearly equal length.
+
+    `strips`: groups of block rows.
 
     Returns:
         The tables tasks, entries, blocks, merges and whole of `Packing.tables`; and the fields of `StripSizes` except
@@ -366,6 +375,8 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
     few tiles are nearly unused by a half. Tiles of a long strip are placed beside strips with blocks in the same
     columns, so that both find the dense operand in L2. Returns the tables tiles, columns and blocks of
     `Packing.tables`.
+
+    `strips`: groups of block rows.
     """
     lengths = strips.lengths
     tiles = -(-lengths // width)

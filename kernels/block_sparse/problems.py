@@ -173,13 +173,19 @@ class SoftmaxProblem:
 
 
 def _row_of_each_block(layout: BlockLayout) -> Tensor:
-    """Return for each block the number of its block row, counted across all heads: int64 [nnz]."""
+    """Return for each block the number of its block row, counted across all heads: int64 [nnz].
+
+    `layout`: the positions of active blocks.
+    """
     head, row, _ = layout.active.nonzero().unbind(1)
     return head * layout.rows + row
 
 
 def _hidden(layout: BlockLayout) -> Tensor:
-    """Return which elements of each block a causal mask hides: bool [nnz, block, block]."""
+    """Return which elements of each block a causal mask hides: bool [nnz, block, block].
+
+    `layout`: the positions of active blocks.
+    """
     _, row, col = layout.active.nonzero().unbind(1)
     lanes = torch.arange(layout.block)
     rows, cols = (place[:, None] * layout.block + lanes for place in (row, col))

@@ -10,7 +10,10 @@ __all__ = ["block_sparse_matmul", "block_sparse_softmax", "to_dense", "to_sparse
 
 
 def to_dense(sparse: Tensor, layout: BlockLayout, fill: float = 0.0) -> Tensor:
-    """Scatter blocks [Z, nnz, block, block] into a dense tensor [Z, H, M, N], with `fill` outside the blocks."""
+    """Scatter blocks [Z, nnz, block, block] into a dense tensor [Z, H, M, N], with `fill` outside the blocks.
+
+    `layout`: the positions of active blocks.
+    """
     active, block = layout.active, layout.block
     dense = sparse.new_full((sparse.shape[0], active.shape[0], layout.rows, block, layout.cols, block), fill)
     head, row, col = active.nonzero().unbind(1)
@@ -19,7 +22,10 @@ def to_dense(sparse: Tensor, layout: BlockLayout, fill: float = 0.0) -> Tensor:
 
 
 def to_sparse(dense: Tensor, layout: BlockLayout) -> Tensor:
-    """Gather the active blocks of a dense tensor [Z, H, M, N] into [Z, nnz, block, block]."""
+    """Gather the active blocks of a dense tensor [Z, H, M, N] into [Z, nnz, block, block].
+
+    `layout`: the positions of active blocks.
+    """
     active, block = layout.active, layout.block
     blocks = dense.reshape(dense.shape[0], active.shape[0], layout.rows, block, layout.cols, block)
     head, row, col = active.nonzero().unbind(1)
@@ -74,6 +80,8 @@ def block_sparse_matmul(
     """Return what `nojit.kernels.block_sparse.block_sparse_matmul` returns, computed densely.
 
     `layout` must have heads, and operands four dimensions.
+
+    `mode`: which of result, a and b is sparse: ``"sdd"``, ``"dsd"`` or ``"dds"``.
     """
     left = to_dense(a, layout) if mode == "dsd" else a
     right = to_dense(b, layout) if mode == "dds" else b

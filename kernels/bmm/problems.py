@@ -138,7 +138,10 @@ def _is_whole(shape: Shape) -> bool:
 
 
 def _whole(use: str, kernel: str) -> list[Shape]:
-    """List the shapes for which `kernel` writes the result in one launch, without split-K."""
+    """List the shapes for which `kernel` writes the result in one launch, without split-K.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     if use == "bars":
         return [shape for shape in BARS if _is_whole(shape)]
     listed = [shape for shape in TUNED if _is_whole(shape)]

@@ -43,7 +43,11 @@ def _piece(number, sizes, TILE: gl.constexpr):
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr, TRANSPOSED: gl.constexpr):
-    """Copy the boxes of x and the channels of w that each tile needs; run by the warp that copies."""
+    """Copy the boxes of x and the channels of w that each tile needs; run by the warp that copies.
+
+    `taps`: size of the weight's window in each dimension; `sweep`: factors that map an output position and a tap to an
+    input position.
+    """
     x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
@@ -87,7 +91,10 @@ def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, bias, boxes, shape, batch, TILE: gl.constexpr,
     TRANSPOSED: gl.constexpr, PANEL: gl.constexpr,
 ):  # fmt: skip
-    """Compute and store the box of consumer `OWN` of every tile of this program."""
+    """Compute and store the box of consumer `OWN` of every tile of this program.
+
+    `boxes`: number of boxes in each dimension.
+    """
     trans: gl.constexpr = (False, not TRANSPOSED)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = opaque(sizes)

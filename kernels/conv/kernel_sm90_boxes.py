@@ -61,7 +61,10 @@ def successor(d, h, w, counts):
 
 @gluon.jit
 def next_box(own, boxes):
-    """Return the index (n, d, h, w) of the box that follows the box `own`."""
+    """Return the index (n, d, h, w) of the box that follows the box `own`.
+
+    `boxes`: number of boxes in each dimension.
+    """
     n, d, h, w = own
     carry, d, h, w = successor(d, h, w, (boxes[1], boxes[2], boxes[3]))
     return n + carry, d, h, w
@@ -75,7 +78,10 @@ def position_of(own, box):
 
 @gluon.jit
 def box_at(number, boxes, box):
-    """Return the first position (n, d, h, w) of box `number`."""
+    """Return the first position (n, d, h, w) of box `number`.
+
+    `boxes`: number of boxes in each dimension.
+    """
     return position_of(box_number(number, boxes), box)
 
 

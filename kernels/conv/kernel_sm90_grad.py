@@ -56,7 +56,11 @@ def _panel_at(number, sizes, taps):
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr):
-    """Copy the boxes of gradient and input that each tile needs; run by the warp that copies."""
+    """Copy the boxes of gradient and input that each tile needs; run by the warp that copies.
+
+    `taps`: size of the weight's window in each dimension; `sweep`: factors that map an output position and a tap to an
+    input position.
+    """
     grad_map, x_map, grad_memory, x_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
@@ -100,6 +104,8 @@ def _store_panels(
 
     `place` has the part of the positions, the first row counted over all groups, the first row in its group, and the
     first panel.
+
+    `taps`: size of the weight's window in each dimension.
     """
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
@@ -127,7 +133,10 @@ def _store_panels(
 
 @gluon.jit
 def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, taps, TILE: gl.constexpr, PANEL: gl.constexpr):
-    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program.
+
+    `taps`: size of the weight's window in each dimension.
+    """
     trans: gl.constexpr = (True, False)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = opaque(sizes)

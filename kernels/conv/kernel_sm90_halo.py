@@ -64,7 +64,11 @@ def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: g
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr, TRANSPOSED: gl.constexpr):
-    """Copy the input boxes and weights that each tile needs; weights that stay in shared memory, only once."""
+    """Copy the input boxes and weights that each tile needs; weights that stay in shared memory, only once.
+
+    `taps`: size of the weight's window in each dimension; `sweep`: factors that map an output position and a tap to an
+    input position.
+    """
     x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
     full, empty, kept = barriers
     TAPS: gl.constexpr = TILE[3]
@@ -107,7 +111,10 @@ def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr
 def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, box, taps, bias, TILE: gl.constexpr, TRANSPOSED: gl.constexpr
 ):
-    """Compute and store the box of consumer `OWN` of every tile of this program."""
+    """Compute and store the box of consumer `OWN` of every tile of this program.
+
+    `taps`: size of the weight's window in each dimension.
+    """
     x_memory, w_memory = memory[0], memory[1]
     full, empty, kept = barriers
     TAPS: gl.constexpr = TILE[3]

@@ -58,7 +58,10 @@ def run_conv(
 def _allocate(
     recording: Recording, like: Tensor, shape: tuple[int, ...], channels: bool, single: bool = False
 ) -> Tensor:
-    """Allocate a tensor, channels-last if `channels`, else contiguous; `single` drops the first dimension, of size 1."""
+    """Allocate a tensor, channels-last if `channels`, else contiguous; `single` drops the first dimension, of size 1.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     strides = torch.empty(shape, device="meta", memory_format=formatted(channels, len(shape))).stride()
     # use torch's own function, since a replayed call runs no Python code of nojit
     return recording.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
@@ -73,7 +76,10 @@ def run_input_grad(
     groups: int,
     precision: str,
 ) -> Tensor:
-    """Compute the gradient by the input, [N, C, ...], from `grad`, the gradient by the output [N, O, ...]."""
+    """Compute the gradient by the input, [N, C, ...], from `grad`, the gradient by the output [N, O, ...].
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
     # an input position that no tap reads has gradient 0
     zeros = not all(map(_has_taps, classes))
@@ -104,7 +110,10 @@ def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...]
 
 
 def _sum(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Launch a sum with the fastest kernel that can run it."""
+    """Launch a sum with the fastest kernel that can run it.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     if launch_product(recording, one, x, w, bias, out) or launch_mapped(recording, one, x, w, bias, out):
         return
     launch(recording, one, x, w, bias, out)
@@ -119,7 +128,10 @@ def run_weight_grad(
     groups: int,
     precision: str,
 ) -> Tensor:
-    """Compute the gradient by the weight, [O, C / groups, ...], from `grad`, the gradient by the output [N, O, ...]."""
+    """Compute the gradient by the weight, [O, C / groups, ...], from `grad`, the gradient by the output [N, O, ...].
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     out = _allocate(recording, grad, shape, by_channels(grad, x))
     if not out.numel():
         return out

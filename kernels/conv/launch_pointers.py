@@ -100,14 +100,20 @@ def _tiles(groups: int, rows: int, cols: int) -> int:
 
 
 def _unused(recording: Recording, value: Tensor) -> Tensor:
-    """Return the tensor that a kernel receives in place of partial sums if there are none; one for all calls on a device."""
+    """Return the tensor that a kernel receives in place of partial sums if there are none; one for all calls on a device.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     unused = nothing(torch.float32, value.device)
     recording.constant(unused)
     return unused
 
 
 def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Launch a sum with the pointer kernel, with split-K where it pays; `out` may be a strided view."""
+    """Launch a sum with the pointer kernel, with split-K where it pays; `out` may be a strided view.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     splits = 1
     pixel = merged(positions_of(out), strides_of(out)[2:])
     cuttable = one.groups == 1 and one.positions <= sweeps.LIMIT and pixel is not None
@@ -196,7 +202,10 @@ def launch_merge(
 
 
 def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
-    """Launch a convolution as one matrix product, if each output position reads one input position; return whether it did."""
+    """Launch a convolution as one matrix product, if each output position reads one input position; return whether it did.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     if not (one.sweep.is_pointwise and one.groups == 1 and x.element_size() == 2 and one.positions <= sweeps.LIMIT):
         return False
     sizes = (one.batch, *one.sweep.out)
@@ -240,6 +249,8 @@ def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, 
     """Launch the gradient of `one` by its weight with the pointer kernel, from `grad`, the gradient by its result.
 
     In `out`, the channels and taps of a row must fill contiguous memory.
+
+    `recording`: allocates and launches, and records both for replays.
     """
     across = one.depth
     pieces = list(pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT)) if one.positions else [((0,) * 4, (0,) * 4)]

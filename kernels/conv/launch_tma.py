@@ -91,7 +91,10 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
 
 
 def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
-    """Return whether the sm_90 kernels can run a sum on these tensors and are faster for it than the pointer kernel."""
+    """Return whether the sm_90 kernels can run a sum on these tensors and are faster for it than the pointer kernel.
+
+    `maps_run`: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
+    """
     if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
         return False
     if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):
@@ -131,7 +134,10 @@ def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[in
 
 
 def _weight_of(recording: Recording, w: Tensor) -> Tensor:
-    """Return `w`, or a channels-last copy if TMA descriptors cannot hold `w`."""
+    """Return `w`, or a channels-last copy if TMA descriptors cannot hold `w`.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     if _is_described(w):
         return w
     copy: Tensor = recording.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
@@ -175,7 +181,10 @@ def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
 def _launch_strips(
     recording: Recording, one: Sum, boxes: Boxes, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
 ) -> None:
-    """Launch a sum with the halo kernel, whose tiles stack boxes vertically."""
+    """Launch a sum with the halo kernel, whose tiles stack boxes vertically.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
     own, unit = one.sweep, (*boxes.sizes, ROWS)
     recording.launch(
         "conv_halo_sm90",
@@ -205,7 +214,11 @@ def launch_mapped(
     *,
     sharing: bool = True,
 ) -> bool:
-    """Launch a sum with an sm_90 kernel if one can run it; return whether it did. `sharing` allows the halo kernel."""
+    """Launch a sum with an sm_90 kernel if one can run it; return whether it did. `sharing` allows the halo kernel.
+
+    `recording`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
+    kernels run on a device, or None for `takes_maps`.
+    """
     unit = MAP_BYTES // x.element_size()
     if not _is_served(one, maps_run, x, out) or w.shape[1] % unit:
         return False
@@ -263,7 +276,11 @@ def launch_mapped_weight_grad(
     out: Tensor,
     maps_run: MapsRun | None = None,
 ) -> bool:
-    """Launch the gradient of `one` by its weight with the sm_90 kernel if it can run; return whether it did."""
+    """Launch the gradient of `one` by its weight with the sm_90 kernel if it can run; return whether it did.
+
+    `recording`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
+    kernels run on a device, or None for `takes_maps`.
+    """
     taps = math.prod(one.sweep.taps)
     row_stride, channel, *inner = strides_of(out)
     # a row of the result has the taps in order, each with all its channels

@@ -332,7 +332,10 @@ def problems(use: str) -> tuple[ConvProblem, ...]:
 
 
 def _shapes(use: str, kernel: str) -> list[Shape]:
-    """List convolutions whose result one launch of `kernel` writes; those with one tap are matrix products."""
+    """List convolutions whose result one launch of `kernel` writes; those with one tap are matrix products.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     if use == "bars":
         return [shape for shape in BARS if shape.taps > 1 and shape.is_whole(kernel)]
     listed = dict.fromkeys((*TUNED, *(_DEEP if "weight_grad" in kernel else ())))

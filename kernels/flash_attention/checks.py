@@ -124,6 +124,8 @@ def check_differentiable(q: Tensor) -> None:
 def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out: Tensor, lse: Tensor) -> None:
     """Require the output and log-sums of the forward pass, and gradients of the same shapes.
 
+    `dlse`: gradient by the log-sums, or None for zero.
+
     Raises:
         ArgumentError: a wrong dtype or device.
         ValueError: a wrong shape.

@@ -51,6 +51,8 @@ def _attend(
 
     Unless `MASKED`, every key of every tile must exist and every row must see it. With `MASKED`, the tiles from
     `full_first` to `full_last`, which all rows see in full, are skipped.
+
+    `qk_scale`: the softmax scale times log2(e).
     """
     lanes = tl.arange(0, BLOCK_N)
     k_cols = tl.arange(0, BLOCK_D)

@@ -101,6 +101,8 @@ def _gather_for_keys(
     """Add the contribution of one head's queries to the gradients dk and dv of a tile of keys; return both.
 
     Scores have keys as rows. Queries past the end read as 0, with log-sum and delta 0, and contribute 0.
+
+    `qk_scale`: the softmax scale times log2(e).
     """
     first, full_first, full_last, last = span
     lanes = tl.arange(0, BLOCK_M)

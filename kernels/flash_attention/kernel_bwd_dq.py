@@ -36,7 +36,10 @@ def _gather_for_queries(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """Add the contribution of one head's keys to dq, the gradient of a tile of queries; return it."""
+    """Add the contribution of one head's keys to dq, the gradient of a tile of queries; return it.
+
+    `qk_scale`: the softmax scale times log2(e).
+    """
     first, full_first, full_last, last = span
     lanes = tl.arange(0, BLOCK_N)
     k_cols = tl.arange(0, BLOCK_D)

@@ -65,7 +65,10 @@ def _tile_of(number, tiles, section, inverse, heads, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
-    """Return how many key tiles the queries from `row_start` see (at least 1), and how many of these they see in full."""
+    """Return how many key tiles the queries from `row_start` see (at least 1), and how many of these they see in full.
+
+    `causal_offset`: query m sees keys up to m + causal_offset.
+    """
     last = kv_len
     seen_by_all = kv_len
     if CAUSAL:
@@ -76,7 +79,10 @@ def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: g
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
-    """Copy the queries, keys and values of every tile into shared memory; run by the producer warp."""
+    """Copy the queries, keys and values of every tile into shared memory; run by the producer warp.
+
+    `causal_offset`: query m sees keys up to m + causal_offset.
+    """
     q_map, k_map, v_map = maps[0], maps[1], maps[2]
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
@@ -134,7 +140,10 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
 
 @gluon.jit
 def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
-    """Return the scores [ROWS, BLOCK_N] with -inf for keys past the end or, with `CAUSAL`, keys that a query does not see."""
+    """Return the scores [ROWS, BLOCK_N] with -inf for keys past the end or, with `CAUSAL`, keys that a query does not see.
+
+    `causal_offset`: query m sees keys up to m + causal_offset.
+    """
     lanes = gl.arange(0, scores.shape[1], layout=gl.SliceLayout(0, scores.type.layout))
     # the number of visible keys from `start` on, so that a single comparison masks a score
     seen = rows * 0 + (kv_len - start)
@@ -151,6 +160,9 @@ def _attend(
     """Compute the scores of one tile of keys while the values of the previous tile are added up.
 
     Returns the updated output, weights, maximum and sum of each query.
+
+    `used`: number of tiles before this one; `causal_offset`: query m sees keys up to m + causal_offset; `qk_scale`: the
+    softmax scale times log2(e).
     """
     scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used)
     if MASKED:
@@ -166,7 +178,10 @@ def _consume(
     OWN: gl.constexpr, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN: gl.constexpr,
     CAUSAL: gl.constexpr,
 ):  # fmt: skip
-    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile; write their output and log-sums."""
+    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile; write their output and log-sums.
+
+    `causal_offset`: query m sees keys up to m + causal_offset.
+    """
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty = barriers[0], barriers[1]
     batch, heads, _, q_len, kv_len = opaque(sizes)

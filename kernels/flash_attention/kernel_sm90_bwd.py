@@ -76,7 +76,10 @@ def tile_of(number, tiles, heads, q_len, SPAN: gl.constexpr):
 def _span_of(
     key_start, q_len, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr
 ):
-    """Return the tiles of queries that see a key from `key_start`: the first, the first that needs no mask, and the end."""
+    """Return the tiles of queries that see a key from `key_start`: the first, the first that needs no mask, and the end.
+
+    `causal_offset`: query m sees keys up to m + causal_offset.
+    """
     last = gl.cdiv(q_len, BLOCK_M)
     first = 0
     whole = 0
@@ -299,7 +302,11 @@ def _multiply(
     OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, causal_offset, kv_len, qk_scale,
     MASKED: gl.constexpr, CAUSAL: gl.constexpr,
 ):  # fmt: skip
-    """Process one tile of queries for the keys of multiplier `OWN`; return the updated dk and dv."""
+    """Process one tile of queries for the keys of multiplier `OWN`; return the updated dk and dv.
+
+    `used`: number of tiles before this one; `causal_offset`: query m sees keys up to m + causal_offset; `qk_scale`: the
+    softmax scale times log2(e).
+    """
     k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
     q_full, dout_full = barriers[0], barriers[2]
     STAGES: gl.constexpr = q_memory.shape[0]
@@ -337,7 +344,10 @@ def _multiply(
 def _differentiate(
     OWN: gl.constexpr, maps, memory, barriers, sizes, where, whole, kv_len, causal_offset, scale, CAUSAL: gl.constexpr
 ):  # fmt: skip
-    """Process all tiles of queries, and store the gradients of the keys and values of multiplier `OWN`."""
+    """Process all tiles of queries, and store the gradients of the keys and values of multiplier `OWN`.
+
+    `causal_offset`: query m sees keys up to m + causal_offset.
+    """
     q_memory = memory[2]
     k_full, v_full, done = barriers[0], barriers[1], barriers[9]
     walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])

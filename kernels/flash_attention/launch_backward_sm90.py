@@ -90,7 +90,10 @@ def launch_backward_over_maps(
     mask: Mask,
     deterministic: bool,
 ) -> None:
-    """Write the gradients of keys and values, and that of queries unless `dq` is empty; `mask` must have no left bound."""
+    """Write the gradients of keys and values, and that of queries unless `dq` is empty; `mask` must have no left bound.
+
+    `maps`: TMA descriptions of operands and gradients; `dlse`: gradient by the log-sums, or None for zero.
+    """
     room = allocate_workspace(maps, deterministic)
     launch_prepare(maps, out, lse, dlse, room)
     launch_gradients_over_maps(maps, room, scale, mask)
@@ -99,7 +102,10 @@ def launch_backward_over_maps(
 
 
 def allocate_workspace(maps: GradientMaps, deterministic: bool) -> Workspace:
-    """Allocate the workspace; `sums` are zeroed unless `deterministic`. The first kernel initializes everything else."""
+    """Allocate the workspace; `sums` are zeroed unless `deterministic`. The first kernel initializes everything else.
+
+    `maps`: TMA descriptions of operands and gradients.
+    """
     q = maps.q.base
     batch, heads, length, _ = q.shape
     tiles = -(-length // QUERIES[maps.width])
@@ -112,7 +118,11 @@ def allocate_workspace(maps: GradientMaps, deterministic: bool) -> Workspace:
 
 
 def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | None, room: Workspace) -> None:
-    """Launch the first kernel: it writes the statistics of queries, and zeros `turns`."""
+    """Launch the first kernel: it writes the statistics of queries, and zeros `turns`.
+
+    `maps`: TMA descriptions of operands and gradients; `dlse`: gradient by the log-sums, or None for zero; `room`: the
+    workspace of the backward pass.
+    """
     dout = maps.dout.base
     batch, heads, q_len, v_dim = dout.shape
     library.get("flash_attention_bwd_sm90_prepare")(
@@ -134,7 +144,10 @@ def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | 
 
 
 def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float, mask: Mask) -> None:
-    """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries in `sums`."""
+    """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries in `sums`.
+
+    `maps`: TMA descriptions of operands and gradients; `room`: the workspace of the backward pass.
+    """
     batch, heads, q_len, _ = maps.q.shape
     kv_heads, kv_len = maps.k.shape[1:3]
     library.get("flash_attention_bwd_sm90")(
@@ -161,7 +174,10 @@ def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float
 
 
 def launch_finish(maps: GradientMaps, room: Workspace, lse: Tensor, dq: Tensor, scale: float) -> None:
-    """Launch the last kernel: it writes the gradient of queries, the scaled and rounded `sums`."""
+    """Launch the last kernel: it writes the gradient of queries, the scaled and rounded `sums`.
+
+    `maps`: TMA descriptions of operands and gradients; `room`: the workspace of the backward pass.
+    """
     batch, heads, q_len, head_dim = dq.shape
     library.get("flash_attention_bwd_sm90_finish")(
         room.sums,

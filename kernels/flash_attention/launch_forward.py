@@ -44,6 +44,8 @@ def allocate_output(q: Tensor, v: Tensor, return_lse: bool, caller: Caller = DIR
     """Allocate the output and, if requested, the log-sums (fp32 [B, H, M]).
 
     If the output has the shape of `q`, it has the memory order of `q` as well.
+
+    `caller`: allocates and launches, or also records both for replays.
     """
     *outer, dim = q.shape
     v_dim = v.shape[3]
@@ -58,7 +60,10 @@ def allocate_output(q: Tensor, v: Tensor, return_lse: bool, caller: Caller = DIR
 def launch_forward(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT
 ) -> None:
-    """Launch the fastest forward kernel that can run the call."""
+    """Launch the fastest forward kernel that can run the call.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     maps = None if mask.mode == "window" else maps_of(q, k, v, out, scale)
     if maps is None:
         launch_over_pointers(q, k, v, out, lse, scale, mask, caller)
@@ -82,7 +87,10 @@ def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps 
 
 
 def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT) -> None:
-    """Launch the sm_90 kernel, which takes TMA descriptors and supports no windows."""
+    """Launch the sm_90 kernel, which takes TMA descriptors and supports no windows.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     q, _, v, _ = maps
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
@@ -108,7 +116,10 @@ def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, c
 def launch_over_pointers(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT
 ) -> None:
-    """Launch the kernel that takes pointers: any strides, alignment, head dimension and mask."""
+    """Launch the kernel that takes pointers: any strides, alignment, head dimension and mask.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     kernel, block_d, block_dv = _kernel_over_pointers(q, v_dim)

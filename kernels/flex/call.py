@@ -51,12 +51,18 @@ def modification_of(mod: ScoreMod | None) -> Modification:
 
 
 def captured(mod: Modification) -> Captured:
-    """Return the tensors that a modification captures."""
+    """Return the tensors that a modification captures.
+
+    `mod`: the score modification as kernels take it.
+    """
     return mod.first.table, mod.second.table, mod.bias
 
 
 def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
-    """Return a modification without its tensors: function, integers of both slots, floats of both slots."""
+    """Return a modification without its tensors: function, integers of both slots, floats of both slots.
+
+    `mod`: the score modification as kernels take it.
+    """
     numbers = [
         number
         for slot in (mod.first, mod.second)
@@ -67,7 +73,10 @@ def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
 
 
 def words_of(mod: Modification) -> tuple[object, ...]:
-    """Return the parts of `described` as parts of a cache key; empty without a modification."""
+    """Return the parts of `described` as parts of a cache key; empty without a modification.
+
+    `mod`: the score modification as kernels take it.
+    """
     if mod.function is None:
         return ()
     one, two = mod.first, mod.second
@@ -112,13 +121,19 @@ def mod_arguments(
 
 
 def mask_facts(tables: MaskTables) -> tuple[int, int, int, int, int]:
-    """Return the integer arguments of a mask: a band's bounds, block size, the tables' strides by batch and head."""
+    """Return the integer arguments of a mask: a band's bounds, block size, the tables' strides by batch and head.
+
+    `tables`: the mask.
+    """
     by_batch = tables.heads if tables.batches > 1 else 0
     return tables.left, tables.right, tables.block, by_batch, int(tables.heads > 1)
 
 
 def mask_pointers(tables: MaskTables, side: Side) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mask tables that a kernel reads: spans and blocks of one side, and the bitmaps."""
+    """Return the mask tables that a kernel reads: spans and blocks of one side, and the bitmaps.
+
+    `tables`: the mask.
+    """
     return side.spans, side.blocks, tables.bits
 
 

@@ -98,6 +98,8 @@ def check_mod(score_mod: object) -> ScoreMod:
 def check_captured(mod: ScoreMod | Modification, query: Tensor, kv_len: int) -> None:
     """Require that the tensors that a modification captures match the operands.
 
+    `mod`: the score modification as kernels take it.
+
     Raises:
         ArgumentError: a wrong dtype or device.
         ValueError: a wrong shape.

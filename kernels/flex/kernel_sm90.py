@@ -42,7 +42,10 @@ def _work_of(number, tiles, heads, kv_len, SPAN: gl.constexpr):
 
 @gluon.jit
 def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl.constexpr):
-    """Copy the queries, keys and values of every tile into shared memory; run by the producer warp."""
+    """Copy the queries, keys and values of every tile into shared memory; run by the producer warp.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     q_map, k_map, v_map = maps[0], maps[1], maps[2]
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
@@ -91,6 +94,10 @@ def _attend(
     """Compute the scores of one tile of keys while the values of the previous tile are added up.
 
     Returns the updated output, weights, maximum and sum of each query.
+
+    `used`: number of tiles before this one; `tables`: pointers to the mask's tables, and the bounds of a band; `mods`:
+    captured values of the score modifications' two slots, and the dense bias; `qk_scale`: factor from scores to
+    exponents of 2: the softmax scale times log2(e), or 1 for modified scores.
     """
     rows, row_in_block, lanes, intervals, head = own
     start, bitmap = tile_at(place, walk, tables[1], memory[1].shape[3], MASK)
@@ -109,7 +116,11 @@ def _consume(
     OWN: gl.constexpr, maps, lse_ptr, memory, barriers, tables, mods, sizes, scale, SPAN: gl.constexpr, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr,
 ):  # fmt: skip
-    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile; write their output and log-sums."""
+    """Compute attention for the `ROWS` queries of consumer `OWN` in every tile; write their output and log-sums.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band; `mods`: captured values of the score
+    modifications' two slots, and the dense bias.
+    """
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty = barriers[0], barriers[1]
     batch, heads, _, _, q_len, kv_len, mask_batch, mask_head = sizes

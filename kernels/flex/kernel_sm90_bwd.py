@@ -51,7 +51,10 @@ ROWS = gl.constexpr(64)
 
 @gluon.jit
 def _produce(maps, memory, barriers, tables, sizes, where, MASK: gl.constexpr):
-    """Copy the keys and values once, then queries, dout and statistics of every tile; run by the producer warp."""
+    """Copy the keys and values once, then queries, dout and statistics of every tile; run by the producer warp.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     q_map, k_map, v_map, dout_map, stat_map = maps
     k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory = memory
     k_full, v_full, q_full, q_empty, dout_full, dout_empty = barriers
@@ -91,7 +94,10 @@ def _produce(maps, memory, barriers, tables, sizes, where, MASK: gl.constexpr):
 def _add(
     sum_map, sum_memory, sum_full, sum_empty, turn_ptr, tables, sizes, where, BLOCK_M: gl.constexpr, MASK: gl.constexpr
 ):  # fmt: skip
-    """Add the contributions to the gradient of queries to the workspace, in the order of key tiles; run by the adder warp."""
+    """Add the contributions to the gradient of queries to the workspace, in the order of key tiles; run by the adder warp.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     heads, q_len = sizes[0], sizes[3]
     index_kb, index_kv, number = where
     BLOCK_N: gl.constexpr = 2 * ROWS
@@ -130,7 +136,11 @@ def _multiply(
     OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, seen_by, head, sizes, mods, scale,
     MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Process one tile of queries for the keys of multiplier `OWN`; return the updated dk and dv."""
+    """Process one tile of queries for the keys of multiplier `OWN`; return the updated dk and dv.
+
+    `used`: number of tiles before this one; `mods`: captured values of the score modifications' two slots, and the
+    dense bias.
+    """
     k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
     q_full, dout_full = barriers[0], barriers[2]
     STAGES: gl.constexpr = q_memory.shape[0]
@@ -189,7 +199,10 @@ def _walk(
     OWN: gl.constexpr, dk, dv, used, begin, end, common, MASKED: gl.constexpr, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Process the tiles of queries `begin` to `end`, counted from the last; return dk, dv and the number of tiles so far."""
+    """Process the tiles of queries `begin` to `end`, counted from the last; return dk, dv and the number of tiles so far.
+
+    `used`: number of tiles before this one.
+    """
     memory, walked, keys, seen_by, where, sizes, mods, scale, last, members = common
     index_kb, index_kv, _ = where
     BLOCK_M: gl.constexpr = memory[2].shape[3]
@@ -208,7 +221,11 @@ def _differentiate(
     OWN: gl.constexpr, maps, memory, barriers, tables, sizes, where, mods, scale, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
-    """Process all tiles of queries, and store the gradients of the keys and values of multiplier `OWN`."""
+    """Process all tiles of queries, and store the gradients of the keys and values of multiplier `OWN`.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band; `mods`: captured values of the score
+    modifications' two slots, and the dense bias.
+    """
     q_memory = memory[2]
     k_full, v_full, done = barriers[0], barriers[1], barriers[9]
     walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])

@@ -39,7 +39,10 @@ def table_of(index_kb, index_kv, sizes):
 
 @gluon.jit
 def tile_at(place, tables, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Return the tile of queries at step `place`, and the index of its bitmap: -1 if the tile is full."""
+    """Return the tile of queries at step `place`, and the index of its bitmap: -1 if the tile is full.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     if MASK == "bitmap":
         parts: gl.constexpr = BLOCK_N // BLOCK_M
         visit_ptr = tables[1] + (place // parts).to(gl.int64) * VISIT
@@ -104,7 +107,10 @@ def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.con
 def come_before(
     tables, number, place, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr
 ):  # fmt: skip
-    """Return the number of earlier tiles of keys that visit the tile of queries at step `place`."""
+    """Return the number of earlier tiles of keys that visit the tile of queries at step `place`.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     if MASK == "bitmap":
         return gl.load(tables[1] + (place // (BLOCK_N // BLOCK_M)).to(gl.int64) * VISIT + 2)
     else:  # noqa: RET505 - as above
@@ -123,7 +129,10 @@ def come_before(
 
 @gluon.jit
 def query_bounds(tables, table, keys, sizes, MASK: gl.constexpr):
-    """Return the first query that sees each key, and the exclusive end; no query sees keys past the end."""
+    """Return the first query that sees each key, and the exclusive end; no query sees keys past the end.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     q_len, kv_len = sizes[3], sizes[4]
     if MASK == "interval":
         ptrs = tables[0] + (table * kv_len + keys) * 2
@@ -137,7 +146,10 @@ def query_bounds(tables, table, keys, sizes, MASK: gl.constexpr):
 
 @gluon.jit
 def query_bits(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
-    """Load the bits of a bitmap for each key and the queries of a tile: a 32-bit word for every 32 queries."""
+    """Load the bits of a bitmap for each key and the queries of a tile: a 32-bit word for every 32 queries.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     first = tile % (BLOCK_N // BLOCK_M) * (BLOCK_M // WORD)
     words = words_of(tables[2], bitmap, keys % BLOCK_N, first, BLOCK_M // WORD, BLOCK_N)
     seen = ()
@@ -149,6 +161,8 @@ def query_bits(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.co
 @gluon.jit
 def modified(products, scale, head, rows, keys, sizes, mods, SCORE_MOD: gl.constexpr):
     """Scale and modify products [keys, queries].
+
+    `mods`: captured values of the score modifications' two slots, and the dense bias.
 
     Returns:
         Scores in base 2 (times log2(e)); the derivative of the modified by the scaled scores.

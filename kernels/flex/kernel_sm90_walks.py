@@ -92,7 +92,10 @@ def tile_at(place, walk, blocks_ptr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
 
 @gluon.jit
 def intervals_of(tables, table, rows, q_len, kv_len, MASK: gl.constexpr):
-    """Load the first key that each query sees, and the exclusive end; queries past the last one see nothing."""
+    """Load the first key that each query sees, and the exclusive end; queries past the last one see nothing.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     first = rows * 0
     end = rows * 0
     if MASK == "interval":
@@ -123,7 +126,10 @@ def are_set(words, lanes):
 
 @gluon.jit
 def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK: gl.constexpr):
-    """Return the scores [64, BLOCK_N] with -inf for masked keys and keys past the end."""
+    """Return the scores [64, BLOCK_N] with -inf for masked keys and keys past the end.
+
+    `tables`: pointers to the mask's tables, and the bounds of a band.
+    """
     if MASK == "bitmap":
         # one word per row for every 32 keys; a thread has two rows
         words = words_of(tables[2], bitmap, row_in_block, 0, WORDS, scores.shape[1])
@@ -143,6 +149,8 @@ def modified(products, scale, head, rows, keys, lengths, mods, SCORE_MOD: gl.con
     """Scale products and apply the modification; return scores in base 2.
 
     Without a modification it returns the products unchanged.
+
+    `mods`: captured values of the score modifications' two slots, and the dense bias.
     """
     if SCORE_MOD is None:
         return products

@@ -110,7 +110,10 @@ def _launch_over_pointers(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Write the gradients that are not empty, with the pointer kernels, which can run every call."""
+    """Write the gradients that are not empty, with the pointer kernels, which can run every call.
+
+    `tables`: the mask; `mod`: the score modification as kernels take it.
+    """
     (dout, dlse), (q, k, v), (out, lse), (dq, dk, dv) = grads, operands, results, gradients
     delta = torch.empty_like(lse)
     launch_delta(out, dout, lse, dlse, delta)
@@ -124,7 +127,10 @@ def _launch_over_pointers(
 
 
 def _flash_mask(tables: MaskTables, q_len: int, kv_len: int) -> Mask:
-    """Return the mask of a band in flash attention's form, without bounds that mask nothing."""
+    """Return the mask of a band in flash attention's form, without bounds that mask nothing.
+
+    `tables`: the mask.
+    """
     if q_len - 1 + tables.left > 0:
         return Mask("window", tables.left, tables.right)
     return Mask("causal", 0, tables.right) if tables.right < kv_len - 1 else NO_MASK
@@ -147,7 +153,10 @@ def launch_dkdv(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Launch the pointer kernel for the gradients of k and v."""
+    """Launch the pointer kernel for the gradients of k and v.
+
+    `tables`: the mask; `mod`: the score modification as kernels take it.
+    """
     batch, heads, q_len, head_dim = q.shape
     kv_batch, kv_heads, kv_len, v_dim = v.shape
     block_d, block_dv = widths_of(head_dim, v_dim)
@@ -199,7 +208,10 @@ def launch_dq(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Launch the pointer kernel for the gradient of q."""
+    """Launch the pointer kernel for the gradient of q.
+
+    `tables`: the mask; `mod`: the score modification as kernels take it.
+    """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
     block_d, block_dv = widths_of(head_dim, v_dim)
@@ -249,7 +261,11 @@ def launch_captured(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Launch the kernel that adds up the gradients of captured tensors, in any order."""
+    """Launch the kernel that adds up the gradients of captured tensors, in any order.
+
+    `dlse`: gradient by the log-sums, or None for zero; `tables`: the mask; `mod`: the score modification as kernels
+    take it.
+    """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
     block_d, block_dv = widths_of(head_dim, v_dim)

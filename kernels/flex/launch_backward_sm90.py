@@ -28,6 +28,8 @@ def maps_of(
 
     It has the requirements of flash attention's kernel. The mask must also be orderly (`MaskTables.is_orderly`) and the
     same for all query heads of a key head, and the score modification must load no value for each score.
+
+    `tables`: the mask; `mod`: the score modification as kernels take it.
     """
     q, k, v = operands
     if not tables.is_orderly or not _is_shared(tables, q, k) or cheapest(mod.function, mod.slots) == LISTED:
@@ -36,7 +38,10 @@ def maps_of(
 
 
 def _is_shared(tables: MaskTables, q: Tensor, k: Tensor) -> bool:
-    """Return whether the batches and query heads that share keys also share a mask."""
+    """Return whether the batches and query heads that share keys also share a mask.
+
+    `tables`: the mask.
+    """
     return all(count == 1 or q.shape[dim] == k.shape[dim] for dim, count in enumerate((tables.batches, tables.heads)))
 
 
@@ -50,7 +55,11 @@ def launch_backward_over_maps(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Write the gradients of keys and values, and that of queries unless `dq` is empty."""
+    """Write the gradients of keys and values, and that of queries unless `dq` is empty.
+
+    `dlse`: gradient by the log-sums, or None for zero; `tables`: the mask; `mod`: the score modification as kernels
+    take it.
+    """
     room = flash.allocate_workspace(maps, deterministic=True)
     flash.launch_prepare(maps, out, lse, dlse, room)
     launch_gradients_over_maps(maps, room, scale, tables, mod)
@@ -61,7 +70,10 @@ def launch_backward_over_maps(
 def launch_gradients_over_maps(
     maps: GradientMaps, room: Workspace, scale: float, tables: MaskTables, mod: Modification
 ) -> None:
-    """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries."""
+    """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries.
+
+    `room`: the workspace of the backward pass; `tables`: the mask; `mod`: the score modification as kernels take it.
+    """
     batch, heads, q_len, _ = maps.q.shape
     kv_batch, kv_heads, kv_len, _ = maps.k.shape
     pointers, numbers = mod_arguments(mod, room.statistics, maps.q.base)

@@ -25,6 +25,8 @@ def allocate_output(q: Tensor, v: Tensor, caller: Caller = DIRECT) -> tuple[Tens
     """Allocate the output and the log-sums (fp32 [B, H, M]).
 
     If the output has the shape of `q`, it has the memory order of `q` as well.
+
+    `caller`: allocates and launches, or also records both for replays.
     """
     *outer, dim = q.shape
     v_dim = v.shape[3]
@@ -47,7 +49,11 @@ def launch_forward(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the fastest forward kernel that can run the call; with a config in `options`, the pointer kernel."""
+    """Launch the fastest forward kernel that can run the call; with a config in `options`, the pointer kernel.
+
+    `tables`: the mask; `mod`: the score modification as kernels take it; `caller`: allocates and launches, or also
+    records both for replays.
+    """
     maps = None if options else maps_of(q, k, v, out, scale, tables, mod)
     if maps is None:
         launch_over_pointers(q, k, v, out, lse, scale, tables, mod, options, caller)
@@ -66,6 +72,8 @@ def maps_of(
     It can if operands have 16 bits and suit TMA descriptors, head dimensions are at most `MAX_MAPPED_DIM`, there is a
     key, and bitmaps have blocks of 128. Without a score modification the scale must not be negative; a modification
     must load no value for each score.
+
+    `tables`: the mask; `mod`: the score modification as kernels take it.
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or not tables.is_wide:
         return None
@@ -84,7 +92,11 @@ def launch_over_maps(
     mod: Modification,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the sm_90 kernel; `q` is the tensor that the first of `maps` describes."""
+    """Launch the sm_90 kernel; `q` is the tensor that the first of `maps` describes.
+
+    `tables`: the mask; `mod`: the score modification as kernels take it; `caller`: allocates and launches, or also
+    records both for replays.
+    """
     batch, heads, q_len, head_dim = maps[0].shape
     kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
     width = max(widths_of(head_dim, v_dim))
@@ -124,7 +136,11 @@ def launch_over_pointers(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the kernel that takes pointers: any strides, alignment, head dimension, mask and modification."""
+    """Launch the kernel that takes pointers: any strides, alignment, head dimension, mask and modification.
+
+    `tables`: the mask; `mod`: the score modification as kernels take it; `caller`: allocates and launches, or also
+    records both for replays.
+    """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
     block_d, block_dv = widths_of(head_dim, v_dim)

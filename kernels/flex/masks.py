@@ -168,14 +168,20 @@ def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], devi
 
 
 def _check_spans(spans: Spans, lengths: tuple[int, int]) -> None:
-    """Require one interval for each query and for each key."""
+    """Require one interval for each query and for each key.
+
+    `spans`: intervals of keys of each query, and of queries of each key.
+    """
     for name, table, count in zip(Spans._fields, spans, lengths, strict=True):
         if table.shape != (count, 2):
             refuse_value(f"mask_mod.spans: {name}", f"intervals [{count}, 2]", tuple(table.shape))
 
 
 def _narrowed(spans: Spans) -> Spans:
-    """Return the intervals of one batch if all batches have equal ones, and those of one head if all heads do."""
+    """Return the intervals of one batch if all batches have equal ones, and those of one head if all heads do.
+
+    `spans`: intervals of keys of each query, and of queries of each key.
+    """
     for dim in (0, 1):
         if all(torch.equal(each, each.narrow(dim, 0, 1).expand_as(each)) for each in spans):
             spans = Spans(*(each.narrow(dim, 0, 1) for each in spans))
@@ -183,7 +189,10 @@ def _narrowed(spans: Spans) -> Spans:
 
 
 def _tables(found: Evaluated, block: int) -> MaskTables:
-    """Return the tables of an evaluated mask: in the mode interval, unless programs would then visit absent tiles."""
+    """Return the tables of an evaluated mask: in the mode interval, unless programs would then visit absent tiles.
+
+    `found`: the evaluated mask.
+    """
     if found.spans is not None and is_compact(found.states):
         return interval_tables(_narrowed(found.spans))
     return bitmap_tables(found.states, found.numbers, found.bits, block)

@@ -322,7 +322,10 @@ def _checked(argument: str, slot: Slot) -> Slot:
 
 
 def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
-    """Return the function with the fewest registers that is equivalent to `function` for 16-bit operands."""
+    """Return the function with the fewest registers that is equivalent to `function` for 16-bit operands.
+
+    `slots`: the modification's captured values.
+    """
     kinds = [slot.kind for slot in slots]
     needs_all = RELATIVE in kinds or BIAS in kinds or kinds == [CAP, CAP]
     return LIGHT if function == LISTED and not needs_all else function
@@ -332,6 +335,8 @@ def cheapest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> Function
     """Return the function with the least work that is equivalent to `function` for 16-bit operands.
 
     Only the sm_90 backward kernel is built with all of these functions.
+
+    `slots`: the modification's captured values.
     """
     function = lightest(function, slots)
     kinds = [slot.kind for slot in slots if slot.kind]

@@ -160,7 +160,10 @@ def _words(
     return_lse: bool,
     kernel_options: Mapping[str, Any] | None,
 ) -> tuple[object, ...]:
-    """Return the part of a call's cache key that is not tensors."""
+    """Return the part of a call's cache key that is not tensors.
+
+    `mod`: the score modification as kernels take it; `kernel_options`: a config that replaces the selected one.
+    """
     options: tuple[object, ...] = (None,)
     if kernel_options is not None:
         options = (len(kernel_options), *(part for option in sorted(kernel_options.items()) for part in option))
@@ -178,7 +181,10 @@ def _recall(
     return_lse: bool,
     kernel_options: Mapping[str, Any] | None,
 ) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Replay a cached call; return None if the call is not cached."""
+    """Replay a cached call; return None if the call is not cached.
+
+    `kernel_options`: a config that replaces the selected one.
+    """
     memo = _UNMASKED
     if block_mask is not None:
         own = memo_of(block_mask) if isinstance(block_mask, BlockMask) else None
@@ -219,7 +225,10 @@ def _remember(
     return_lse: bool,
     words: tuple[object, ...],
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
+
+    `mod`: the score modification as kernels take it; `tables`: the mask.
+    """
     recording = Recording(query, key, value, *captured(mod))
     recording.constant(*tables.tensors)
     q, k, v, *tensors = recording.operands
@@ -246,7 +255,10 @@ def _checked(score_mod: ScoreMod, query: Tensor, kv_len: int, deterministic: boo
 
 
 def _check_gradients_of(mod: Modification, score_mod: ScoreMod, deterministic: bool) -> None:
-    """Require that no captured tensor requires a gradient that does not exist."""
+    """Require that no captured tensor requires a gradient that does not exist.
+
+    `mod`: the score modification as kernels take it.
+    """
     if not differentiates(*captured(mod)):
         return
     what = "score_mod: expected tensors that require no gradient"

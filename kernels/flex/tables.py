@@ -142,7 +142,10 @@ def _unread(device: torch.device) -> Tensor:
 
 
 def interval_tables(spans: Spans) -> MaskTables:
-    """Return the tables of a mask of intervals, [Bm, Hm, M, 2] and [Bm, Hm, N, 2]; in the mode band if they form one."""
+    """Return the tables of a mask of intervals, [Bm, Hm, M, 2] and [Bm, Hm, N, 2]; in the mode band if they form one.
+
+    `spans`: intervals of keys of each query, and of queries of each key.
+    """
     rows, cols = spans
     band = band_of(rows, cols.shape[2])
     if band is not None:

@@ -54,6 +54,9 @@ def check_operands(
 ) -> Sizes:
     """Require operands with matching shapes, dtypes and devices that kernels support; return their sizes.
 
+    `kv_lens`: number of keys of each batch, or None for all; `page_table`: index of each sequence's pages, or None if
+    keys are not paged.
+
     Raises:
         ArgumentError: a wrong type, dtype or device.
         ValueError: a wrong shape or stride.

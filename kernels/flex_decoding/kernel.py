@@ -367,6 +367,8 @@ def flex_decoding_merge_kernel(
 
     `store_results` describes the parts. out is [batch, heads, q_len, v_dim], any strides, the last 1. Grid: batch *
     heads * q_len.
+
+    `splits`: number of programs that share a sequence, or None to choose it.
     """
     wait_for_last()
     row = tl.program_id(0).to(tl.int64)

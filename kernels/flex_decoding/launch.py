@@ -106,7 +106,10 @@ def launch_decoding(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the attention kernel and, if there are several splits, the merge kernel."""
+    """Launch the attention kernel and, if there are several splits, the merge kernel.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     parts = None
     if splits > 1:
         shape = (*one.q.shape[:3], splits, part_width(one.sizes.v_dim))
@@ -125,7 +128,10 @@ def launch_attention(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the kernel that writes the output and the log-sums, or with several splits their `parts`."""
+    """Launch the kernel that writes the output and the log-sums, or with several splits their `parts`.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     ints, floats = _unread(one.q.device)
     caller.constant(ints, floats)
     sizes, mask, pack = one.sizes, one.mask, one.pack
@@ -167,7 +173,10 @@ def launch_attention(
 
 
 def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, caller: Caller = DIRECT) -> None:
-    """Launch the kernel that merges the parts of each row."""
+    """Launch the kernel that merges the parts of each row.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     _, floats = _unread(out.device)
     caller.constant(floats)
     caller.launch(

@@ -68,7 +68,10 @@ def _known_band(is_causal: bool, left: int | None, right: int | None) -> Mask:
 
 
 def mask_of_tables(tables: MaskTables) -> Mask:
-    """Return the mask with the given tables."""
+    """Return the mask with the given tables.
+
+    `tables`: the mask.
+    """
     if tables.mode == "band":
         return Mask(Words("band", tables.left, tables.right, False, _BLOCK))
     words = Words(tables.mode, None, None, False, tables.block)

@@ -135,7 +135,11 @@ def _recall(
     window: Window,
     facts: Facts,
 ) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Replay a cached call; return None if the call is not cached."""
+    """Replay a cached call; return None if the call is not cached.
+
+    `operands`: queries, keys, values, lengths of the sequences, page table; `facts`: the arguments `scale`,
+    `enable_gqa`, `return_lse` and `splits`.
+    """
     source = library.CURRENT.source
     known: Tensor | tuple[Tensor, Tensor] | None
     if score_mod is None and block_mask is None and window is None and type(is_causal) is bool:
@@ -160,6 +164,9 @@ def _key_of(
     """Return the tensors and the other values of a call's cache key; None if the call cannot be cached.
 
     The key includes `lengths`, those for which a block mask was made. The first call validates them; replays need not.
+
+    `operands`: queries, keys, values, lengths of the sequences, page table; `mod`: the score modification as kernels
+    take it; `facts`: the arguments `scale`, `enable_gqa`, `return_lse` and `splits`.
     """
     tensors = captured(mod)
     if mask.spans is not None:
@@ -184,7 +191,10 @@ def _mask_of(
     left: int | None,
     right: int | None,
 ) -> Mask:
-    """Return a call's mask in the form that kernels read, from a block mask, or from the causal flag and the window."""
+    """Return a call's mask in the form that kernels read, from a block mask, or from the causal flag and the window.
+
+    `page_table`: index of each sequence's pages, or None if keys are not paged.
+    """
     if block_mask is None:
         return band_of_words(is_causal, left, right)
     if is_causal or left is not None or right is not None:
@@ -205,7 +215,11 @@ def _attend(
     options: Mapping[str, int],
     lengths: Sequence[int] = (),
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Run a call without torch's dispatcher: replay a cached call, or validate and run a new one and cache it."""
+    """Run a call without torch's dispatcher: replay a cached call, or validate and run a new one and cache it.
+
+    `operands`: queries, keys, values, lengths of the sequences, page table; `mod`: the score modification as kernels
+    take it; `facts`: the arguments `scale`, `enable_gqa`, `return_lse` and `splits`.
+    """
     key = None if options else _key_of(operands, mask, mod, facts, lengths)
     if key is None:
         return _run(operands, mask, mod, *facts, options, DIRECT)
@@ -237,7 +251,11 @@ def _run(
     options: Mapping[str, int],
     caller: Caller,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Validate a call, allocate the results and launch the kernels."""
+    """Validate a call, allocate the results and launch the kernels.
+
+    `mod`: the score modification as kernels take it; `splits`: number of programs that share a sequence, or None to
+    choose it; `caller`: allocates and launches, or also records both for replays.
+    """
     query, key, value, kv_lens, page_table = operands
     sizes = check_operands(query, key, value, kv_lens, page_table, enable_gqa)
     check_mask(mask, sizes)

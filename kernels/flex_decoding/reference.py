@@ -15,7 +15,10 @@ MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def gathered(rows: Tensor, page_table: Tensor | None) -> Tensor:
-    """Return paged keys or values [pages, Hkv, page size, D] gathered for each batch: [B, Hkv, N, D]."""
+    """Return paged keys or values [pages, Hkv, page size, D] gathered for each batch: [B, Hkv, N, D].
+
+    `page_table`: index of each sequence's pages, or None if keys are not paged.
+    """
     if page_table is None:
         return rows
     return rows[page_table.long()].transpose(1, 2).flatten(2, 3)
@@ -30,7 +33,10 @@ def visible(
     is_causal: bool = False,
     window: Window = None,
 ) -> Tensor:
-    """Return which keys each query sees, bool of the given shape [B, H, M, N]."""
+    """Return which keys each query sees, bool of the given shape [B, H, M, N].
+
+    `kv_lens`: number of keys of each batch, or None for all.
+    """
     b, h, m, n = _places(shape, device)
     lens = (torch.full((shape[0],), shape[3], device=device) if kv_lens is None else kv_lens).view(-1, 1, 1, 1)
     places = m + lens - shape[2]
@@ -58,7 +64,11 @@ def flex_decoding(
     is_causal: bool = False,
     window: Window = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M]; arguments are the operator's, masks functions."""
+    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M]; arguments are the operator's, masks functions.
+
+    `kv_lens`: number of keys of each batch, or None for all; `page_table`: index of each sequence's pages, or None if
+    keys are not paged.
+    """
     key, value = (gathered(rows, page_table).expand(query.shape[0], -1, -1, -1) for rows in (key, value))
     group = query.shape[1] // key.shape[1]
     key, value = (rows.repeat_interleave(group, dim=1) for rows in (key, value))

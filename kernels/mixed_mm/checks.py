@@ -29,6 +29,8 @@ Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 def check_operands(operands: Operands, group_size: int | None) -> None:
     """Require a [M, K], packed weights [K / 2, N], and scales and zero points with one row for each group of `group_size`.
 
+    `operands`: a, packed weights, and the scales and zero points of groups.
+
     Raises:
         ArgumentError: a wrong type, dtype or device.
         ValueError: a wrong shape or size.

@@ -48,7 +48,10 @@ def _piece_at(number, sizes, TILE: gl.constexpr):
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
-    """Copy the bytes of b, the scales and zero points, and the rows of a that each tile needs; run by the producer warp."""
+    """Copy the bytes of b, the scales and zero points, and the rows of a that each tile needs; run by the producer warp.
+
+    `group_size`: number of rows of a weight that share a scale.
+    """
     full, empty = barriers
     OWNERS: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // OWNED
@@ -138,7 +141,10 @@ def _multiply_in_turn(
 
 @gluon.jit
 def _multiply_ahead(OWN: gl.constexpr, acc, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr):
-    """Multiply `count` steps for consumer `OWN`, unpacking the next step while tensor cores multiply this one."""
+    """Multiply `count` steps for consumer `OWN`, unpacking the next step while tensor cores multiply this one.
+
+    `used`: number of steps before this one.
+    """
     gl.static_assert(TILE[3] >= 3, "a consumer waits for the step after the next before it frees this one's")
     full, _ = barriers
     last = used + count - 1

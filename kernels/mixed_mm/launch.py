@@ -71,7 +71,10 @@ def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether any tensor's address is unsuitable for TMA descriptors and vector loads."""
+    """Return whether any tensor's address is unsuitable for TMA descriptors and vector loads.
+
+    `operands`: a, packed weights, and the scales and zero points of groups.
+    """
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (*operands, out))
 
 
@@ -94,7 +97,11 @@ class Prepared:
     """Arguments of the merge kernel that follow its tensors."""
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Launch the product; return the result, a new tensor unless `out` is given."""
+        """Launch the product; return the result, a new tensor unless `out` is given.
+
+        `operands`: a, packed weights, and the scales and zero points of groups; `caller`: allocates and launches, or
+        also records both for replays.
+        """
         a, b, scales, zeros = operands
         result = out
         if result is None:

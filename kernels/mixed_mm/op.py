@@ -83,7 +83,10 @@ def _lowered(a: Tensor, *groups: Tensor | None) -> tuple[Any, ...]:
 
 
 def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
-    """Run the operator through torch's dispatcher."""
+    """Run the operator through torch's dispatcher.
+
+    `group_size`: number of rows of a weight that share a scale.
+    """
     for name, value in zip(_NAMES[2:], operands[2:], strict=True):
         if differentiates(value):
             refuse_value(name, "a tensor that requires no grad: only a is differentiated", "one that does")
@@ -98,7 +101,11 @@ def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> T
 
 
 def _run(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
-    """Replay a cached call; if there is none, validate the call, run it and cache it."""
+    """Replay a cached call; if there is none, validate the call, run it and cache it.
+
+    `operands`: a, packed weights, and the scales and zero points of groups; `group_size`: number of rows of a weight
+    that share a scale.
+    """
     known: Tensor | None = _MEMO(*operands, out, library.CURRENT.source, group_size)
     if known is not None:
         return known

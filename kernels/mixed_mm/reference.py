@@ -15,7 +15,10 @@ def unpack(
     zeros: Tensor | None = None,
     group_size: int | None = None,
 ) -> Tensor:
-    """Return the weights [K, N] of bytes [K / 2, N], low nibbles in even rows: nibble minus 8 or zero point, times scale."""
+    """Return the weights [K, N] of bytes [K / 2, N], low nibbles in even rows: nibble minus 8 or zero point, times scale.
+
+    `group_size`: number of rows of a weight that share a scale.
+    """
     packed = b.to(torch.int32)
     both = torch.stack((packed & 15, packed >> 4 & 15), 1).reshape(2 * b.shape[0], b.shape[1])
     if scales is None:
@@ -34,5 +37,8 @@ def uint4x2_mixed_mm(
     zeros: Tensor | None = None,
     group_size: int | None = None,
 ) -> Tensor:
-    """Return ``a @ w``, computed in the dtype of a (fp64 works as well)."""
+    """Return ``a @ w``, computed in the dtype of a (fp64 works as well).
+
+    `group_size`: number of rows of a weight that share a scale.
+    """
     return a @ unpack(b, a.dtype, scales, zeros, group_size)

@@ -9,7 +9,10 @@ __all__ = ["check_operands"]
 
 
 def check_operands(operands: Operands) -> None:
-    """Require two pairs of matrices, a [M, K] and b [K, N], c [M, L] and d [L, N]."""
+    """Require two pairs of matrices, a [M, K] and b [K, N], c [M, L] and d [L, N].
+
+    `operands`: the matrices a, b, c and d.
+    """
     a, b, c, d = operands
     check_tensor("a", a)
     check_dtype("a", a)

@@ -39,7 +39,10 @@ class Prepared:
     named: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Launch the kernel; return the result, a new tensor unless `out` is given."""
+        """Launch the kernel; return the result, a new tensor unless `out` is given.
+
+        `operands`: the matrices a, b, c and d; `caller`: allocates and launches, or also records both for replays.
+        """
         first, result = operands[0], out
         if result is None:
             result = new_contiguous(caller, first, self.shape)

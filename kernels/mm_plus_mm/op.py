@@ -69,7 +69,10 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
 
 
 def _run(operands: Operands, out: Tensor | None) -> Tensor:
-    """Replay a cached call; if there is none, validate the call, run it and cache it."""
+    """Replay a cached call; if there is none, validate the call, run it and cache it.
+
+    `operands`: the matrices a, b, c and d.
+    """
     word = switch_of(operands[0])
     known: Tensor | None = _MEMO(*operands, out, library.CURRENT.source, word)
     if known is not None:

@@ -19,7 +19,10 @@ RUNS: Final = 4
 
 
 def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
-    """Return `value`, or a copy if its rows are not contiguous or not evenly spaced; and the row stride in elements."""
+    """Return `value`, or a copy if its rows are not contiguous or not evenly spaced; and the row stride in elements.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     *outer, width = value.shape
     apart = None
     steps = [(size, stride) for size, stride in zip(outer, value.stride(), strict=False) if size != 1]
@@ -36,7 +39,10 @@ def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
 
 
 def _weights_of(weight: Tensor | None, other: Tensor, caller: Caller) -> tuple[Tensor, int]:
-    """Return contiguous weights and 1; without weights, `other` as a pointer that is not read, and 0."""
+    """Return contiguous weights and 1; without weights, `other` as a pointer that is not read, and 0.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     if weight is None:
         return other, 0
     return weight if weight.stride(0) == 1 else caller.make(Tensor.contiguous, weight), 1
@@ -49,7 +55,10 @@ def normalize(
     eps: float,
     caller: Caller = DIRECT,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the norm and, if there is a residual, the sum; operands are already validated."""
+    """Return the norm and, if there is a residual, the sum; operands are already validated.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     width = input.shape[-1]
     out = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
     total = None

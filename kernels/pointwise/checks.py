@@ -41,12 +41,18 @@ def same(one: Tensor, other: Tensor) -> bool:
 
 
 def converted(tensors: Sequence[Tensor], dtype: torch.dtype, caller: Caller = DIRECT) -> list[Tensor]:
-    """Return the tensors, converted to `dtype` where they have another one."""
+    """Return the tensors, converted to `dtype` where they have another one.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     return [tensor if tensor.dtype == dtype else caller.make(Tensor.to, tensor, dtype) for tensor in tensors]
 
 
 def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dtype, caller: Caller = DIRECT) -> Tensor:
-    """Allocate a result of the broadcast shape, with the layout of the first operand that has this shape."""
+    """Allocate a result of the broadcast shape, with the layout of the first operand that has this shape.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
     shape = broadcast(names, tensors)
     for tensor in tensors:
         if tensor.shape == shape:

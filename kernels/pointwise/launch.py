@@ -93,7 +93,11 @@ class Launcher:
         scalars: Sequence[float],
         caller: Caller,
     ) -> None:
-        """Launch over contiguous copies of tensors that have more than four dimensions after merging."""
+        """Launch over contiguous copies of tensors that have more than four dimensions after merging.
+
+        `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
+        numbers, such as a slope; `caller`: allocates and launches, or also records both for replays.
+        """
         spread = [caller.make(Tensor.expand, operand, outs[0].shape) for operand in operands]
         copies = [caller.make(Tensor.contiguous, operand) for operand in spread]
         results = [caller.make(torch.empty_like, out, memory_format=torch.contiguous_format) for out in outs]

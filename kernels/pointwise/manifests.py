@@ -47,6 +47,8 @@ def kinds_of(spec: OperatorSpec, part: Part) -> tuple[str, ...]:
 
     A kind has a letter for each tensor, as in `kernel_parts.rectangle_pointers`; its last letter is that of all
     results.
+
+    `spec`: the operator in `operators.toml`.
     """
     count = len(part.inputs)
     more = spec.kinds if part.outputs == ("out",) else ()
@@ -54,7 +56,10 @@ def kinds_of(spec: OperatorSpec, part: Part) -> tuple[str, ...]:
 
 
 def _flat(spec: OperatorSpec, part: Part, source: str) -> str:
-    """Return the manifest entry of a part's flat kernel."""
+    """Return the manifest entry of a part's flat kernel.
+
+    `spec`: the operator in `operators.toml`.
+    """
     forward = part.outputs == ("out",)
     axis = len(spec.index) > 1 and forward
     pointers = [f"{name}_ptr" for name in part.tensors]
@@ -73,7 +78,10 @@ def _flat(spec: OperatorSpec, part: Part, source: str) -> str:
 
 
 def _tuning(spec: OperatorSpec, *, axis: bool) -> Iterator[str]:
-    """Yield the lines of the tuning space: fp16 reuses the measurements of bf16, and 64-bit sizes those of 32-bit ones."""
+    """Yield the lines of the tuning space: fp16 reuses the measurements of bf16, and 64-bit sizes those of 32-bit ones.
+
+    `spec`: the operator in `operators.toml`.
+    """
     alike, rules = [], []
     if {"fp16", "bf16"} <= set(spec.dtypes):
         alike.append('dtype = [["fp16", "bf16"]]')
@@ -92,6 +100,8 @@ def _rectangles(spec: OperatorSpec, part: Part, source: str) -> str:
 
     The kind of contiguous rows has configs for aligned and for unaligned operands, the most general kind has one for
     unaligned operands, and every other kind has one for aligned operands.
+
+    `spec`: the operator in `operators.toml`.
     """
     pointers = {f"{name}_ptr": "*{dtype}" for name in part.tensors}
     sizes = dict.fromkeys(

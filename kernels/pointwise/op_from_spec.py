@@ -175,7 +175,10 @@ class Operator:
         scalars: Sequence[float],
         caller: Caller = DIRECT,
     ) -> Tensor:
-        """Compute the result of validated operands, in the common dtype `dtype`."""
+        """Compute the result of validated operands, in the common dtype `dtype`.
+
+        `caller`: allocates and launches, or also records both for replays.
+        """
         out = result_like(self.spec.inputs, tensors, dtype, caller)
         self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)
         return out

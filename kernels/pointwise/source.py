@@ -86,7 +86,10 @@ class Part:
 
 
 def parts(spec: OperatorSpec) -> tuple[Part, ...]:
-    """Return the parts that are built for an operator: itself and, if requested, its gradients."""
+    """Return the parts that are built for an operator: itself and, if requested, its gradients.
+
+    `spec`: the operator in `operators.toml`.
+    """
     texts = [" ".join(text.split()) for text in spec.texts.values()]
     forward = Part(
         spec.name, f"{spec.name}_fwd", spec.inputs, spec.scalars, ("out",), spec.programs, spec.choice,

@@ -45,7 +45,10 @@ def _of_blocks(scales):
 
 @gluon.jit
 def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
-    """Load the scales of a consumer's rows for a step of K; with `SHARED`, 1 or 128 rows share a scale."""
+    """Load the scales of a consumer's rows for a step of K; with `SHARED`, 1 or 128 rows share a scale.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides; `like`: a tile with the layout of the result.
+    """
     scale_ptr, m_len, span, stride_m, stride_k = vectors[0]
     rows = lanes_of(like)[0]
     lines = row + rows
@@ -58,7 +61,10 @@ def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
 
 @gluon.jit
 def _column_scales(vectors, col, step, like):
-    """Load the scales of a tile's columns for a step of K; scales of columns are contiguous."""
+    """Load the scales of a tile's columns for a step of K; scales of columns are contiguous.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides; `like`: a tile with the layout of the result.
+    """
     scale_ptr, n_len, stride_k, _ = vectors[1]
     # addresses for other steps would be kept in registers for each column
     cols = lanes_of(like)[1]
@@ -70,6 +76,8 @@ def _of_columns(first_ptr, n_len, stride, col, like):
     """Load one number for each column of a tile from column `col` on, with a `stride` of 0 or 1.
 
     One of the consumer's threads loads each number, and the threads then exchange them.
+
+    `like`: a tile with the layout of the result.
     """
     cols = col + gl.arange(0, like.shape[1], layout=gl.BlockedLayout([1], [32], [4], [0]))
     values = gl.load(first_ptr + cols.to(gl.int64) * stride, mask=cols < n_len, other=0.0)
@@ -78,7 +86,10 @@ def _of_columns(first_ptr, n_len, stride, col, like):
 
 @gluon.jit
 def _tile_scale(vectors, col, step):
-    """Load the scale that `DEEP` columns share in a step of K; past the last column, that of the last block."""
+    """Load the scale that `DEEP` columns share in a step of K; past the last column, that of the last block.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides.
+    """
     scale_ptr, n_len, stride_k, stride_n = vectors[1]
     block = gl.minimum(col, n_len - 1) // DEEP
     return gl.load(scale_ptr + (step.to(gl.int64) * stride_k + block.to(gl.int64) * stride_n))
@@ -93,6 +104,8 @@ def _promote_steps(
 
     `used` steps came before. `sums` has one tile for each group of columns. The products of `TOGETHER` steps are added
     at once, scaled if each block of K has scales of its own.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -134,7 +147,10 @@ def _promote_steps(
 
 @gluon.jit
 def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
-    """Load the scales of a tile's rows for a step of K; with "tiles", multiply them by the column scale of each tile part."""
+    """Load the scales of a tile's rows for a step of K; with "tiles", multiply them by the column scale of each tile part.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides.
+    """
     by_rows = _row_scales(vectors, row, step, sums[0], True)
     factors = (by_rows,)
     if SCALES == "tiles":
@@ -146,7 +162,10 @@ def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
 
 @gluon.jit
 def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """Prefetch a tile's scales and bias to L1, since the end of a tile waits for them; run by one warp."""
+    """Prefetch a tile's scales and bias to L1, since the end of a tile waits for them; run by one warp.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides.
+    """
     scale_a_ptr, m_len, _, stride_m, _ = vectors[0]
     scale_b_ptr, n_len, _, stride_n = vectors[1]
     bias_ptr, has_bias = vectors[2]
@@ -196,7 +215,10 @@ def _store_scaled(
 def _produce(
     maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Copy the operands of each tile to shared memory, and prefetch scales; run by the producer warp."""
+    """Copy the operands of each tile to shared memory, and prefetch scales; run by the producer warp.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides.
+    """
     sizes = opaque(sizes)
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
@@ -215,7 +237,10 @@ def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, PANEL: gl.constexpr,
     FAST: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides.
+    """
     WIDTH: gl.constexpr = TILE[1] if FAST or TILE[1] < WIDEST else WIDEST
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
     # with split-K, the merge kernel scales the sums

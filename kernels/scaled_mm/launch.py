@@ -36,7 +36,10 @@ class Operands(NamedTuple):
 
 
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether the address of a, b or `out` is unsuitable for TMA descriptors."""
+    """Return whether the address of a, b or `out` is unsuitable for TMA descriptors.
+
+    `operands`: a, b, their scales, and the bias.
+    """
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (operands.a, operands.b, out))
 
 
@@ -62,7 +65,11 @@ class Prepared:
     merge_numbers: tuple[int, ...]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
-        """Launch the product; return the result, a new tensor unless `out` is given."""
+        """Launch the product; return the result, a new tensor unless `out` is given.
+
+        `operands`: a, b, their scales, and the bias; `caller`: allocates and launches, or also records both for
+        replays.
+        """
         a, b, scale_a, scale_b, bias = operands
         result = out
         if result is None:

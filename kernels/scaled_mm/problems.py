@@ -109,7 +109,10 @@ class ScaledProblem:
         )
 
     def _launch(self, operands: Operands) -> tuple[Launch, Tensor]:
-        """Return the arguments of this kernel's launch, and the tensor for its result; nothing is launched."""
+        """Return the arguments of this kernel's launch, and the tensor for its result; nothing is launched.
+
+        `operands`: a, b, their scales, and the bias.
+        """
         launches: dict[str, Launch] = {}
 
         def provide(name: str) -> Any:

@@ -127,6 +127,8 @@ def parse_driver(text: str) -> int:
 def pin(min_driver: int | None, assembler: Path | None) -> AbstractContextManager[None]:
     """Make this process and its children use a certain ptxas until the ``with`` block ends.
 
+    `min_driver`: oldest driver that must load the images, as a CUDA version: 12040 for 12.4.
+
     Raises:
         CompileError: no ptxas is old enough.
     """

@@ -103,7 +103,10 @@ def interleave(counts: Mapping[int, int], rng: random.Random) -> list[int]:
 
 
 def keep(timings: Mapping[int, Timing], slack: float) -> list[int]:
-    """Return the configs that continue, fastest first: the `contenders`, and those of the faster half within `slack` of the best."""
+    """Return the configs that continue, fastest first: the `contenders`, and those of the faster half within `slack` of the best.
+
+    `timings`: statistics of each config, by number.
+    """
     ranked = _ranked(timings)
     best = timings[ranked[0]]
     may_win = set(contenders(timings))
@@ -116,7 +119,10 @@ def keep(timings: Mapping[int, Timing], slack: float) -> list[int]:
 
 
 def contenders(timings: Mapping[int, Timing]) -> list[int]:
-    """Return the configs that may be the best, fastest first: their interval overlaps that of the fastest."""
+    """Return the configs that may be the best, fastest first: their interval overlaps that of the fastest.
+
+    `timings`: statistics of each config, by number.
+    """
     ranked = _ranked(timings)
     bound = timings[ranked[0]].median_us * (1 + timings[ranked[0]].noise)
     return [config for config in ranked if timings[config].median_us * (1 - timings[config].noise) <= bound]

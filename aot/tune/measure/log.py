@@ -81,15 +81,24 @@ class Log:
                 self._database.weigh(*_name(one), weight=one.weight)
 
     def knows(self, listed: Listed, rung: int) -> bool:
-        """Return whether a problem was measured up to a rung."""
+        """Return whether a problem was measured up to a rung.
+
+        `listed`: the problem.
+        """
         return self._rungs.get(_name(listed), -1) >= rung
 
     def faults(self, listed: Listed) -> set[str]:
-        """Return the identities of candidates that were wrong or failed."""
+        """Return the identities of candidates that were wrong or failed.
+
+        `listed`: the problem.
+        """
         return self._faults.get(_name(listed), set())
 
     def open(self, listed: Listed, opened: Opened) -> None:
-        """Store a problem and its candidates; `measured` and `fault` then refer to this problem."""
+        """Store a problem and its candidates; `measured` and `fault` then refer to this problem.
+
+        `listed`: the problem.
+        """
         with self._database.transaction():
             kernel = self._database.add_kernel(KernelFacts(listed.kernel, opened.key_names, {}, opened.roles))
             self._problem = self._database.add_problem(

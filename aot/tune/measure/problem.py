@@ -75,7 +75,10 @@ def measure_problem(stage: Stage, trial: Trial, task: Task, send: Callable[[Even
 
 
 def _checked(state: _State) -> list[int] | None:
-    """Check every candidate; return the correct ones, or None if time ran out."""
+    """Check every candidate; return the correct ones, or None if time ran out.
+
+    `state`: stage, prepared problem, task and start time.
+    """
     good = []
     for candidate, config in enumerate(state.trial.opened.candidates):
         only = state.task.only
@@ -93,7 +96,10 @@ def _checked(state: _State) -> list[int] | None:
 
 
 def _halve(state: _State, left: list[int]) -> bool:
-    """Time the candidates rung by rung; return whether the last rung was reached."""
+    """Time the candidates rung by rung; return whether the last rung was reached.
+
+    `state`: stage, prepared problem, task and start time.
+    """
     for rung in RUNGS:
         if not left:
             return True
@@ -108,7 +114,10 @@ def _halve(state: _State, left: list[int]) -> bool:
 
 
 def _measure(state: _State, rung: Rung, left: Sequence[int]) -> dict[int, Timing]:
-    """Time the candidates of one rung, send the result, and return it."""
+    """Time the candidates of one rung, send the result, and return it.
+
+    `state`: stage, prepared problem, task and start time.
+    """
     if not left:
         return {}
     samples = _time(state, dict.fromkeys(left, 1))
@@ -130,7 +139,10 @@ def _measure(state: _State, rung: Rung, left: Sequence[int]) -> dict[int, Timing
 
 
 def _refine(state: _State, samples: dict[int, list[float]]) -> None:
-    """Double the samples of possible winners until their noise is low enough to tell them apart."""
+    """Double the samples of possible winners until their noise is low enough to tell them apart.
+
+    `state`: stage, prepared problem, task and start time.
+    """
     while state.spent_s() <= state.task.allowance_s:
         timings = {candidate: summarize(values) for candidate, values in samples.items()}
         noisy = [
@@ -143,7 +155,10 @@ def _refine(state: _State, samples: dict[int, list[float]]) -> None:
 
 
 def _time(state: _State, counts: dict[int, int]) -> dict[int, list[float]]:
-    """Return `counts[candidate]` samples of each candidate in microseconds, taken in interleaved order."""
+    """Return `counts[candidate]` samples of each candidate in microseconds, taken in interleaved order.
+
+    `state`: stage, prepared problem, task and start time.
+    """
     samples: dict[int, list[float]] = {candidate: [] for candidate in counts}
     turns = interleave(counts, state.rng)
     if not state.task.careful:

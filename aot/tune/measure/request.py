@@ -28,11 +28,17 @@ class TuneRequest:
     """By kernel, name and dtype of each problem to measure: the identities of its configs to measure. None for everything."""
 
     def wants(self, listed: Listed) -> bool:
-        """Return whether a problem is to be measured."""
+        """Return whether a problem is to be measured.
+
+        `listed`: the problem.
+        """
         return self.only is None or (listed.kernel, listed.name, listed.dtype) in self.only
 
     def configs_of(self, listed: Listed) -> frozenset[str] | None:
-        """Return the identities of a problem's configs to measure; None for all."""
+        """Return the identities of a problem's configs to measure; None for all.
+
+        `listed`: the problem.
+        """
         return None if self.only is None else self.only[listed.kernel, listed.name, listed.dtype]
 
 
@@ -87,10 +93,16 @@ class View(Protocol):
         """Show the start of a run with `todo` problems; `known` others were measured before."""
 
     def problem(self, listed: Listed) -> None:
-        """Show the start of a problem."""
+        """Show the start of a problem.
+
+        `listed`: the problem.
+        """
 
     def event(self, listed: Listed, event: Event) -> None:
-        """Show an event of a problem."""
+        """Show an event of a problem.
+
+        `listed`: the problem.
+        """
 
     def ended(self, summary: ProblemRun, left_s: float) -> None:
         """Show the result of a problem; `left_s` estimates the remaining seconds of the run."""

@@ -172,7 +172,10 @@ class _Runner:
         return _ended(listed, state, time.monotonic() - started)
 
     def _attempt(self, listed: Listed, state: _State) -> bool:
-        """Let the worker measure once; return whether it died and the problem needs another attempt."""
+        """Let the worker measure once; return whether it died and the problem needs another attempt.
+
+        `listed`: the problem; `state`: the problem's progress.
+        """
         self._child.send(state.task)
         state.opened = state.trying = None
         while True:
@@ -189,7 +192,10 @@ class _Runner:
             self._note(listed, state, event)
 
     def _note(self, listed: Listed, state: _State, event: Event) -> None:
-        """Store an event of the worker."""
+        """Store an event of the worker.
+
+        `listed`: the problem; `state`: the problem's progress.
+        """
         if isinstance(event, Opened):
             state.opened = event
             self._log.open(listed, event)
@@ -204,7 +210,10 @@ class _Runner:
             state.best_us = min(timing.median_us for timing in event.timings.values())
 
     def _skip_deadly(self, listed: Listed, state: _State) -> None:
-        """Record the candidates that killed the process too often as failed; the task skips them."""
+        """Record the candidates that killed the process too often as failed; the task skips them.
+
+        `listed`: the problem; `state`: the problem's progress.
+        """
         for place, candidate in enumerate(state.opened.candidates if state.opened else ()):
             if candidate.identity in self._deadly(listed.kernel) - state.known - state.faults.keys():
                 self._fault(state, Fault(place, "failed", f"skipped: it killed the process for {_DEADLY} problems"))
@@ -219,7 +228,10 @@ class _Runner:
         state.faults[state.opened.candidates[fault.candidate].identity] = fault.status
 
     def _died(self, listed: Listed, state: _State, reason: str) -> bool:
-        """Record the candidate that killed the process as failed, if it is known; return whether to try again."""
+        """Record the candidate that killed the process as failed, if it is known; return whether to try again.
+
+        `listed`: the problem; `state`: the problem's progress.
+        """
         state.deaths += 1
         if state.opened is None or state.deaths > _DEATHS_MOST:
             state.reason = reason
@@ -256,7 +268,10 @@ def _ended(listed: Listed, state: _State, seconds: float) -> ProblemRun:
 
 
 def _again(state: _State, *, careful: bool) -> Task:
-    """Return the task for another attempt, with the remaining time and without wrong and failed candidates."""
+    """Return the task for another attempt, with the remaining time and without wrong and failed candidates.
+
+    `state`: the problem's progress.
+    """
     asked, state.asked = state.asked, time.monotonic()
     spent_s = state.asked - asked
     return dataclasses.replace(

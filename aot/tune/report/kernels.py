@@ -105,7 +105,10 @@ class KernelReport:
 
 
 def report(evidence: Evidence, rules: TuningRules, bounds: Bounds) -> KernelReport:
-    """Summarize the measurements of one kernel on one device."""
+    """Summarize the measurements of one kernel on one device.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     split: dict[str, list[int]] = {}
     for number, problem in evidence.problems.items():
         if evidence.timed(number):
@@ -233,7 +236,10 @@ def _unfit(evidence: Evidence) -> tuple[UnfitFacts, ...]:
 
 
 def _default_config(evidence: Evidence, rules: TuningRules, problem: Problem) -> int | None:
-    """Return the manifest's first config for a problem's case and arch; None if it was not measured."""
+    """Return the manifest's first config for a problem's case and arch; None if it was not measured.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     arch = evidence.device.arch
     for raw in rules.configs:
         if arch in raw.get("archs", (arch,)) and _holds(raw, problem, arch):

@@ -158,7 +158,10 @@ def config_label(config: Config) -> str:
 def cases_of(
     evidence: Evidence, rules: TuningRules, problems: Iterable[int]
 ) -> tuple[tuple[Case, ...], tuple[str, ...]]:
-    """Merge problems with equal class and bucket into rows; return the rows, and the names of problems that no config serves."""
+    """Merge problems with equal class and bucket into rows; return the rows, and the names of problems that no config serves.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     places: dict[tuple[Class, tuple[int, ...]], list[int]] = {}
     classes: dict[tuple[object, ...], Class] = {}
     for number in problems:
@@ -184,7 +187,10 @@ def cases_of(
 
 
 def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
-    """Return for each class of cases the configs that were wrong or failed for one of its problems."""
+    """Return for each class of cases the configs that were wrong or failed for one of its problems.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     excluded: dict[str, set[int]] = {}
     for problem, config in evidence.unfit:
         known = class_of(rules, evidence.problems[problem].meaning)
@@ -193,7 +199,10 @@ def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
 
 
 def _times(evidence: Evidence, problems: Sequence[int], excluded: set[int]) -> dict[int, Sample]:
-    """Combine the times of problems that share a row: return for each config the weighted mean of its costs, scaled to a time."""
+    """Combine the times of problems that share a row: return for each config the weighted mean of its costs, scaled to a time.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []
     for problem in problems:
@@ -255,6 +264,8 @@ def _without_narrower(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
     """Return the configs that serve a row, without those whose rows are a subset of the rows of a config with the same settings.
 
     The manifest and the space may list the same settings with different rules. The config of fewer rows would only reject calls.
+
+    `evidence`: all measurements of one kernel on one kind of device.
     """
     served: dict[int, set[int]] = {}
     for place, case in enumerate(cases):
@@ -313,6 +324,8 @@ def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int
     """Yield for each class of cases an artificial row of costs that only configs without ``requires`` can serve.
 
     A portfolio that serves these rows has a config without ``requires`` for every class.
+
+    `evidence`: all measurements of one kernel on one kind of device.
     """
     classes = {spell_class(case.meanings): case.meanings for case in cases}
     for known in classes:
@@ -369,7 +382,10 @@ def _costs(group: Group, known: Class, entry: TunedEntry, numbers: Mapping[int, 
 
 
 def _varied(evidence: Evidence) -> set[str]:
-    """Return the names of settings that some configs have and others lack."""
+    """Return the names of settings that some configs have and others lack.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     has = [
         {name for name, value in config.settings.items() if value is not None} for config in evidence.configs.values()
     ]
@@ -383,7 +399,10 @@ def _tuned_config(config: Config, varied: set[str]) -> TunedConfig:
 
 
 def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
-    """Return the selected configs of all groups, ordered by the weight of the rows where they are best or within noise of it."""
+    """Return the selected configs of all groups, ordered by the weight of the rows where they are best or within noise of it.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     wins: dict[int, float] = {config: 0.0 for group in groups for config in group.chosen.configs}
     for group in groups:
         for case in group.cases:

@@ -85,12 +85,18 @@ class Terms:
     multiprocessors: int
 
     def of(self, config: int, meanings: Class) -> tuple[Expression, ...]:
-        """Return the terms with the constants of a config and of a class of cases inserted."""
+        """Return the terms with the constants of a config and of a class of cases inserted.
+
+        `meanings`: the class: for each axis, the values that share measurements.
+        """
         known = self._constants(config, meanings)
         return tuple(substitute(parse(term), known) for term in self.rules.terms)
 
     def at(self, config: int, meanings: Class, key: tuple[int, ...]) -> list[float] | None:
-        """Return the value of each term for a config and a key; None if a term cannot be evaluated."""
+        """Return the value of each term for a config and a key; None if a term cannot be evaluated.
+
+        `meanings`: the class: for each axis, the values that share measurements.
+        """
         names = self._constants(config, meanings) | dict(zip(self.rules.names, key, strict=True))
         names[MULTIPROCESSORS] = self.multiprocessors
         try:
@@ -174,6 +180,8 @@ class Estimates:
 
     def texts(self, meanings: Class) -> dict[int, str]:
         """Return the cost of each config for a class of cases, as an expression.
+
+        `meanings`: the class: for each axis, the values that share measurements.
 
         Raises:
             TuningError: the expression is too long for a bundle.

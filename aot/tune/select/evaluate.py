@@ -149,7 +149,10 @@ def _choice(evidence: Evidence, problem: int, configs: Sequence[int | None]) -> 
 
 
 def repeat(evidence: Evidence, first: Selection, second: Selection, rules: TuningRules) -> tuple[Drift, ...]:
-    """Compare the selections of two runs for each problem of the first, by the times of the first; largest drift first."""
+    """Compare the selections of two runs for each problem of the first, by the times of the first; largest drift first.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     drifts = []
     for number, problem in evidence.problems.items():
         timed = evidence.timed(number)

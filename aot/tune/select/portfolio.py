@@ -56,6 +56,8 @@ def loss_curve(costs: Costs, loss: float, most: int, weights: Sequence[float] | 
     """Return the best portfolio of each size from 1 to `most`, as `choose` selects it.
 
     Sizes with which no set serves every problem are left out. The curve ends when another config no longer helps.
+
+    `costs`: see `Costs`; `weights`: weight of each problem.
     """
     curve: list[Portfolio] = []
     for size in range(1, most + 1):
@@ -93,7 +95,10 @@ def choose(costs: Costs, size: int, loss: float, weights: Sequence[float] | None
 
 
 def measure(costs: Costs, configs: Sequence[int], weights: Sequence[float], *, exact: bool) -> Portfolio:
-    """Compute the worst and the mean cost of the given configs; return them as a portfolio marked with `exact`."""
+    """Compute the worst and the mean cost of the given configs; return them as a portfolio marked with `exact`.
+
+    `weights`: weight of each problem.
+    """
     left = [min(row[config] for config in configs) for row in costs]
     total = math.fsum(weight * math.log(cost) for weight, cost in zip(weights, left, strict=True))
     mean = math.exp(total / math.fsum(weights))

@@ -120,7 +120,10 @@ def quality_facts(use: str, evidence: Evidence, result: Evaluation | None) -> Qu
 
 
 def table_facts(evidence: Evidence, selection: Selection, bounds: Bounds, path: str) -> TableFacts:
-    """Return the summary of a selection; `path` is the file of the table, empty if none was written."""
+    """Return the summary of a selection; `path` is the file of the table, empty if none was written.
+
+    `evidence`: all measurements of one kernel on one kind of device.
+    """
     table = selection.table
     return TableFacts(
         kernel=table.kernel,

@@ -45,6 +45,8 @@ def local_windows(num_blocks: int, sizes: Sequence[int], *, is_causal: bool) -> 
     """Return adjacent windows in which all blocks see each other; `sizes` are their lengths, and the last one repeats.
 
     If `is_causal`, a block sees only itself and earlier blocks.
+
+    `num_blocks`: number of blocks in a row.
     """
     missing = max(0, num_blocks - sum(sizes))
     lengths = torch.tensor([*sizes, *[sizes[-1]] * -(-missing // sizes[-1])])
@@ -54,13 +56,18 @@ def local_windows(num_blocks: int, sizes: Sequence[int], *, is_causal: bool) -> 
 
 
 def sliding_window(num_blocks: int, width: int) -> Tensor:
-    """Return a pattern in which each block sees itself and ``width // 2`` neighbours on each side."""
+    """Return a pattern in which each block sees itself and ``width // 2`` neighbours on each side.
+
+    `num_blocks`: number of blocks in a row.
+    """
     block = torch.arange(num_blocks)
     return (block[:, None] - block[None, :]).abs() <= width // 2
 
 
 def random_columns(num_blocks: int, count: int, *, is_causal: bool) -> Tensor:
     """Return a pattern in which each block sees `count` random ones, drawn row by row from Python's `random`.
+
+    `num_blocks`: number of blocks in a row.
 
     Raises:
         ValueError: a row has too few blocks to draw from, as the first rows of a causal pattern may.

@@ -136,6 +136,8 @@ class FixedSparsityConfig(SparsityConfig):
         """Return the first global block of each window for a head.
 
         In a last window that is cut short, the global blocks move back into the window.
+
+        `num_blocks`: number of blocks in a row.
         """
         turn = head % self.num_different_global_patterns
         first = self.num_local_blocks - (1 + turn) * self.num_global_blocks
