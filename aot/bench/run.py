@@ -39,7 +39,7 @@ def bench_launch(
     """
     arch = bundles.device_arch()
     if find_spec("torch") is None:
-        raise NojitError("expected torch to be installed: it creates the tensors for the launches")
+        raise NojitError("expected torch, which creates the tensors for the launches: pip install torch")
     with _folder(place, arch, launch=True) as found:
         request: dict[str, Any] = {
             "bundle": str(bundles.find(found, bundles.LAUNCH, arch)),

@@ -147,7 +147,9 @@ def _plan(request: Request, compiler: Compiler, view: View) -> tuple[list[Plan],
     absent = absent_kernels(planned)
     plans = [plan for plan in planned if plan.kernels]
     if request.tuning and not plans and not absent:
-        raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got="none", where=where)
+        raise ManifestError(
+            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning", got="none", where=where
+        )
     warn_of_absent(view, planned, absent)
     tell_of_kept(view, plans)
     if not plans:

@@ -707,7 +707,9 @@ def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Lau
     if descriptors and _DOUBLES_SHAPES and any(entry["fp4_padded"] for entry in descriptors):
         # the kernel would read a shape in other units than the runtime passes
         raise CompileError(
-            "expected Triton 3.9 or later for padded 4-bit descriptors", got=triton.__version__, where=where
+            "expected Triton 3.9 or later for padded 4-bit descriptors: pip install --upgrade triton",
+            got=triton.__version__,
+            where=where,
         )
     try:
         tensor_maps = tensor_maps_of(passed, descriptors) if descriptors else ()

@@ -44,7 +44,9 @@ def import_source(place: SourcePlace) -> ModuleType:
             return _imported(lambda: importlib.import_module(place.module), place.module, place)
     path = (place.folder / place.module).absolute()
     if not path.is_file():
-        raise SourceImportError("expected a source file", got=f"no file {path}", where=place.where)
+        raise SourceImportError(
+            "expected a source file: correct `source` in the manifest", got=f"no file {path}", where=place.where
+        )
     key = (path.resolve(), place.module)
     if key not in _files:
         _files[key] = _import_file(path, place)

@@ -196,7 +196,11 @@ def _parsed(raw: bytes, path: Path) -> Statement:
         # not a BundleError: the bundle itself may be intact
         raise PackageError(error.what, got=error.got, where=error.where) from None
     except (ValueError, RecursionError) as error:
-        raise PackageError("expected ASCII JSON without floats", got=str(error), where=str(path)) from None
+        raise PackageError(
+            "expected ASCII JSON without floats: copy the statement again, or build the bundle again",
+            got=str(error),
+            where=str(path),
+        ) from None
 
 
 def read_signed(bundle: Path, digest: str) -> bytes | None:

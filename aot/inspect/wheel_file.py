@@ -155,7 +155,9 @@ class WheelFile:
                 yield part
         except (OSError, zlib.error) as error:
             where = f"{self.path}/{name}"
-            raise BundleIntegrityError("expected an undamaged file", got=worded(error), where=where) from None
+            raise BundleIntegrityError(
+                "expected an undamaged file: download or build the wheel again", got=worded(error), where=where
+            ) from None
         if left:
             self._refuse(f"expected {entry.file_size} bytes", f"{left} fewer", name)
         if checksum != entry.CRC:

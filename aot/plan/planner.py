@@ -403,7 +403,9 @@ def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None
         raise ManifestError("expected a kernel of the manifests", got=f"{name!r}{near}")
     spec = known[name]
     if tuning and not spec.has_space:
-        raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got=repr(name))
+        raise ManifestError(
+            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning", got=repr(name)
+        )
 
 
 def _merge(

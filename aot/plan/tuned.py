@@ -47,7 +47,7 @@ def read_folder(folder: Path) -> tuple[TunedTable, ...]:
             raise TuningError("expected a readable file", got=worded(error), where=str(path)) from None
         other = tables.setdefault((table.kernel, repr(table.device)), table)
         if other is not table:
-            what = f"expected one table of kernel {table.kernel!r} for {table.device.name}"
+            what = f"expected one table of kernel {table.kernel!r} for {table.device.name}: delete or move the other"
             raise TuningError(what, got=f"{other.path} too", where=str(path))
     return tuple(tables.values())
 
@@ -67,7 +67,7 @@ def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
     """
     key = tuple(spec.tuning.key) if spec.tuning else ()
     if tuple(map(expr.parse, table.key)) != tuple(map(expr.parse, key)):
-        what = f"expected the key that the manifest has for {spec.name}: {', '.join(key) or 'none'}"
+        what = f"expected the key that the manifest has for {spec.name}, {', '.join(key) or 'none'}: select again with nojit tune select"
         raise TuningError(what, got=", ".join(table.key), where=f"{table.path} $.key")
     _check_device(table)
     for number, entry in enumerate(table.entries):

@@ -153,7 +153,11 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
             what += ", and NOJIT_KEY_PASSWORD to be its password if it is encrypted"
         raise PackageError(what, got=got, where=str(path)) from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise PackageError("expected an Ed25519 private key", got=type(key).__name__, where=str(path))
+        raise PackageError(
+            "expected an Ed25519 private key: create one with nojit sign --new-key",
+            got=type(key).__name__,
+            where=str(path),
+        )
     return CryptoSigner(key, SSlibKey.from_crypto(key.public_key(), keyid=key_id(key.public_key())))
 
 

@@ -86,7 +86,9 @@ def read_bundle(path: Path) -> BundleContent:
         kernels = tuple(_sizes(index))
         if hashlib.sha256(data).hexdigest() != sha256_of(bundle):
             raise BundleError(
-                "expected a file that does not change while it is read", got="other bytes", where=str(path)
+                "expected a file that does not change while it is read: try again after the build has ended",
+                got="other bytes",
+                where=str(path),
             )
     return BundleContent(path, data, index, bundle.digest, kernels, statement)
 

@@ -98,12 +98,12 @@ def _check_distinct(bundles: Sequence[BundleContent]) -> None:
     for bundle in bundles:
         alike = named.setdefault(bundle.file_name, bundle)
         if alike is not bundle:
-            what = "expected bundles of different names, versions or archs"
+            what = "expected bundles of different names, versions or archs: leave one out"
             raise PackageError(what, got=f"{bundle.file_name} of {alike.path} and {bundle.path}")
         for kernel in bundle.kernels:
             other = homes.setdefault((bundle.arch, kernel.name), bundle)
             if other is not bundle:
-                what = f"expected kernel {kernel.name} once for {bundle.arch}"
+                what = f"expected kernel {kernel.name} once for {bundle.arch}: leave one bundle out"
                 raise PackageError(what, got=f"{other.path} and {bundle.path}")
 
 

@@ -177,7 +177,7 @@ def _argument(name: str, given: Any, argument: Argument, kind: str, gluon: bool)
     if argument.kind == "descriptor":
         return _descriptor(name, given, argument, kind, gluon)
     if argument.kind == "pointer" and not hasattr(given, "data_ptr"):
-        raise UnavailableError(f"{name} is not a tensor with data_ptr(), which Triton needs")
+        raise UnavailableError(f"{name} is not a tensor with data_ptr(), which Triton needs: pass a torch tensor")
     # type numbers as the kernel's params declare, because Triton takes the type from the argument
     return argument.value if argument.kind in ("int", "float", "bool") else given
 
@@ -188,7 +188,9 @@ def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: boo
         return given
     geometry = getattr(given, "geometry", None)
     if geometry is not None and (geometry.box, geometry.steps) != (None, None):
-        raise UnavailableError(f"{name} sets the box of a copy, which Triton's descriptors cannot")
+        raise UnavailableError(
+            f"{name} sets the box of a copy, which Triton's descriptors cannot: build a variant for the call"
+        )
     block = argument.value if isinstance(argument.value, tuple) else ()
     if 0 in block:
         built = descriptor_parts(kind)[1] if is_descriptor(kind) else ()

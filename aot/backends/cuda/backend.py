@@ -99,7 +99,7 @@ def _ptxas(arch: str) -> knobs.NvidiaTool:
     for name, described in knobs.nvidia.knob_descriptors.items():
         given = vars(knobs.nvidia).get(name) or getenv(described.key)
         if name in _PTXAS and given and given != tool.path == getattr(knobs.nvidia, name).path:
-            raise CompileError(f"expected {described.key} to name a ptxas", got="none", where=given)
+            raise CompileError(f"expected {described.key} to name a ptxas: change or unset it", got="none", where=given)
     return tool
 
 

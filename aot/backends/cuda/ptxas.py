@@ -66,10 +66,14 @@ def read_ptxas(path: Path) -> Ptxas:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         got = worded(error)
-        raise CompileError("expected a ptxas", got=got, where=str(path)) from None
+        raise CompileError("expected a ptxas: name another with --ptxas", got=got, where=str(path)) from None
     match = _RELEASE.search(done.stdout)
     if done.returncode or match is None:
-        raise CompileError("expected a ptxas that prints its version", got=repr(done.stdout[-200:]), where=str(path))
+        raise CompileError(
+            "expected a ptxas that prints its version: name another with --ptxas",
+            got=repr(done.stdout[-200:]),
+            where=str(path),
+        )
     return Ptxas(path.absolute(), int(match[1]) * 1000 + int(match[2]) * 10)
 
 
@@ -140,7 +144,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each environment variable that names a ptxas, with its value or else the path of Triton's own ptxas."""
     spec = find_spec("triton")
     if spec is None or not spec.submodule_search_locations:
-        raise CompileError("expected an installed Triton, which contains ptxas", got="none")
+        raise CompileError("expected an installed Triton, which contains ptxas: pip install triton", got="none")
     folder = Path(next(iter(spec.submodule_search_locations)), "backends", "nvidia", "bin")
     for variable, name in _VARIABLES.items():
         path = environment.get(variable) or str(folder / name)

@@ -34,7 +34,10 @@ def open_stage(setup: Setup) -> TorchStage:
         NojitError: there is no GPU, no image of the bundle runs on it, or the problems were not found.
     """
     if not torch.cuda.is_available():
-        raise NojitError("expected a CUDA device that torch can use", got="none")
+        raise NojitError(
+            "expected a CUDA device that torch can use: install a torch with CUDA, and check that nvidia-smi lists a GPU",
+            got="none",
+        )
     return TorchStage(setup)
 
 

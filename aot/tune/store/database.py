@@ -67,7 +67,9 @@ def _sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise NojitError("expected a database of measurements", got=str(error), where=str(path)) from error
+        raise NojitError(
+            "expected a database of measurements: nojit tune run makes one", got=str(error), where=str(path)
+        ) from error
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, writes: bool) -> None:

@@ -110,7 +110,7 @@ def test_the_launches_are_asked_of_a_child(
 
 def test_launches_need_torch(fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(run, "find_spec", lambda _: None)
-    with pytest.raises(NojitError, match="expected torch to be installed"):
+    with pytest.raises(NojitError, match="for the launches: pip install torch"):
         run.bench_launch(tmp_path, (4,), (), 1, 1)
 
 

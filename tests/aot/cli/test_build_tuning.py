@@ -125,7 +125,10 @@ def test_dry_run_counts_what_rules_leave_out(run: Run, use_compiler: Use, tuned:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--kernel", "neg"), "expected a kernel with a [[kernel.tuning.space]], got 'neg'"),
+        (
+            ("--kernel", "neg"),
+            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning, got 'neg'",
+        ),
         (("--kernel", "ad"), "expected a kernel of the manifests, got 'ad'; did you mean 'add'?"),
         (("--profile", "core"), "expected --profile full with --tuning"),
     ],
@@ -150,7 +153,10 @@ def test_without_any_space_there_is_nothing_to_build(run: Run, use_compiler: Use
     use_compiler()
     result = run("build", manifest, "--tuning", "--dry-run")
     assert result.exit_code == 1
-    assert result.stderr == f"error: expected a kernel with a [[kernel.tuning.space]], got none - at {manifest}\n"
+    assert (
+        result.stderr
+        == f"error: expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning, got none - at {manifest}\n"
+    )
 
 
 def test_a_bundle_without_any_space_is_named_beside_others(

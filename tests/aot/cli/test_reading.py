@@ -124,7 +124,10 @@ def test_inspect_a_folder_shows_every_bundle(run: Run, document: Document, bundl
     result = run("inspect", bundle.parent, "--kernel", "onw")
     assert (result.exit_code, "got 'onw'" in result.stderr) == (1, True)
     (bundle.parent / "empty").mkdir()
-    assert "expected a folder with *.nojit files, got none" in run("inspect", bundle.parent / "empty").stderr
+    assert (
+        "expected a folder with *.nojit files: build some with nojit build, got none"
+        in run("inspect", bundle.parent / "empty").stderr
+    )
 
 
 def test_inspect_something_else(run: Run, tmp_path: Path) -> None:

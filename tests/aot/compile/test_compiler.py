@@ -149,7 +149,7 @@ class TestDescribe:
         ("spelling", "message"),
         [
             ("no_such_module_of_anyone:k", "expected to import no_such_module_of_anyone, got ModuleNotFoundError: No module named"),
-            ("absent.py:scale", "expected a source file, got no file "),
+            ("absent.py:scale", "expected a source file: correct `source` in the manifest, got no file "),
             ("source.py:scael", "expected a function of source.py, got 'scael'; did you mean 'scale'? - at demo.toml kernel k"),
             ("source.py:zebra", "expected a function of source.py, got 'zebra' - at demo.toml kernel k"),
             ("source.py:SCALE", "expected a @triton.jit function, got constexpr source.py:SCALE - at demo.toml kernel k"),

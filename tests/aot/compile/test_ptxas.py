@@ -70,7 +70,7 @@ def test_none_is_old_enough(triton: Path, tmp_path: Path) -> None:
 def test_the_environments_own_is_looked_at(triton: Path, tmp_path: Path) -> None:
     mine = ptxas(tmp_path / "mine", "11.8")
     assert pinned({OLD: str(mine)}, 12000, None) == dict.fromkeys((OLD, NEW), str(mine))
-    with pytest.raises(CompileError, match="expected a ptxas, got"):
+    with pytest.raises(CompileError, match="expected a ptxas: name another with --ptxas, got"):
         pinned({OLD: str(tmp_path / "missing")}, 12000, None)
 
 
@@ -86,7 +86,7 @@ def test_a_triton_of_one_ptxas(triton: Path) -> None:
 
 
 def test_what_is_no_ptxas_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match=r"expected a ptxas, got .*No such file"):
+    with pytest.raises(CompileError, match=r"expected a ptxas: name another with --ptxas, got .*No such file"):
         read_ptxas(tmp_path / "missing")
     with pytest.raises(CompileError, match="expected a ptxas that prints its version"):
         read_ptxas(program(tmp_path / "other", "hello"))

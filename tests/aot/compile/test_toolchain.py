@@ -496,7 +496,9 @@ class TestTools:
 
     def test_a_ptxas_that_is_asked_for_and_is_none_is_an_error(self, keys, monkeypatch, tmp_path):
         monkeypatch.setenv("TRITON_PTXAS_PATH", str(tmp_path / "none"))
-        with pytest.raises(CompileError, match=r"expected TRITON_PTXAS_PATH to name a ptxas, got none - at .*/none"):
+        with pytest.raises(
+            CompileError, match=r"expected TRITON_PTXAS_PATH to name a ptxas: change or unset it, got none - at .*/none"
+        ):
             keys()
 
 

@@ -300,7 +300,7 @@ class TestRefusals:
         ("old", "new", "expected"),
         [
             ('kernel = "add"', 'kernel = "ad"', "expected a kernel of the manifests, got 'ad'; did you mean 'add'? - at ./tuned/add.nvidia-h200.toml $.kernel"),
-            ('key = ["n"]', 'key = ["n * n"]', "expected the key that the manifest has for add: n, got n * n - at ./tuned/add.nvidia-h200.toml $.key"),
+            ('key = ["n"]', 'key = ["n * n"]', "expected the key that the manifest has for add, n: select again with nojit tune select, got n * n - at ./tuned/add.nvidia-h200.toml $.key"),
             ("dtype = [", "dtyp = [", "expected an axis of kernel add, got 'dtyp'; did you mean 'dtype'? - at ./tuned/add.nvidia-h200.toml $.entry[0].where"),
             ('"bf16"]', '"bf17"]', "expected a value of axis 'dtype' of kernel add, ['fp16', 'bf16', 'fp32'], got 'bf17' - at ./tuned/add.nvidia-h200.toml $.entry[0].where.dtype"),
             ("BLOCK = 128", "BLOK = 128", "expected a tunable of kernel add, got 'BLOK'; did you mean 'BLOCK'? - at ./tuned/add.nvidia-h200.toml $.config[0].BLOK"),
@@ -321,12 +321,12 @@ class TestRefusals:
     def test_of_two_tables_of_one_device(self, project):
         project.tune()
         project.tune(name="second.toml")
-        assert project.refusal() == "expected one table of kernel 'add' for NVIDIA H200, got ./tuned/add.nvidia-h200.toml too - at ./tuned/second.toml"  # fmt: skip
+        assert project.refusal() == "expected one table of kernel 'add' for NVIDIA H200: delete or move the other, got ./tuned/add.nvidia-h200.toml too - at ./tuned/second.toml"  # fmt: skip
 
     def test_of_a_kernel_without_tuning(self, project):
         project.tune()
         project.write(MANIFEST.partition("[kernel.tuning]")[0])
-        assert "expected the key that the manifest has for add: none" in project.refusal()
+        assert "expected the key that the manifest has for add, none" in project.refusal()
 
     def test_no_table_of_a_manifest_that_is_left_out(self, project):
         project.write(MANIFEST.replace('"add"', '"sub"'), "sub.toml")

@@ -130,7 +130,10 @@ def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
         read_signer(tmp_path / "none.pem")
     path = tmp_path / "x.pem"
     path.write_bytes(X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    with pytest.raises(PackageError, match="expected an Ed25519 private key, got X25519PrivateKey"):
+    with pytest.raises(
+        PackageError,
+        match="expected an Ed25519 private key: create one with nojit sign --new-key, got X25519PrivateKey",
+    ):
         read_signer(path)
     with pytest.raises(BundleTrustError, match="expected a public key in PEM"):
         read_only_key(path)

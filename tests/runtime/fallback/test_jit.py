@@ -817,7 +817,7 @@ def test_what_is_no_tensor_to_triton_is_named(
     address, x = 0x4000_0000, double(tensor)
     fakecuda.add_memory(address, 4096)
     for y in (InterfaceTensor(address, "float64"), faketorch.Tensor(address, "float64"), address):
-        assert refused(make(), x, y, 7) == "y is not a tensor with data_ptr(), which Triton needs"
+        assert refused(make(), x, y, 7) == "y is not a tensor with data_ptr(), which Triton needs: pass a torch tensor"
     assert function.calls == []
 
 
