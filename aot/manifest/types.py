@@ -17,7 +17,8 @@ from math import prod
 
 from nojit.runtime.constant_types import constant_of, constant_type
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.type_names import NONE, RANK_MAX, dtype_name, element_name, members
+from nojit.runtime.type_names import ELEMENTS as _OF_POINTERS
+from nojit.runtime.type_names import NONE, RANK_MAX, SCALAR_BYTES, dtype_name, element_name, members
 
 __all__ = [
     "NONE",
@@ -34,10 +35,10 @@ __all__ = [
     "types_of",
 ]
 
-INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 BOOLS = ("i1", "u1")
-FLOATS = ("fp16", "bf16", "fp32", "fp64")
-ELEMENTS = (*BOOLS, *INTS, *FLOATS, "fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16")
+INTS = tuple(name for name in SCALAR_BYTES if name[0] in "iu" and name not in BOOLS)
+FLOATS = tuple(name for name in SCALAR_BYTES if "f" in name)
+ELEMENTS = (*BOOLS, *INTS, *FLOATS, *sorted(_OF_POINTERS - SCALAR_BYTES.keys()))
 DEPTH_MAX = 8
 """Maximum number of tuples inside each other in one type."""
 

@@ -36,20 +36,7 @@ from nojit.kernels.scaled_mm import reference as scaled_reference
 from nojit.kernels.scaled_mm.problems import ScaledProblem
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = (
-    "pointwise",
-    "flash_attention",
-    "block_sparse",
-    "bmm",
-    "mm_plus_mm",
-    "norm",
-    "scaled_mm",
-    "mixed_mm",
-    "b2b_gemm",
-    "flex",
-    "flex_decoding",
-    "conv",
-)
+FAMILIES = sorted(path.parent.name for path in (ROOT / "kernels").glob("*/problems.py"))
 MODULES = {family: importlib.import_module(f"nojit.kernels.{family}.problems") for family in FAMILIES}
 
 
