@@ -139,7 +139,7 @@ def _rebuild(
     # only --rebuild needs these modules, which import Triton and msgspec
     from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
     from nojit.aot.compile.pool import WorkerPool  # noqa: PLC0415
-    from nojit.aot.rebuild import rebuild  # noqa: PLC0415
+    from nojit.aot.trust.rebuild import rebuild  # noqa: PLC0415
 
     workers, compiler = jobs or len(os.sched_getaffinity(0)), load_compiler()
     # a bundle for an older driver was assembled by another tool

@@ -16,8 +16,8 @@ from nojit.aot.build import build
 from nojit.aot.compile.cache import Cache
 from nojit.aot.inspect.statement import Statement, open_signed, statement_path
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.rebuild import rebuild
 from nojit.aot.trust.provenance import attest
+from nojit.aot.trust.rebuild import rebuild
 from nojit.aot.twins import FOLDER, twin_plans
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
