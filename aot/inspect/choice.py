@@ -241,5 +241,5 @@ def _old_driver(bundle: BundleState, driver: int) -> str:
     return f"needs a driver for CUDA {spell_cuda(bundle.min_driver)}{words}; this one is for {spell_cuda(driver)}"
 
 
-def _closeness(bundle: BundleState, capability: int) -> tuple[int, int]:
+def _closeness(bundle: BundleState, capability: int) -> int:
     return parse_image_arch(bundle.image_arch).closeness(capability)

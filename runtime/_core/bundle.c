@@ -10,6 +10,7 @@
 
 #include "bundle/frame.h"
 #include "bundle/reader.h"
+#include "bundle/target.h"
 #include "bundle/zstd.h"
 
 typedef struct {
@@ -362,4 +363,44 @@ PyObject *nj_read_frame(PyObject *Py_UNUSED(module), PyObject *args)
     }
     PyBuffer_Release(&frame);
     return raw;
+}
+
+PyObject *nj_image_fit_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    int number, capability;
+    const char *suffix;
+    return PyArg_ParseTuple(args, "isi:image_fit", &number, &suffix, &capability)
+               ? PyLong_FromLong(nj_image_fit((nj_image_arch){number, *suffix}, capability))
+               : NULL;
+}
+
+PyObject *nj_image_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    PyObject *families = PyDict_New();
+    nj_family_member next;
+    for (size_t i = 0; families != NULL && (next = nj_image_family(i)).name != 0; i++) {
+        PyObject *name = PyLong_FromLong(next.name), *member = PyLong_FromLong(next.member), *none = PyList_New(0);
+        PyObject *members = name == NULL || none == NULL ? NULL : PyDict_SetDefault(families, name, none);
+        if (members == NULL || member == NULL || PyList_Append(members, member) < 0) {
+            Py_CLEAR(families);
+        }
+        Py_XDECREF(name);
+        Py_XDECREF(member);
+        Py_XDECREF(none);
+    }
+    return families;
+}
+
+PyObject *nj_lone_archs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    PyObject *archs = PyList_New(0);
+    int next;
+    for (size_t i = 0; archs != NULL && (next = nj_lone_arch(i)) != 0; i++) {
+        PyObject *arch = PyLong_FromLong(next);
+        if (arch == NULL || PyList_Append(archs, arch) < 0) {
+            Py_CLEAR(archs);
+        }
+        Py_XDECREF(arch);
+    }
+    return archs;
 }

@@ -8,6 +8,13 @@
 /* Makes the type; once, at import. */
 int nj_bundle_init(PyObject *module);
 
+/* `image_fit(number, suffix, capability)`: how well images of an arch fit a device, the higher the better; 0 if they do not run there. */
+PyObject *nj_image_fit_of(PyObject *module, PyObject *args);
+
+/* `image_families()`: the members of each family of architectures, as a dict; `lone_archs()`: chips that share no images. */
+PyObject *nj_image_families(PyObject *module, PyObject *none);
+PyObject *nj_lone_archs(PyObject *module, PyObject *none);
+
 /* `sha256(data)`: the digest of bytes. */
 PyObject *nj_sha256_of(PyObject *module, PyObject *data);
 

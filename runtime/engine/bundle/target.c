@@ -1,0 +1,67 @@
+#include "bundle/target.h"
+
+/* Members of each family of architectures, by the compute capability that names it; of others, that one alone. CUDA Programming Guide,
+ * "Compute Capabilities", "Compilation Target": 10.0 and 10.3. ptxas 13.4 has 10.7 in both families, too: it assembles PTX of sm_100f
+ * and sm_103f for sm_107f, and refuses that of another family. */
+static const nj_family_member families[] = {{100, 100}, {100, 103}, {100, 107}, {103, 103}, {103, 107}, {120, 120}, {120, 121}};
+
+/* Chips that share no images with others of their major version: Tegra's, by the column "Jetson" of developer.nvidia.com/cuda-gpus and
+ * cuda-legacy-gpus: 5.3, 6.2, 7.2, 8.7 (Orin) and 11.0 (Thor, which CUDA before 13 calls 10.1; nothing says that either name's images
+ * run under the other). On an Orin, an image of sm_80 is "no kernel image" (measured in jax-ml/jax pull request 40492). No product of
+ * 8.8 is documented: it is taken for one of these, since an image that is missing is told, and one that should not have run is not. */
+static const int alone[] = {53, 62, 72, 87, 88, 101, 110};
+
+static bool is_alone(int capability)
+{
+    bool is = false;
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+        is |= alone[i] == capability;
+    }
+    return is;
+}
+
+nj_image_arch nj_image_arch_read(nj_span text)
+{
+    nj_image_arch image = {0, 0};
+    for (size_t i = 3; i < text.size; i++) {
+        unsigned char c = text.at[i];
+        if (c >= '0' && c <= '9') {
+            image.number = 10 * image.number + (c - '0');
+        } else {
+            image.suffix = (char)c;
+        }
+    }
+    return image;
+}
+
+static bool runs_on(nj_image_arch image, int capability)
+{
+    if (image.suffix == 'a' || is_alone(image.number) || is_alone(capability)) {
+        return capability == image.number;
+    }
+    if (image.suffix != 'f') {
+        return capability / 10 == image.number / 10 && capability >= image.number;
+    }
+    bool is = capability == image.number;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        is |= families[i].name == image.number && families[i].member == capability;
+    }
+    return is;
+}
+
+int nj_image_fit(nj_image_arch image, int capability)
+{
+    enum { KIND = 1000 };
+    int kind = image.suffix == 'a' ? 3 : image.suffix == 'f' ? 2 : 1;
+    return runs_on(image, capability) ? KIND * kind - (capability - image.number) : 0;
+}
+
+nj_family_member nj_image_family(size_t number)
+{
+    return number < sizeof families / sizeof *families ? families[number] : (nj_family_member){0, 0};
+}
+
+int nj_lone_arch(size_t number)
+{
+    return number < sizeof alone / sizeof *alone ? alone[number] : 0;
+}
