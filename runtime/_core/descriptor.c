@@ -3,9 +3,7 @@
 #include "described.h"
 #include "errors.h"
 
-/* what the copy engine can do (cuda.h, cuTensorMapEncodeTiled) */
-#define BOX_MAX 256
-#define STEP_MAX 8
+#include "launch/descriptor.h"
 
 /* Set once by `nj_descriptor_init` under the import lock. */
 static struct {
@@ -94,21 +92,17 @@ static int read_block(PyObject *object, int rank, nj_descriptor *descriptor)
     return blocks;
 }
 
+/* Raises what the engine found in a descriptor: -1. */
+static int raise_found(const nj_error *error)
+{
+    PyErr_Format(PyExc_ValueError, "%s, got %s", error->what, error->got);
+    return -1;
+}
+
 static int check_geometry(const nj_descriptor *descriptor)
 {
-    int rank = descriptor->rank;
-    for (int i = 0; i < rank; i++) {
-        if (descriptor->shape[i] < 1) {
-            PyErr_Format(PyExc_ValueError, "shape: expected positive sizes, got %lld", (long long)descriptor->shape[i]);
-            return -1;
-        }
-    }
-    if (descriptor->strides[rank - 1] != 1) {
-        PyErr_Format(PyExc_ValueError, "strides: expected the last to be 1, got %lld",
-                     (long long)descriptor->strides[rank - 1]);
-        return -1;
-    }
-    return 0;
+    nj_error error;
+    return nj_descriptor_check_geometry(descriptor, -1, &error) ? 0 : raise_found(&error);
 }
 
 static int read_geometry(PyObject *object, nj_descriptor *descriptor)
@@ -154,16 +148,11 @@ int nj_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descrip
                      count, others);
         return -1;
     }
+    nj_error error;
+    if (!nj_descriptor_check_box((size_t)rank, box == Py_None ? NULL : sizes, steps == Py_None ? NULL : apart, -1, &error)) {
+        return raise_found(&error);
+    }
     for (int i = 0; i < rank; i++) {
-        if (box != Py_None && (sizes[i] < 1 || sizes[i] > BOX_MAX)) {
-            PyErr_Format(PyExc_ValueError, "box: expected sizes of 1 to %d, got %lld", BOX_MAX, (long long)sizes[i]);
-            return -1;
-        }
-        if (steps != Py_None && (apart[i] < 1 || apart[i] > STEP_MAX || (i == rank - 1 && apart[i] != 1))) {
-            PyErr_Format(PyExc_ValueError, "steps: expected 1 to %d, and 1 in the last dimension, got %lld", STEP_MAX,
-                         (long long)apart[i]);
-            return -1;
-        }
         descriptor->box[i] = box == Py_None ? 0 : (uint16_t)sizes[i];
         descriptor->steps[i] = steps == Py_None ? 0 : (uint8_t)apart[i];
     }
@@ -194,18 +183,12 @@ static int read_options(PyObject *object, nj_descriptor *descriptor)
 
 static int check_options(const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument)
 {
-    uint8_t dtype = descriptor->base.dtype;
-    const char *what = NULL;
-    if (descriptor->pads_nan && dtype < NJ_FP16) {
-        what = "expected a descriptor with padding 'nan' to be of floats";
-    } else if (descriptor->rounds_tf32 && dtype != NJ_FP32) {
-        what = "expected a descriptor with round_f32_to_tf32 to be of fp32";
+    nj_error error;
+    if (nj_descriptor_check_options(descriptor, -1, &error)) {
+        return 0;
     }
-    if (what != NULL) {
-        nj_refuse(kernel, argument, PyUnicode_FromString(nj_dtype_name(dtype)), what);
-        return -1;
-    }
-    return 0;
+    nj_refuse(kernel, argument, PyUnicode_FromString(error.got), "%s", error.what);
+    return -1;
 }
 
 /* Reads all but the base, and gets that, new; NULL with an exception raised. */

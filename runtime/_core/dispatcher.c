@@ -361,7 +361,7 @@ static LARGE PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, 
         memcpy(grid, launcher->grid, sizeof grid);
     }
     if (status == 0) {
-        status = nj_plan_launch(plan, &self->signature, &call, grid);
+        status = nj_run_plan(plan, &self->signature, &call, grid);
     }
     if (status == 0 && plan != atomic_load_explicit(&self->last, memory_order_relaxed)) {
         keep_last(self, plan);
@@ -541,7 +541,7 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
 static LARGE nj_plan_object *warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords)
 {
     nj_call call;
-    nj_launch launch;
+    nj_launch_state launch;
     nj_plan_object *plan = read_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call) < 0
                         ? NULL
                         : find_plan(self, &call);

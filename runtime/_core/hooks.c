@@ -39,7 +39,7 @@ static PyObject *current(void)
     return found;
 }
 
-PyObject *nj_hooks_enter(const nj_plan_object *plan, const nj_signature *signature, const nj_launch *launch)
+PyObject *nj_hooks_enter(const nj_plan_object *plan, const nj_signature *signature, const nj_launch_state *launch)
 {
     PyObject *pair = current();
     if (pair == NULL) { /* taken away a moment ago */

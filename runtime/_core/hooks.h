@@ -11,7 +11,7 @@ extern atomic_bool nj_hooked;
 PyObject *nj_set_hooks(PyObject *module, PyObject *args);
 
 /* Calls `enter(kernel, plan, grid, stream)`; what is for `nj_hooks_leave` alone, new; NULL with an exception. */
-PyObject *nj_hooks_enter(const nj_plan_object *plan, const nj_signature *signature, const nj_launch *launch);
+PyObject *nj_hooks_enter(const nj_plan_object *plan, const nj_signature *signature, const nj_launch_state *launch);
 
 /* Calls `leave(entered)`, and steals it: 0, or -1 with an exception raised. One that is raised already stays. */
 int nj_hooks_leave(PyObject *entered);

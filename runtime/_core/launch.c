@@ -23,7 +23,7 @@ static __attribute__((noinline, cold)) int refuse(const nj_plan_object *plan, co
     return -1;
 }
 
-int nj_plan_pack(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch *launch)
+int nj_plan_pack(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch_state *launch)
 {
     nj_arguments arguments = arguments_of(call);
     nj_error error;
@@ -34,7 +34,7 @@ int nj_plan_pack(const nj_plan_object *plan, const nj_signature *signature, cons
     return packed ? 0 : refuse(plan, signature, &error);
 }
 
-static int enqueue(const nj_plan_object *plan, const nj_signature *signature, nj_launch *launch)
+static int enqueue(const nj_plan_object *plan, const nj_signature *signature, nj_launch_state *launch)
 {
     nj_error error;
     bool enqueued;
@@ -48,7 +48,7 @@ static int enqueue(const nj_plan_object *plan, const nj_signature *signature, nj
     return 0;
 }
 
-static int enqueue_hooked(const nj_plan_object *plan, const nj_signature *signature, nj_launch *launch)
+static int enqueue_hooked(const nj_plan_object *plan, const nj_signature *signature, nj_launch_state *launch)
 {
     if (!atomic_load_explicit(&nj_hooked, memory_order_relaxed)) {
         return enqueue(plan, signature, launch);
@@ -63,7 +63,7 @@ static int enqueue_hooked(const nj_plan_object *plan, const nj_signature *signat
 
 /* A launch around which Python is called. */
 static __attribute__((noinline)) int run_in_steps(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call,
-                                                  nj_launch *launch)
+                                                  nj_launch_state *launch)
 {
     nj_scratch_held held = {{NULL}, {NULL}};
     launch->scratch_address[0] = launch->scratch_address[1] = 0;
@@ -78,9 +78,9 @@ static __attribute__((noinline)) int run_in_steps(const nj_plan_object *plan, co
     return status;
 }
 
-int nj_plan_launch(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, const int64_t grid[3])
+int nj_run_plan(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, const int64_t grid[3])
 {
-    nj_launch launch;
+    nj_launch_state launch;
     nj_error error;
     if (!nj_launch_size(&plan->it, grid, &launch, &error)) {
         return refuse(plan, signature, &error);

@@ -49,11 +49,13 @@ static int read_slots(plan_reading *reading, PyObject *slots)
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         nj_slot_facts *slot = &reading->slots[i];
+        const char *type;
         PyObject *facts = PyTuple_GET_ITEM(slots, i);
         if (!nj_is_tuple(facts, "a tuple for each slot") ||
-            !PyArg_ParseTuple(facts, "hhbbs", &slot->source, &slot->leaf, &slot->part, &slot->index, &slot->type)) {
+            !PyArg_ParseTuple(facts, "hhbbs", &slot->source, &slot->leaf, &slot->part, &slot->index, &type)) {
             return -1;
         }
+        slot->dtype = *type == '*' || slot->part == NJ_PART_MAP ? NJ_U64 : (uint8_t)nj_dtype_parse(type);
     }
     reading->facts.slots = reading->slots;
     reading->facts.slot_count = (size_t)count;

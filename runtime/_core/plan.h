@@ -11,7 +11,7 @@ typedef struct {
     PyObject *label;   /* errors call it `str(label)` */
     PyObject *meta;    /* dict: constexprs and options, for a callable grid */
     PyObject *payload; /* the slow path's own notes */
-    nj_plan it;
+    nj_launch_plan it;
 } nj_plan_object;
 
 extern PyTypeObject *nj_plan_type;
@@ -23,9 +23,9 @@ int nj_plan_type_init(PyObject *module);
 int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program);
 
 /* Works out what a launch passes, and enqueues nothing: 0, or -1 with an exception raised. */
-int nj_plan_pack(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch *launch);
+int nj_plan_pack(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch_state *launch);
 
 /* Enqueues the kernel; 0, or -1 with an exception raised. A zero in `grid` launches nothing. */
-int nj_plan_launch(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, const int64_t grid[3]);
+int nj_run_plan(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, const int64_t grid[3]);
 
 #endif

@@ -41,7 +41,7 @@ static int out_of_memory(const nj_plan_object *plan, const char *message)
 }
 
 /* Bytes of scratch for the whole grid; false if that is no size at all. */
-static bool size_of(const nj_scratch *scratch, const nj_launch *launch, int64_t *bytes)
+static bool size_of(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes)
 {
     int64_t size = (int64_t)scratch->bytes;
     for (int i = 0; i < 3; i++) {
@@ -120,7 +120,7 @@ static int read_allocation(PyObject *object, const nj_plan_object *plan, const n
 
 /* Asks the caller's allocator: `allocator(size, alignment, stream)`, as Triton does. */
 static int call_allocator(PyObject *callable, const nj_plan_object *plan, const nj_scratch *scratch, int64_t size,
-                          const nj_signature *signature, nj_launch *launch, PyObject **held, uint64_t *address)
+                          const nj_signature *signature, nj_launch_state *launch, PyObject **held, uint64_t *address)
 {
     *held = PyObject_CallFunction(callable, "LLK", (long long)size, (long long)scratch->align,
                                   (unsigned long long)(uintptr_t)launch->stream);
@@ -181,7 +181,7 @@ static int ask_framework(const nj_plan_object *plan, const nj_signature *signatu
 
 /* The framework frees scratch in the order of its own current stream: only there is it safe to give back early. */
 static int check_stream(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call,
-                        const nj_launch *launch)
+                        const nj_launch_state *launch)
 {
     if (call->api == NULL) {
         nj_refuse(signature->kernel, NULL, NULL,
@@ -203,7 +203,7 @@ static int check_stream(const nj_plan_object *plan, const nj_signature *signatur
     return 0;
 }
 
-int nj_scratch_borrow(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch *launch,
+int nj_scratch_borrow(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch_state *launch,
                       nj_scratch_held *held)
 {
     const nj_scratch *scratch[2] = {&plan->it.global_scratch, &plan->it.profile_scratch};

@@ -14,7 +14,7 @@ typedef struct {
 PyObject *nj_set_allocator(PyObject *module, PyObject *allocator);
 
 /* Fills `scratch_address`: 0, or -1 with an exception raised. `held` is given back in either case. */
-int nj_scratch_borrow(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch *launch,
+int nj_scratch_borrow(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch_state *launch,
                       nj_scratch_held *held);
 void nj_scratch_return(nj_scratch_held *held);
 

@@ -36,6 +36,8 @@
       true)                                                                                                            \
     X(cuKernelGetParamInfo, "cuKernelGetParamInfo",                                                                    \
       (CUkernel kernel, size_t index, size_t *offset_bytes, size_t *size_bytes), false)                                \
+    X(cuMemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * address, size_t bytes, CUstream stream), true)                \
+    X(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr address, CUstream stream), true)                                  \
     X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes), false)                             \
     X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
       (CUtensorMap * map, int type, uint32_t rank, void *address, const uint64_t *dimensions,                          \

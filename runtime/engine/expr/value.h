@@ -3,6 +3,7 @@
 #define NOJIT_EXPR_VALUE_H
 
 #include "base/internal.h"
+#include "nojit.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,30 +30,6 @@ typedef enum {
 #define NJ_OPAQUE_BASE (-((int64_t)1 << 50))
 #define NJ_OPAQUE_KIND_SHIFT 40
 #define NJ_OPAQUE_KIND_MASK ((int64_t)3 << NJ_OPAQUE_KIND_SHIFT)
-
-typedef enum {
-    NJ_DTYPE_NONE = 0, /* an untyped address */
-    NJ_I1,
-    NJ_U1,
-    NJ_I8,
-    NJ_I16,
-    NJ_I32,
-    NJ_I64,
-    NJ_U8,
-    NJ_U16,
-    NJ_U32,
-    NJ_U64,
-    NJ_FP16,
-    NJ_BF16,
-    NJ_FP32,
-    NJ_FP64,
-    NJ_FP8E4NV,
-    NJ_FP8E5,
-    NJ_FP8E4B8,
-    NJ_FP8E5B16,
-    NJ_FP8E4B15,
-    NJ_DTYPE_COUNT,
-} nj_dtype;
 
 typedef struct {
     int64_t bits; /* int, bool as 0 or 1, address, a double's bits, or an id */

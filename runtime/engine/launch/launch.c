@@ -9,7 +9,7 @@ static __attribute__((noinline, cold)) bool refuse_size(int dimension, int64_t s
     return nj_at(error, nj_format("grid[%d]", dimension).text);
 }
 
-bool nj_launch_size(const nj_plan *plan, const int64_t grid[3], nj_launch *launch, nj_error *error)
+bool nj_launch_size(const nj_launch_plan *plan, const int64_t grid[3], nj_launch_state *launch, nj_error *error)
 {
     const int64_t limits[3] = {GRID_X_MAX / plan->num_ctas, GRID_YZ_MAX, GRID_YZ_MAX};
     for (int i = 0; i < 3; i++) {
@@ -22,7 +22,7 @@ bool nj_launch_size(const nj_plan *plan, const int64_t grid[3], nj_launch *launc
     return true;
 }
 
-static nj_outcome enqueue(const nj_plan *plan, nj_launch *launch)
+static nj_outcome enqueue(const nj_launch_plan *plan, nj_launch_state *launch)
 {
     /* a CUkernel stands for the function of whichever context is current, and outlives a reset of it */
     CUfunction function = (CUfunction)plan->function->handle;
@@ -46,19 +46,19 @@ static nj_outcome enqueue(const nj_plan *plan, nj_launch *launch)
     return NJ_TRY(cuLaunchKernelEx, &config, function, launch->params, NULL);
 }
 
-static nj_outcome raise_limits(const nj_plan *plan, bool lost)
+static nj_outcome raise_limits(const nj_launch_plan *plan, bool lost)
 {
     return nj_function_raise(plan->function, plan->device, plan->shared_bytes, plan->num_ctas, lost);
 }
 
 typedef struct {
-    const nj_plan *plan;
-    nj_launch *launch;
+    const nj_launch_plan *plan;
+    nj_launch_state *launch;
 } enqueuing;
 
 static nj_outcome prepare_and_enqueue(void *facts)
 {
-    const nj_plan *plan = ((enqueuing *)facts)->plan;
+    const nj_launch_plan *plan = ((enqueuing *)facts)->plan;
     bool lost = plan->limited && nj_function_has_lost(plan->function, plan->device);
     nj_outcome outcome = lost ? raise_limits(plan, false) : NJ_SUCCESS;
     bool pushed;
@@ -85,14 +85,14 @@ static __attribute__((noinline, cold)) nj_outcome enqueue_anew(enqueuing *facts,
     return outcome.call == NULL ? prepare_and_enqueue(facts) : outcome;
 }
 
-bool nj_launch_enqueue(const nj_plan *plan, nj_launch *launch, nj_error *error)
+bool nj_launch_enqueue(const nj_launch_plan *plan, nj_launch_state *launch, nj_error *error)
 {
     enqueuing facts = {plan, launch};
     nj_outcome outcome = nj_on_device(plan->device, prepare_and_enqueue, &facts);
     return outcome.call == NULL || nj_outcome_good(enqueue_anew(&facts, outcome), error);
 }
 
-bool nj_launch_run(const nj_plan *plan, const nj_arguments *arguments, nj_launch *launch, nj_error *error)
+bool nj_launch_run(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error)
 {
     return nj_launch_pack(plan, arguments, launch, error) && nj_launch_enqueue(plan, launch, error);
 }

@@ -12,18 +12,21 @@ typedef struct {
     void *params[NJ_ARGUMENTS_MAX];
     uint64_t cells[NJ_ARGUMENTS_MAX]; /* the bytes of the params that are not passed as they came */
     CUtensorMap maps[NJ_DESCRIPTORS_MAX];
-} nj_launch;
+} nj_launch_state;
 
 /* Reads a grid, in clusters; false with `error` filled. */
-NJ_INTERNAL bool nj_launch_size(const nj_plan *plan, const int64_t grid[3], nj_launch *launch, nj_error *error);
+NJ_INTERNAL bool nj_launch_size(const nj_launch_plan *plan, const int64_t grid[3], nj_launch_state *launch, nj_error *error);
 
 /* Fills `params`, which point into `arguments` and `launch`; false with `error` filled. */
-NJ_INTERNAL bool nj_launch_pack(const nj_plan *plan, const nj_arguments *arguments, nj_launch *launch, nj_error *error);
+NJ_INTERNAL bool nj_launch_pack(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
+
+/* Fills the one of `params` that is a part of a descriptor; false with `error` filled. */
+bool nj_launch_pack_part(const nj_launch_plan *plan, size_t slot, const nj_descriptor *descriptor, nj_launch_state *launch, nj_error *error);
 
 /* Enqueues the kernel with what was packed; false with `error` filled. Waits where the driver's queue is full. */
-NJ_INTERNAL bool nj_launch_enqueue(const nj_plan *plan, nj_launch *launch, nj_error *error);
+NJ_INTERNAL bool nj_launch_enqueue(const nj_launch_plan *plan, nj_launch_state *launch, nj_error *error);
 
 /* Packs and enqueues. */
-NJ_INTERNAL bool nj_launch_run(const nj_plan *plan, const nj_arguments *arguments, nj_launch *launch, nj_error *error);
+NJ_INTERNAL bool nj_launch_run(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
 
 #endif

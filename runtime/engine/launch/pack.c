@@ -87,7 +87,19 @@ static bool pack_part(const nj_slot *slot, const nj_descriptor *descriptor, uint
     }
 }
 
-static __attribute__((noinline)) bool pack_other(const nj_plan *plan, size_t at, const nj_arguments *arguments, nj_launch *launch,
+bool nj_launch_pack_part(const nj_launch_plan *plan, size_t at, const nj_descriptor *descriptor, nj_launch_state *launch, nj_error *error)
+{
+    const nj_slot *slot = &plan->slots[at];
+    launch->params[at] = &launch->cells[at];
+    if (slot->part == NJ_PART_MAP) {
+        CUtensorMap *map = &launch->maps[slot->index];
+        launch->params[at] = map;
+        return nj_map_encode(&plan->maps[slot->index], plan->device, descriptor, slot->source, map, error);
+    }
+    return pack_part(slot, descriptor, &launch->cells[at], error);
+}
+
+static __attribute__((noinline)) bool pack_other(const nj_launch_plan *plan, size_t at, const nj_arguments *arguments, nj_launch_state *launch,
                                                  nj_error *error)
 {
     const nj_slot *slot = &plan->slots[at];
@@ -102,16 +114,10 @@ static __attribute__((noinline)) bool pack_other(const nj_plan *plan, size_t at,
     if (value->tag != NJ_TAG_DESCRIPTOR) {
         return refuse_shape(slot, error, "a tensor descriptor");
     }
-    const nj_descriptor *descriptor = &arguments->descriptors[value->bits];
-    if (slot->part == NJ_PART_MAP) {
-        CUtensorMap *map = &launch->maps[slot->index];
-        launch->params[at] = map;
-        return nj_map_encode(&plan->maps[slot->index], plan->device, descriptor, slot->source, map, error);
-    }
-    return pack_part(slot, descriptor, &launch->cells[at], error);
+    return nj_launch_pack_part(plan, at, &arguments->descriptors[value->bits], launch, error);
 }
 
-bool nj_launch_pack(const nj_plan *plan, const nj_arguments *arguments, nj_launch *launch, nj_error *error)
+bool nj_launch_pack(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error)
 {
     for (size_t i = 0; i < plan->slot_count; i++) {
         const nj_slot *slot = &plan->slots[i];

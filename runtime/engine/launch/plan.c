@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static bool read_grid(nj_plan *plan, const nj_plan_facts *facts, nj_error *error)
+static bool read_grid(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error)
 {
     for (int i = 0; i < facts->grid_count && i < 3; i++) {
         size_t bytes = facts->grid[i].length * sizeof *facts->grid[i].code;
@@ -19,7 +19,7 @@ static bool read_grid(nj_plan *plan, const nj_plan_facts *facts, nj_error *error
     return true;
 }
 
-int nj_plan_grid(const nj_plan *plan, const nj_value *values, int64_t grid[3])
+int nj_plan_grid(const nj_launch_plan *plan, const nj_value *values, int64_t grid[3])
 {
     grid[0] = grid[1] = grid[2] = 1;
     for (int i = 0; i < plan->grid_count; i++) {
@@ -32,13 +32,13 @@ int nj_plan_grid(const nj_plan *plan, const nj_value *values, int64_t grid[3])
     return -1;
 }
 
-static void add_number(nj_plan *plan, int id, int number)
+static void add_number(nj_launch_plan *plan, int id, int number)
 {
     plan->attributes[plan->attribute_count++] = (CUlaunchAttribute){.id = id, .value.number = number};
 }
 
 /* As Triton launches: a cluster spreads over as many SMs as it can. */
-static void set_attributes(nj_plan *plan, const nj_plan_facts *facts)
+static void set_attributes(nj_launch_plan *plan, const nj_plan_facts *facts)
 {
     if (facts->cooperative) {
         add_number(plan, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1);
@@ -65,7 +65,7 @@ static bool check_numbers(const nj_plan_facts *facts, nj_error *error)
     return good || nj_differ(error, "", "expected the launch facts of a variant");
 }
 
-bool nj_plan_init(nj_plan *plan, const nj_plan_facts *facts, nj_error *error)
+bool nj_plan_init(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error)
 {
     memset(plan, 0, sizeof *plan);
     plan->function = facts->function;
@@ -88,7 +88,7 @@ bool nj_plan_init(nj_plan *plan, const nj_plan_facts *facts, nj_error *error)
             nj_outcome_good(nj_function_raise(plan->function, plan->device, plan->shared_bytes, plan->num_ctas, false), error));
 }
 
-void nj_plan_clear(nj_plan *plan)
+void nj_plan_clear(nj_launch_plan *plan)
 {
     free(plan->slots);
     for (size_t i = 0; i < plan->map_count; i++) {

@@ -29,7 +29,7 @@ typedef struct {
     int16_t leaf;   /* which of the argument's entries in `leaves`; -1: the argument itself */
     uint8_t part;
     uint8_t index;  /* which map of the plan, or which dimension */
-    const char *type;
+    uint8_t dtype;  /* how its bytes are made; pointers and maps count as NJ_U64 */
 } nj_slot_facts;
 
 typedef struct {
@@ -80,19 +80,19 @@ typedef struct {
     nj_program grid[3];
     unsigned int attribute_count;
     CUlaunchAttribute attributes[NJ_ATTRIBUTES_MAX];
-} nj_plan;
+} nj_launch_plan;
 
 /* Makes a plan and raises the limits that its launches need; false with `error` filled: NJ_ERROR_INTEGRITY for facts that no
  * build gives. `nj_plan_clear` is due in either case. */
-NJ_INTERNAL bool nj_plan_init(nj_plan *plan, const nj_plan_facts *facts, nj_error *error);
-NJ_INTERNAL void nj_plan_clear(nj_plan *plan);
+NJ_INTERNAL bool nj_plan_init(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error);
+NJ_INTERNAL void nj_plan_clear(nj_launch_plan *plan);
 
-static inline bool nj_plan_needs_scratch(const nj_plan *plan)
+static inline bool nj_plan_needs_scratch(const nj_launch_plan *plan)
 {
     return plan->global_scratch.bytes != 0 || plan->profile_scratch.bytes != 0;
 }
 
 /* Computes the grid that the bundle gives: -1, or the dimension that comes to no int. */
-NJ_INTERNAL int nj_plan_grid(const nj_plan *plan, const nj_value *values, int64_t grid[3]);
+NJ_INTERNAL int nj_plan_grid(const nj_launch_plan *plan, const nj_value *values, int64_t grid[3]);
 
 #endif

@@ -13,7 +13,7 @@ static nj_packing packing_of(const nj_slot *slot)
     return slot->dtype == NJ_FP16 || slot->dtype == NJ_BF16 || slot->dtype == NJ_FP32 ? NJ_PACK_FLOAT : NJ_PACK_BITS;
 }
 
-static bool is_slot(const nj_plan *plan, const nj_slot *slot)
+static bool is_slot(const nj_launch_plan *plan, const nj_slot *slot)
 {
     bool map = slot->part == NJ_PART_MAP;
     return slot->dtype <= NJ_FP64 && slot->source >= NJ_SOURCE_PROFILE_SCRATCH && slot->source < (int64_t)plan->argument_count &&
@@ -21,7 +21,7 @@ static bool is_slot(const nj_plan *plan, const nj_slot *slot)
            slot->index < (map ? plan->map_count : NJ_RANK_MAX);
 }
 
-bool nj_plan_read_slots(nj_plan *plan, const nj_plan_facts *facts, nj_error *error)
+bool nj_plan_read_slots(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error)
 {
     if (facts->slot_count > NJ_ARGUMENTS_MAX) {
         return nj_differ(error, nj_format("%zu", facts->slot_count).text, "expected at most %d slots", NJ_ARGUMENTS_MAX);
@@ -34,9 +34,9 @@ bool nj_plan_read_slots(nj_plan *plan, const nj_plan_facts *facts, nj_error *err
         const nj_slot_facts *from = &facts->slots[i];
         nj_slot *slot = &plan->slots[i];
         *slot = (nj_slot){.source = from->source, .leaf = from->leaf, .part = from->part, .index = from->index};
-        slot->dtype = *from->type == '*' || slot->part == NJ_PART_MAP ? NJ_U64 : (uint8_t)nj_dtype_parse(from->type);
+        slot->dtype = from->dtype;
         if (!is_slot(plan, slot)) {
-            return nj_differ(error, nj_format("%d and %s", slot->source, from->type).text,
+            return nj_differ(error, nj_format("%d and %d", slot->source, from->dtype).text,
                              "expected a slot of a known source and type");
         }
         slot->packing = (uint8_t)packing_of(slot);
@@ -55,7 +55,7 @@ static bool check_map(const nj_map_facts *map, size_t argument_count, nj_error *
            nj_differ(error, nj_format("%zu", map->rank).text, "expected a tensor map of rank 1 to %d", NJ_RANK_MAX);
 }
 
-bool nj_plan_read_maps(nj_plan *plan, const nj_plan_facts *facts, nj_error *error)
+bool nj_plan_read_maps(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error)
 {
     if (facts->map_count > NJ_DESCRIPTORS_MAX) {
         return nj_differ(error, nj_format("%zu", facts->map_count).text, "expected at most %d tensor maps", NJ_DESCRIPTORS_MAX);

@@ -21,7 +21,7 @@ typedef struct nj_slot {
 } nj_slot;
 
 /* Copies and checks slots and maps; false with `error` filled. */
-bool nj_plan_read_slots(nj_plan *plan, const nj_plan_facts *facts, nj_error *error);
-bool nj_plan_read_maps(nj_plan *plan, const nj_plan_facts *facts, nj_error *error);
+bool nj_plan_read_slots(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error);
+bool nj_plan_read_maps(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error);
 
 #endif

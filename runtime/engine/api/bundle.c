@@ -1,0 +1,240 @@
+/* clock_gettime is POSIX's */
+#define _POSIX_C_SOURCE 200809L
+
+#include "api/handles.h"
+#include "api/texts.h"
+#include "bundle/zstd.h"
+#include "cuda/query.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { STATEMENT_BYTES_MAX = 4 << 20, DIGEST_SHOWN = 12 };
+
+#define SUFFIX ".nojit"
+#define STATEMENT_SUFFIX ".intoto.jsonl"
+
+uint64_t nj_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void nj_tell(const nj_bundle *bundle, const char *kind, const nj_kernel *kernel, const char *detail, int device, uint64_t began_ns)
+{
+    char shown[DIGEST_SHOWN + 1] = "";
+    if (bundle->options.log == NULL) {
+        return;
+    }
+    memcpy(shown, bundle->reader.digest, DIGEST_SHOWN);
+    nj_event event = {sizeof event, kind, shown, kernel == NULL ? NULL : kernel->name, detail, device, nj_now_ns() - began_ns};
+    bundle->options.log(bundle->options.user, &event);
+}
+
+/* -- what the caller gives -- */
+
+static bool decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
+{
+    const nj_bundle *it = context;
+    return it->options.decompress(it->options.user, frame.at, frame.size, raw, raw_bytes) == 0 ||
+           nj_frame_broken(error, "a refusal of nj_options.decompress");
+}
+
+/* Reads the statement beside a bundle, new; NULL if there is none, or it is none. */
+static void *read_statement(const char *path, size_t *size)
+{
+    size_t length = strlen(path), ending = strlen(SUFFIX);
+    nj_file file = {.descriptor = -1};
+    void *read = NULL;
+    char *name = malloc(length + sizeof STATEMENT_SUFFIX);
+    if (name == NULL) {
+        return NULL;
+    }
+    length -= length >= ending && strcmp(path + length - ending, SUFFIX) == 0 ? ending : 0;
+    memcpy(name, path, length);
+    memcpy(name + length, STATEMENT_SUFFIX, sizeof STATEMENT_SUFFIX);
+    if (nj_file_open(name, &file, NULL) && file.size <= STATEMENT_BYTES_MAX) {
+        read = malloc((size_t)file.size + 1);
+        *size = (size_t)file.size;
+        if (read != NULL && !nj_file_read(&file, 0, *size, read, NULL)) {
+            free(read);
+            read = NULL;
+        }
+    }
+    nj_file_close(&file);
+    free(name);
+    return read;
+}
+
+static bool refuse_trust(nj_error *error, const char *got, const char *what)
+{
+    nj_note_difference(error, got, "%s", what);
+    if (error != NULL) {
+        error->code = NJ_ERROR_TRUST;
+    }
+    return false;
+}
+
+static bool ask_verifier(const nj_bundle *it, const char *digest, nj_error *error)
+{
+    size_t size = 0;
+    void *statement = it->path == NULL ? NULL : read_statement(it->path, &size);
+    nj_claim claim = {sizeof claim, it->path, digest, statement, size};
+    bool allowed = it->options.verify(it->options.user, &claim) == 0;
+    free(statement);
+    return allowed || refuse_trust(error, "", "nj_options.verify refuses the bundle");
+}
+
+static bool verify(void *context, const char *digest, nj_error *error)
+{
+    const nj_bundle *it = context;
+    const char *policy = getenv("NOJIT_TRUST");
+    if (policy != NULL && strcmp(policy, "any") != 0 && strcmp(policy, "signed") != 0) {
+        refuse_trust(error, nj_quote((nj_span){(const unsigned char *)policy, strlen(policy)}).text, "expected any or signed");
+        return nj_at(error, "NOJIT_TRUST");
+    }
+    if (it->options.verify != NULL) {
+        return ask_verifier(it, digest, error);
+    }
+    return policy == NULL || strcmp(policy, "any") == 0 ||
+           refuse_trust(error, "none", "expected nj_options.verify to be set, which NOJIT_TRUST=signed needs");
+}
+
+static bool take_options(nj_bundle *it, const nj_options *options, nj_error *error)
+{
+    if (options != NULL) {
+        memcpy(&it->options, options, nj_common(options->size, sizeof *options));
+    }
+    return (it->options.allocate == NULL) == (it->options.release == NULL) ||
+           nj_refuse_argument(error, -1, "one of them", "expected nj_options.allocate and release both, or neither");
+}
+
+/* -- texts -- */
+
+static size_t count_chars(const nj_index *index)
+{
+    size_t chars = index->name.size + index->version.size + index->arch.size + index->image_arch.size + 4;
+    for (size_t i = 0; i < index->kernel_count; i++) {
+        chars += index->kernels[i].name.size + 1;
+    }
+    return chars;
+}
+
+static bool copy_texts(nj_bundle *it, nj_error *error)
+{
+    const nj_index *index = &it->reader.index;
+    char *at = it->texts = malloc(count_chars(index));
+    it->kernel_names = malloc((index->kernel_count + 1) * sizeof *it->kernel_names);
+    it->kernels = calloc(index->kernel_count + 1, sizeof *it->kernels);
+    if (it->texts == NULL || it->kernel_names == NULL || it->kernels == NULL) {
+        return nj_no_memory(error);
+    }
+    it->name = nj_text_put(&at, index->name);
+    it->version = nj_text_put(&at, index->version);
+    it->arch_name = nj_text_put(&at, index->arch);
+    it->image_arch_name = nj_text_put(&at, index->image_arch);
+    for (size_t i = 0; i < index->kernel_count; i++) {
+        it->kernel_names[i] = nj_text_put(&at, index->kernels[i].name);
+    }
+    it->image_arch = nj_image_arch_read(index->image_arch);
+    it->arch = nj_image_arch_read(index->arch).number;
+    return true;
+}
+
+/* -- open and close -- */
+
+static bool open_reader(nj_bundle *it, nj_span memory, nj_error *error)
+{
+    nj_reader_calls calls = {it, it->options.decompress == NULL ? nj_zstd_decompress : decompress, verify};
+    return it->path != NULL ? nj_reader_open(&it->reader, it->path, &calls, error) : nj_reader_take(&it->reader, memory, &calls, error);
+}
+
+static void drop_bundle(nj_bundle *it)
+{
+    pthread_mutex_destroy(&it->lock);
+    free(it->path);
+    free(it->texts);
+    free(it->kernel_names);
+    free(it->kernels);
+    free(it);
+}
+
+static nj_bundle *open_bundle(const char *path, nj_span memory, const nj_options *options, nj_error *error)
+{
+    uint64_t began_ns = nj_now_ns();
+    nj_bundle *it = calloc(1, sizeof *it);
+    if (it == NULL) {
+        nj_no_memory(error);
+        return NULL;
+    }
+    pthread_mutex_init(&it->lock, NULL);
+    it->path = path == NULL ? NULL : malloc(strlen(path) + 1);
+    if (it->path != NULL) {
+        strcpy(it->path, path);
+    }
+    bool ready = (path == NULL || it->path != NULL || nj_no_memory(error)) && take_options(it, options, error);
+    bool open = ready && open_reader(it, memory, error);
+    if (open && copy_texts(it, error)) {
+        nj_tell(it, "open", NULL, path, -1, began_ns);
+        return it;
+    }
+    if (open) {
+        nj_reader_close(&it->reader);
+    }
+    drop_bundle(it);
+    if (path != NULL && ready) {
+        nj_note_place(error, path);
+    }
+    return NULL;
+}
+
+nj_bundle *nj_bundle_open(const char *path, const nj_options *options, nj_error *error)
+{
+    return open_bundle(path, (nj_span){0}, options, error);
+}
+
+nj_bundle *nj_bundle_open_memory(const void *bytes, size_t size, const nj_options *options, nj_error *error)
+{
+    return open_bundle(NULL, (nj_span){bytes, size}, options, error);
+}
+
+void nj_bundle_close(nj_bundle *it)
+{
+    if (it == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < it->reader.index.kernel_count; i++) {
+        nj_kernel_close(atomic_load(&it->kernels[i]));
+    }
+    nj_reader_close(&it->reader);
+    drop_bundle(it);
+}
+
+/* -- questions -- */
+
+void nj_bundle_about(const nj_bundle *it, nj_bundle_info *info)
+{
+    const nj_index *index = &it->reader.index;
+    nj_bundle_info all = {info->size, it->name, it->version, it->arch_name, it->image_arch_name, it->reader.digest,
+                          (int)index->min_driver, index->kernel_count};
+    memcpy(info, &all, nj_common(info->size, sizeof all));
+}
+
+const char *nj_bundle_kernel_name(const nj_bundle *it, size_t number)
+{
+    return number < it->reader.index.kernel_count ? it->kernel_names[number] : NULL;
+}
+
+nj_code nj_bundle_fit(const nj_bundle *it, int device, int *fit, nj_error *error)
+{
+    int capability;
+    nj_error own;
+    error = error == NULL ? &own : error;
+    if (!nj_device_capability(device, &capability, error)) {
+        return error->code;
+    }
+    *fit = nj_image_fit(it->image_arch, capability);
+    return NJ_OK;
+}

@@ -1,0 +1,48 @@
+/* A call through nojit.h: its arguments bound to the kernel's params and read. */
+#ifndef NOJIT_API_CALL_H
+#define NOJIT_API_CALL_H
+
+#include "api/handles.h"
+
+typedef struct {
+    const nj_arg *passed[NJ_ARGUMENTS_MAX]; /* by place: params, then options; NULL if not given */
+    nj_value values[NJ_ARGUMENTS_MAX];
+    nj_value leaves[NJ_LEAVES_MAX];
+    nj_descriptor descriptors[NJ_DESCRIPTORS_MAX];
+    uint16_t leaf_count, descriptor_count;
+} nj_bound_call;
+
+/* What a caller passes. */
+typedef struct {
+    const nj_arg *args;
+    size_t arg_count;
+    const nj_keyword *keywords;
+    size_t keyword_count;
+} nj_given_call;
+
+/* Binds and reads. False with `error` filled. */
+bool nj_bind_call(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error);
+
+static inline nj_arguments nj_call_arguments(const nj_bound_call *call)
+{
+    return (nj_arguments){call->values, call->leaves, call->descriptors};
+}
+
+/* The constexprs and options that a call gives, as selection takes them; owned. */
+typedef struct {
+    nj_constant *constants;
+    const nj_constant **given; /* by place; NULL if not given */
+    nj_constant *items;        /* of tuples */
+} nj_given_constants;
+
+/* Reads them; false with `error` filled. `nj_constants_drop` is due in either case. */
+bool nj_constants_read(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *made, nj_error *error);
+void nj_constants_drop(nj_given_constants *made);
+
+/* Finds the row that serves a bound call, of which `nj_spec_key` was asked; false with `error` filled. */
+bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error);
+
+/* Reads the device of a launch; -1 with `error` filled. */
+int nj_config_device(const nj_launch_config *config, nj_error *error);
+
+#endif

@@ -1,0 +1,286 @@
+#include "api/handles.h"
+#include "api/texts.h"
+#include "cuda/query.h"
+#include "select/ranking.h"
+
+#include <stdlib.h>
+
+bool nj_within_kernel(const nj_kernel *kernel, nj_error *error)
+{
+    nj_note_place(error, kernel->name);
+    nj_note_place(error, "kernel");
+    return kernel->bundle->path == NULL ? false : nj_note_place(error, kernel->bundle->path);
+}
+
+/* -- names -- */
+
+static bool has_option(const nj_kernel *it, nj_span name)
+{
+    bool has = false;
+    for (size_t i = 0; !has && i < it->option_count; i++) {
+        has = nj_span_equal(it->options[i], name);
+    }
+    return has;
+}
+
+/* Lists what any config has an option of, in the order in which they come. */
+static bool list_options(nj_kernel *it, nj_error *error)
+{
+    const nj_table *table = &it->table;
+    size_t most = 0;
+    for (uint32_t i = 0; i < table->config_count; i++) {
+        most += table->configs[i].option_count;
+    }
+    it->options = malloc((most + 1) * sizeof *it->options);
+    for (uint32_t i = 0; it->options != NULL && i < table->config_count; i++) {
+        for (uint32_t j = 0; j < table->configs[i].option_count; j++) {
+            nj_span name = table->configs[i].options[j].name;
+            if (!has_option(it, name)) {
+                it->options[it->option_count++] = name;
+            }
+        }
+    }
+    if (it->options == NULL) {
+        return nj_no_memory(error);
+    }
+    size_t count = table->param_count + it->option_count;
+    return count <= NJ_ARGUMENTS_MAX ||
+           nj_differ(error, nj_format("%zu", count).text, "expected at most %d params and options", NJ_ARGUMENTS_MAX);
+}
+
+static bool copy_names(nj_kernel *it, nj_error *error)
+{
+    const nj_table *table = &it->table;
+    size_t chars = 0, count = table->param_count + it->option_count;
+    it->names = malloc((count + 1) * sizeof *it->names);
+    for (size_t i = 0; i < count; i++) {
+        chars += 1 + (i < table->param_count ? table->params[i].name : it->options[i - table->param_count]).size;
+    }
+    char *at = it->texts = malloc(chars + 1);
+    if (it->names == NULL || it->texts == NULL) {
+        return nj_no_memory(error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        it->names[i] = nj_text_put(&at, i < table->param_count ? table->params[i].name : it->options[i - table->param_count]);
+    }
+    it->param_count = table->param_count;
+    return true;
+}
+
+/* -- open and close -- */
+
+static bool read_parts(nj_kernel *it, nj_error *error)
+{
+    const nj_kernel_entry *entry = &it->bundle->reader.index.kernels[it->number];
+    it->ids = nj_ids_new();
+    return (it->ids != NULL || nj_no_memory(error)) &&
+           nj_placement_read(it->section.placement, entry->images, entry->payload_bytes, &it->placement, error) &&
+           nj_table_read(it->section.table, (size_t)entry->variants, (size_t)entry->images, &it->table, error) &&
+           list_options(it, error) && copy_names(it, error);
+}
+
+static nj_kernel *read_kernel(nj_bundle *bundle, size_t number, nj_error *error)
+{
+    nj_kernel *it = calloc(1, sizeof *it);
+    if (it == NULL) {
+        nj_no_memory(error);
+        return NULL;
+    }
+    it->bundle = bundle;
+    it->number = number;
+    it->name = bundle->kernel_names[number];
+    pthread_mutex_init(&it->lock, NULL);
+    /* the reader names the kernel itself */
+    bool read = nj_reader_section(&bundle->reader, number, &it->section, error);
+    if (!read) {
+        if (bundle->path != NULL) {
+            nj_note_place(error, bundle->path);
+        }
+    } else if (!read_parts(it, error)) {
+        read = nj_within_kernel(it, error);
+    }
+    if (!read) {
+        nj_kernel_close(it);
+        it = NULL;
+    }
+    return it;
+}
+
+static void close_device(nj_kernel_device *it)
+{
+    if (it != NULL) {
+        nj_cache_clear(&it->plans, NULL);
+        nj_spec_clear(&it->spec);
+        free(it);
+    }
+}
+
+void nj_kernel_close(nj_kernel *it)
+{
+    if (it == NULL) {
+        return;
+    }
+    while (it->plans != NULL) {
+        nj_plan *next = it->plans->next;
+        nj_plan_free(it->plans);
+        it->plans = next;
+    }
+    for (int i = 0; i < NJ_DEVICES_MAX; i++) {
+        close_device(atomic_load(&it->devices[i]));
+    }
+    nj_settings_close(it);
+    nj_table_close(&it->table);
+    nj_placement_close(&it->placement);
+    nj_ids_free(it->ids);
+    free(it->section.raw);
+    free(it->options);
+    free(it->names);
+    free(it->texts);
+    pthread_mutex_destroy(&it->lock);
+    free(it);
+}
+
+static nj_kernel *refuse_name(const nj_bundle *bundle, const char *name, nj_error *error)
+{
+    nj_note_difference(error, nj_quote((nj_span){(const unsigned char *)name, strlen(name)}).text, "expected one of %zu kernels",
+                       bundle->reader.index.kernel_count);
+    if (error != NULL) {
+        error->code = NJ_ERROR_NO_KERNEL;
+    }
+    if (bundle->path != NULL) {
+        nj_note_place(error, bundle->path);
+    }
+    return NULL;
+}
+
+nj_kernel *nj_bundle_kernel(nj_bundle *bundle, const char *name, nj_error *error)
+{
+    int number = nj_reader_find(&bundle->reader, (nj_span){(const unsigned char *)name, strlen(name)});
+    if (number < 0) {
+        return refuse_name(bundle, name, error);
+    }
+    nj_kernel *known = atomic_load_explicit(&bundle->kernels[number], memory_order_acquire);
+    nj_kernel *made = known != NULL ? NULL : read_kernel(bundle, (size_t)number, error);
+    if (made != NULL && !atomic_compare_exchange_strong(&bundle->kernels[number], &known, made)) {
+        nj_kernel_close(made); /* another thread was faster */
+        made = known;
+    }
+    return known != NULL ? known : made;
+}
+
+/* -- devices -- */
+
+static bool has_estimates(const nj_tuning_table *table)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < table->block_count; i++) {
+        has |= table->blocks[i].estimate_count > 0;
+    }
+    return has;
+}
+
+/* Chooses the table of the device that is most like this one. */
+static bool choose_tuning(nj_kernel_device *it, const nj_tuning *tuning, int device, nj_error *error)
+{
+    if (tuning->table_count == 0) {
+        return true;
+    }
+    it->tuned = &tuning->tables[0];
+    it->multiprocessors = (int64_t)it->tuned->multiprocessors;
+    if (tuning->table_count > 1 || has_estimates(it->tuned)) {
+        nj_device_facts facts;
+        if (!nj_device_describe(device, &facts, error)) {
+            return false;
+        }
+        nj_span name = {(const unsigned char *)facts.name, strlen(facts.name)};
+        it->tuned = &tuning->tables[nj_closest_table(tuning, name, (uint64_t)facts.multiprocessors, facts.memory_bytes)];
+        it->multiprocessors = facts.multiprocessors;
+    }
+    return true;
+}
+
+static bool check_arch(const nj_kernel *kernel, int device, nj_error *error)
+{
+    int capability;
+    if (!nj_device_capability(device, &capability, error)) {
+        return false;
+    }
+    if (nj_image_fit(kernel->bundle->image_arch, capability) > 0) {
+        return true;
+    }
+    nj_note_difference(error, nj_format("sm_%d", capability).text, "expected a device that runs %s: nojit build --arch sm_%d builds for this one",
+                       kernel->bundle->image_arch_name, capability);
+    if (error != NULL) {
+        error->code = NJ_ERROR_NO_VARIANT;
+    }
+    return false;
+}
+
+static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *error)
+{
+    const nj_tuning *tuning = kernel->table.tuning.key_count == 0 ? NULL : &kernel->table.tuning;
+    if (!check_arch(kernel, device, error)) {
+        return NULL;
+    }
+    nj_kernel_device *it = calloc(1, sizeof *it);
+    if (it == NULL) {
+        nj_no_memory(error);
+        return NULL;
+    }
+    bool made = tuning == NULL || choose_tuning(it, tuning, device, error);
+    made = made && nj_spec_init(&it->spec, &kernel->table, kernel->ids, kernel->option_count, kernel->bundle->arch,
+                                it->tuned == NULL ? NULL : tuning, error);
+    if (!made) {
+        close_device(it);
+        it = NULL;
+    }
+    return it;
+}
+
+nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error)
+{
+    nj_kernel_device *known = NULL, *made;
+    if (device < 0 || device >= NJ_DEVICES_MAX) {
+        nj_note_argument(error, -1, nj_format("%d", device).text, "expected the ordinal of a device, or NJ_CURRENT_DEVICE");
+        return NULL;
+    }
+    known = atomic_load_explicit(&kernel->devices[device], memory_order_acquire);
+    if (known != NULL) {
+        return known;
+    }
+    made = make_device(kernel, device, error);
+    if (made != NULL && !atomic_compare_exchange_strong(&kernel->devices[device], &known, made)) {
+        close_device(made); /* another thread was faster */
+        made = known;
+    }
+    return made;
+}
+
+/* -- questions -- */
+
+const char *nj_kernel_name(const nj_kernel *it)
+{
+    return it->name;
+}
+
+size_t nj_kernel_param_count(const nj_kernel *it)
+{
+    return it->param_count;
+}
+
+void nj_kernel_param(const nj_kernel *it, size_t number, nj_param_info *info)
+{
+    const nj_param *param = &it->table.params[number];
+    nj_param_info all = {info->size, it->names[number], param->is_constexpr, param->has_default};
+    memcpy(info, &all, nj_common(info->size, sizeof all));
+}
+
+size_t nj_kernel_variant_count(const nj_kernel *it)
+{
+    return it->table.rows;
+}
+
+size_t nj_kernel_config_count(const nj_kernel *it)
+{
+    return it->table.config_count;
+}

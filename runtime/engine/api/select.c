@@ -1,0 +1,327 @@
+/* Selection for calls through nojit.h, and why. */
+#include "api/call.h"
+
+#include "select/choose.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A call set against a table. */
+typedef struct {
+    const nj_kernel *kernel;
+    nj_given_constants constants;
+    nj_passed passed;
+    nj_choice choice;
+} call_choice;
+
+static void close_choice(call_choice *it)
+{
+    nj_choice_close(&it->choice);
+    nj_constants_drop(&it->constants);
+}
+
+static bool refuse_variant(nj_error *error, const char *got, const char *what)
+{
+    nj_note_difference(error, got, "%s", what);
+    if (error != NULL) {
+        error->code = NJ_ERROR_NO_VARIANT;
+    }
+    return false;
+}
+
+/* Says why a kernel can never take a call. */
+static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fault *fault, nj_error *error)
+{
+    int place = (int)fault->place;
+    switch (verdict) {
+    case NJ_NO_MEMORY: return nj_no_memory(error);
+    case NJ_DERIVED_GIVEN: return nj_refuse_argument(error, place, "a value", "expected no value for a constexpr that follows from the call");
+    case NJ_UNKNOWN_NAME: return nj_refuse_argument(error, place, "a value", "expected an option that some config has");
+    case NJ_WRONG_KIND: return nj_refuse_argument(error, place, "another kind", "expected an argument of a type that some variant takes");
+    case NJ_UNTYPED: return nj_refuse_argument(error, place, "an address alone", "expected a pointer with a dtype: that decides the variant");
+    case NJ_VALUE_MISSING: {
+        nj_span axis = kernel->table.axes[fault->place].name;
+        nj_note_argument(error, -1, "none", "expected a value for constexpr %s", nj_quote(axis).text);
+        return false;
+    }
+    default: return refuse_variant(error, "none", "expected a variant that serves the call; nj_explain says why each does not");
+    }
+}
+
+/* Sets a call against the kernel's table; false with `error` filled. `close_choice` is due in either case. */
+static bool open_choice(call_choice *it, const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, nj_error *error)
+{
+    nj_fault fault = {0};
+    memset(it, 0, sizeof *it);
+    it->kernel = kernel;
+    if (!nj_constants_read(kernel, call, &it->constants, error)) {
+        return false;
+    }
+    it->passed = (nj_passed){
+        .arguments = nj_call_arguments(call),
+        .given = it->constants.given,
+        .option_count = kernel->option_count,
+        .options = kernel->options,
+        .arch = kernel->bundle->arch,
+    };
+    nj_verdict verdict = nj_choice_open(&it->choice, &on->spec.typing, &it->passed, &fault);
+    return verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
+}
+
+/* The numbers of the tuning key, rounded. */
+static nj_preference preference_of(const nj_kernel_device *on, const nj_bound_call *call, int64_t key[NJ_TUNING_KEYS_MAX])
+{
+    for (uint32_t i = 0; i < on->spec.tuning_count; i++) {
+        key[i] = nj_bucket_of(on->spec.bucket, nj_tuning_number(&on->spec.tuning[i], call->values));
+    }
+    return (nj_preference){on->tuned, key, on->spec.tuning_count, on->multiprocessors};
+}
+
+bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)
+{
+    call_choice it;
+    int64_t key[NJ_TUNING_KEYS_MAX];
+    nj_fault fault = {0};
+    bool served = open_choice(&it, kernel, on, call, error);
+    if (served) {
+        nj_preference preference = preference_of(on, call, key);
+        nj_verdict verdict = nj_choose(&it.choice, &preference, row);
+        served = verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
+    }
+    close_choice(&it);
+    return served;
+}
+
+/* -- why -- */
+
+enum { WORD_CHARS = 256 };
+
+/* A verdict while it is written. */
+typedef struct {
+    call_choice *it;
+    const nj_bound_call *call;
+    size_t row;
+    char name[WORD_CHARS], expected[WORD_CHARS], got[WORD_CHARS];
+    nj_reason reason;
+} reason_writer;
+
+static void write_span(char word[WORD_CHARS], nj_span text)
+{
+    snprintf(word, WORD_CHARS, "%.*s", (int)(text.size < WORD_CHARS ? text.size : WORD_CHARS - 1), (const char *)text.at);
+}
+
+static void write_constant(char word[WORD_CHARS], const nj_constant *value)
+{
+    size_t at;
+    switch (value == NULL ? NJ_CONSTANT_NONE : value->kind) {
+    case NJ_CONSTANT_BOOL: write_span(word, value->truth ? (nj_span){(const unsigned char *)"True", 4} : (nj_span){(const unsigned char *)"False", 5}); break;
+    case NJ_CONSTANT_INT: snprintf(word, WORD_CHARS, "%s%llu", value->negative ? "-" : "", (unsigned long long)value->magnitude); break;
+    case NJ_CONSTANT_FLOAT: snprintf(word, WORD_CHARS, "%.17g", value->number); break;
+    case NJ_CONSTANT_TEXT: snprintf(word, WORD_CHARS, "%s", nj_quote(value->text).text); break;
+    case NJ_CONSTANT_DTYPE:
+    case NJ_CONSTANT_FUNCTION: write_span(word, value->text); break;
+    case NJ_CONSTANT_TUPLE:
+        at = (size_t)snprintf(word, WORD_CHARS, "(");
+        for (uint32_t i = 0; i < value->count && at < WORD_CHARS; i++) {
+            char item[WORD_CHARS];
+            write_constant(item, &value->items[i]);
+            at += (size_t)snprintf(word + at, WORD_CHARS - at, "%s%s", i == 0 ? "" : ", ", item);
+        }
+        if (at < WORD_CHARS) {
+            snprintf(word + at, WORD_CHARS - at, ")");
+        }
+        break;
+    default: snprintf(word, WORD_CHARS, "None"); break;
+    }
+}
+
+static void write_value(char word[WORD_CHARS], const nj_value *value, const nj_bound_call *call)
+{
+    switch (value->tag) {
+    case NJ_TAG_NONE: snprintf(word, WORD_CHARS, "None"); break;
+    case NJ_TAG_BOOL: snprintf(word, WORD_CHARS, value->bits != 0 ? "True" : "False"); break;
+    case NJ_TAG_INT: snprintf(word, WORD_CHARS, "%lld", (long long)value->bits); break;
+    case NJ_TAG_UINT: snprintf(word, WORD_CHARS, "%llu", (unsigned long long)value->bits); break;
+    case NJ_TAG_POINTER: snprintf(word, WORD_CHARS, "*%s at %#llx", nj_dtype_name(value->dtype), (unsigned long long)value->bits); break;
+    case NJ_TAG_TUPLE: snprintf(word, WORD_CHARS, "a tuple of %u", (unsigned)nj_tuple_members(value)); break;
+    case NJ_TAG_DESCRIPTOR: {
+        const nj_descriptor *descriptor = &call->descriptors[value->bits];
+        snprintf(word, WORD_CHARS, "a descriptor of %s, rank %d", nj_dtype_name(descriptor->base.dtype), descriptor->rank);
+        break;
+    }
+    default: snprintf(word, WORD_CHARS, nj_is_id(value) || value->tag != NJ_TAG_OPAQUE ? "a constant" : "%.17g", nj_as_double(value->bits)); break;
+    }
+}
+
+/* Finds the first argument that the row's types do not take. */
+static void write_type(reason_writer *w)
+{
+    const nj_typing *typing = w->it->choice.typing;
+    const nj_table *table = typing->table;
+    uint32_t signature = table->cases[nj_table_at(table, NJ_COLUMN_CASE, w->row)].signature;
+    for (uint32_t i = 0; i < table->runtime_count; i++) {
+        uint8_t number = typing->numbers[(size_t)signature * table->runtime_count + i];
+        if ((w->it->choice.takers[i] >> number & 1) == 0) {
+            uint32_t place = typing->params[i].place;
+            write_span(w->name, table->params[place].name);
+            write_span(w->expected, table->signatures[signature][i]);
+            write_value(w->got, &w->call->values[place], w->call);
+            return;
+        }
+    }
+}
+
+static const nj_constant *given_of(const reason_writer *w, nj_span name)
+{
+    const nj_table *table = &w->it->kernel->table;
+    for (uint32_t i = 0; i < table->param_count; i++) {
+        if (nj_span_equal(table->params[i].name, name)) {
+            const nj_constant *given = w->it->constants.given[i];
+            return given != NULL ? given : table->params[i].has_default ? &table->params[i].fallback : NULL;
+        }
+    }
+    return NULL;
+}
+
+static void write_axis(reason_writer *w)
+{
+    const nj_table *table = &w->it->kernel->table;
+    uint32_t number = nj_table_at(table, NJ_COLUMN_CASE, w->row);
+    for (uint32_t i = 0; i < table->axis_count; i++) {
+        if (!nj_choice_on_axis(&w->it->choice, number, i)) {
+            write_span(w->name, table->axes[i].name);
+            write_constant(w->expected, &table->axes[i].values[table->cases[number].places[i]]);
+            write_constant(w->got, given_of(w, table->axes[i].name));
+            return;
+        }
+    }
+}
+
+static const nj_constant *setting_named(const nj_config *config, nj_span name)
+{
+    const nj_constant *found = NULL;
+    for (uint32_t i = 0; i < config->constexpr_count; i++) {
+        found = nj_span_equal(config->constexprs[i].name, name) ? &config->constexprs[i].value : found;
+    }
+    for (uint32_t i = 0; i < config->option_count; i++) {
+        found = nj_span_equal(config->options[i].name, name) ? &config->options[i].value : found;
+    }
+    return found;
+}
+
+static void write_setting(reason_writer *w)
+{
+    const nj_kernel *kernel = w->it->kernel;
+    uint32_t config = nj_table_at(&kernel->table, NJ_COLUMN_CONFIG, w->row);
+    for (size_t place = 0; place < kernel->param_count + kernel->option_count; place++) {
+        if (nj_choice_asks(&w->it->choice, place) && !nj_choice_sets(&w->it->choice, config, place)) {
+            nj_span name = {(const unsigned char *)kernel->names[place], strlen(kernel->names[place])};
+            write_span(w->name, name);
+            write_constant(w->expected, setting_named(&kernel->table.configs[config], name));
+            write_constant(w->got, w->it->constants.given[place]);
+            return;
+        }
+    }
+}
+
+static void write_derived(reason_writer *w)
+{
+    const nj_table *table = &w->it->kernel->table;
+    const nj_constant *built = table->derived_values[nj_table_at(table, NJ_COLUMN_DERIVED, w->row)];
+    const nj_value *results = nj_choice_derive(&w->it->choice, nj_table_at(table, NJ_COLUMN_CASE, w->row), nj_table_at(table, NJ_COLUMN_CONFIG, w->row));
+    for (uint32_t i = 0; i < table->derived_count; i++) {
+        if (!nj_choice_is_result(&w->it->choice, &results[i], &built[i])) {
+            write_span(w->name, table->derived[i].name);
+            write_constant(w->expected, &built[i]);
+            write_value(w->got, &results[i], w->call);
+            return;
+        }
+    }
+}
+
+static void write_hint(reason_writer *w)
+{
+    const nj_table *table = &w->it->kernel->table;
+    const nj_hint_set *set = &table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, w->row)];
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (!nj_hint_holds(w->it->choice.typing, &w->it->passed.arguments, &set->hints[i])) {
+            write_span(w->name, set->hints[i].leaf);
+            snprintf(w->expected, WORD_CHARS, set->hints[i].value == 1 ? "1" : "a multiple of 16");
+            snprintf(w->got, WORD_CHARS, "another");
+            return;
+        }
+    }
+}
+
+static void write_reason(reason_writer *w, nj_stage stage)
+{
+    const nj_table *table = &w->it->kernel->table;
+    switch (stage) {
+    case NJ_STAGE_TYPES: w->reason.code = NJ_REASON_TYPE; write_type(w); break;
+    case NJ_STAGE_MATRIX: w->reason.code = NJ_REASON_CONSTEXPR; write_axis(w); break;
+    case NJ_STAGE_SETTINGS: w->reason.code = NJ_REASON_CONSTEXPR; write_setting(w); break;
+    case NJ_STAGE_REQUIRES:
+        w->reason.code = NJ_REASON_REQUIRES;
+        write_span(w->expected, table->configs[w->reason.config].requires);
+        break;
+    case NJ_STAGE_DERIVED: w->reason.code = NJ_REASON_DERIVED; write_derived(w); break;
+    case NJ_STAGE_HINTS: w->reason.code = NJ_REASON_HINT; write_hint(w); break;
+    default: w->reason.code = NJ_REASON_SERVES; break;
+    }
+}
+
+static void tell_all(call_choice *it, const nj_bound_call *call, size_t chosen, nj_visitor visit, void *user)
+{
+    const nj_table *table = &it->kernel->table;
+    int stop = 0;
+    for (size_t row = 0; stop == 0 && row < table->rows; row++) {
+        reason_writer w = {.it = it, .call = call, .row = row};
+        w.reason = (nj_reason){.size = sizeof w.reason, .number = row, .config = nj_table_at(table, NJ_COLUMN_CONFIG, row)};
+        if (row == chosen) {
+            w.reason.code = NJ_REASON_CHOSEN;
+        } else {
+            write_reason(&w, nj_choice_stage(&it->choice, row));
+        }
+        w.reason.name = w.name[0] == 0 ? NULL : w.name;
+        w.reason.expected = w.expected;
+        w.reason.got = w.got;
+        stop = visit(user, &w.reason);
+    }
+}
+
+static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call *call, nj_visitor visit, void *user, nj_error *error)
+{
+    call_choice it;
+    int64_t numbers[NJ_TUNING_KEYS_MAX];
+    nj_key key;
+    size_t chosen = SIZE_MAX;
+    nj_arguments arguments = nj_call_arguments(call);
+    /* settles the arguments */
+    (void)nj_spec_key(&on->spec, call->values, &arguments, &key);
+    bool open = open_choice(&it, kernel, on, call, error) || nj_name_argument(kernel, error);
+    if (open) {
+        nj_preference preference = preference_of(on, call, numbers);
+        if (nj_choose(&it.choice, &preference, &chosen) != NJ_SERVED) {
+            chosen = SIZE_MAX;
+        }
+        tell_all(&it, call, chosen, visit, user);
+    }
+    close_choice(&it);
+    return open;
+}
+
+nj_code nj_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
+                   const nj_launch_config *config, nj_visitor visit, void *user, nj_error *error)
+{
+    nj_error own;
+    nj_bound_call call;
+    const nj_given_call given = {args, arg_count, keywords, keyword_count};
+    nj_launch_config all = NJ_LAUNCH_CONFIG_INIT;
+    if (config != NULL) {
+        memcpy(&all, config, config->size < sizeof all ? config->size : sizeof all);
+    }
+    error = error == NULL ? &own : error;
+    int device = nj_config_device(&all, error);
+    nj_kernel_device *on = device < 0 ? NULL : nj_kernel_on(kernel, device, error);
+    return on != NULL && nj_bind_call(kernel, &given, &call, error) && explain(kernel, on, &call, visit, user, error) ? NJ_OK : error->code;
+}

@@ -1,0 +1,25 @@
+/* Texts that end with a 0, many in one piece of memory. */
+#ifndef NOJIT_API_TEXTS_H
+#define NOJIT_API_TEXTS_H
+
+#include "base/span.h"
+
+/* Copies a text and a 0 to `*at`, and goes on behind it. Returns where it starts. */
+static inline const char *nj_text_put(char **at, nj_span text)
+{
+    char *start = *at;
+    if (text.size > 0) {
+        memcpy(start, text.at, text.size);
+    }
+    start[text.size] = 0;
+    *at = start + text.size + 1;
+    return start;
+}
+
+/* The bytes that a caller's struct and ours have in common. */
+static inline size_t nj_common(size_t theirs, size_t ours)
+{
+    return theirs < ours ? theirs : ours;
+}
+
+#endif

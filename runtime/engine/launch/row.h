@@ -1,0 +1,43 @@
+/* A row of a variant table as a plan takes it: what its image must be, what fills its parameters, the programs of its grid. */
+#ifndef NOJIT_LAUNCH_ROW_H
+#define NOJIT_LAUNCH_ROW_H
+
+#include "image/entry.h"
+#include "launch/plan.h"
+#include "select/ids.h"
+#include "table/launch_facts.h"
+
+/* Of which table a row is, and how its kernel is called. */
+typedef struct {
+    const nj_table *table;
+    nj_ids *ids;           /* gets every value that a program of the grid can hold */
+    int arch;              /* what ``arch`` stands for in expressions: 90 */
+    size_t argument_count; /* params and options together */
+} nj_row_home;
+
+/* What a row says. The entry lacks the image's arch, the facts lack the function and the device. */
+typedef struct {
+    nj_launch_facts launch;
+    nj_entry entry;
+    nj_plan_facts facts;
+    nj_slot_facts slots[NJ_ARGUMENTS_MAX];
+    nj_map_facts maps[NJ_DESCRIPTORS_MAX];
+} nj_row_facts;
+
+/* Reads a row, and checks what it packs. False with `error` filled. To be closed, whether or not this succeeds. */
+NJ_INTERNAL bool nj_row_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error);
+NJ_INTERNAL void nj_row_close(nj_row_facts *facts);
+
+/* Finds which entry of a tuple's type stands at some places, `.1.0`: tuples in tuples count before their own members. */
+uint32_t nj_find_entry(nj_span tuple, nj_span places);
+
+/* How many bytes a parameter of a type has, 0 for a type that is none of a parameter; and how they are made. */
+uint32_t nj_param_bytes(nj_span type, uint8_t *dtype);
+
+/* Takes a constexpr or an option and its value; false stops the walk. */
+typedef bool (*nj_take_constexpr)(void *context, nj_span name, const nj_constant *value);
+
+/* Goes through what each constexpr and option is for a row: a name may come twice, and the last has the last word. */
+NJ_INTERNAL bool nj_row_constexprs(const nj_table *table, size_t row, nj_take_constexpr take, void *context);
+
+#endif

@@ -1,0 +1,465 @@
+"""The C interface of libnojit by ctypes: calls as Python makes them, turned into the structs of nojit.h."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nojit.runtime import _core
+from nojit.runtime.values import DType, FunctionRef
+
+__all__ = ["DTYPES", "CApi", "CBundle", "CError", "CKernel", "CPlan", "Event", "Options", "Reason", "library_path"]
+
+DTYPES = ("", "i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64",
+          "fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16", "fp8e4b15")  # fmt: skip
+"""Triton's names of dtypes, by the numbers of `nj_dtype`."""
+_TORCH = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "int8": "i8", "int16": "i16", "int32": "i32",
+          "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "i1",
+          "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}  # fmt: skip
+_NONE, _BOOL, _INT, _UINT, _FLOAT, _POINTER, _TUPLE, _DESCRIPTOR, _TEXT, _DTYPE, _FUNCTION = range(1, 12)
+CURRENT_DEVICE = -1
+
+
+def library_path() -> Path:
+    """Return the library that the extension links."""
+    return Path(_core.__file__).with_name("libnojit.so")
+
+
+class _Error(ctypes.Structure):
+    _fields_ = (
+        ("code", ctypes.c_int),
+        ("argument", ctypes.c_int),
+        ("driver_code", ctypes.c_int),
+        ("system_code", ctypes.c_int),
+        ("call", ctypes.c_char * 32),
+        ("rule", ctypes.c_char * 32),
+        ("what", ctypes.c_char * 384),
+        ("got", ctypes.c_char * 384),
+        ("where", ctypes.c_char * 640),
+        ("reserved", ctypes.c_char * 48),
+    )
+
+
+class CError(Exception):
+    """An `nj_error`."""
+
+    def __init__(self, error: _Error) -> None:
+        self.code = error.code
+        self.argument = error.argument
+        self.driver_code = error.driver_code
+        self.rule = error.rule.decode()
+        self.what = error.what.decode()
+        self.got = error.got.decode(errors="replace")
+        self.where = error.where.decode(errors="replace")
+        super().__init__(f"{self.code}: {self.what}, got {self.got} - at {self.where}")
+
+
+class _Value(ctypes.Union):
+    _fields_ = (
+        ("integer", ctypes.c_int64),
+        ("natural", ctypes.c_uint64),
+        ("number", ctypes.c_double),
+        ("pointer", ctypes.c_void_p),
+        ("text", ctypes.c_char_p),
+    )
+
+
+class _Arg(ctypes.Structure):
+    _anonymous_ = ("value",)
+    _fields_ = (("kind", ctypes.c_uint32), ("dtype", ctypes.c_uint32), ("value", _Value), ("count", ctypes.c_size_t))
+
+
+class _Keyword(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("value", _Arg))
+
+
+class _Descriptor(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("address", ctypes.c_uint64),
+        ("dtype", ctypes.c_int),
+        ("rank", ctypes.c_uint32),
+        ("shape", ctypes.c_int64 * 5),
+        ("strides", ctypes.c_int64 * 5),
+        ("block", ctypes.c_uint32 * 5),
+        ("box", ctypes.c_uint16 * 5),
+        ("steps", ctypes.c_uint8 * 5),
+        ("pads_nan", ctypes.c_uint8),
+        ("rounds_tf32", ctypes.c_uint8),
+    )
+
+
+class _Config(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("stream", ctypes.c_void_p),
+        ("device", ctypes.c_int),
+        ("grid_rank", ctypes.c_int),
+        ("grid", ctypes.c_uint32 * 3),
+    )
+
+
+class _Claim(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("path", ctypes.c_char_p),
+        ("digest", ctypes.c_char_p),
+        ("statement", ctypes.c_void_p),
+        ("statement_bytes", ctypes.c_size_t),
+    )
+
+
+class Event(ctypes.Structure):
+    """An `nj_event`."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("kind", ctypes.c_char_p),
+        ("bundle", ctypes.c_char_p),
+        ("kernel", ctypes.c_char_p),
+        ("detail", ctypes.c_char_p),
+        ("device", ctypes.c_int),
+        ("nanoseconds", ctypes.c_uint64),
+    )
+
+
+VERIFY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Claim))
+DECOMPRESS = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t
+)
+ALLOCATE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint64),
+)  # fmt: skip
+RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p)
+FIND_STREAM = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Event))
+
+
+class Options(ctypes.Structure):
+    """An `nj_options`."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("user", ctypes.c_void_p),
+        ("verify", VERIFY),
+        ("decompress", DECOMPRESS),
+        ("allocate", ALLOCATE),
+        ("release", RELEASE),
+        ("find_stream", FIND_STREAM),
+        ("log", LOG),
+    )
+
+    @staticmethod
+    def of(**callbacks: Any) -> Options:
+        return Options(size=ctypes.sizeof(Options), **callbacks)
+
+
+class _BundleInfo(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("version", ctypes.c_char_p),
+        ("arch", ctypes.c_char_p),
+        ("image_arch", ctypes.c_char_p),
+        ("digest", ctypes.c_char_p),
+        ("min_driver", ctypes.c_int),
+        ("kernel_count", ctypes.c_size_t),
+    )
+
+
+class _ParamInfo(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("is_constexpr", ctypes.c_int),
+        ("has_default", ctypes.c_int),
+    )
+
+
+class _PlanInfo(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("symbol", ctypes.c_char_p),
+        ("variant", ctypes.c_size_t),
+        ("config", ctypes.c_size_t),
+        ("device", ctypes.c_int),
+        ("num_warps", ctypes.c_uint32),
+        ("num_ctas", ctypes.c_uint32),
+        ("shared_bytes", ctypes.c_uint32),
+        ("registers", ctypes.c_uint32),
+        ("value_count", ctypes.c_size_t),
+    )
+
+
+class _ValueInfo(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_char_p),
+        ("bytes", ctypes.c_size_t),
+        ("hint", ctypes.c_int),
+    )
+
+
+class Reason(ctypes.Structure):
+    """An `nj_reason`."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("code", ctypes.c_int),
+        ("number", ctypes.c_size_t),
+        ("config", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("expected", ctypes.c_char_p),
+        ("got", ctypes.c_char_p),
+    )
+
+
+_VISITOR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Reason))
+
+
+def _sized(kind: Any) -> Any:
+    return kind(size=ctypes.sizeof(kind))
+
+
+def _dtype_of(tensor: Any) -> int:
+    name = str(tensor.dtype).rpartition(".")[2]
+    return DTYPES.index(_TORCH.get(name, name))
+
+
+def _address_of(tensor: Any) -> int:
+    return tensor.data_ptr() if hasattr(tensor, "data_ptr") else int(tensor.address)
+
+
+class _Pen:
+    """Turns values into arguments, and keeps what they point to."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def arg(self, value: Any) -> _Arg:  # noqa: PLR0911 - one for each kind
+        if value is None:
+            return _Arg(_NONE)
+        if isinstance(value, bool):
+            return _Arg(_BOOL, 0, _Value(integer=value))
+        if isinstance(value, int):
+            return _Arg(_INT, 0, _Value(integer=value)) if value < 1 << 63 else _Arg(_UINT, 0, _Value(natural=value))
+        if isinstance(value, float):
+            return _Arg(_FLOAT, 0, _Value(number=value))
+        if isinstance(value, tuple | list):
+            items = (_Arg * len(value))(*map(self.arg, value))
+            self.kept.append(items)
+            return _Arg(_TUPLE, 0, _Value(pointer=ctypes.addressof(items)), len(value))
+        if isinstance(value, str | DType | FunctionRef):
+            kind = _TEXT if isinstance(value, str) else _DTYPE if isinstance(value, DType) else _FUNCTION
+            return _Arg(kind, 0, _Value(text=str(getattr(value, "name", value)).encode()))
+        if hasattr(value, "block_shape"):
+            made = self.descriptor(value)
+            self.kept.append(made)
+            return _Arg(_DESCRIPTOR, 0, _Value(pointer=ctypes.addressof(made)))
+        return _Arg(_POINTER, _dtype_of(value), _Value(natural=_address_of(value)))
+
+    def descriptor(self, value: Any) -> _Descriptor:
+        made = _sized(_Descriptor)
+        made.address, made.dtype, made.rank = _address_of(value.base), _dtype_of(value.base), len(value.shape)
+        for field, numbers in (("shape", value.shape), ("strides", value.strides), ("block", value.block_shape or ())):
+            getattr(made, field)[: len(numbers)] = list(numbers)
+        for field in ("box", "steps"):
+            numbers = getattr(value, field, None) or ()
+            getattr(made, field)[: len(numbers)] = list(numbers)
+        made.pads_nan = getattr(value, "padding", "zero") == "nan"
+        made.rounds_tf32 = getattr(value, "round_f32_to_tf32", False)
+        return made
+
+    def call(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, int, Any, int]:
+        listed = (_Arg * len(args))(*map(self.arg, args))
+        keywords = (_Keyword * len(named))(*(_Keyword(name.encode(), self.arg(value)) for name, value in named.items()))
+        return listed, len(args), keywords, len(named)
+
+
+class CPlan:
+    """An `nj_plan`."""
+
+    def __init__(self, api: CApi, handle: int) -> None:
+        self._api, self._handle = api, ctypes.c_void_p(handle)
+
+    def about(self) -> _PlanInfo:
+        info = _sized(_PlanInfo)
+        self._api.library.nj_plan_about(self._handle, ctypes.byref(info))
+        return info
+
+    def values(self) -> list[tuple[str, str, int, int]]:
+        """Return name, type, bytes and hint of each value."""
+        listed = []
+        for number in range(self.about().value_count):
+            info = _sized(_ValueInfo)
+            self._api.library.nj_plan_value(self._handle, ctypes.c_size_t(number), ctypes.byref(info))
+            listed.append((info.name.decode(), info.type.decode(), info.bytes, info.hint))
+        return listed
+
+    def launch(self, values: Sequence[bytes | None], grid: tuple[int, int, int] | None = None, stream: int = 0) -> None:
+        """Launch with the bytes of each value."""
+        held = [None if value is None else ctypes.create_string_buffer(value, max(1, len(value))) for value in values]
+        pointers = (ctypes.c_void_p * len(values))(*(0 if one is None else ctypes.addressof(one) for one in held))
+        size = None if grid is None else (ctypes.c_uint32 * 3)(*grid)
+        with self._api.checked() as error:
+            error.result = self._api.library.nj_plan_launch(
+                self._handle, pointers, size, ctypes.c_void_p(stream), ctypes.byref(error)
+            )
+
+
+class CKernel:
+    """An `nj_kernel`."""
+
+    def __init__(self, api: CApi, handle: int) -> None:
+        self._api, self.handle = api, ctypes.c_void_p(handle)
+
+    def launch(
+        self,
+        *args: Any,
+        grid: tuple[int, ...] | None = None,
+        stream: int = 0,
+        device: int = CURRENT_DEVICE,
+        **named: Any,
+    ) -> None:
+        pen = _Pen()
+        with self._api.checked() as error:
+            error.result = self._api.library.nj_launch(
+                self.handle, *pen.call(args, named), ctypes.byref(_config(grid, stream, device)), ctypes.byref(error)
+            )
+
+    def prepare(self, *args: Any, device: int = CURRENT_DEVICE, **named: Any) -> CPlan:
+        pen, error = _Pen(), _Error()
+        handle = self._api.library.nj_prepare(
+            self.handle, *pen.call(args, named), ctypes.byref(_config(None, 0, device)), ctypes.byref(error)
+        )
+        if not handle:
+            raise CError(error)
+        return CPlan(self._api, handle)
+
+    def explain(self, *args: Any, device: int = CURRENT_DEVICE, **named: Any) -> list[tuple[int, int, str, str, str]]:
+        """Return code, variant, name, expected and got of each reason."""
+        pen, told = _Pen(), []
+
+        def visit(_user: int, reason: Any) -> int:
+            one = reason.contents
+            texts = [(text or b"").decode() for text in (one.name, one.expected, one.got)]
+            told.append((one.code, one.number, *texts))
+            return 0
+
+        with self._api.checked() as error:
+            error.result = self._api.library.nj_explain(
+                self.handle, *pen.call(args, named), ctypes.byref(_config(None, 0, device)), _VISITOR(visit), None,
+                ctypes.byref(error),
+            )  # fmt: skip
+        return told
+
+    def load(self, device: int) -> None:
+        with self._api.checked() as error:
+            error.result = self._api.library.nj_kernel_load(self.handle, device, ctypes.byref(error))
+
+    def params(self) -> list[tuple[str, bool, bool]]:
+        """Return name, whether constexpr and whether it has a default, of each param."""
+        listed = []
+        for number in range(self._api.library.nj_kernel_param_count(self.handle)):
+            info = _sized(_ParamInfo)
+            self._api.library.nj_kernel_param(self.handle, ctypes.c_size_t(number), ctypes.byref(info))
+            listed.append((info.name.decode(), bool(info.is_constexpr), bool(info.has_default)))
+        return listed
+
+    def config(self, number: int) -> dict[str, tuple[int, int]]:
+        """Return the kind and the bits of each setting of a config."""
+        settings = ctypes.POINTER(_Keyword)()
+        count = self._api.library.nj_kernel_config(self.handle, ctypes.c_size_t(number), ctypes.byref(settings))
+        return {settings[i].name.decode(): (settings[i].value.kind, settings[i].value.integer) for i in range(count)}
+
+
+class CBundle:
+    """An `nj_bundle`."""
+
+    def __init__(self, api: CApi, handle: int) -> None:
+        self._api, self._handle = api, ctypes.c_void_p(handle)
+
+    def about(self) -> _BundleInfo:
+        info = _sized(_BundleInfo)
+        self._api.library.nj_bundle_about(self._handle, ctypes.byref(info))
+        return info
+
+    def kernels(self) -> list[str]:
+        named = self._api.library.nj_bundle_kernel_name
+        return [named(self._handle, ctypes.c_size_t(i)).decode() for i in range(self.about().kernel_count)]
+
+    def fit(self, device: int) -> int:
+        fit = ctypes.c_int()
+        with self._api.checked() as error:
+            error.result = self._api.library.nj_bundle_fit(self._handle, device, ctypes.byref(fit), ctypes.byref(error))
+        return fit.value
+
+    def kernel(self, name: str) -> CKernel:
+        error = _Error()
+        handle = self._api.library.nj_bundle_kernel(self._handle, name.encode(), ctypes.byref(error))
+        if not handle:
+            raise CError(error)
+        return CKernel(self._api, handle)
+
+    def close(self) -> None:
+        self._api.library.nj_bundle_close(self._handle)
+
+
+class _Checked(_Error):  # noqa: N818 - what a function fills, not raised
+    """An error that a function may fill, and what it returned."""
+
+    result = 0
+
+
+def _config(grid: tuple[int, ...] | None, stream: int, device: int) -> _Config:
+    config = _Config(ctypes.sizeof(_Config), stream or None, device, 0 if grid is None else len(grid))
+    for place, size in enumerate(grid or ()):
+        config.grid[place] = size
+    return config
+
+
+class CApi:
+    """The functions of nojit.h in a library."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.library = ctypes.CDLL(os.fspath(path or library_path()))
+        for name in ("nj_bundle_open", "nj_bundle_open_memory", "nj_bundle_kernel", "nj_prepare"):
+            getattr(self.library, name).restype = ctypes.c_void_p
+        for name in ("nj_kernel_param_count", "nj_kernel_variant_count", "nj_kernel_config_count", "nj_kernel_config"):
+            getattr(self.library, name).restype = ctypes.c_size_t
+        self.library.nj_bundle_kernel_name.restype = ctypes.c_char_p
+        for name in ("nj_launch", "nj_prepare", "nj_explain"):
+            more = [ctypes.c_void_p] * 2 if name == "nj_explain" else []
+            pointers = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
+            getattr(self.library, name).argtypes = [*pointers, ctypes.c_void_p, *more, ctypes.c_void_p]
+
+    @contextlib.contextmanager
+    def checked(self) -> Iterator[_Checked]:
+        """Raise the error that a function fills whose `result` is not 0."""
+        error = _Checked()
+        yield error
+        if error.result != 0:
+            raise CError(error)
+
+    def open(self, path: Path, options: Options | None = None) -> CBundle:
+        error = _Error()
+        given = None if options is None else ctypes.byref(options)
+        handle = self.library.nj_bundle_open(os.fspath(path).encode(), given, ctypes.byref(error))
+        if not handle:
+            raise CError(error)
+        return CBundle(self, handle)
+
+    def open_memory(self, data: bytes, options: Options | None = None) -> CBundle:
+        """Open bytes, which the caller keeps."""
+        error = _Error()
+        given = None if options is None else ctypes.byref(options)
+        handle = self.library.nj_bundle_open_memory(data, ctypes.c_size_t(len(data)), given, ctypes.byref(error))
+        if not handle:
+            raise CError(error)
+        return CBundle(self, handle)
