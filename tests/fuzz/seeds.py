@@ -48,8 +48,13 @@ def _bundles() -> list[bytes]:
     header: list[bytes] = []
     index: list[bytes] = []
 
+    sections: list[bytes] = []
+
     def note(name: str, raw: bytes) -> bytes:
         {"header": header, "index": index}.get(name, []).append(raw)
+        if name.startswith(("table", "images", "groups")):
+            # the three parts of a section come one after the other
+            sections.append((b"" if name.startswith("table") else sections.pop()) + raw)
         return raw
 
     data = parts.seal(edit=note)
@@ -57,7 +62,10 @@ def _bundles() -> list[bytes]:
     lengths = struct.pack("<4I", 5, 7, 11, 13)
     groups = struct.pack("<III32xIII32x", 3, 100, 23, 1, 200, 13)
     frames = [bytes.fromhex("28b52ffd240001000099e9d851"), data[64:100], bytes.fromhex("28b52ffd8458000000000000")]
-    return [*header, *index, canonical(wide), lengths + groups + struct.pack("<H", 4), *frames]
+    counts = [struct.pack("<HHH", rows, len(images), len(sizes)) for (_, rows, _), images, sizes in
+              zip(parts.tables, parts.images, parts.group_sizes, strict=True)]  # fmt: skip
+    whole = [section + count for section, count in zip(sections, counts, strict=True)]
+    return [*header, *index, canonical(wide), lengths + groups + struct.pack("<H", 4), *frames, *whole, data]
 
 
 def _tuned(raw: bytes) -> bytes:
