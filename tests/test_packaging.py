@@ -63,9 +63,11 @@ def test_the_source_distribution_builds_without_a_warning_into_a_wheel_that_work
     assert library == "nojit/runtime/libnojit.so"
     manifests = {f"nojit/manifests/{path.name}" for path in (ROOT / "manifests").glob("*.toml")}
     assert {name for name in names if name.startswith("nojit/manifests/")} == manifests
-    # the C loop is what benchmarks compile
-    sources = ["nojit/aot/bench/c_loop.c", "nojit/runtime/engine/include/nojit.h"]
-    assert sorted(name for name in names if name.endswith((".c", ".h"))) == sources
+    # the C loops are what benchmarks compile; the rest is for programs that link libnojit
+    engine = "nojit/runtime/engine"
+    sources = ["nojit/aot/bench/c_loop.c", f"{engine}/cmake/nojitConfig.cmake", f"{engine}/cmake/nojitConfigVersion.cmake",
+               f"{engine}/include/nojit.h", f"{engine}/include/nojit.hpp", f"{engine}/pkgconfig/nojit.pc"]  # fmt: skip
+    assert sorted(name for name in names if name.endswith((".c", ".h", ".hpp", ".cmake", ".pc"))) == sources
     environment = Environment(tmp_path / "env")
     done = pip(environment, "install", "--no-deps", "--no-compile", wheel, wheel_of("zstandard", tmp_path / "shelf"))
     assert done.returncode == 0, done.stderr
