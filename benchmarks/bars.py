@@ -11,6 +11,10 @@ __all__ = ["Verdict", "cold_start_verdicts", "launch_verdicts"]
 
 # contender, arguments, divisor, largest ratio
 _LAUNCH = (
+    ("c-plan", 4, "c-loop", 1.05),
+    ("c-plan", 12, "c-loop", 1.05),
+    ("c-launch", 4, "c-loop", 1.15),
+    ("c-launch", 12, "c-loop", 1.15),
     ("nojit", 4, "c-loop", 1.25),
     ("nojit-own-grid", 4, "c-loop", 1.25),
     ("nojit-bound", 4, "c-loop", 1.25),

@@ -9,11 +9,11 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from nojit.aot.bench.c_calls import CallInC
 from nojit.aot.bench.stage import Stage, Timer, Unavailable, timed
 
-__all__ = ["FLOOR", "OURS", "Contender", "c_loop", "nojit"]
+__all__ = ["FLOOR", "OURS", "Contender", "c_launch", "c_loop", "c_plan", "compile_loops", "nojit"]
 
 _SOURCE = Path(__file__).with_name("c_loop.c")
 _INT_TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64}
@@ -36,7 +36,7 @@ def c_loop(stage: Stage) -> Timer:
     `stage`: the case's bundle, tensors and device.
     """
     image = stage.image()
-    loop = _compile(stage.folder)
+    loop = compile_loops(stage.folder).launch_loop
     driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
     kernel = _load(driver, image.code, image.launch.symbol)
     values = [_INT_TYPES.get(kind, ctypes.c_uint64)(value) for kind, value in stage.params(image.launch)]
@@ -56,7 +56,12 @@ def c_loop(stage: Stage) -> Timer:
     return run
 
 
-def _compile(folder: Path) -> Any:
+def compile_loops(folder: Path) -> ctypes.CDLL:
+    """Compile the loops in C, once for each folder.
+
+    Raises:
+        Unavailable: there is no C compiler.
+    """
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise Unavailable("no C compiler: found none of $CC, cc, gcc")
@@ -64,9 +69,10 @@ def _compile(folder: Path) -> Any:
     if not library.exists():
         command = [*compiler.split(), "-O2", "-shared", "-fPIC", "-o", str(library), str(_SOURCE)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    loop = ctypes.CDLL(str(library)).launch_loop
-    loop.restype = ctypes.c_int64
-    return loop
+    loops = ctypes.CDLL(str(library))
+    for name in ("launch_loop", "plan_loop", "call_loop"):
+        getattr(loops, name).restype = ctypes.c_int64
+    return loops
 
 
 def _load(driver: ctypes.CDLL, code: bytes, symbol: str) -> ctypes.c_void_p:
@@ -76,6 +82,36 @@ def _load(driver: ctypes.CDLL, code: bytes, symbol: str) -> ctypes.c_void_p:
     if found:
         raise Unavailable(f"the driver cannot load {symbol}: error {found}")
     return kernel
+
+
+def c_plan(stage: Stage) -> Timer:
+    """Return a timer of a C loop around ``nj_plan_launch``, which selects nothing."""
+    call, loop = CallInC(stage), compile_loops(stage.folder).plan_loop
+    plan, values = call.plan()
+    return _timer(
+        lambda launches: loop(call.library.nj_plan_launch, plan, values, ctypes.c_void_p(stage.stream), launches)
+    )
+
+
+def c_launch(stage: Stage) -> Timer:
+    """Return a timer of a C loop around ``nj_launch``, which finds the plan of a call by its arguments."""
+    call, loop = CallInC(stage), compile_loops(stage.folder).call_loop
+    count = ctypes.c_size_t(len(call.args))
+    return _timer(
+        lambda launches: loop(
+            call.library.nj_launch, call.kernel, call.args, count, ctypes.byref(call.config), launches
+        )
+    )
+
+
+def _timer(loop: Callable[[int], int]) -> Timer:
+    def run(launches: int) -> float:
+        spent_ns = loop(launches)
+        if spent_ns < 0:
+            raise Unavailable(f"libnojit gave error {-spent_ns}")
+        return spent_ns / 1e3 / launches
+
+    return run
 
 
 def nojit(call: str) -> Callable[[Stage], Timer]:
@@ -102,6 +138,8 @@ def _bound(stage: Stage) -> Timer:
 
 FLOOR = Contender("c-loop", "C loop around cuLaunchKernel", c_loop)
 OURS = (
+    Contender("c-plan", "C loop around nj_plan_launch", c_plan),
+    Contender("c-launch", "C loop around nj_launch", c_launch),
     Contender("nojit", "kernel[grid](...), called as Triton is", nojit("kernel[grid]({triton})")),
     Contender("nojit-own-grid", "kernel(...), the bundle's grid", nojit("kernel({positional})")),
     Contender("nojit-bound", "bound = kernel.bind(grid); bound(...)", _bound),

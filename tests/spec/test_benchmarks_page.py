@@ -26,11 +26,15 @@ def test_the_bars_are_the_codes() -> None:
     assert limits["nojit", 4, "c-loop"] == limits["nojit-bound", 4, "c-loop"] == 1.25
     assert limits["nojit", 12, "c-loop"] == 1.5
     assert limits["nojit", 4, "triton"] == 1 / 4
-    assert set(limits.values()) == {1.25, 1.5, 1 / 4}
+    assert limits["c-plan", 4, "c-loop"] == limits["c-plan", 12, "c-loop"] == 1.05
+    assert limits["c-launch", 4, "c-loop"] == limits["c-launch", 12, "c-loop"] == 1.15
+    assert set(limits.values()) == {1.05, 1.15, 1.25, 1.5, 1 / 4}
     assert {limit for _, _, limit in bars._STARTS} == {1.15}
     said = {figure: bar for figure, bar, _ in rows(PAGE, "bars")}
     assert said["one launch, 4 arguments, each of nojit's call forms, relative to the C loop"] == "1.25"
     assert said["one launch, 12 arguments and keywords, relative to the C loop"] == "1.5"
+    assert said["one launch from C, `nj_plan_launch`, relative to the C loop"] == "1.05"
+    assert said["one launch from C, `nj_launch`, relative to the C loop"] == "1.15"
     assert said["one launch, relative to Triton's JIT"] == "1/4"
     assert said["process start to the end of a first kernel, relative to `ctypes`"] == "1.15"
     assert said["process start to the end of 50 kernels, relative to `ctypes`"] == "1.15"

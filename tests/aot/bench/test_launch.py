@@ -62,7 +62,7 @@ def test_what_cannot_be_measured_says_why(set_up: SetUp) -> None:
     def broken(_: Stage) -> Timer:
         raise ImportError("no module\n named rival")
 
-    figures, missing = measure(set_up(CASES[1]), [Contender("rival", "", broken), OURS[0]], 1, 1)
+    figures, missing = measure(set_up(CASES[1]), [Contender("rival", "", broken), OURS[2]], 1, 1)
     assert [figure.contender for figure in figures] == ["nojit"]
     assert figures[0].best_ratio is None
     assert [(one.contender, one.reason) for one in missing] == [("rival", "ImportError: no module named rival")]
@@ -92,7 +92,7 @@ def test_a_loop_whose_launch_fails_says_so(set_up: SetUp, fakecuda: FakeCuda) ->
 
 
 def test_rivals_are_chosen_by_name() -> None:
-    ours = ["c-loop", "nojit", "nojit-own-grid", "nojit-bound"]
+    ours = ["c-loop", "c-plan", "c-launch", "nojit", "nojit-own-grid", "nojit-bound"]
     assert [one.name for one in chosen(())] == [*ours, *(rival.name for rival in rivals.RIVALS)]
     assert [one.name for one in chosen(("cupy", "triton"))] == [*ours, "triton", "cupy"]
 

@@ -1,0 +1,85 @@
+"""Calls of a case through the C interface, by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+from nojit.aot.bench.stage import Stage, Unavailable
+from nojit.runtime import _core
+
+__all__ = ["CallInC"]
+
+# of nj_arg_kind and nj_dtype
+_INT, _POINTER, _FP32 = 3, 6, 13
+
+
+class _Arg(ctypes.Structure):
+    """``nj_arg`` of nojit.h; its union holds an integer here."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("dtype", ctypes.c_uint32),
+        ("integer", ctypes.c_uint64),
+        ("count", ctypes.c_size_t),
+    )
+
+
+class _Config(ctypes.Structure):
+    """``nj_launch_config``."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("stream", ctypes.c_void_p),
+        ("device", ctypes.c_int),
+        ("grid_rank", ctypes.c_int),
+        ("grid", ctypes.c_uint32 * 3),
+    )
+
+
+class CallInC:
+    """The call of a case, as a program in C would make it.
+
+    Attributes:
+        library: libnojit.
+        kernel: the handle of the kernel.
+        args: its arguments.
+        config: device, stream and grid.
+
+    Args:
+        stage: the case.
+
+    Raises:
+        Unavailable: libnojit refuses the bundle or the kernel.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self.library = ctypes.CDLL(str(Path(_core.__file__).with_name("libnojit.so")))
+        for function in (self.library.nj_bundle_open, self.library.nj_bundle_kernel, self.library.nj_prepare):
+            function.restype = ctypes.c_void_p
+        (file,) = stage.bundle.files
+        bundle = self.library.nj_bundle_open(file.path.encode(), None, None)
+        found = bundle and self.library.nj_bundle_kernel(ctypes.c_void_p(bundle), stage.case.kernel.encode(), None)
+        if not found:
+            raise Unavailable(f"libnojit cannot open {file.path}: expected a plain policy and libzstd.so.1")
+        self.kernel = ctypes.c_void_p(found)
+        self._values = {**stage.addresses, **stage.case.numbers}
+        args = [_Arg(_POINTER, _FP32, address) for address in stage.addresses.values()]
+        args += [_Arg(_INT, 0, number) for number in stage.case.numbers.values()]
+        self.args: Any = (_Arg * len(args))(*args)
+        self.config = _Config(ctypes.sizeof(_Config), stage.stream or None, stage.device, 1)
+        self.config.grid[0] = 1
+
+    def plan(self) -> tuple[ctypes.c_void_p, Any]:
+        """Return a plan, and pointers to its values."""
+        count, config = ctypes.c_size_t(len(self.args)), ctypes.byref(self.config)
+        found = self.library.nj_prepare(self.kernel, self.args, count, None, ctypes.c_size_t(0), config, None)
+        if not found:
+            raise Unavailable("libnojit selects no variant for the call")
+        # the low bytes of an int are that int in fewer bytes
+        self._held = (ctypes.c_uint64 * len(self._values))(*self._values.values())
+        start = ctypes.addressof(self._held)
+        return ctypes.c_void_p(found), (ctypes.c_void_p * len(self._held))(
+            *range(start, start + 8 * len(self._held), 8)
+        )
