@@ -41,6 +41,10 @@
     X(cuStreamBeginCapture_v2)       \
     X(cuStreamEndCapture)            \
     X(cuStreamGetCtx)                \
+    X(cuGraphInstantiateWithFlags)   \
+    X(cuGraphLaunch)                 \
+    X(cuGraphExecDestroy)            \
+    X(cuGraphDestroy)                \
     X(cuPointerGetAttribute)         \
     X(cuPointerGetAttributes)        \
     X(cuMemAlloc_v2)                 \

@@ -96,6 +96,9 @@ EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext *context) {
     LEAVE(cuStreamGetCtx, *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT);
 }
 
+/* Stands for every graph. */
+static char graph_handle;
+
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream handle, int mode) {
     (void)mode;
     ENTER(cuStreamBeginCapture_v2);
@@ -113,8 +116,31 @@ EXPORT CUresult cuStreamEndCapture(CUstream handle, void **graph) {
         LEAVE(cuStreamEndCapture, CUDA_ERROR_ILLEGAL_STATE_OF_CAPTURE);
     int whole = stream->capture == CU_STREAM_CAPTURE_STATUS_ACTIVE;
     stream->capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    *graph = NULL;
+    *graph = whole ? &graph_handle : NULL;
     LEAVE(cuStreamEndCapture, whole ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+/* Graphs hold nothing: what was captured is recorded as it is launched, and a replay launches nothing. */
+
+EXPORT CUresult cuGraphInstantiateWithFlags(void **made, void *graph, unsigned long long flags) {
+    ENTER(cuGraphInstantiateWithFlags);
+    *made = graph;
+    LEAVE(cuGraphInstantiateWithFlags, graph == &graph_handle && flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+EXPORT CUresult cuGraphLaunch(void *made, CUstream stream) {
+    ENTER(cuGraphLaunch);
+    LEAVE(cuGraphLaunch, made == &graph_handle && fake_find_stream(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+EXPORT CUresult cuGraphExecDestroy(void *made) {
+    ENTER(cuGraphExecDestroy);
+    LEAVE(cuGraphExecDestroy, made == &graph_handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+EXPORT CUresult cuGraphDestroy(void *graph) {
+    ENTER(cuGraphDestroy);
+    LEAVE(cuGraphDestroy, graph == &graph_handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
 /* --- memory --- */

@@ -12,7 +12,8 @@ import pytest
 
 from tests.spec.pages import PAGES, ROOT, Block, blocks, without_code
 
-LANGUAGES = {"console", "hex", "json", "python", "text", "toml"}
+# tests/test_c_programs.py compiles C and C++
+LANGUAGES = {"c", "console", "cpp", "hex", "json", "python", "text", "toml"}
 
 
 def anchors(page: Path) -> set[str]:

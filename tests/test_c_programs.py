@@ -1,0 +1,195 @@
+"""Programs in C, C++ and Rust that link libnojit: those of the documentation and of the examples, run against the fake driver."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from nojit.aot.cli.commands.config import facts
+
+from tests.fakecuda import FakeCuda
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs/c-api.md").read_text(encoding="utf-8")
+HEADER = (ROOT / "runtime/engine/include/nojit.h").read_text(encoding="utf-8")
+FLAGS = facts()
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+VECTOR_ADD = kernel(
+    "vector_add",
+    {"x_ptr": "*{dtype}", "y_ptr": "*{dtype}", "out_ptr": "*{dtype}", "n": "i32", "BLOCK": "constexpr"},
+    matrix={"dtype": ["fp16", "fp32"]},
+    configs=[{"BLOCK": 1024}],
+    hints=[{"x_ptr": 16, "y_ptr": 16, "out_ptr": 16}],
+    grid=["cdiv(n, BLOCK)"],
+)
+
+
+def blocks(language: str) -> list[str]:
+    """Return the blocks of the page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def build(compiler: str, source: Path, out: Path, *more: str) -> None:
+    command = [
+        compiler,
+        *WARNINGS,
+        *more,
+        str(source),
+        *FLAGS["cflags"].split(),
+        *FLAGS["libs"].split(),
+        "-o",
+        str(out),
+    ]
+    subprocess.run(command, check=True)
+
+
+def run(program: Path, *words: str | Path, fakecuda: FakeCuda) -> subprocess.CompletedProcess[str]:
+    command = [str(program), *map(str, words)]
+    return subprocess.run(command, env=fakecuda.environment(90), capture_output=True, text=True, check=False)
+
+
+def of_manifest(name: str, manifest: str, matrix: dict[str, list[object]], **facts: object) -> SyntheticKernel:
+    """Make a kernel that is called as one of the library's is: with its params, in its order."""
+    entries = tomllib.loads((ROOT / manifest).read_text(encoding="utf-8"))["kernel"]
+    (entry,) = [one for one in entries if one["name"] == name]
+    return kernel(
+        name, {**entry["params"], **dict.fromkeys(facts.pop("constexprs", ()), "constexpr")}, matrix=matrix, **facts
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("standard", ["c11", "c17"])
+def test_the_example_of_the_page_runs(tmp_path: Path, fakecuda: FakeCuda, standard: str) -> None:
+    (source,) = blocks("c")
+    (tmp_path / "add.c").write_text(source, encoding="utf-8")
+    build("gcc", tmp_path / "add.c", tmp_path / "add", f"-std={standard}", "-pedantic")
+    ran = run(tmp_path / "add", make_bundle(tmp_path / "a.nojit", VECTOR_ADD), fakecuda=fakecuda)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = run(tmp_path / "add", tmp_path / "none.nojit", fakecuda=fakecuda)
+    assert ran.returncode == 1
+    assert "No such file or directory - at" in ran.stderr
+
+
+def test_the_example_in_cpp_compiles(tmp_path: Path) -> None:
+    (source,) = blocks("cpp")
+    (tmp_path / "add.cpp").write_text(source, encoding="utf-8")
+    for standard in ("c++17", "c++20"):
+        build("g++", tmp_path / "add.cpp", tmp_path / "add.so", f"-std={standard}", "-pedantic", "-shared", "-fPIC")
+
+
+def test_the_page_lists_every_code() -> None:
+    listed = re.findall(r"^\| `(NJ_ERROR_\w+)` \|", PAGE, re.MULTILINE)
+    assert listed == re.findall(r"^    (NJ_ERROR_\w+) = ", HEADER, re.MULTILINE)
+
+
+def test_every_function_of_the_header_is_in_the_library(fakecuda: FakeCuda) -> None:
+    declared = set(re.findall(r"^NJ_API .*?\b(nj_\w+)\(", HEADER, re.MULTILINE))
+    assert len(declared) > 20
+    exported = subprocess.run(
+        ["nm", "-D", f"{FLAGS['lib_dir']}/libnojit.so"], capture_output=True, text=True, check=True
+    ).stdout
+    assert declared <= set(re.findall(r" T (nj_\w+)$", exported, re.MULTILINE))
+
+
+def test_the_library_is_small_and_needs_libc_alone() -> None:
+    library = Path(FLAGS["lib_dir"]) / "libnojit.so"
+    stripped = library.with_name("libnojit.stripped")
+    try:
+        subprocess.run(["strip", "-o", str(stripped), str(library)], check=True)
+        assert stripped.stat().st_size <= 400_000
+    finally:
+        stripped.unlink(missing_ok=True)
+    needed = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"\(NEEDED\).*\[(.*)\]", needed)) <= {
+        "libc.so.6",
+        "libdl.so.2",
+        "libm.so.6",
+        "libpthread.so.0",
+    }
+
+
+def test_pkg_config_and_cmake_say_what_the_command_says() -> None:
+    version = re.findall(r"#define NOJIT_VERSION_(?:MAJOR|MINOR) (\d+)", HEADER)
+    package = (Path(FLAGS["pkgconfig_dir"]) / "nojit.pc").read_text(encoding="utf-8")
+    assert f"Version: {'.'.join(version)}\n" in package
+    if shutil.which("pkg-config") is not None:
+        environment = os.environ | {"PKG_CONFIG_PATH": FLAGS["pkgconfig_dir"]}
+        asked = ["pkg-config", "--cflags", "--libs", "nojit"]
+        told = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout.split()
+        assert {Path(word[2:]).resolve() for word in told if word.startswith("-I")} == {Path(FLAGS["include_dir"])}
+        assert {Path(word[2:]).resolve() for word in told if word.startswith("-L")} == {Path(FLAGS["lib_dir"])}
+
+
+def server_kernels() -> tuple[SyntheticKernel, SyntheticKernel]:
+    attention = of_manifest(
+        "flash_attention_fwd",
+        "manifests/flash_attention.toml",
+        {"dtype": ["bf16"], "MASK": ["causal"], "BLOCK_D": [64, 128], "BLOCK_DV": [64, 128]},
+        constexprs=("MASK", "BLOCK_D", "BLOCK_DV", "BLOCK_M"),
+        configs=[{"BLOCK_M": 128, "num_warps": 8}],
+        hints=[{"q_ptr": 16, "head_dim": 16}],
+        grid=["cdiv(q_len, BLOCK_M) * batch * heads"],
+    )
+    matmul = of_manifest(
+        "bmm",
+        "manifests/bmm.toml",
+        {"dtype": ["bf16"], "out": ["bf16"], "PRECISION": ["ieee"]},
+        constexprs=("PRECISION", "BLOCK_M", "BLOCK_N"),
+        configs=[{"BLOCK_M": 128, "BLOCK_N": 128, "requires": "m_len >= 512"}, {"BLOCK_M": 64, "BLOCK_N": 64}],
+        hints=[{"a_ptr": 16, "stride_ak": 1}],
+        grid=["batch * splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N)"],
+    )
+    return attention, matmul
+
+
+def test_the_server_runs(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    source = ROOT / "examples/cpp_server/server.cpp"
+    build("g++", source, tmp_path / "server", "-std=c++17", "-O1", "-ldl")
+    bundle = make_bundle(tmp_path / "a.nojit", *server_kernels())
+    ran = run(tmp_path / "server", bundle, "--no-check", fakecuda=fakecuda)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert [line.partition(":")[0] for line in ran.stdout.splitlines()] == [
+        "batch 1, 16 heads of 128, 1024 tokens",
+        "batch 8, 16 heads of 128, 128 tokens",
+        "batch 1, 16 heads of 64, 333 tokens",
+    ]
+    # the fake driver computes nothing
+    ran = run(tmp_path / "server", bundle, fakecuda=fakecuda)
+    assert (ran.returncode, ran.stderr) == (1, "error: expected the layer's results to be those of the processor\n")
+
+
+def test_cmake_builds_the_server(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("needs cmake")
+    configure = [
+        "cmake",
+        "-S",
+        str(ROOT / "examples/cpp_server"),
+        "-B",
+        str(tmp_path),
+        f"-Dnojit_DIR={FLAGS['cmake_dir']}",
+    ]
+    subprocess.run(configure, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", str(tmp_path)], check=True, capture_output=True)
+    ran = run(
+        tmp_path / "server", make_bundle(tmp_path / "a.nojit", *server_kernels()), "--no-check", fakecuda=fakecuda
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_cargo_builds_the_example_in_rust(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    if shutil.which("cargo") is None:
+        pytest.skip("needs cargo")
+    copy = shutil.copytree(ROOT / "examples/rust", tmp_path / "rust")
+    environment = os.environ | {"NOJIT_LIB_DIR": FLAGS["lib_dir"]}
+    command = ["cargo", "build", "--offline", "--quiet", "--target-dir", str(tmp_path / "target")]
+    subprocess.run(command, cwd=copy, env=environment, check=True)
+    bundle = make_bundle(tmp_path / "a.nojit", VECTOR_ADD)
+    ran = run(tmp_path / "target/debug/launch", bundle, "--no-check", fakecuda=fakecuda)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == "kernels: vector_add\nadded 100000 numbers\n"
