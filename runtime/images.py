@@ -8,19 +8,18 @@ from typing import TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError, BundleIntegrityError, NoMatchingVariantError
-from nojit.runtime.launch_codec import param_sizes
+from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.observe.events import emit
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
 
-__all__ = ["Entry", "Images", "Source", "closest_source"]
+__all__ = ["Images", "Source", "closest_source"]
 
 _Image: TypeAlias = tuple[str, int]
 """A kernel, and the number that its table gives the image."""
 
-Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
+_Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
 """What an image is held against: symbol, bytes of each param, warps of a block, CTAs of a cluster."""
 
 
@@ -33,28 +32,28 @@ class Images:
 
     def __init__(self, file: BundleFile) -> None:
         self.file = file
-        self._functions: dict[tuple[_Image, Entry], _core.Function] = {}
+        self._functions: dict[tuple[_Image, _Entry], _core.Function] = {}
 
-    def function(self, table: KernelTable, row: int, device: int, entry: Entry | None = None) -> _core.Function:
+    def function(self, table: KernelTable, row: int, device: int, read: _core.Row) -> _core.Function:
         """Return the kernel of a row's image, loaded and checked.
 
         Args:
             table: variants in this bundle.
             row: one of them.
             device: whose driver cross-checks the parameters; any that runs the image will do.
-            entry: as `entry` gives it, where the caller knows it.
+            read: what the engine reads of the row, which the image is held against.
 
         Raises:
             BundleError: the image is not what the bundle pins, or not what the row says of it.
             DriverError: the driver is too old for it, or refuses it.
         """
         image = (table.kernel, table.columns["image"][row])
-        entry = entry or self.entry(table, row)
+        entry = read.entry
         function = self._functions.get((image, entry))
         if function is not None:
             return function
         began_ns = perf_counter_ns()
-        function, loaded = self._load(image, entry, device)
+        function, loaded = self._load(image, read, device)
         self._functions[image, entry] = function
         if loaded:
             bundle, variant = self.file.id, partial(table.variant_id, row)
@@ -62,29 +61,11 @@ class Images:
             emit("load", began_ns, bundle=bundle, kernel=table.kernel, variant=variant, device=device, detail=what)
         return function
 
-    def entry(self, table: KernelTable, row: int) -> Entry:
-        """Say what the image of a row is held against.
-
-        Raises:
-            BundleError: its layout is not what a build writes.
-        """
-        launch = table.launches[table.columns["launch"][row]]
-        try:
-            sizes = param_sizes(launch.layout)
-        except BundleError:
-            raise
-        except ValueError as error:
-            where = self._where((table.kernel, table.columns["image"][row]))
-            raise BundleIntegrityError(str(error), where=where) from None
-        return launch.symbol, sizes, launch.num_warps, launch.num_ctas
-
-    def _load(self, image: _Image, entry: Entry, device: int) -> tuple[_core.Function, bool]:
+    def _load(self, image: _Image, read: _core.Row, device: int) -> tuple[_core.Function, bool]:
         index = self.file.index
         content, arch = self.file.image(*image), parse_image_arch(index.target.image_arch)
-        # the driver gets each content once in a process, whichever bundles hold it
-        digest = _core.sha256(content)
-        facts = (*entry, arch.number, arch.suffix == "a")
-        return _core.load_image(content, digest, facts, index.min_driver, device, self._where(image))
+        exact = arch.suffix == "a"
+        return _core.load_image(content, read, arch.number, exact, index.min_driver, device, self._where(image))
 
     def _where(self, image: _Image) -> str:
         kernel, number = image

@@ -20,7 +20,7 @@ from nojit.runtime.images import Source, closest_source
 from nojit.runtime.keys import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
 from nojit.runtime.loading import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log
-from nojit.runtime.plans import grid_error, make_plan
+from nojit.runtime.plans import grid_error, make_plan, read_row
 from nojit.runtime.record import Record
 from nojit.runtime.table import MISSING, KernelTable
 from nojit.runtime.target import ImageArch, parse_image_arch
@@ -189,8 +189,7 @@ class Kernel(_core.Dispatcher):
             args = tuple(placeholder(arg) if by_place[place] else arg for place, arg in enumerate(args))
             kwargs = {name: placeholder(arg) if runtime.get(name) else arg for name, arg in kwargs.items()}
         plan = self._warm(*args, **kwargs)
-        source, row = plan.payload
-        source.images.function(self._table(source), row, plan.device).load(plan.device)
+        plan.load()
         return Warmed(plan)
 
     def preload(self, device: int | None = None, *, only: Only | None = None) -> int:
@@ -216,7 +215,7 @@ class Kernel(_core.Dispatcher):
         source, table = self._home(ordinal)
         rows = rows_to_load(table, only)
         for row in rows:
-            source.images.function(table, row, ordinal).load(ordinal)
+            source.images.function(table, row, ordinal, self._read(source, table, row)).load(ordinal)
         return len({table.columns["image"][row] for row in rows})
 
     def variants(self, device: int | None = None) -> KernelTable:
@@ -494,8 +493,10 @@ class Kernel(_core.Dispatcher):
         return call_facts(facts, self._table(source), source.arch)
 
     def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
-        count = len(self._params) + len(self._options)
-        return make_plan(source, table, row, device, arguments=count, ids=self._ids)
+        return make_plan(source, table, row, device, self._read(source, table, row))
+
+    def _read(self, source: Source, table: KernelTable, row: int) -> _core.Row:
+        return read_row(source, table, row, arguments=len(self._params) + len(self._options), ids=self._ids)
 
 
 def _at_hand(sources: Sequence[Source]) -> Source:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from nojit.runtime import _core
-from nojit.runtime.errors import ArgumentError, BundleError
-from nojit.runtime.expr_ops import ExpressionError, constant
-from nojit.runtime.table import KernelTable, Missing
+from nojit.runtime.errors import ArgumentError
+from nojit.runtime.table import KernelTable
 from nojit.runtime.type_names import dtype_name
 from nojit.runtime.values import DType, FunctionRef, Value
 
@@ -19,10 +17,8 @@ __all__ = [
     "UNKNOWN_CONSTANT",
     "constexpr_value",
     "meant",
-    "push_constant",
     "row_constexprs",
     "row_names",
-    "row_programs",
 ]
 
 Key: TypeAlias = tuple[int, int]
@@ -114,83 +110,11 @@ def _of_numpy(value: Any) -> tuple[Value] | None:
         return None
 
 
-class _Programs:
-    """Makes programs of a table's expressions."""
-
-    def __init__(self, table: KernelTable, slots: dict[str, int], ids: _core.Ids, where: str) -> None:
-        self._postfix = table.programs_by_expression()
-        self._slots = slots
-        self._where = where
-        self._constant = partial(push_constant, ids)
-
-    def of(self, text: str, values: dict[str, Value]) -> bytes:
-        """Make the program of an expression, with `values` in place.
-
-        Raises:
-            BundleError: it is too long, or asks for a name that is neither among `values` nor a param.
-        """
-        words = self._postfix.get(text, "")
-        program = _core.assemble(words, values, self._slots, self._constant) if words else b""
-        return program or self._made_of_text(text, values)
-
-    def _made_of_text(self, text: str, values: dict[str, Value]) -> bytes:
-        """Make the program of an expression of a table that has none, or say why there is none."""
-        from nojit.runtime.postfix import TOO_LONG, names_of, postfix  # noqa: PLC0415 - bundles have it done
-
-        try:
-            words = postfix(text)
-        except ExpressionError as error:
-            raise self._fault(str(error)) from None
-        program = _core.assemble(words, values, self._slots, self._constant)
-        if program:
-            return program
-        strangers = sorted(names_of(words).difference(values, self._slots))
-        raise self._fault(f"{f'unknown name {strangers[0]!r}' if strangers else TOO_LONG} in {text!r}")
-
-    def _fault(self, got: str) -> BundleError:
-        return BundleError("expected an expression over the kernel's params", got=got, where=self._where)
-
-
-def push_constant(ids: _core.Ids, value: Value) -> tuple[int, int]:
-    """Make the instruction that pushes a value, which gets an id if a key holds one for it."""
-    # expressions see a dtype's or a function's name
-    seen = value.name if isinstance(value, DType | FunctionRef) else value
-    return constant(seen, lambda _: ids.add(seen)[1])
-
-
 def row_constexprs(table: KernelTable, row: int) -> dict[str, Value]:
     """Return what each constexpr and option is for one row: what a callable grid sees of it."""
-    values: dict[str, Value] = {
-        param.name: param.default
-        for param in table.params
-        if param.constexpr and not isinstance(param.default, Missing)
-    }
-    values.update(table.configs[table.columns["config"][row]].options)
-    values.update(table.constexprs(row))
-    return values
+    return _core.row_constexprs(table.handle(), row)
 
 
 def row_names(table: KernelTable, row: int) -> dict[str, Value]:
     """Return what each constexpr, option and axis is for one row."""
     return {**table.axis_values(table.columns["meaning"][row]), **row_constexprs(table, row)}
-
-
-def row_programs(
-    table: KernelTable, names: Mapping[str, Value], ids: _core.Ids, arch: int, where: str
-) -> tuple[bytes, ...]:
-    """Make the programs of the grid of one row, every constexpr in place.
-
-    Args:
-        table: the kernel's variants.
-        names: as `row_names` gives them for the row.
-        ids: gets every value that a program can hold.
-        arch: what ``arch`` stands for: 90.
-        where: the bundle and kernel, for errors.
-
-    Raises:
-        BundleError: as `make_spec`.
-    """
-    known = {**names, "arch": arch}
-    slots = {param.name: place for place, param in enumerate(table.params) if not param.constexpr}
-    programs = _Programs(table, slots, ids, where)
-    return tuple([programs.of(text, known) for text in table.grid])

@@ -71,7 +71,7 @@ def check_image(
     /,
 ) -> tuple[list[tuple[int, int]], int, int]: ...
 def load_image(
-    image: bytes, digest: bytes, entry: Entry, min_driver: int, device: int, where: object, /
+    image: bytes, row: Row, sm: int, exact: bool, min_driver: int, device: int, where: object, /
 ) -> tuple[Function, bool]: ...
 def read_cubin(image: bytes, /) -> tuple[tuple[tuple[Any, ...], ...], int, bool, int, int, bool]: ...
 def read_sections(image: bytes, /) -> list[tuple[bytes, bytes]]: ...
@@ -141,11 +141,11 @@ def settled(
 ) -> tuple[Literal["pointer", "int", "float", "bool"], int | float | bool] | None: ...
 def meant(value: Value, known: tuple[Value, ...], /) -> Value: ...
 def outhinted(table: Table, row: int, /) -> bool: ...
-def plain_row(
-    table: Any, row: int, launch: Any, places: dict[str, int], arch: int, constant: Callable[[Any], tuple[int, int]], /
-) -> tuple[tuple[str, tuple[int, ...], int, int], dict[str, Any]] | None: ...
+def row_constexprs(table: Table, row: int, /) -> dict[str, Any]: ...
 def postfix(text: str, /) -> str | tuple[str, int]: ...
-def map_fault(kind: str, tensor_map: object, /) -> str | None: ...
+def map_fault(
+    kind: str, swizzle: int, element_bytes: int, element_type: int, block: tuple[int, ...], fp4_padded: bool, /
+) -> str | None: ...
 def assemble(
     text: str, values: dict[str, Any], slots: dict[str, int], constant: Callable[[Any], tuple[int, int]], /
 ) -> bytes: ...
@@ -155,6 +155,11 @@ def run_program(
 
 class Function:
     def load(self, device: int, /) -> None: ...
+
+class Row:
+    entry: tuple[str, tuple[int, ...], int, int]
+
+    def __new__(cls, table: Table, row: int, ids: Ids, arch: int, arguments: int, where: object, /) -> Self: ...
 
 class Plan:
     label: object
@@ -167,20 +172,11 @@ class Plan:
         label: object,
         function: Function,
         device: int,
-        arguments: int,
-        slots: tuple[tuple[int, int, int, int, str], ...],
-        maps: tuple[tuple[int, int, int, int, int, tuple[int, ...], bool], ...],
-        grid: tuple[bytes, ...],
+        row: Row,
         meta: dict[str, Any],
         payload: Any,
-        block_threads: int,
-        num_ctas: int,
-        shared_bytes: int,
-        cooperative: bool,
-        pdl: bool,
-        global_scratch: tuple[int, int],
-        profile_scratch: tuple[int, int],
     ) -> Self: ...
+    def load(self) -> None: ...
 
 class Ids:
     def __new__(cls) -> Self: ...

@@ -210,7 +210,7 @@ static int publish(nj_spec_object *spec, const nj_key *key, nj_plan_object *plan
 {
     int status;
     NJ_BEGIN_LOCKED(spec);
-    status = nj_cache_publish(&spec->cache, key, plan);
+    status = nj_plan_publish(&spec->cache, key, plan);
     NJ_END_LOCKED();
     return status;
 }

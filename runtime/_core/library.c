@@ -1,7 +1,9 @@
 #include "library.h"
 
 #include "errors.h"
-#include "image.h"
+#include "row.h"
+
+#include "base/sha256.h"
 
 #include "cold.h"
 
@@ -28,28 +30,25 @@ static PyObject *raise_at(const nj_error *error, PyObject *where)
 
 PyObject *nj_load_image(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *content, *digest, *facts, *where;
+    PyObject *content, *row, *where;
     nj_image image;
-    int device;
-    if (!PyArg_ParseTuple(args, "SSO!iiO:load_image", &content, &digest, &PyTuple_Type, &facts, &image.min_driver, &device, &where)) {
+    int device, exact;
+    unsigned int sm;
+    if (!PyArg_ParseTuple(args, "SO!IpiiO:load_image", &content, nj_row_type, &row, &sm, &exact, &image.min_driver, &device, &where)) {
         return NULL;
     }
-    if (PyBytes_GET_SIZE(digest) != sizeof image.digest) {
-        return PyErr_Format(PyExc_ValueError, "expected the SHA-256 of an image, got %zd bytes", PyBytes_GET_SIZE(digest));
-    }
-    PyObject *symbol = nj_read_entry(facts, &image.entry);
-    if (symbol == NULL) {
-        return NULL;
-    }
-    memcpy(image.digest, PyBytes_AS_STRING(digest), sizeof image.digest);
+    image.entry = nj_row_of(row)->entry;
+    image.entry.sm = sm;
+    image.entry.arch_specific = exact;
     image.content = (nj_span){(const unsigned char *)PyBytes_AS_STRING(content), (size_t)PyBytes_GET_SIZE(content)};
+    /* the driver gets each content once in a process, whichever bundles hold it */
+    nj_sha256(image.content, image.digest);
     nj_error error;
     nj_function *function;
     bool loaded;
     Py_BEGIN_ALLOW_THREADS
     function = nj_image_load(&image, device, &loaded, &error);
     Py_END_ALLOW_THREADS
-    Py_DECREF(symbol);
     return function == NULL ? raise_at(&error, where) : function_of(function, loaded);
 }
 

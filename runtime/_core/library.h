@@ -17,8 +17,7 @@ extern PyTypeObject *nj_function_type;
 /* Makes the type; once, at import. */
 int nj_library_init(PyObject *module);
 
-/* `load_image(image, digest, entry, min_driver, device, where)`: the kernel of an
- * image, and whether the driver loaded it now. Raises BundleFormatError, BundleIntegrityError or DriverError at `where`. */
+/* `load_image(image, row, sm, exact, min_driver, device, where)`: the kernel of an image, which is held against a row, and whether the driver loaded it now. Raises BundleFormatError, BundleIntegrityError or DriverError at `where`. */
 PyObject *nj_load_image(PyObject *module, PyObject *args);
 
 #endif

@@ -14,8 +14,6 @@
 #include "launch_record.h"
 #include "launcher.h"
 #include "library.h"
-#include "meaning.h"
-#include "mapping.h"
 #include "memo.h"
 #include "objects.h"
 #include "placement.h"
@@ -229,13 +227,12 @@ static PyMethodDef functions[] = {
     {"settled", nj_settled, METH_VARARGS, PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
     {"meant", nj_meant, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
     {"outhinted", nj_is_outhinted, METH_VARARGS, PyDoc_STR("Whether a variant like a row's has more hints.")},
-    {"plain_row", nj_plain_row, METH_VARARGS,
-     PyDoc_STR("What a row gives a plan, if its layout is surely that of its types and hints and all of it is plain; else None.")},
+    {"row_constexprs", nj_row_constexprs_of, METH_VARARGS, PyDoc_STR("What each constexpr and option is for a row.")},
     {"assemble", nj_assemble_text, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
     {"postfix", nj_postfix_of, METH_O,
      PyDoc_STR("An expression in postfix; why it is none as (what, column).")},
-    {"map_fault", nj_map_fault_of, METH_VARARGS,
+    {"map_fault", nj_map_fault, METH_VARARGS,
      PyDoc_STR("What a tensor map must be to be that of a descriptor, and is not; None if nothing.")},
     {"run_program", run_program, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or what failed as (op, left, right).")},
@@ -251,11 +248,11 @@ static int add_types(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "expected nojit.runtime to be imported once in a process");
         return -1;
     }
-    if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_classify_init() < 0 || nj_stream_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_type_init(module) < 0 ||
+    if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_classify_init() < 0 || nj_stream_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_row_init(module) < 0 || nj_plan_type_init(module) < 0 ||
         nj_ids_init(module) < 0 || nj_tuning_object_init(module) < 0 || nj_selection_init(module) < 0 || nj_spec_type_init(module) < 0 || nj_launcher_init(module) < 0 ||
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
         nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_parts_init() < 0 || nj_launch_record_init() < 0 ||
-        nj_table_init(module) < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0 || nj_limits_init(module) < 0 ||
+        nj_table_init(module) < 0 || nj_columns_init() < 0 || nj_limits_init(module) < 0 ||
         nj_placement_init(module) < 0 || nj_bundle_init(module) < 0) {
         return -1;
     }

@@ -1,13 +1,25 @@
-/* A row of a variant table, as a plan takes it: what its constexprs are, the programs of its grid, what fills its parameters. */
+/* Rows of variant tables for Python: what the engine reads of one to make a plan. */
 #ifndef NOJIT_ROW_H
 #define NOJIT_ROW_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* `plain_row(table, row, launch, places, arch, constant)`: what the image of a row is held against, and of `Plan` the arguments that
- * the row gives, by name; None for a kernel with tuples, or where a rule is broken, which runtime/slots.py names.
- * `launch` is the row's, `places` the numbers of params among a call's arguments, `constant` as of `assemble`. */
-PyObject *nj_plain_row(PyObject *module, PyObject *args);
+#include "launch/row.h"
+
+extern PyTypeObject *nj_row_type;
+
+/* Makes the type; once, at import. */
+int nj_row_init(PyObject *module);
+
+/* What an object of that type holds. */
+const nj_row_facts *nj_row_of(PyObject *row);
+
+/* `row_constexprs(table, row)`: what each constexpr and option is for a row, as a dict. */
+PyObject *nj_row_constexprs_of(PyObject *module, PyObject *args);
+
+/* `map_fault(kind, swizzle, element_bytes, element_type, block, fp4_padded)`: what a tensor map lacks to be a descriptor's; None if
+ * nothing. */
+PyObject *nj_map_fault(PyObject *module, PyObject *args);
 
 #endif

@@ -46,15 +46,33 @@ static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
+/* What the garbage collector calls. */
+typedef struct {
+    visitproc visit;
+    void *arg;
+} visiting;
+
+static int visit_plan(void *plan, void *context)
+{
+    const visiting *it = context;
+    return it->visit(plan, it->arg);
+}
+
+static void drop_plan(void *plan)
+{
+    Py_DECREF((PyObject *)plan);
+}
+
 static int spec_traverse(nj_spec_object *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    return nj_cache_traverse(&self->cache, visit, arg);
+    visiting facts = {visit, arg};
+    return nj_cache_visit(&self->cache, visit_plan, &facts);
 }
 
 static int spec_clear(nj_spec_object *self)
 {
-    nj_cache_clear(&self->cache);
+    nj_cache_clear(&self->cache, drop_plan);
     return 0;
 }
 

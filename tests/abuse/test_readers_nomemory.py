@@ -69,12 +69,15 @@ def find_image() -> tuple[Any, ...] | None:
     return placed.find(33)
 
 
-def plain_row() -> tuple[Any, ...] | None:
-    return _core.plain_row(wide_table, 0, wide_table.launches[0], wide_places, 90, ascii)  # type: ignore[arg-type] # never called
+def read_row() -> tuple[Any, ...]:
+    return _core.Row(wide_table.handle(), 0, _core.Ids(), 90, 64, "here").entry
+
+
+def row_constexprs() -> dict[str, Any]:
+    return _core.row_constexprs(wide_table.handle(), 0)
 
 
 wide_names = [f"x{number}" for number in range(40)]
-wide_places = {name: place for place, name in enumerate(wide_names)}
 described = ("x39.map:tensormap", "x39.base:*fp16", "x39.shape.0:i32", "x39.stride.0:i64", "x39.pads_nan:i1")
 scratch = "$global_scratch:*i8 $profile_scratch:*i8"
 wide_layout = " ".join([*[f"{name}:i32" for name in wide_names[:-1]], *described, scratch])
@@ -131,7 +134,8 @@ PART_NAMES = [name for name in KernelTable.__match_args__ if name not in ("kerne
         read_launch,
         leaves,
         find_image,
-        plain_row,
+        read_row,
+        row_constexprs,
     ],
 )
 def test_a_reader_that_runs_out_of_memory(read: Callable[[], object]) -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from nojit.runtime.call import Argument
 from nojit.runtime.errors import BundleError
 from nojit.runtime.expr import ExpressionError, Op, Pointer, Tag
 from nojit.runtime.postfix import evaluate, postfix
-from nojit.runtime.table import COLUMNS, Config, KernelTable, Meaning, Param, TensorMap
+from nojit.runtime.table import COLUMNS, Config, KernelTable, Meaning, Param
 from nojit.runtime.tuning_table import BUCKETS
 from nojit.runtime.values import DType, FunctionRef
 
@@ -444,17 +443,3 @@ except DriverError as error:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     # an attempt that works makes it so
     assert result.stdout == "100 False 1 True\n"
-
-
-@pytest.mark.parametrize("field", ["element_bytes", "element_type", "block"])
-def test_a_tensor_map_of_numbers_without_end_is_at_fault(field: str) -> None:
-    right = TensorMap("x", 0, 2, 6, (64,), fp4_padded=False)
-    assert _core.map_fault("tensordesc<fp16[64]>", right) is None
-    wrong = replace(right, **{field: (1 << 99,) if field == "block" else 1 << 99})
-    assert isinstance(_core.map_fault("tensordesc<fp16[64]>", wrong), str)
-
-
-def test_a_tensor_map_is_held_against_a_type_alone() -> None:
-    with pytest.raises(UnicodeEncodeError):
-        _core.map_fault("\ud800", None)
-    assert _core.map_fault("tensordesc<fp16[", None) == "a descriptor"

@@ -21,7 +21,7 @@ from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.expr import MAX_LENGTH
 from nojit.runtime.launch_codec import encode_launches
 from nojit.runtime.strict import canonical_json
-from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, TensorMap, Tuning, TuningTable
+from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning, TuningTable
 from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import ALONE, FAMILIES
 from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
@@ -193,7 +193,7 @@ def test_the_attributes_of_images_are_the_codes() -> None:
 
 def map_of(kind: str, block: tuple[int, ...], element: tuple[int, int], swizzle: int = 0, *, fp4: bool = False) -> str:
     """Say what is wrong with a tensor map, as a launch finds it; empty if nothing."""
-    return _core.map_fault(kind, TensorMap("x", swizzle, *element, block, fp4_padded=fp4)) or ""
+    return _core.map_fault(kind, swizzle, *element, block, fp4) or ""
 
 
 def test_a_tensor_map_says_what_its_type_says() -> None:

@@ -102,24 +102,6 @@ static const nj_constant *find_constant(grid_names *it, nj_span name)
     return it->found;
 }
 
-/* Pushes a constant; false for an int that no program holds, or without memory. */
-static bool push_constant(grid_names *it, const nj_constant *constant, nj_instruction *push)
-{
-    static const uint8_t ops[] = {
-        [NJ_TAG_NONE] = NJ_OP_CONST_NONE,
-        [NJ_TAG_BOOL] = NJ_OP_CONST_BOOL,
-        [NJ_TAG_INT] = NJ_OP_CONST_INT,
-        [NJ_TAG_OPAQUE] = NJ_OP_CONST_OPAQUE,
-    };
-    nj_value value;
-    it->starved |= !nj_ids_add(it->home->ids, constant, &value);
-    if (it->starved || value.tag == NJ_TAG_UNKNOWN) {
-        return false;
-    }
-    *push = (nj_instruction){.op = ops[value.tag], .operand = nj_value_seen(value).bits};
-    return true;
-}
-
 static bool push_argument(const nj_table *table, nj_span name, nj_instruction *push)
 {
     for (uint32_t i = 0; i < table->param_count; i++) {
@@ -136,14 +118,14 @@ static bool find_name(void *context, nj_span name, nj_instruction *push)
     grid_names *it = context;
     if (*name.at == '\'' || *name.at == '"') {
         nj_constant text = {.kind = NJ_CONSTANT_TEXT, .text = {name.at + 1, name.size < 2 ? 0 : name.size - 2}};
-        return name.size >= 2 && name.at[name.size - 1] == *name.at && push_constant(it, &text, push);
+        return name.size >= 2 && name.at[name.size - 1] == *name.at && nj_push_constant(it->home->ids, &text, push, &it->starved);
     }
     if (nj_span_is(name, "arch")) {
         *push = (nj_instruction){.op = NJ_OP_CONST_INT, .operand = it->home->arch};
         return true;
     }
     const nj_constant *constant = find_constant(it, name);
-    return constant != NULL ? push_constant(it, constant, push) : push_argument(it->home->table, name, push);
+    return constant != NULL ? nj_push_constant(it->home->ids, constant, push, &it->starved) : push_argument(it->home->table, name, push);
 }
 
 static bool can_stand(void *context, nj_span name)
