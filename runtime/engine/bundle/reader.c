@@ -230,6 +230,7 @@ static bool read_section(const nj_reader *it, size_t kernel, nj_section_bytes *s
         return true;
     }
     free(section->raw);
+    section->raw = NULL;
     return false;
 }
 
