@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nojit.runtime import _core
-from nojit.runtime.expr_ops import ExpressionError
 from nojit.runtime.tuning_table import TuningBlock
 
 __all__ = ["behind_in_sum", "cost_words", "estimates", "is_cost", "nearest", "ranked"]
-
-# what an expression in postfix ends with that is a bool, or nothing
-_NO_NUMBERS = frozenset(
-    ["==", "!=", "<", "<=", ">", ">=", "and", "or", "not()", "has()", "aligned()", "true", "false", "none"]
-)
 
 
 def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
@@ -57,15 +51,7 @@ def estimates(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) ->
 
 def is_cost(words: str, keys: int) -> bool:
     """Say whether an expression in postfix is a number, over so many numbers of a key and the multiprocessors."""
-    listed = words.split()
-    names = {**{f"key{place}": place for place in range(keys)}, "multiprocessors": keys}
-    return (
-        words == " ".join(listed)
-        and "'" not in words
-        and '"' not in words
-        and not _NO_NUMBERS.intersection(listed[-1:])
-        and bool(_core.assemble(words, {}, names, _no_constant))
-    )
+    return _core.is_cost(words, keys)
 
 
 def cost_words(ps: str, names: Sequence[str]) -> str:
@@ -78,7 +64,3 @@ def cost_words(ps: str, names: Sequence[str]) -> str:
 
     places = {name: f"key{place}" for place, name in enumerate(names)}
     return " ".join([places.get(word, word) for word in words_of(postfix(ps))])
-
-
-def _no_constant(value: object) -> tuple[int, int]:
-    raise ExpressionError(f"no number: {value!r}")

@@ -211,6 +211,7 @@ static PyMethodDef functions[] = {
     {"split_section", nj_split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
     {"read_table", nj_read_table, METH_VARARGS, PyDoc_STR("A variant table, whose rules are checked.")},
     {"read_launch", nj_read_launch, METH_VARARGS, PyDoc_STR("The launch that its JSON and its layout say.")},
+    {"is_cost", nj_is_cost_of, METH_VARARGS, PyDoc_STR("Whether an expression in postfix is the cost of a config.")},
     {"read_value", nj_read_value, METH_VARARGS, PyDoc_STR("The constexpr value that JSON spells.")},
     {"read_layout", nj_read_layout_of, METH_VARARGS, PyDoc_STR("The slots of a layout.")},
     {"is_type", nj_is_type_of, METH_O, PyDoc_STR("Whether a text is a type in its one spelling.")},

@@ -5,6 +5,7 @@
 #include "table_parts.h"
 
 #include "bundle/limits.h"
+#include "table/cost.h"
 #include "table/expressions.h"
 #include "table/packing.h"
 #include "table/work.h"
@@ -193,6 +194,19 @@ static PyType_Spec table_spec = {
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = table_slots,
 };
+
+PyObject *nj_is_cost_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *words;
+    unsigned int keys;
+    if (!PyArg_ParseTuple(args, "UI:is_cost", &words, &keys)) {
+        return NULL;
+    }
+    PyObject *utf8 = PyUnicode_AsEncodedString(words, "utf-8", "surrogatepass");
+    PyObject *answer = utf8 == NULL ? NULL : PyBool_FromLong(nj_is_cost(span_of(utf8), keys));
+    Py_XDECREF(utf8);
+    return answer;
+}
 
 static int add_limits(PyObject *module)
 {

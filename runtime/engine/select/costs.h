@@ -2,13 +2,7 @@
 #ifndef NOJIT_SELECT_COSTS_H
 #define NOJIT_SELECT_COSTS_H
 
-#include "base/internal.h"
-#include "base/span.h"
-
-#include <stdint.h>
-
-/* How many configs of a block may have a cost. */
-#define NJ_COSTS_MAX 63
+#include "table/cost.h"
 
 /* What the names in such expressions stand for. */
 typedef struct {

@@ -1,6 +1,6 @@
 #include "table/packing.h"
 
-#include "expr/postfix.h"
+#include "table/cost.h"
 #include "table/names.h"
 #include "table/reading.h"
 
@@ -329,48 +329,10 @@ static bool check_layouts(const nj_table *table, nj_layout_slot *slots, nj_error
     return true;
 }
 
-/* What may stand in an estimate. */
-typedef struct {
-    uint32_t key_count;
-} nj_estimated;
-
-static bool find_fact(void *context, nj_span word, nj_instruction *push)
-{
-    const nj_estimated *known = context;
-    unsigned key = word.size == 4 && memcmp(word.at, "key", 3) == 0 ? (unsigned)word.at[3] - '0' : NJ_TUNING_KEYS_MAX;
-    *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = key < known->key_count ? key : known->key_count};
-    return key < known->key_count || nj_span_is(word, "multiprocessors");
-}
-
-/* Whether the last word of a program makes no number. */
-static bool ends_in_no_number(nj_span words)
-{
-    static const char *const others[] = {"==", "!=", "<", "<=", ">", ">=", "and", "or", "not()", "has()", "aligned()", "true", "false", "none"};
-    size_t start = words.size;
-    while (start > 0 && words.at[start - 1] != ' ') {
-        start--;
-    }
-    nj_span last = {words.at + start, words.size - start};
-    bool is = false;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        is |= nj_span_is(last, others[i]);
-    }
-    return is;
-}
-
-static bool has_quotes(nj_span words)
-{
-    return words.size > 0 && (memchr(words.at, '\'', words.size) != NULL || memchr(words.at, '"', words.size) != NULL);
-}
-
 static bool check_estimate(nj_span words, uint32_t key_count, nj_error *error)
 {
-    nj_assembly made;
-    nj_estimated known = {key_count};
-    bool right = words.size > 0 && words.at[words.size - 1] != ' ' && !has_quotes(words) && !ends_in_no_number(words) &&
-                 nj_assemble(words, find_fact, &known, key_count + 1, &made);
-    return right || nj_break(error, "program", nj_quote(words).text,
-                             "expected the cost of a config: a postfix program over the key's numbers");
+    return nj_is_cost(words, key_count) || nj_break(error, "program", nj_quote(words).text,
+                                                    "expected the cost of a config: a postfix program over the key's numbers");
 }
 
 static bool check_estimates(const nj_table *table, nj_error *error)

@@ -10,7 +10,6 @@
 enum {
     NJ_TABLE_SMALL_MAX = 1024, /* params, types of a signature, hints of a set */
     NJ_TABLE_PAIRS_MAX = 64,   /* axes, derived constexprs, pairs of a config */
-    NJ_COSTS_MAX = 63,         /* of a block */
 };
 
 typedef struct {

@@ -1,4 +1,5 @@
 /* Reads the tuning of a table. */
+#include "table/cost.h"
 #include "table/reading.h"
 
 enum { TABLES_MAX = 64, BEHIND_MAX = 100000, PLAIN_NUMBERS = NJ_TUNING_KEYS_MAX, PLAIN_DIGITS = 18 };

@@ -1,0 +1,16 @@
+/* What configs are estimated to take, as tuning tables spell it. */
+#ifndef NOJIT_TABLE_COST_H
+#define NOJIT_TABLE_COST_H
+
+#include "base/internal.h"
+#include "base/span.h"
+
+#include <stdint.h>
+
+/* How many configs of a block may have a cost. */
+#define NJ_COSTS_MAX 63
+
+/* Whether an expression in postfix is a number, over `key0` and on, as many as there are keys, and `multiprocessors`. */
+NJ_INTERNAL bool nj_is_cost(nj_span words, uint32_t key_count);
+
+#endif
