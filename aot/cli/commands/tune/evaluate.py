@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import EXIT_FAILED
-from nojit.aot.cli.tune_common import (
+from nojit.aot.cli.tune.options import (
     PERCENT,
     SHARE,
     TUNED,

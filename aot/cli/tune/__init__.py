@@ -1,0 +1,1 @@
+"""Options and progress that the commands of ``nojit tune`` share."""
