@@ -30,7 +30,7 @@ They need a folder of their own, because no kernel may occur twice in a folder o
 
 @dataclass(frozen=True, slots=True)
 class VariantReport:
-    """One variant in the bundle."""
+    """One variant in the report of a build: label, image, registers, spills."""
 
     kernel: str
     label: str
@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class BundleReport:
-    """One bundle of a build."""
+    """Result of a build for one bundle: the file, whether it was up to date, its size, its kernels."""
 
     path: str
     """File name of the bundle, without folders."""
@@ -89,7 +89,7 @@ class BundleReport:
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """Result of a build."""
+    """Results of a build for all its bundles."""
 
     reports: tuple[BundleReport, ...]
     stopped: bool

@@ -137,7 +137,10 @@ def find_stamp(cache: Path, asked: str) -> Stamp | None:
 
 
 def changes(cache: Path, asked: str) -> list[str]:
-    """Return the files and folders that differ from the stamp of a command; none if there is no stamp."""
+    """Return the files and folders that differ from the stamp of a command; none if there is no stamp.
+
+    `asked`: key of the stamp, from `asked_of`.
+    """
     try:
         return list(_changes(_read(cache, asked) or {}))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -181,7 +184,10 @@ def _changes(kept: dict[str, Any]) -> Iterator[str]:
 
 
 def _renew(cache: Path, asked: str, kept: dict[str, Any]) -> None:
-    """Rewrite a stamp after its files were compared by content, so that the next build compares only their times."""
+    """Rewrite a stamp after its files were compared by content, so that the next build compares only their times.
+
+    `asked`: key of the stamp, from `asked_of`.
+    """
     if kept.pop("renewed", False):
         with contextlib.suppress(PackageError, OSError):
             _write(cache, asked, kept)

@@ -57,7 +57,10 @@ def modules() -> frozenset[str]:
 
 
 def _places(words: Mapping[str, Any]) -> Iterator[str]:
-    """Yield all functions, as ``module:function``, that a kernel's entry names."""
+    """Yield all functions, as ``module:function``, that a kernel's entry names.
+
+    `words`: the entry as TOML gives it.
+    """
     yield str(words["source"])
     listed = [value for values in words.get("matrix", {}).values() for value in values]
     listed += [value for config in words["configs"] for value in config.values()]
@@ -139,13 +142,19 @@ def _config(config: Mapping[str, Any], words: Mapping[str, Any], params: tuple[P
 
 
 def _of_arch(words: Mapping[str, Any], call: CallFacts) -> list[int]:
-    """Return the indices of the entry's configs for the arch of a call."""
+    """Return the indices of the entry's configs for the arch of a call.
+
+    `words`: the entry as TOML gives it.
+    """
     configs = enumerate(words["configs"])
     return [number for number, config in configs if f"sm_{call.arch}" in config.get("archs", (f"sm_{call.arch}",))]
 
 
 def _axes(words: Mapping[str, Any], params: tuple[Param, ...], call: CallFacts) -> Iterator[Axis]:
-    """Yield the axes of the matrix; an axis of constexpr values has only the value from the call."""
+    """Yield the axes of the matrix; an axis of constexpr values has only the value from the call.
+
+    `words`: the entry as TOML gives it.
+    """
     constexprs = {param.name: param.default for param in params if param.constexpr}
     for name, listed in words.get("matrix", {}).items():
         values = tuple(map(_value, listed))
@@ -162,7 +171,10 @@ def _axes(words: Mapping[str, Any], params: tuple[Param, ...], call: CallFacts) 
 def _types(
     words: Mapping[str, Any], params: tuple[Param, ...], chosen: Mapping[str, Value], call: CallFacts
 ) -> Iterator[str]:
-    """Yield the type of each param that is not a constexpr, in Triton's spelling; `chosen` has the values of the axes."""
+    """Yield the type of each param that is not a constexpr, in Triton's spelling; `chosen` has the values of the axes.
+
+    `words`: the entry as TOML gives it.
+    """
     for param in params:
         if param.constexpr:
             continue

@@ -24,7 +24,7 @@ _OFFSET = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StartStage:
-    """One stage of a process start."""
+    """Duration of one stage of a process start, such as the import of torch."""
 
     name: str
     ms: float
@@ -176,7 +176,10 @@ def measure(
 
 
 def _start(way: Way, fixture: Fixture, *, check: bool) -> dict[str, float]:
-    """Start one process; return the milliseconds of each stage."""
+    """Start one process; return the milliseconds of each stage.
+
+    `way`: the process to start.
+    """
     with tempfile.TemporaryDirectory(prefix="nojit-bench-") as folder:
         result = Path(folder, "result")
         command = [sys.executable, str(_SCRIPT), way.script, str(result), *way.words(fixture)]

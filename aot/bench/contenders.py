@@ -21,7 +21,7 @@ _INT_TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64}
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One launcher to measure."""
+    """One way to launch a kernel that a launch benchmark compares, with the function that prepares its timer."""
 
     name: str
     what: str
@@ -50,7 +50,7 @@ def c_loop(stage: Stage) -> Timer:
             driver.cuLaunchKernel, kernel, 1, image.threads, image.launch.shared_bytes, stream, params, launches
         )
         if spent_ns < 0:
-            raise Unavailable(f"cuLaunchKernel gave {-spent_ns}")
+            raise Unavailable(f"cuLaunchKernel returned error {-spent_ns}")
         return float(spent_ns) / 1e3 / launches
 
     return run

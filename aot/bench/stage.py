@@ -40,7 +40,7 @@ class LaunchedImage:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One case, ready to launch."""
+    """One case of a launch benchmark, ready to launch: bundle, tensors, device and check of the result."""
 
     case: Case
     bundle: Bundle

@@ -48,7 +48,10 @@ class Device:
         mark("context")
 
     def check(self, code: int) -> None:
-        """Raise an error unless a driver call succeeded."""
+        """Raise an error unless a driver call succeeded.
+
+        `code`: result of the call, 0 for success.
+        """
         if code:
             raise RuntimeError(f"a driver call returned error {code}")
 

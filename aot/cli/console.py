@@ -106,7 +106,10 @@ class Output:
         return self.verbosity < 0
 
     def emit(self, command: str, document: Mapping[str, Any]) -> None:
-        """Write the command's result as one JSON object if --json was given."""
+        """Write the command's result as one JSON object if --json was given.
+
+        `document`: the JSON object.
+        """
         if self.json:
             click.echo(json.dumps({"schema": JSON_SCHEMA, "command": command, **document}, indent=2))
 
@@ -134,7 +137,10 @@ class Output:
         click.echo(clean(text, keep="\n"), err=True)
 
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Write names and values in two columns, except with --json or -q."""
+        """Write names and values in two columns, except with --json or -q.
+
+        `pairs`: (name, value) of each line.
+        """
         rows = list(pairs)
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
@@ -199,7 +205,10 @@ def _paragraph(headers: Sequence[str], row: Sequence[str], width: int, indent: i
 
 
 def _wrapped(text: str, width: int, margin: str) -> list[str]:
-    """Return a text as indented lines, broken between words; paths stay whole for copying."""
+    """Return a text as indented lines, broken between words; paths stay whole for copying.
+
+    `margin`: indentation of all lines but the first.
+    """
     return textwrap.wrap(
         text,
         width,
@@ -274,7 +283,10 @@ def _styled(text: str, style: str, stream: IO[str]) -> str:
 
 
 def clean(text: str, keep: str = "") -> str:
-    """Return a text with unprintable characters escaped, so that names in a bundle cannot control the terminal."""
+    """Return a text with unprintable characters escaped, so that names in a bundle cannot control the terminal.
+
+    `keep`: characters to leave unescaped.
+    """
     if text.isprintable():
         return text
     return "".join(

@@ -124,7 +124,10 @@ def exit_code(error: Exception) -> int:
 
 
 def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT_FAILED) -> int:
-    """Report an error on standard error, and with --json as JSON on standard output."""
+    """Report an error on standard error, and with --json as JSON on standard output.
+
+    `code`: exit code.
+    """
     message = clean(message.rstrip(), keep="\n")
     if words.count("--verbose") + sum(word.count("v") for word in words if re.match(r"-[qv]+\Z", word)) > 1:
         traceback.print_exception(error)
@@ -137,7 +140,10 @@ def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT
 
 
 def _write_error(words: Sequence[str], error: BaseException, message: str, code: int) -> None:
-    """Write an error as JSON on standard output, if the command line asks for JSON."""
+    """Write an error as JSON on standard output, if the command line asks for JSON.
+
+    `code`: exit code.
+    """
     # standard output may be what failed in the first place
     with contextlib.suppress(OSError):
         if "--json" in words:

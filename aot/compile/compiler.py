@@ -212,7 +212,9 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
             "expected a function that Triton can read", got=f"{type(error).__name__}: {error}", where=place.where
         ) from error
     if any(param.is_constexpr and _default(param) == () for param in function.params):
-        raise ManifestError("expected *args without tl.constexpr", got=function.__name__, where=place.where)
+        raise ManifestError(
+            "expected *args without tl.constexpr: remove the annotation", got=function.__name__, where=place.where
+        )
     around = read_decorators(_named(place), function, TensorDescriptor)
     return KernelSource(
         name=function.__name__,

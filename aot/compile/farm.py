@@ -20,7 +20,7 @@ Check = Callable[[Variant, CompiledVariant], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One variant to compile."""
+    """One variant to compile, with its cache key and the place of its source."""
 
     variant: Variant
     place: SourcePlace
@@ -30,7 +30,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Result of a job."""
+    """Result of compiling one variant: the image or the error, and whether it came from the cache."""
 
     job: Job
     compiled: CompiledVariant | None
@@ -77,6 +77,8 @@ def _cached(cache: Cache, key: str, variant: Variant, check: Check) -> CompiledV
     """Return the cached result of a variant; None if there is no usable entry.
 
     An entry that cannot be used is recorded in the cache.
+
+    `check`: raises if a cached image does not belong to the variant.
     """
     stored = cache.get(key)
     if stored is None:

@@ -47,7 +47,10 @@ def passed_of(order: Sequence[str], variant: Variant) -> list[Leaf]:
 
 
 def place_in(path: str, order: Sequence[str]) -> Place:
-    """Return the path ``x.1.0`` of an argument or tuple member in Triton's form: the indices of param and members."""
+    """Return the path ``x.1.0`` of an argument or tuple member in Triton's form: the indices of param and members.
+
+    `order`: the function's params, in order.
+    """
     name, *places = path.split(".")
     return (order.index(name), *map(int, places))
 

@@ -141,7 +141,7 @@ class _Knob:
 
 
 def knobs_in(knobs: ModuleType) -> Iterator[tuple[str, str]]:
-    """Yield the group and the name of every knob of a Triton."""
+    """Yield the group and the name of every knob in a module ``triton.knobs``."""
     for group, holder in vars(knobs).items():
         if not isinstance(holder, knobs.base_knobs):
             continue
@@ -153,19 +153,19 @@ def knobs_in(knobs: ModuleType) -> Iterator[tuple[str, str]]:
 
 
 def all_knobs() -> dict[str, Setting]:
-    """Return the roles of all knobs: Triton's own, and those of every vendor."""
+    """Return how a build treats each knob: Triton's own, and those of every vendor."""
     groups = {vendor.TRITON for vendor in vendors()}
     own_knobs = {name: setting for name, setting in KNOBS.items() if name.partition(".")[0] not in groups}
     return own_knobs | {name: setting for vendor in vendors() for name, setting in vendor.KNOBS.items()}
 
 
 def all_variables() -> dict[str, Setting]:
-    """Return the roles of all variables without a knob: Triton's own, and those of every vendor."""
+    """Return how a build treats each variable without a knob, by name: Triton's own, and those of every vendor."""
     return VARIABLES | {name: setting for vendor in vendors() for name, setting in vendor.VARIABLES.items()}
 
 
 def setting_of(group: str, name: str) -> Setting | None:
-    """Return the role of a knob; None for an unknown one."""
+    """Return how a build treats a knob; None for an unknown one."""
     known = all_knobs()
     return known.get(f"{group}.{name}") or known.get(f"{group}.*")
 
@@ -239,7 +239,7 @@ def _shown(value: object) -> str:
 
 
 def _content(paths: object) -> str:
-    """Return the digests of files in place of their paths, which differ between machines."""
+    """Return the digests of the files in `paths`, separated by colons like these, since paths differ between machines."""
     return ":".join(_file(path) for path in str(paths).split(":") if path)
 
 

@@ -178,7 +178,7 @@ class SourceCompiler:
             return known[-1]
 
     def _note(self, source: KernelSource, arch: str) -> None:
-        """Report the answers that an import got and that differ between devices of the arch, each only once."""
+        """Report queries of a source's import about the GPU whose answers differ between devices of the arch, each once."""
         with self._lock:
             new = [answer for answer in source.of_device if (arch, answer) not in self._noted]
             self._noted.update((arch, answer) for answer in new)

@@ -15,7 +15,7 @@ __all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_f
 
 @dataclass(frozen=True, slots=True)
 class BundleState:
-    """A bundle that was found."""
+    """A bundle that nojit found on this machine, and the reason if operators cannot use it."""
 
     path: str
     origin: str
@@ -159,7 +159,10 @@ def choose(
 
 
 def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> str:
-    """Return the reason why a chosen bundle, or every kernel chosen from it, fails to load; empty if a kernel loads."""
+    """Return the reason why a chosen bundle, or every kernel chosen from it, fails to load; empty if a kernel loads.
+
+    `raising`: bundles and kernels that fail to load.
+    """
     known = bundle.problem or raising.bundles.get(bundle.path, "")
     if known or not all(kernel in raising.kernels for kernel in kernels):
         return known
@@ -170,6 +173,8 @@ def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[
     """Return the reason why a device does not use a bundle.
 
     `driver`: the driver's CUDA version, 13000 for 13.0.
+
+    `winners`: the chosen bundle of each kernel.
     """
     unfit = (
         bundle.problem or (newer_lies_beside(bundle.newer) if bundle.newer else "") or _wrong_arch(bundle, capability)
@@ -197,6 +202,8 @@ def _missing(
     """Return the names of bundles that a device needs but cannot use, each with the problem and its remedy.
 
     `driver`: the driver's CUDA version, 13000 for 13.0; `thin`: archs that the extras of each thin wheel install.
+
+    `used`: paths of the chosen bundles.
     """
     missing = {
         name: f"is installed without a bundle: {_remedy(name, thin, capability)}" for name in bare(thin, bundles)

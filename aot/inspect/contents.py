@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BundleFacts:
-    """One bundle file."""
+    """Facts of one bundle file, as `nojit inspect` shows them."""
 
     path: str
     name: str
@@ -63,7 +63,7 @@ class BundleFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """One kernel of a bundle."""
+    """Facts of one kernel in a bundle, as `nojit inspect` shows them."""
 
     name: str
     variants: int
@@ -84,7 +84,7 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class VariantFacts:
-    """One variant of a kernel."""
+    """Facts of one variant, as `nojit inspect` shows them: registers, spills, shared memory, warps."""
 
     id: str
     label: str

@@ -39,7 +39,7 @@ class VariantChange:
 
 @dataclass(frozen=True, slots=True)
 class KernelDiff:
-    """One kernel that one or both bundles have."""
+    """Differences of one kernel between two bundles; the kernel may be in only one of them."""
 
     name: str
     status: str

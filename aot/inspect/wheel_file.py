@@ -103,7 +103,7 @@ class WheelFile:
         try:
             self._file: BinaryIO = path.open("rb")
         except OSError as error:
-            raise BundleError("expected a wheel", got=worded(error), where=str(path)) from None
+            raise BundleError("expected a wheel: name a *.whl file", got=worded(error), where=str(path)) from None
         try:
             self.size_bytes = os.fstat(self._file.fileno()).st_size
             start = self._start_of_directory()
@@ -116,7 +116,7 @@ class WheelFile:
             self.close()
             if isinstance(error, BundleError):
                 raise
-            raise BundleError("expected a wheel", got=worded(error), where=str(path)) from None
+            raise BundleError("expected a wheel: name a *.whl file", got=worded(error), where=str(path)) from None
 
     def __enter__(self) -> Self:
         return self

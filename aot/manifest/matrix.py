@@ -63,7 +63,8 @@ def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: 
 
     In the block of a tensor descriptor, the name of a constexpr that configs set is allowed as well.
 
-    `spec`: the kernel's manifest entry.
+    `spec`: the kernel's manifest entry; `named`: all names in braces; `dims`: those in blocks of descriptors; `where`:
+    the entry's key path.
     """
     for name in sorted(named - spec.matrix.keys()):
         if name not in dims:

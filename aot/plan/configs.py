@@ -24,7 +24,7 @@ __all__ = ["BuildConfig", "check_distinct", "config_of", "implied_hints", "make_
 
 @dataclass(frozen=True, slots=True)
 class BuildConfig:
-    """One parsed config of a kernel."""
+    """One config of a manifest, with its expressions parsed."""
 
     number: int
     """Position of the config in the order of preference, from 0."""
@@ -79,6 +79,8 @@ def make_config(
     """Return a config that sets the given constexprs and compiler options; other options come from the kernel.
 
     `spec`: the kernel's manifest entry.
+
+    `archs`: archs to build the config for; `when`: the rule that a case must satisfy.
 
     Raises:
         ManifestError: `requires` is not an expression.

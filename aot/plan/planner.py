@@ -262,7 +262,10 @@ class _Work:
     in_place: InPlace | None
 
     def profile(self, asked: str | None, *, tuned: bool) -> str:
-        """Return the profile to build with: `asked`, or that of the existing bundle if the build keeps its kernels."""
+        """Return the profile to build with: `asked`, or that of the existing bundle if the build keeps its kernels.
+
+        `tuned`: whether tuned tables are used.
+        """
         if self.in_place is None or not self.kept:
             return asked or "full"
         return self.in_place.check_alike(asked, tuned=tuned, kept=self.kept)
@@ -272,6 +275,8 @@ class _Work:
 
         If no requested kernel has variants now or is in the existing bundle, the plan is empty and the bundle stays
         unchanged.
+
+        `tuning`: whether the build is for tuning, with the configs of the spaces.
         """
         there = self.in_place.kernels if self.in_place else frozenset()
         touched = self.wanted & ({kernel.spec.name for kernel in kernels} | there)
@@ -377,7 +382,7 @@ def _renamed_to(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One kernel's entry in one manifest."""
+    """One kernel's entry in one manifest, with its place for messages."""
 
     read: ReadKernel
     place: SourcePlace
@@ -530,7 +535,10 @@ def _expand(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
 
 
 def _listed(entry: _Entry, arch: str, wanted: _Wanted, mistakes: Mistakes) -> _Expanded:
-    """Return the variants of a kernel for an arch; no variants if its entry has a mistake."""
+    """Return the variants of a kernel for an arch; no variants if its entry has a mistake.
+
+    `wanted`: profile, whether the build is for tuning, limit on variants.
+    """
     with mistakes.within(entry.text).caught():
         if entry.read.listable:
             return _expand(entry, arch, wanted)
@@ -596,7 +604,10 @@ def _fitted(
 
 
 def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entry: _Entry) -> KernelSource:
-    """Return the facts of the function at `place`; a mistake in it is raised with the manifest's key path `key`."""
+    """Return the facts of the function at `place`; a mistake in it is raised with the manifest's key path `key`.
+
+    `entry`: the kernel's manifest entry.
+    """
     try:
         return compiler.describe(place, arch)
     except ManifestError as error:
@@ -604,7 +615,10 @@ def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entr
 
 
 def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, compiler: Compiler) -> list[KernelSource]:
-    """Return the facts of the functions that constexprs name; raise for functions that do not exist."""
+    """Return the facts of the functions that constexprs name; raise for functions that do not exist.
+
+    `entry`: the kernel's manifest entry.
+    """
     names = {pair for each in variants for pair in functions_of(each)}
     found = []
     for name, function in sorted(names, key=str):

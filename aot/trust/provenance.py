@@ -120,7 +120,10 @@ class _Existing:
         return found if type(number) is int and number >= 0 else cls()
 
     def fits(self, digest: str, asked: Invocation) -> bool:
-        """Return whether the statement is up to date. It is then kept, so that its signature remains valid."""
+        """Return whether the statement is up to date. It is then kept, so that its signature remains valid.
+
+        `asked`: this build, as the statement would describe it.
+        """
         numbers, builders = (None, self.build_number), (None, self.builder)
         return self.digest == digest and asked.build_number in numbers and asked.builder in builders
 
@@ -200,7 +203,10 @@ def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checko
 
 
 def _imported(plan: Plan, root: Path) -> Iterator[dict[str, Json]]:
-    """Yield the dependencies that kernel sources import: distributions with versions, and other files with digests."""
+    """Yield the dependencies that kernel sources import: distributions with versions, and other files with digests.
+
+    `root`: the checkout.
+    """
     modules = sorted(frozenset().union(*(kernel.reached for kernel in plan.kernels)))
     origins, files = Installed().origins_of(modules) if modules else ((), ())
     for origin in origins:

@@ -90,7 +90,10 @@ def _compare_recipes(signed: Recipe, plain: Recipe, where: Path) -> None:
 
 
 def _check_sources(recipe: Recipe, sources: Path) -> None:
-    """Check that all manifests of the provenance statement exist in the checkout."""
+    """Check that all manifests of the provenance statement exist in the checkout.
+
+    `recipe`: the facts of the provenance statement that a rebuild needs.
+    """
     missing = [name for name in recipe.manifests if not _inside(sources, name).is_file()]
     if missing:
         what = "expected the checkout that the bundle was built from; --sources names its root"
@@ -139,7 +142,10 @@ def _inside(sources: Path, name: str) -> Path:
 
 
 def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: Recipe, sources: Path) -> None:
-    """Check that toolchain and inputs equal the bundle's, before compiling: otherwise the bytes cannot be equal."""
+    """Check that toolchain and inputs equal the bundle's, before compiling: otherwise the bytes cannot be equal.
+
+    `recipe`: the facts of the provenance statement that a rebuild needs.
+    """
     toolchain = toolchain_of(plan, compiler)
     if dict(toolchain) != dict(bundle.index.toolchain):
         what = f"expected the bundle's toolchain: {toolchain_words(bundle.index.toolchain)}"
@@ -153,7 +159,10 @@ def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: 
 
 
 def _changed(recipe: Recipe, plan: Plan, sources: Path) -> list[str]:
-    """Return the files and kernels with digests that differ from those in the provenance statement."""
+    """Return the files and kernels with digests that differ from those in the provenance statement.
+
+    `recipe`: the facts of the provenance statement that a rebuild needs.
+    """
     digests = {kernel.spec.name: kernel.source.digest for kernel in plan.kernels}
     changed = []
     for name, sha256 in recipe.files.items():

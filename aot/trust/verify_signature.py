@@ -104,6 +104,8 @@ def read_vouched(bundle: BundleFile) -> bytes | None:
 def check_file(bundle: BundleFile, claim: Claim) -> None:
     """Check that the SHA-256 of the whole bundle file equals the one in its provenance statement.
 
+    `claim`: the verified statement.
+
     Raises:
         BundleTrustError: the file has another SHA-256.
     """

@@ -67,21 +67,30 @@ def _place_of(line):
 
 @gluon.jit
 def _load_rows(ptr, offsets, pitch, row, rows, m_len, in_depth):
-    """Load `ROWS` rows from row `row` on; rows from `m_len` on and columns outside `in_depth` read as 0."""
+    """Load `ROWS` rows from row `row` on; rows from `m_len` on and columns outside `in_depth` read as 0.
+
+    `pitch`: distance of rows, in units of `LINE` elements.
+    """
     base = ptr + row.to(gl.int64) * pitch * LINE
     return gl.load(base + offsets, mask=in_depth & (rows < m_len - row)[:, None], other=0.0)
 
 
 @gluon.jit
 def _store_rows(ptr, result, offsets, pitch, row, rows, m_len, in_cols):
-    """Store `ROWS` rows from row `row` on; rows from `m_len` on and columns outside `in_cols` are skipped."""
+    """Store `ROWS` rows from row `row` on; rows from `m_len` on and columns outside `in_cols` are skipped.
+
+    `pitch`: distance of rows, in units of `LINE` elements.
+    """
     base = ptr + row.to(gl.int64) * pitch * LINE
     gl.store(base + offsets, result, mask=in_cols & (rows < m_len - row)[:, None])
 
 
 @gluon.jit
 def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.constexpr):
-    """Load a matrix [height, width] as a tile `SHAPE`, 0 outside; with `BY_LINES`, permute its rows to wgmma's order."""
+    """Load a matrix [height, width] as a tile `SHAPE`, 0 outside; with `BY_LINES`, permute its rows to wgmma's order.
+
+    `pitch`: distance of rows, in units of `LINE` elements.
+    """
     layout: gl.constexpr = _layout_of_factor(SHAPE[1])
     lines = gl.arange(0, SHAPE[0], layout=gl.SliceLayout(1, layout))
     cols = gl.arange(0, SHAPE[1], layout=gl.SliceLayout(0, layout))

@@ -32,6 +32,8 @@ def _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS: tl.conste
     """Return the batch, the head (both int64) and the span of this program's rows.
 
     The span is a tuple: first row in the head, first row in the block, first block, number of chunks.
+
+    `long_rows`: number of block rows, at the start of the spans, that are much longer than the others.
     """
     ROWS_IN_16: tl.constexpr = (ROWS <= 8) + (ROWS <= 4) + (ROWS <= 2) + (ROWS <= 1)
     place = tl.program_id(0) >> (_shift_of(block) + ROWS_IN_16)
@@ -81,7 +83,10 @@ def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constex
 
 @triton.jit
 def _step(sparse, block, CHUNKS: tl.constexpr):
-    """Return the distance in elements (int64) between the pointers of successive tiles; a tile covers whole blocks."""
+    """Return the distance in elements (int64) between the pointers of successive tiles; a tile covers whole blocks.
+
+    `sparse`: pointer and strides of a sparse tensor, as in `_point_at`.
+    """
     return (CHUNKS >> _shift_of(block)).to(tl.int64) * sparse[1]
 
 
@@ -215,6 +220,8 @@ def _write_at_once(
     """Write the softmax of rows that fit into `TILES` tiles, reading x once.
 
     `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
+
+    `terms`: pointers and strides of the bias and the two masks.
     """
     x_ptrs, x_step = _point_at(x, 0, span, block, ROWS, CHUNKS), _step(x, block, CHUNKS)
     # issue all loads first; all except the first tile are skipped if they lie past the end of all rows
@@ -254,6 +261,8 @@ def _write_in_two_passes(
     """Write the softmax of longer rows: the first pass finds each row's maximum and sum, the second writes.
 
     `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
+
+    `terms`: pointers and strides of the bias and the two masks.
     """
     row_max = tl.full([ROWS], float("-inf"), tl.float32)
     row_sum = tl.zeros([ROWS], tl.float32)
@@ -321,6 +330,8 @@ def block_sparse_softmax_fwd_kernel(
     where they are 0, or 0 for masks that are added. out may be x: a program reads all that it needs of a tile before it
     writes it. `WHOLE` states that no row is wider than 16 * CHUNKS * TILES columns. Grid: batch * listed * (block //
     ROWS), where `listed` is the number of block rows in `spans`.
+
+    `long_rows`: number of block rows, at the start of the spans, that are much longer than the others.
     """
     z, head, span = _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS)
     x = (x_ptr + z * stride_xz, stride_xb, stride_xr, stride_xc)
@@ -413,6 +424,8 @@ def block_sparse_softmax_bwd_kernel(
     are those of dy, all 0 for the gradient of a sum. drpe is [batch, heads, M, N]; the kernel writes only the positions
     in active blocks, so the caller must zero it first. `WHOLE` states that no row is wider than 16 * CHUNKS * TILES
     columns. Grid: batch * listed * (block // ROWS).
+
+    `long_rows`: number of block rows, at the start of the spans, that are much longer than the others.
     """
     z, head, span = _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS)
     y = (y_ptr + z * stride_yz, stride_yb, stride_yr, stride_yc)

@@ -322,6 +322,8 @@ def block_sparse_dsd_sm90_kernel(
     `partial_ptr`, are those of `kernel_matmul.block_sparse_dsd_kernel` for strips of 128 rows. The first `long` tasks
     are long; `ahead` other tasks take as long as one of them. A step is `BOX` columns of s; shared memory holds
     `STAGES` of them. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     s_memory = allocate(s_map, STAGES * 2, BOX if TRANSPOSED else OWNED, OWNED if TRANSPOSED else BOX, BOX)
     d_memory = allocate(d_map, STAGES, BLOCK_N if COLUMNS else BOX, BOX if COLUMNS else BLOCK_N, D_WIDTH)

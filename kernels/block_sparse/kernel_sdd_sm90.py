@@ -244,6 +244,8 @@ def block_sparse_sdd_sm90_kernel(
     those of a and b describe their transposes. `BOX` is the block size, at most 64. The tables are those of
     `packing.Packing` for tiles of 128 rows and `SPAN` columns. A step is 64 of k_len; shared memory holds `STAGES` of
     them. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     a_memory = allocate(a_map, STAGES * 2, OWNED, DEPTH, DEPTH)
     b_memory = allocate(b_map, STAGES, SPAN if TRANS_B else DEPTH, DEPTH if TRANS_B else SPAN, B_WIDTH)

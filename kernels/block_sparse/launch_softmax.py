@@ -64,6 +64,9 @@ def launch_forward(
     """Launch the softmax of validated arguments, from x into `out`.
 
     `caller`: allocates and launches, or also records both for replays.
+
+    `spans`: int32 [heads * rows, 3]: block row, first block, number of blocks; `kpm_multiplies`: whether the key
+    padding mask multiplies the scores, instead of adding to them; `am_multiplies`: whether the attention mask does.
     """
     if not x.numel():
         return
@@ -112,7 +115,10 @@ def softmax_backward(
     scale: float,
     wants_bias: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the gradient by the scores, and that by the bias if `wants_bias`; `sizes` are the fields of `RowSizes`."""
+    """Compute the gradient by the scores, and that by the bias if `wants_bias`; `sizes` are the fields of `RowSizes`.
+
+    `spans`: int32 [heads * rows, 3]: block row, first block, number of blocks.
+    """
     check_like("dy", dy, "y", y)
     check_shape("dy", dy, y.shape, "Z, nnz, block, block")
     dx, drpe = allocate_gradients(y, spans, sizes, wants_bias)
@@ -127,7 +133,10 @@ def softmax_backward(
 
 
 def allocate_gradients(y: Tensor, spans: Tensor, sizes: Sequence[int], wants_bias: bool) -> tuple[Tensor, Tensor]:
-    """Allocate dx and, if `wants_bias`, a zeroed gradient of the dense bias [Z, H, M, N], or else an empty tensor."""
+    """Allocate dx and, if `wants_bias`, a zeroed gradient of the dense bias [Z, H, M, N], or else an empty tensor.
+
+    `spans`: int32 [heads * rows, 3]: block row, first block, number of blocks.
+    """
     block, rows, cols, *_ = sizes
     heads = spans.shape[0] // rows if rows else 0
     dense = (y.shape[0], heads, rows * block, cols * block)

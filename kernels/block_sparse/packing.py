@@ -338,7 +338,10 @@ def is_long(lengths: Tensor) -> Tensor:
 
 
 def _ahead(lengths: Tensor, long_ones: Tensor, block: int) -> int:
-    """Return the number of other strips that together take about as long as a long one; 1 if none is long."""
+    """Return the number of other strips that together take about as long as a long one; 1 if none is long.
+
+    `lengths`: number of entries (active block columns) of each strip.
+    """
     if not bool(long_ones.any()):
         return 1
     long, others = (float((lengths[which] * block + BEGINNING).float().mean()) for which in (long_ones, ~long_ones))
@@ -349,6 +352,8 @@ def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
     """List the tasks of strips (groups of block rows) that are split into `parts` each.
 
     Returns [T, 5]: strip, first entry, end of the entries, slot of the partial sum, row of the table merges.
+
+    `lengths`: number of entries (active block columns) of each strip.
     """
     strip = torch.arange(len(lengths), device=lengths.device).repeat_interleave(parts)
     part = torch.arange(len(strip), device=strip.device) - (parts.cumsum(0) - parts)[strip]
@@ -362,7 +367,10 @@ def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
 
 
 def _limit(lengths: Tensor, block: int) -> int:
-    """Return how many block columns a strip (group of block rows) may have before it is split."""
+    """Return how many block columns a strip (group of block rows) may have before it is split.
+
+    `lengths`: number of entries (active block columns) of each strip.
+    """
     present = lengths[lengths > 0]
     mean = -(-int(present.sum()) // len(present)) if len(present) else 1
     return max(LONG * mean, LONG_ROWS // block)

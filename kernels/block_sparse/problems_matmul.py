@@ -236,7 +236,10 @@ def _bars() -> list[tuple[Problem, int]]:
 
 
 def _packed(use: str) -> list[tuple[Problem, int]]:
-    """List products for the sm_90 kernels: layouts whose blocks fill tiles of 128 rows."""
+    """List products for the sm_90 kernels: layouts whose blocks fill tiles of 128 rows.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     if use == "bars":
         return [(problem, free) for problem, free in _bars() if _fills_tiles(problem)]
     rng = draws("block_sparse_packed", use)
@@ -254,7 +257,10 @@ def _fills_tiles(problem: Problem) -> bool:
 
 
 def _drawn(use: str) -> list[tuple[Problem, int]]:
-    """Draw layouts of any block size and pattern, with `free` as small as a head or as large as a model."""
+    """Draw layouts of any block size and pattern, with `free` as small as a head or as large as a model.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     rng = draws("block_sparse_matmul", use)
     found: dict[str, tuple[Problem, int]] = {}
     while len(found) < _DRAWN[use]:
@@ -278,7 +284,10 @@ def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[Problem, int]:
 
 
 def _cut(use: str) -> list[tuple[Problem, int]]:
-    """Draw layouts with one long row in each head, which a product of sparse by dense splits among programs."""
+    """Draw layouts with one long row in each head, which a product of sparse by dense splits among programs.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     rng = draws("block_sparse_merge", use)
     found: dict[str, tuple[Problem, int]] = {}
     while len(found) < _MERGED[use]:

@@ -25,7 +25,10 @@ def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, epilogue, TILE: gl.constexpr, TRANS: gl.constexpr,
     PANEL: gl.constexpr, EPILOGUE: gl.constexpr,
 ):  # fmt: skip
-    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program.
+
+    `epilogue`: `input`, its sizes and strides, alpha, beta and the activation.
+    """
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     sizes = opaque(sizes)
     used = 0
@@ -82,6 +85,8 @@ def bmm_sm90_kernel(
     [1, 1, 64, PANEL], 128 bytes wide. With several splits (split-K), each part is the product over a part of K, in
     fp32. `a_step` and `b_step` are 0 for a matrix that the batch shares, else 1. A step is 64 of K; shared memory holds
     `STAGES` of them. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     # bmm_merge_kernel may start early: it waits for the sums itself
     if PANEL == 32:

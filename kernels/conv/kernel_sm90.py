@@ -164,6 +164,8 @@ def conv_sm90_kernel(
     several groups, c_len and n_len must be multiples of 64. With several `splits` (split-K), a box must lie in one
     image, and the result is fp32 with a batch for each split. A step is 64 channels of one tap; shared memory holds
     `STAGES` of them. `BLOCK_M` is 64, 128 or 192. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED), OWNED, DEPTH, DEPTH)

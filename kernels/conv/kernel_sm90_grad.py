@@ -197,6 +197,8 @@ def conv_weight_grad_sm90_kernel(
     rows, taps, c_len] in boxes [1, 1, 64, 1, PANEL]. With several splits, each is the fp32 sum over a part of the
     boxes. With several groups, c_len and n_len must be multiples of 64. A step is one box; shared memory holds `STAGES`
     of them. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     grad_memory = allocate(grad_map, STAGES * (BLOCK_M // OWNED), DEPTH, OWNED, OWNED)

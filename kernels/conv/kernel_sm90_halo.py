@@ -206,6 +206,8 @@ def conv_halo_sm90_kernel(
     `nojit.kernels.conv.kernel_sm90.conv_sm90_kernel`, with boxes [box_n, box_d, 1, box_w, 64]. `height` is the height
     of the result, `TAPS` that of the weight. Shared memory holds `STAGES` steps of 64 channels each. If `KEPT` is not
     0, all weights stay in shared memory: a tile then has at most `KEPT` steps, and all columns. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, STAGES, TAPS, KEPT)
     SLOTS: gl.constexpr = TAPS * (KEPT if KEPT > 0 else STAGES)

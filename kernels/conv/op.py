@@ -146,7 +146,10 @@ def _remember(
     how: str,
     single: bool,
 ) -> Tensor:
-    """Run a new call without torch's dispatcher, and cache its launch arguments for replays."""
+    """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
+
+    `words`: the call's arguments that are not tensors, for the cache key.
+    """
 
     def make(own: list[Any], _: Tensor | None, recording: Recording) -> Tensor:
         own_x, own_weight, own_bias = own

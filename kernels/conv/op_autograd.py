@@ -62,7 +62,10 @@ def _made(
     words: tuple[object, ...],
     make: Callable[[list[Any], Recording], Tensor],
 ) -> Tensor:
-    """Replay a cached call of the operator `name`; if there is none, validate the call, run it with `make` and cache it."""
+    """Replay a cached call of the operator `name`; if there is none, validate the call, run it with `make` and cache it.
+
+    `words`: the call's arguments that are not tensors, for the cache key.
+    """
     known: Tensor | None = MEMO(*operands, None, library.CURRENT.source, name, *words)
     if known is not None:
         return known

@@ -113,7 +113,7 @@ def forward_sweep(window: Window, source: Sequence[int], taps: Sequence[int]) ->
 
 
 class _Line(NamedTuple):
-    """A `Class` in one dimension."""
+    """The part of a `Class` (outputs of a strided input gradient that share taps) in one dimension."""
 
     out: int
     source: int

@@ -272,6 +272,8 @@ def flash_attention_fwd_sm90_kernel(
     `BLOCK_M` is 128 or 192. Shared memory holds `STAGES` tiles of keys and of values, and `Q_STAGES` tiles of queries
     (2 to copy the next tile early). `SPAN` is the number of keys of all heads that are processed at a time. With
     `TURNS`, consumers take turns to start their products. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     dtype: gl.constexpr = q_map.dtype

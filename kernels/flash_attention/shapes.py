@@ -31,7 +31,7 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """Class of the shape by its ratio of queries to keys."""
+        """Class of the shape by its numbers of queries and keys: ``"decode"``, ``"chunk"``, ``"short"`` or ``"long"``."""
         if self.q_len <= 16:
             return "decode"
         if self.q_len < self.kv_len:

@@ -126,7 +126,10 @@ def _no_columns(kv_len: int, q_len: int, device: torch.device) -> tuple[Tensor, 
 def _strips(
     mask_mod: MaskMod, place: tuple[int, int], q_len: int, keys: Tensor, block: int
 ) -> Iterator[tuple[int, Tensor]]:
-    """Evaluate some rows of blocks at a time; yield their first query, and their mask, bool [rows, N]."""
+    """Evaluate some rows of blocks at a time; yield their first query, and their mask, bool [rows, N].
+
+    `place`: batch and head; `keys`: indices of all keys.
+    """
     batch, head = (torch.tensor(each, device=keys.device) for each in place)
     over_keys = torch.vmap(mask_mod, in_dims=(None, None, None, 0))
     over_both = torch.vmap(over_keys, in_dims=(None, None, 0, None))
@@ -142,7 +145,10 @@ def _strips(
 
 @contextmanager
 def explained(place: tuple[int, int]) -> Iterator[None]:
-    """Context that adds a note to any error of a mask function: batch and head, and the rules for mask functions."""
+    """Context that adds a note to any error of a mask function: batch and head, and the rules for mask functions.
+
+    `place`: batch and head.
+    """
     try:
         yield
     except Exception as error:
@@ -154,7 +160,10 @@ def explained(place: tuple[int, int]) -> Iterator[None]:
 
 
 def _padded(seen: Tensor, block: int) -> Tensor:
-    """Return a mask [rows, N] as blocks, padded with False: [block rows, block, block columns, block]."""
+    """Return a mask [rows, N] as blocks, padded with False: [block rows, block, block columns, block].
+
+    `seen`: bools, True for visible keys.
+    """
     rows, cols = seen.shape
     padded = torch.nn.functional.pad(seen, (0, -cols % block, 0, -rows % block))
     return padded.view(padded.shape[0] // block, block, padded.shape[1] // block, block)
@@ -165,7 +174,10 @@ def _states_of(padded: Tensor) -> Tensor:
 
 
 def _first(seen: Tensor, none: int) -> Tensor:
-    """Return the first column that is True in each row; `none` for a row without True."""
+    """Return the first column that is True in each row; `none` for a row without True.
+
+    `seen`: bools, True for visible keys.
+    """
     if not seen.shape[1]:
         return torch.full((len(seen),), none, device=seen.device)
     return torch.where(seen.any(1), seen.to(torch.int8).argmax(1), none)

@@ -58,6 +58,8 @@ def light(score, batch, head, query, key, inside, first, second, bias):  # noqa:
     Near 0 this tanh has the absolute error of fp32 near 1, so a score is off by 1e-7 times the cap, far less than the
     rounding of the operands. Both branches compute distances, because the compiler would keep a shared one in
     registers.
+
+    `inside`: elements of the tile that exist.
     """
     height = height_of(batch, head, first)
     if height != 0.0:
@@ -77,7 +79,10 @@ def light(score, batch, head, query, key, inside, first, second, bias):  # noqa:
 
 @triton.jit
 def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
-    """Apply alibi from either slot, and nothing else: without branches, and with a scalar derivative."""
+    """Apply alibi from either slot, and nothing else: without branches, and with a scalar derivative.
+
+    `inside`: elements of the tile that exist.
+    """
     is_first = first[0] == 1
     height_ptr = tl.where(is_first, first[1], second[1])
     height_ptr += batch * tl.where(is_first, first[2], second[2]) + head * tl.where(is_first, first[3], second[3])
@@ -86,7 +91,10 @@ def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa
 
 @triton.jit
 def bounded(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
-    """Apply a soft cap from either slot, and nothing else: without branches, with the tanh of `light`."""
+    """Apply a soft cap from either slot, and nothing else: without branches, with the tanh of `light`.
+
+    `inside`: elements of the tile that exist.
+    """
     cap = tl.where(first[0] == 3, first[4], second[4])
     score = cap - 2.0 * cap / (1.0 + tl.exp2(score * (2.0 * LOG2_E / cap)))
     ratio = score * (1.0 / cap)
@@ -105,6 +113,8 @@ def listed(score, batch, head, query, key, inside, first, second, bias):
 
     Relative and dense biases load a value for each score and add it. The code has each of these loads only once,
     between the first and the second modification, whichever slot needs it, because their addresses fill registers.
+
+    `inside`: elements of the tile that exist.
     """
     distance = (key - query).to(tl.float32)
     score, slope = capped(score + height_of(batch, head, first) * distance, first[0] == 3, first[4])

@@ -69,7 +69,10 @@ def walk_of(tables, row_start, table, q_len, kv_len, BLOCK_M: gl.constexpr, BLOC
 
 @gluon.jit
 def tile_at(place, walk, blocks_ptr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Return the first key of the tile at step `place`, and its bitmap: -1 if the tile is full, -2 if there is no tile."""
+    """Return the first key of the tile at step `place`, and its bitmap: -1 if the tile is full, -2 if there is no tile.
+
+    `walk`: the tiles to visit, as `walk_of` returns them.
+    """
     cut, begin, full_last, end = walk[1], walk[2], walk[3], walk[4]
     if MASK == "bitmap":
         if end == 0:
@@ -151,6 +154,8 @@ def modified(products, scale, head, rows, keys, lengths, mods, SCORE_MOD: gl.con
     Without a modification it returns the products unchanged.
 
     `mods`: captured values of the score modifications' two slots, and the dense bias.
+
+    `lengths`: numbers of queries and keys.
     """
     if SCORE_MOD is None:
         return products

@@ -147,6 +147,8 @@ def visible(
 def modified(products, scale, batch, head, rows, keys, inside, mods, SCORE_MOD: tl.constexpr):
     """Scale products of queries and keys, and apply the modification; `mods` are the two slots and the bias.
 
+    `inside`: elements of the tile that exist.
+
     Returns:
         Scores in base 2 (times log2(e)); the derivative of the modified by the scaled scores.
     """

@@ -30,6 +30,8 @@ def maps_of(
     same for all query heads of a key head, and the score modification must load no value for each score.
 
     `tables`: the mask; `mod`: the score modification as kernels take it.
+
+    `operands`: queries, keys and values.
     """
     q, k, v = operands
     if not tables.is_orderly or not _is_shared(tables, q, k) or cheapest(mod.function, mod.slots) == LISTED:

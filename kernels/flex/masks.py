@@ -138,7 +138,10 @@ def table_block(q_block: int, kv_block: int) -> int:
 def _make(
     mask_mod: MaskMod, batches: int, heads: int, lengths: tuple[int, int], device: torch.device, sizes: tuple[int, int]
 ) -> tuple[MaskTables, Tensor]:
-    """Evaluate a mask function; return the tables of the mask, and the states of its blocks of `sizes` (queries, keys)."""
+    """Evaluate a mask function; return the tables of the mask, and the states of its blocks of `sizes` (queries, keys).
+
+    `lengths`: numbers of queries and keys.
+    """
     known = _known_spans(mask_mod, batches, lengths, device)
     if known is not None:
         states = torch.stack([block_states(Spans(*each), *sizes) for each in zip(*known, strict=True)])
@@ -154,7 +157,10 @@ def _make(
 
 
 def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], device: torch.device) -> Spans | None:
-    """Return the intervals that a mask function provides, rows [Bm, M, 2] and columns [Bm, N, 2]; None without."""
+    """Return the intervals that a mask function provides, rows [Bm, M, 2] and columns [Bm, N, 2]; None without.
+
+    `lengths`: numbers of queries and keys.
+    """
     if not knows_intervals(mask_mod):
         return None
     found = []
@@ -171,6 +177,8 @@ def _check_spans(spans: Spans, lengths: tuple[int, int]) -> None:
     """Require one interval for each query and for each key.
 
     `spans`: intervals of keys of each query, and of queries of each key.
+
+    `lengths`: numbers of queries and keys.
     """
     for name, table, count in zip(Spans._fields, spans, lengths, strict=True):
         if table.shape != (count, 2):
@@ -201,7 +209,10 @@ def _tables(found: Evaluated, block: int) -> MaskTables:
 def _block_mask(
     states: Tensor, mask_mod: MaskMod, lengths: tuple[int, int], sizes: tuple[int, int], separate: bool
 ) -> BlockMask:
-    """Return torch's `BlockMask` for block states; unless `separate`, full blocks are listed as partial ones."""
+    """Return torch's `BlockMask` for block states; unless `separate`, full blocks are listed as partial ones.
+
+    `lengths`: numbers of queries and keys.
+    """
     kv, q = (_ordered(side == PARTIAL if separate else side > 0) for side in (states, states.transpose(2, 3)))
     full_kv, full_q = (
         _ordered(side == FULL) if separate else (None, None) for side in (states, states.transpose(2, 3))

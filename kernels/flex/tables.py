@@ -181,7 +181,10 @@ def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> 
 
 
 def _side(states: Tensor, numbers: Tensor) -> Side:
-    """Return the spans and the list of blocks of each block row, full blocks first."""
+    """Return the spans and the list of blocks of each block row, full blocks first.
+
+    `states`: state of each block: absent, partial or full.
+    """
     full, partial = states == FULL, states == PARTIAL
     fulls, alls = full.sum(-1), (states > 0).sum(-1)
     starts = alls.flatten().cumsum(0).view_as(alls) - alls
@@ -194,7 +197,10 @@ def _side(states: Tensor, numbers: Tensor) -> Side:
 
 
 def _visits(states: Tensor, numbers: Tensor) -> Tensor:
-    """Return the blocks of each block column in the order of rows, each with the number of blocks before it in its row."""
+    """Return the blocks of each block column in the order of rows, each with the number of blocks before it in its row.
+
+    `states`: state of each block: absent, partial or full.
+    """
     listed = (states > 0).transpose(2, 3)
     rows = torch.arange(states.shape[2], device=states.device).expand_as(listed)
     visits = [each[listed] for each in (rows, numbers.transpose(2, 3), listed.cumsum(2) - 1)]
@@ -211,7 +217,10 @@ def rebuilt_tables(mode: str, sizes: Sequence[int], tensors: Sequence[Tensor]) -
 
 
 def packed(seen: Tensor) -> Tensor:
-    """Pack bools [..., N], N a multiple of 32, into 32-bit words, int32 [..., N / 32]."""
+    """Pack bools [..., N], N a multiple of 32, into 32-bit words, int32 [..., N / 32].
+
+    `seen`: bools, True for visible keys.
+    """
     shifts = torch.arange(WORD, device=seen.device)
     words = (seen.unflatten(-1, (-1, WORD)).long() << shifts).sum(-1)
     return words.to(torch.int32)

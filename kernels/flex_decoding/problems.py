@@ -170,7 +170,10 @@ def _tuned() -> list[Shape]:
 
 
 def _crossed(masks: Sequence[str]) -> list[Shape]:
-    """Draw a batch size and a length for each number of queries and each group size, on which the best tile depends most."""
+    """Draw a batch size and a length for each number of queries and each group size, on which the best tile depends most.
+
+    `masks`: names of the masks to draw for.
+    """
     numbers = draws("flex_decoding/crossed", "tune")
     crossed = product(masks, (64, 128), (1, 4, 5, 8), (1, 2, 5, 16, 64))
     return [

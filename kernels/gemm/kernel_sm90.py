@@ -175,6 +175,8 @@ def scale_and_add(acc, epilogue, index_z, row, col):
     """Return ``activation(alpha * acc + beta * input)`` for the tile at (row, col) of matrix `index_z`.
 
     If beta is 0, the input is not read.
+
+    `epilogue`: `input`, its sizes and strides, alpha, beta and the activation.
     """
     input_ptr, m_len, n_len, stride_z, stride_row, stride_col, alpha, beta, activation = epilogue
     acc = acc * alpha
@@ -193,7 +195,11 @@ def store_rows(
     OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     EPILOGUE: gl.constexpr,
 ):  # fmt: skip
-    """Store the rows of a consumer through two alternating buffers, `PANEL` columns at a time; `STORED` columns are done."""
+    """Store the rows of a consumer through two alternating buffers, `PANEL` columns at a time; `STORED` columns are done.
+
+    `place`: the tile's split-K part, matrix, first row and first column; `epilogue`: `input`, its sizes and strides,
+    alpha, beta and the activation.
+    """
     if acc.shape[1] > PANEL:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2

@@ -21,7 +21,10 @@ FEW: Final = (16, 32)
 
 
 def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> int:
-    """Choose the number of split-K parts: 1, unless tiles leave at least two thirds of the SMs idle."""
+    """Choose the number of split-K parts: 1, unless tiles leave at least two thirds of the SMs idle.
+
+    `depth`: length of K; `processors`: number of SMs.
+    """
     tiles = batch * -(-rows // TILE) * -(-cols // TILE)
     if not tiles or 3 * tiles > processors:
         return 1

@@ -167,6 +167,8 @@ def mixed_mm_few_kernel(
     scales and zero points, [groups, n_len], if `GROUPS` has them. `group_size` is a multiple of 32. The rows of b in a
     step (16 for each warp and `UNROLL`), and `BLOCK_M` rows of a, span less than 2^31 bytes each. The result is
     [splits, m_len, width]. Grid: splits * cdiv(n_len, BLOCK_N).
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     WARPS: gl.constexpr = gl.num_warps()
     # words of a thread in a row of bytes, and rows of bytes that a program loads per step

@@ -182,7 +182,10 @@ def _multiply(
 
 @gluon.jit
 def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.constexpr):
-    """Store the columns of a consumer through two alternating buffers, 64 rows at a time; `STORED` rows are done."""
+    """Store the columns of a consumer through two alternating buffers, 64 rows at a time; `STORED` rows are done.
+
+    `place`: split-K part, first row and first column of the tile.
+    """
     if acc.shape[1] > OWNED:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -253,6 +256,8 @@ def mixed_mm_sm90_kernel(
     each is the sum over a part of K. Scales and zero points [1, 1, groups, n_len], in boxes [1, 1, 1, 64], are read if
     `GROUPS` has them; `group_size` is a multiple of 64. A step is 64 of K; shared memory holds `STAGES` of them. Grid:
     any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     # the merge kernel may start early: it waits for the sums itself
     if PANEL == 32:

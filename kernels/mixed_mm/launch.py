@@ -59,14 +59,20 @@ def runs(kernel: str, a: Tensor) -> bool:
 
 
 def parts_of(tiles: int, depth: int, count: int) -> int:
-    """Choose the number of split-K parts on `count` SMs: 1, unless half of them would be idle."""
+    """Choose the number of split-K parts on `count` SMs: 1, unless half of them would be idle.
+
+    `tiles`: number of tiles of the result; `depth`: length of K.
+    """
     if not tiles or 2 * tiles > count:
         return 1
     return max(1, min(count // tiles, depth // LEAST_DEPTH, MOST_PARTS))
 
 
 def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
-    """Choose the number of split-K parts of `mixed_mm_sm90` on `count` SMs."""
+    """Choose the number of split-K parts of `mixed_mm_sm90` on `count` SMs.
+
+    `depth`: length of K.
+    """
     return parts_of(-(-rows // TILE) * -(-cols // TILE), depth, count)
 
 
@@ -193,7 +199,7 @@ class _Whole:
 
     @property
     def result(self) -> Layout:
-        """Layout of the result."""
+        """Shape and strides of the result."""
         if self.out is not None:
             return layout_of(self.out, 1)
         return Layout((1, self.rows, self.cols), (0, self.cols, 1))

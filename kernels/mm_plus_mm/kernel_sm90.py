@@ -99,6 +99,8 @@ def mm_plus_mm_sm90_kernel(
     The TMA descriptors describe each operand as [1, 1, rows, columns], or its transpose with ``TRANS_*``, and the
     result [1, 1, m_len, n_len], in boxes [1, 1, 64, 64]. A step is 64 of k_len or more_len; shared memory holds
     `STAGES` of them. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     trans: gl.constexpr = (TRANS_A, TRANS_B)

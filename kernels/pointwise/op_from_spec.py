@@ -121,7 +121,11 @@ class Operator:
             refuse_type(self.spec.inputs[0], what, tensors[0].dtype)
 
     def _dispatch(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
-        """Run the operator through torch's dispatcher, for tracing and gradients."""
+        """Run the operator through torch's dispatcher, for tracing and gradients.
+
+        `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
+        numbers, such as a slope.
+        """
         check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
         rest = (*((word,) if self._words else ()), *scalars)
         if out is None:
@@ -144,6 +148,8 @@ class Operator:
         """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
 
         `words` are the non-tensor arguments as the caller gave them, part of the cache key.
+
+        `scalars`: the operator's numbers, such as a slope.
         """
 
         def make(operands: list[Tensor], target: Tensor | None, recording: Recording) -> Tensor:
@@ -159,7 +165,11 @@ class Operator:
         return made_and_remembered(self._memo, tensors, out, words, make, may_replay=may_replay)
 
     def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
-        """Validate a call from torch's dispatcher and compute the result into a new tensor."""
+        """Validate a call from torch's dispatcher and compute the result into a new tensor.
+
+        `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
+        numbers, such as a slope.
+        """
         first = tensors[0]
         if first.dtype in self._dtypes and alike(first, tensors):
             out = torch.empty_like(first)
@@ -178,6 +188,9 @@ class Operator:
         """Compute the result of validated operands, in the common dtype `dtype`.
 
         `caller`: allocates and launches, or also records both for replays.
+
+        `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
+        numbers, such as a slope.
         """
         out = result_like(self.spec.inputs, tensors, dtype, caller)
         self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)
@@ -235,7 +248,11 @@ class Operator:
         return dtype
 
     def _run_backward(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> tuple[Tensor, ...]:
-        """Compute the gradients by all inputs from the tensors that the derivative's program names."""
+        """Compute the gradients by all inputs from the tensors that the derivative's program names.
+
+        `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
+        numbers, such as a slope.
+        """
         assert self._backward is not None  # noqa: S101 - registered only with one
         dtype = promote(tensors, floats=False)
         shape_like = result_like(self._slope.inputs, tensors, dtype)
@@ -259,7 +276,11 @@ class Operator:
     def _gradients(
         self, grad: Tensor, tensors: Sequence[Tensor | None], word: str, scalars: Sequence[float]
     ) -> Sequence[Tensor]:
-        """Compute the gradients by all inputs with the gradient kernel."""
+        """Compute the gradients by all inputs with the gradient kernel.
+
+        `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
+        numbers, such as a slope.
+        """
         if 0 in grad.stride():
             # an expanded gradient, for example that of a sum: no kernel is built for repeated elements
             grad = grad.contiguous()
@@ -277,7 +298,11 @@ class Operator:
         scalars: Sequence[float],
         needed: Sequence[bool],
     ) -> Sequence[Any]:
-        """Compute the needed gradients with torch's operators, which are differentiable in turn."""
+        """Compute the needed gradients with torch's operators, which are differentiable in turn.
+
+        `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
+        numbers, such as a slope.
+        """
         named = {"grad": grad} | dict(zip(self.spec.inputs, tensors, strict=True))
         values = {name: wide(tensor) for name, tensor in named.items() if tensor is not None}
         values |= dict(zip(self.spec.scalars, scalars, strict=True))
@@ -327,13 +352,18 @@ class Operator:
         """Split flat arguments into tensors, value of the choice, and scalars.
 
         `count` is the number of tensors; 0 means that of the operator's inputs.
+
+        `given`: tensors, then the choice, then scalars.
         """
         count = count or len(self.spec.inputs)
         words = 1 if self._words else 0
         return given[:count], given[count] if words else "", given[count + words :]
 
     def _checked(self, given: Sequence[Any]) -> tuple[Sequence[Tensor], str, Sequence[float]]:
-        """Split flat arguments and validate them: torch's dispatcher checks only that they are tensors and numbers."""
+        """Split flat arguments and validate them: torch's dispatcher checks only that they are tensors and numbers.
+
+        `given`: tensors, then the choice, then scalars.
+        """
         split = self._split(given)
         for name, tensor in zip(self.spec.inputs, split[0], strict=True):
             check_tensor(name, tensor)

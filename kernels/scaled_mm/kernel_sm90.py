@@ -106,6 +106,8 @@ def _promote_steps(
     at once, scaled if each block of K has scales of its own.
 
     `vectors`: for both scales and the bias: pointer, sizes and strides.
+
+    `place`: the tile's split-K part, matrix, first row and first column.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -192,7 +194,10 @@ def _store_scaled(
     OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     SCALES: gl.constexpr,
 ):  # fmt: skip
-    """Scale a consumer's rows, add the bias and store them, `WIDEST` columns at a time; `STORED` columns are done."""
+    """Scale a consumer's rows, add the bias and store them, `WIDEST` columns at a time; `STORED` columns are done.
+
+    `place`: the tile's split-K part, matrix, first row and first column.
+    """
     if acc.shape[1] > WIDEST:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
@@ -313,6 +318,8 @@ def scaled_mm_sm90_kernel(
     rows), the transpose of b in boxes [1, 1, BLOCK_N, 128], and the result [splits, 1, m_len, n_len] in boxes [1, 1,
     64, PANEL], 128 bytes wide. With several splits (split-K) each is the fp32 sum over a part of K, without the bias
     and the scales of "whole" and "ends". Shared memory holds `STAGES` steps. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
     """
     # the merge kernel may start early: it waits for the sums itself
     if PANEL == 32:

@@ -38,7 +38,7 @@ _HOOKS = ("pre_hook", "ir_override")
 
 @dataclass(frozen=True, slots=True)
 class ForeignRow:
-    """The configs of one problem."""
+    """The configs that an imported file has for one problem."""
 
     values: Mapping[str, int]
     """The numbers of the problem, by name: ``0``, ``1`` for the key of a cache, ``M``, ``E``, ``N`` for a server's file."""

@@ -57,7 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A request to measure one problem."""
+    """A request to the measuring process: one problem, the candidates to skip and the time limits."""
 
     problem: int
     """Index in the listed problems."""
@@ -130,7 +130,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result of one rung."""
+    """Event with the timings of one rung (one round of successive halving)."""
 
     rung: int
     timings: Mapping[int, Timing]

@@ -22,7 +22,7 @@ _FAMILY = "nojit.kernels.{}.problems"
 
 @dataclass(frozen=True, slots=True)
 class FoundProblem:
-    """A problem with its source."""
+    """A problem that a function `problems(use)` returned, and the roles of its kernel's constexprs."""
 
     listed: Listed
     problem: Any

@@ -98,6 +98,8 @@ class Log:
         """Store a problem and its candidates; `measured` and `fault` then refer to this problem.
 
         `listed`: the problem.
+
+        `opened`: event of the worker that has prepared the problem.
         """
         with self._database.transaction():
             kernel = self._database.add_kernel(KernelFacts(listed.kernel, opened.key_names, {}, opened.roles))

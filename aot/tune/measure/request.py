@@ -44,7 +44,7 @@ class TuneRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProblemRun:
-    """Result of one problem."""
+    """Result of measuring one problem: counts of checked, wrong and failed configs, the best time, and the reason if it was skipped."""
 
     kernel: str
     name: str

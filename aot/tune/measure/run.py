@@ -49,7 +49,7 @@ _SHARES_MOST = 2.0
 
 @dataclass(slots=True)
 class _State:
-    """Progress of one problem."""
+    """Progress of one problem in this process, while the worker measures it."""
 
     task: Task
     known: set[str]
@@ -133,7 +133,10 @@ class _Runner:
         self._deaths: Counter[tuple[str, str]] = Counter()
 
     def all(self, todo: Sequence[int]) -> list[ProblemRun]:
-        """Measure the problems in order until time runs out; return the results."""
+        """Measure the problems in order until time runs out; return the results.
+
+        `todo`: indices of the problems.
+        """
         done: list[ProblemRun] = []
         began = time.monotonic()
         for place, problem in enumerate(todo):
@@ -271,6 +274,8 @@ def _again(state: _State, *, careful: bool) -> Task:
     """Return the task for another attempt, with the remaining time and without wrong and failed candidates.
 
     `state`: the problem's progress.
+
+    `careful`: whether the worker launches candidates one by one.
     """
     asked, state.asked = state.asked, time.monotonic()
     spent_s = state.asked - asked

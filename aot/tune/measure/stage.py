@@ -20,7 +20,7 @@ class Unready(Exception):  # noqa: N818 - a signal to the worker, not an error f
 
 
 class Trial(Protocol):
-    """One problem, ready on the device."""
+    """One problem whose tensors are on the device: it runs, checks and times configs."""
 
     opened: Opened
 

@@ -39,7 +39,7 @@ _SAMPLES_MIN = 8
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One measured time."""
+    """One measured time, with its config and problem."""
 
     settings: Mapping[str, Value]
     """All tunables of the config."""

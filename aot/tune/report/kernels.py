@@ -91,7 +91,7 @@ class UnfitFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
-    """One kernel on one device."""
+    """The part of a tuning report about one kernel on one device."""
 
     kernel: str
     device: str

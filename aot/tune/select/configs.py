@@ -44,7 +44,7 @@ _WEIGHT_POWER = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a portfolio."""
+    """Limits of a portfolio: its number of configs, and the loss that it may have."""
 
     loss: float = 0.05
     """Largest loss of a problem, as a share."""
@@ -202,6 +202,8 @@ def _times(evidence: Evidence, problems: Sequence[int], excluded: set[int]) -> d
     """Combine the times of problems that share a row: return for each config the weighted mean of its costs, scaled to a time.
 
     `evidence`: all measurements of one kernel on one kind of device.
+
+    `excluded`: configs that were wrong or failed.
     """
     found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []

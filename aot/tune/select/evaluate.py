@@ -47,7 +47,7 @@ class ProblemShare:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One kernel on one device."""
+    """How well a tuned table's selections do for one kernel on one device."""
 
     kernel: str
     device: str

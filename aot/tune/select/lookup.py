@@ -16,7 +16,7 @@ __all__ = ["LookupResult", "find_config", "look_up", "table_for"]
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """The result of a look-up."""
+    """The row of a tuned table that serves a problem: its own, or else the nearest one."""
 
     at: tuple[int, ...]
     """The buckets of the nearest row."""

@@ -223,7 +223,10 @@ class _Search:
         return configs
 
     def _swap(self, configs: tuple[int, ...], masks: dict[int, int]) -> tuple[int, ...]:
-        """Exchange single configs for others as long as the sum falls and every problem stays covered."""
+        """Exchange single configs for others as long as the sum falls and every problem stays covered.
+
+        `masks`: for each config, the problems that it covers, as bits.
+        """
         total = math.fsum(self._serve(configs))
         improved = True
         while improved:
@@ -295,7 +298,10 @@ def _undominated(columns: dict[int, tuple[float, ...]]) -> list[int]:
 
 
 def _maximal(masks: dict[int, int]) -> dict[int, int]:
-    """Return the configs without each whose problems are all covered by one other config."""
+    """Return the configs without each whose problems are all covered by one other config.
+
+    `masks`: for each config, the problems that it covers, as bits.
+    """
     kept: dict[int, int] = {}
     for config in sorted(masks, key=lambda config: (-masks[config].bit_count(), config)):
         if masks[config] and not any(masks[config] | mask == mask for mask in kept.values()):
@@ -304,7 +310,10 @@ def _maximal(masks: dict[int, int]) -> dict[int, int]:
 
 
 def _coverers(missing: int, masks: dict[int, int]) -> list[int]:
-    """Return the configs that cover the hardest missing problem (which the fewest configs cover), largest coverage first."""
+    """Return the configs that cover the hardest missing problem (which the fewest configs cover), largest coverage first.
+
+    `masks`: for each config, the problems that it covers, as bits.
+    """
     hardest: list[int] | None = None
     rest = missing
     while rest:

@@ -177,6 +177,8 @@ class Database:
     def check_sizes(self, kernel: str, use: str, name: str, dtype: str, *, sizes: Mapping[str, Size]) -> None:
         """Check that a problem has the stored sizes; a new problem may have any.
 
+        `use`: set of problems, such as ``tune`` or ``held_out``.
+
         Raises:
             NojitError: the sizes differ from the stored ones.
         """
@@ -201,7 +203,10 @@ class Database:
                 raise NojitError(f"{what}, {stored}", got=f"{given}; measure into another file", where=str(self.path))
 
     def weigh(self, kernel: str, use: str, name: str, dtype: str, *, weight: float) -> None:
-        """Store the weight of a problem, if the database has that problem."""
+        """Store the weight of a problem, if the database has that problem.
+
+        `use`: set of problems, such as ``tune`` or ``held_out``.
+        """
         self._connection.execute(
             "UPDATE problem SET weight = ? WHERE use = ? AND name = ? AND dtype = ? "
             "AND kernel = (SELECT id FROM kernel WHERE name = ?)",
@@ -250,15 +255,15 @@ class Database:
     # reading: rows by number, in order of insertion
 
     def devices(self) -> dict[int, Device]:
-        """Return the devices."""
+        """Return the devices that have measurements, by their number in the database."""
         return {number: Device(**row) for number, row in self._rows("device")}
 
     def runs(self) -> dict[int, Run]:
-        """Return the runs."""
+        """Return the runs of `nojit tune run`, by their number in the database."""
         return {number: Run(**row) for number, row in self._rows("run")}
 
     def kernels(self) -> dict[int, KernelFacts]:
-        """Return the kernels."""
+        """Return the measured kernels, by their number in the database."""
         return {number: _kernel(row) for number, row in self._rows("kernel")}
 
     def problems(self, kernel: int | None = None, use: str | None = None) -> dict[int, Problem]:

@@ -83,7 +83,7 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One call shape of a kernel."""
+    """One call shape of a kernel that tuning measures: its sizes, case and weight."""
 
     kernel: int
     name: str

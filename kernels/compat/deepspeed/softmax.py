@@ -95,7 +95,10 @@ class Softmax:
             raise
 
     def _check_terms(self, x: Tensor, rpe: Tensor | None, attn_mask: Tensor | None, attn_mask_mode: str) -> None:
-        """Validate the bias and the attention mask, with this class's argument names in the errors."""
+        """Validate the bias and the attention mask, with this class's argument names in the errors.
+
+        `attn_mask_mode`: ``"add"`` or ``"mul"``.
+        """
         layout = self.block_layout
         size = (x.shape[0], check_sparse(x, layout, bias=rpe), *layout.shape)
         check_bias(rpe, x, size, "rpe")

@@ -87,7 +87,7 @@ def test_a_loop_whose_launch_fails_says_so(set_up: SetUp, fakecuda: FakeCuda) ->
     fakecuda.make_current(0)
     timer = contenders.c_loop(stage)
     fakecuda.fail("cuLaunchKernel", 2, call=0)
-    with pytest.raises(Unavailable, match="cuLaunchKernel gave 2"):
+    with pytest.raises(Unavailable, match="cuLaunchKernel returned error 2"):
         timer(5)
 
 

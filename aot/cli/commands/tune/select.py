@@ -70,7 +70,10 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def origin_of(evidence: Evidence, digest: str) -> dict[str, str]:
-    """Return the ``origin`` of a tuned table: the tool, and where its measurements come from."""
+    """Return the table ``origin`` of a tuned table: the tool, and where its measurements come from.
+
+    `digest`: SHA-256 of the database file.
+    """
     runs = [run for run, _ in evidence.runs]
     return {
         "tool": f"nojit tune select {version('nojit')}",
