@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class BundleReport:
-    """Result of a build for one bundle: the file, whether it was up to date, its size, its kernels."""
+    """Result of a build for one bundle: its file and size, and whether it was already up to date."""
 
     path: str
     """File name of the bundle, without folders."""

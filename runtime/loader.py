@@ -67,7 +67,7 @@ def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
     paths = [os.path.join(place, file) for file in sorted(files, key=by_arch) if file.endswith(SUFFIX)]  # noqa: PTH118
     if not paths:
         hides = f"; {place} names that folder, and no installed bundle" if _may_be_name(path) else ""
-        raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none{hides}")
+        raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none{hides}: build some with nojit build")
     return Bundle(paths, names=names)
 
 

@@ -103,7 +103,10 @@ def with_nojit(words: list[str]) -> float:
 
 
 def launch_bundle(words: list[str], x: Any, out: Any) -> None:
-    """Open a bundle and launch each of its kernels."""
+    """Open a bundle and launch each of its kernels, from `x` to `out`.
+
+    `words`: path of the bundle, and how to load it.
+    """
     path, loading = words
     from nojit import runtime
 

@@ -300,7 +300,11 @@ class _First:
         except (EndedError, SilentError) as error:
             self._process.kill()
             got = str(error) or f"no answer within {_START_S:g} s"
-            raise CompileError("expected to import Triton", got=got, log=self._process.last_words()) from None
+            raise CompileError(
+                "expected to import Triton: install it again with pip install triton",
+                got=got,
+                log=self._process.last_words(),
+            ) from None
         return answer
 
 

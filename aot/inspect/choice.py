@@ -123,8 +123,7 @@ def choose(
     """Return the bundles that a device would use, and the reason against each other bundle. Pure.
 
     As at an operator's launch, each kernel comes from the best fitting of the bundles that have it. A bundle that fails
-    to
-    load has no fallback: it is chosen first, and then refused.
+    to load has no fallback: it is chosen first, and then refused.
 
     Args:
         device: ordinal of the device.
@@ -172,9 +171,7 @@ def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> s
 def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[str, BundleState]) -> str:
     """Return the reason why a device does not use a bundle.
 
-    `driver`: the driver's CUDA version, 13000 for 13.0.
-
-    `winners`: the chosen bundle of each kernel.
+    `driver`: the driver's CUDA version, 13000 for 13.0; `winners`: the chosen bundle of each kernel.
     """
     unfit = (
         bundle.problem or (newer_lies_beside(bundle.newer) if bundle.newer else "") or _wrong_arch(bundle, capability)
@@ -201,8 +198,7 @@ def _missing(
 ) -> tuple[tuple[str, str], ...]:
     """Return the names of bundles that a device needs but cannot use, each with the problem and its remedy.
 
-    `driver`: the driver's CUDA version, 13000 for 13.0; `thin`: archs that the extras of each thin wheel install.
-
+    `driver`: the driver's CUDA version, 13000 for 13.0; `thin`: archs that the extras of each thin wheel install;
     `used`: paths of the chosen bundles.
     """
     missing = {

@@ -168,9 +168,8 @@ class _Entry:
 
         Returns `ANY` if the expression at `key` has a mistake, whether found by this call or by an earlier one.
 
-        `settings`: constexprs and options of each config.
-
-        `derived`: whether derived constexprs may occur; `nullable`: whether the value may be None.
+        `settings`: constexprs and options of each config; `derived`: whether derived constexprs may occur; `nullable`:
+        whether the value may be None.
         """
         if key in self.mistakes:
             return ANY
@@ -197,10 +196,8 @@ class _Entry:
 
         A name with one type has that type in every case. A name with several types takes its values one after another.
 
-        `settings`: constexprs and options of each config.
-
-        `at_call`: whether the expression is evaluated at calls, rather than by the build; `derived`: whether derived
-        constexprs may occur.
+        `settings`: constexprs and options of each config; `at_call`: whether the expression is evaluated at calls,
+        rather than by the build; `derived`: whether derived constexprs may occur.
         """
         fixed, splits, params, own = self._sorted_out(names, settings, at_call=at_call, derived=derived)
         groups = self._groups(own, settings, at_call=at_call)
@@ -224,10 +221,8 @@ class _Entry:
         The groups are: names with a fixed type (with their terms), matrix axes that determine the types of other names,
         params, and constexprs or options that configs set.
 
-        `settings`: constexprs and options of each config.
-
-        `at_call`: whether the expression is evaluated at calls, rather than by the build; `derived`: whether derived
-        constexprs may occur.
+        `settings`: constexprs and options of each config; `at_call`: whether the expression is evaluated at calls,
+        rather than by the build; `derived`: whether derived constexprs may occur.
         """
         fixed: dict[str, Term] = {}
         splits: dict[str, None] = {}
@@ -276,9 +271,8 @@ class _Entry:
     def _groups(self, own: Sequence[str], settings: Sequence[_Settings], *, at_call: bool) -> list[dict[str, Term]]:
         """Return the distinct combinations of values that the configs give to the constexprs and options in `own`.
 
-        `settings`: constexprs and options of each config.
-
-        `at_call`: whether the expression is evaluated at calls, rather than by the build.
+        `settings`: constexprs and options of each config; `at_call`: whether the expression is evaluated at calls,
+        rather than by the build.
         """
         if not own:
             return [{}]

@@ -78,9 +78,8 @@ def make_config(
 ) -> BuildConfig:
     """Return a config that sets the given constexprs and compiler options; other options come from the kernel.
 
-    `spec`: the kernel's manifest entry.
-
-    `archs`: archs to build the config for; `when`: the rule that a case must satisfy.
+    `spec`: the kernel's manifest entry; `archs`: archs to build the config for; `when`: the rule that a case must
+    satisfy.
 
     Raises:
         ManifestError: `requires` is not an expression.

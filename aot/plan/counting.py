@@ -80,9 +80,7 @@ def check_size(listed: int, spec: KernelSpec, where: str, configs: int, *, tunin
 def _product(spec: KernelSpec, where: str, configs: int, *, tuning: bool) -> tuple[int, str, _Factor]:
     """Return the maximum number of variants of an entry, the factors as text for messages, and the largest factor.
 
-    `spec`: the kernel's manifest entry.
-
-    `tuning`: whether the build is for tuning, with the configs of the spaces.
+    `spec`: the kernel's manifest entry; `tuning`: whether the build is for tuning, with the configs of the spaces.
     """
     shared = [*_points(spec, where), *_derived(spec, where), *([] if tuning else _hints(spec, where))]
     spaces = _spaces(spec, where) if tuning else []

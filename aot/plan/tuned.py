@@ -62,8 +62,7 @@ def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
 
     Raises:
         TuningError: the tuning key differs from the entry's, the arch is unknown, or the entry lacks an axis, a value
-            or a
-            setting of the table.
+            or a setting of the table.
     """
     key = tuple(spec.tuning.key) if spec.tuning else ()
     if tuple(map(expr.parse, table.key)) != tuple(map(expr.parse, key)):

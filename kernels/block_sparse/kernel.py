@@ -219,9 +219,8 @@ def _write_at_once(
 ):
     """Write the softmax of rows that fit into `TILES` tiles, reading x once.
 
-    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
-
-    `terms`: pointers and strides of the bias and the two masks.
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns; `terms`: pointers and
+    strides of the bias and the two masks.
     """
     x_ptrs, x_step = _point_at(x, 0, span, block, ROWS, CHUNKS), _step(x, block, CHUNKS)
     # issue all loads first; all except the first tile are skipped if they lie past the end of all rows
@@ -260,9 +259,8 @@ def _write_in_two_passes(
 ):
     """Write the softmax of longer rows: the first pass finds each row's maximum and sum, the second writes.
 
-    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
-
-    `terms`: pointers and strides of the bias and the two masks.
+    `span`: first row in the head and in the block, first block, number of chunks of 16 columns; `terms`: pointers and
+    strides of the bias and the two masks.
     """
     row_max = tl.full([ROWS], float("-inf"), tl.float32)
     row_sum = tl.zeros([ROWS], tl.float32)

@@ -63,10 +63,9 @@ def launch_forward(
 ) -> None:
     """Launch the softmax of validated arguments, from x into `out`.
 
-    `caller`: allocates and launches, or also records both for replays.
-
-    `spans`: int32 [heads * rows, 3]: block row, first block, number of blocks; `kpm_multiplies`: whether the key
-    padding mask multiplies the scores, instead of adding to them; `am_multiplies`: whether the attention mask does.
+    `caller`: allocates and launches, or also records both for replays; `spans`: int32 [heads * rows, 3]: block row,
+    first block, number of blocks; `kpm_multiplies`: whether the key padding mask multiplies the scores, instead of
+    adding to them; `am_multiplies`: whether the attention mask does.
     """
     if not x.numel():
         return

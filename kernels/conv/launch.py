@@ -78,9 +78,8 @@ def run_input_grad(
 ) -> Tensor:
     """Compute the gradient by the input, [N, C, ...], from `grad`, the gradient by the output [N, O, ...].
 
-    `recording`: allocates and launches, and records both for replays.
-
-    `precision`: of fp32 operands: ``"tf32"`` or ``"ieee"``.
+    `recording`: allocates and launches, and records both for replays; `precision`: of fp32 operands: ``"tf32"`` or
+    ``"ieee"``.
     """
     classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
     # an input position that no tap reads has gradient 0
@@ -132,9 +131,8 @@ def run_weight_grad(
 ) -> Tensor:
     """Compute the gradient by the weight, [O, C / groups, ...], from `grad`, the gradient by the output [N, O, ...].
 
-    `recording`: allocates and launches, and records both for replays.
-
-    `precision`: of fp32 operands: ``"tf32"`` or ``"ieee"``.
+    `recording`: allocates and launches, and records both for replays; `precision`: of fp32 operands: ``"tf32"`` or
+    ``"ieee"``.
     """
     out = _allocate(recording, grad, shape, by_channels(grad, x))
     if not out.numel():

@@ -93,7 +93,7 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
 def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
     """Return whether the sm_90 kernels can run a sum on these tensors and are faster for it than the pointer kernel.
 
-    `maps_run`: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
+    `one`: the sum; `maps_run`: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
     """
     if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
         return False

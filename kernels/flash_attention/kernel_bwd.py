@@ -102,9 +102,7 @@ def _gather_for_keys(
 
     Scores have keys as rows. Queries past the end read as 0, with log-sum and delta 0, and contribute 0.
 
-    `qk_scale`: the softmax scale times log2(e).
-
-    `span`: first tile, first and end of the tiles that need no mask, end.
+    `qk_scale`: the softmax scale times log2(e); `span`: first tile, first and end of the tiles that need no mask, end.
     """
     first, full_first, full_last, last = span
     lanes = tl.arange(0, BLOCK_M)

@@ -38,9 +38,7 @@ def _gather_for_queries(
 ):
     """Add the contribution of one head's keys to dq, the gradient of a tile of queries; return it.
 
-    `qk_scale`: the softmax scale times log2(e).
-
-    `span`: first tile, first and end of the tiles that need no mask, end.
+    `qk_scale`: the softmax scale times log2(e); `span`: first tile, first and end of the tiles that need no mask, end.
     """
     first, full_first, full_last, last = span
     lanes = tl.arange(0, BLOCK_N)

@@ -97,9 +97,7 @@ def _attend(
 
     `used`: number of tiles before this one; `tables`: pointers to the mask's tables, and the bounds of a band; `mods`:
     captured values of the score modifications' two slots, and the dense bias; `qk_scale`: factor from scores to
-    exponents of 2: the softmax scale times log2(e), or 1 for modified scores.
-
-    `lengths`: numbers of queries and keys.
+    exponents of 2: the softmax scale times log2(e), or 1 for modified scores; `lengths`: numbers of queries and keys.
     """
     rows, row_in_block, lanes, intervals, head = own
     start, bitmap = tile_at(place, walk, tables[1], memory[1].shape[3], MASK)

@@ -153,9 +153,8 @@ def modified(products, scale, head, rows, keys, lengths, mods, SCORE_MOD: gl.con
 
     Without a modification it returns the products unchanged.
 
-    `mods`: captured values of the score modifications' two slots, and the dense bias.
-
-    `lengths`: numbers of queries and keys.
+    `mods`: captured values of the score modifications' two slots, and the dense bias; `lengths`: numbers of queries and
+    keys.
     """
     if SCORE_MOD is None:
         return products

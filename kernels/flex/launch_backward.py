@@ -112,9 +112,7 @@ def _launch_over_pointers(
 ) -> None:
     """Write the gradients that are not empty, with the pointer kernels, which can run every call.
 
-    `tables`: the mask; `mod`: the score modification as kernels take it.
-
-    `operands`: queries, keys and values.
+    `tables`: the mask; `mod`: the score modification as kernels take it; `operands`: queries, keys and values.
     """
     (dout, dlse), (q, k, v), (out, lse), (dq, dk, dv) = grads, operands, results, gradients
     delta = torch.empty_like(lse)

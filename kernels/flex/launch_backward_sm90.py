@@ -29,9 +29,7 @@ def maps_of(
     It has the requirements of flash attention's kernel. The mask must also be orderly (`MaskTables.is_orderly`) and the
     same for all query heads of a key head, and the score modification must load no value for each score.
 
-    `tables`: the mask; `mod`: the score modification as kernels take it.
-
-    `operands`: queries, keys and values.
+    `tables`: the mask; `mod`: the score modification as kernels take it; `operands`: queries, keys and values.
     """
     q, k, v = operands
     if not tables.is_orderly or not _is_shared(tables, q, k) or cheapest(mod.function, mod.slots) == LISTED:

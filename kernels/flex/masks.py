@@ -176,9 +176,7 @@ def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], devi
 def _check_spans(spans: Spans, lengths: tuple[int, int]) -> None:
     """Require one interval for each query and for each key.
 
-    `spans`: intervals of keys of each query, and of queries of each key.
-
-    `lengths`: numbers of queries and keys.
+    `spans`: intervals of keys of each query, and of queries of each key; `lengths`: numbers of queries and keys.
     """
     for name, table, count in zip(Spans._fields, spans, lengths, strict=True):
         if table.shape != (count, 2):

@@ -227,9 +227,8 @@ def _remember(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
 
-    `mod`: the score modification as kernels take it; `tables`: the mask.
-
-    `words`: the call's arguments that are not tensors, for the cache key.
+    `mod`: the score modification as kernels take it; `tables`: the mask; `words`: the call's arguments that are not
+    tensors, for the cache key.
     """
     recording = Recording(query, key, value, *captured(mod))
     recording.constant(*tables.tensors)

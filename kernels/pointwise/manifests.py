@@ -80,7 +80,7 @@ def _flat(spec: OperatorSpec, part: Part, source: str) -> str:
 def _tuning(spec: OperatorSpec, *, axis: bool) -> Iterator[str]:
     """Yield the lines of the tuning space: fp16 reuses the measurements of bf16, and 64-bit sizes those of 32-bit ones.
 
-    `spec`: the operator in `operators.toml`.
+    `spec`: the operator in `operators.toml`; `axis`: whether the type of `n` is an axis, i32 and i64.
     """
     alike, rules = [], []
     if {"fp16", "bf16"} <= set(spec.dtypes):

@@ -187,10 +187,8 @@ class Operator:
     ) -> Tensor:
         """Compute the result of validated operands, in the common dtype `dtype`.
 
-        `caller`: allocates and launches, or also records both for replays.
-
-        `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
-        numbers, such as a slope.
+        `caller`: allocates and launches, or also records both for replays; `word`: the value of the operator's choice,
+        such as ``tanh``, or empty without one; `scalars`: the operator's numbers, such as a slope.
         """
         out = result_like(self.spec.inputs, tensors, dtype, caller)
         self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)

@@ -105,9 +105,8 @@ def _promote_steps(
     `used` steps came before. `sums` has one tile for each group of columns. The products of `TOGETHER` steps are added
     at once, scaled if each block of K has scales of its own.
 
-    `vectors`: for both scales and the bias: pointer, sizes and strides.
-
-    `place`: the tile's split-K part, matrix, first row and first column.
+    `vectors`: for both scales and the bias: pointer, sizes and strides; `place`: the tile's split-K part, matrix, first
+    row and first column.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers

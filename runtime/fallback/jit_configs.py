@@ -148,7 +148,7 @@ def value_of(text: str, names: Mapping[str, expr.Value]) -> expr.Value:
 def _constexpr(name: str, value: expr.Value) -> Value:
     if isinstance(value, int | float | str | None):
         return value
-    raise UnavailableError(f"{name} follows from the call, and cannot be evaluated")
+    raise UnavailableError(f"derived constexpr {name} cannot be evaluated for this call: build a variant for it")
 
 
 def _names(built: BuiltConfig, table: KernelTable, call: CallFacts) -> dict[str, expr.Value]:

@@ -86,7 +86,9 @@ def _trusted_key(entry: Any, where: str) -> TrustedKey:
     if not isinstance(name, str) or not name or not name.isprintable():
         _refuse("expected a name", got=_given(name), where=f"{where}.name")
     if not isinstance(public, str):
-        _refuse("expected a public key in PEM", got=_given(public), where=f"{where}.public")
+        _refuse(
+            "expected a public key in PEM: nojit sign --new-key writes one", got=_given(public), where=f"{where}.public"
+        )
     if bundles is not None and not (isinstance(bundles, list) and all(map(_is_name, bundles))):
         _refuse("expected an array of names of bundles", got=repr(bundles), where=f"{where}.bundles")
     key = read_public_key(public.encode(), f"{where}.public")
@@ -139,7 +141,7 @@ def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
     except ValueError:
         der = b""
     if not der:
-        _refuse("expected a public key in PEM", got="something else", where=where)
+        _refuse("expected a public key in PEM: nojit sign --new-key writes one", got="something else", where=where)
     # importing cryptography's PEM reader takes longer than the rest of a load, and these keys have one form
     if len(der) != len(_DER_HEAD) + 32 or not der.startswith(_DER_HEAD):
         _refuse("expected an Ed25519 key", got=f"another of {len(der)} bytes", where=where)

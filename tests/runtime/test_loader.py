@@ -153,7 +153,7 @@ def test_a_folder_without_bundles_hides_a_name(named: list[Path], tmp_path: Path
     )
     with pytest.raises(FileNotFoundError, match=message):
         loader.load("acme-kernels")
-    with pytest.raises(FileNotFoundError, match=r"found none$"):
+    with pytest.raises(FileNotFoundError, match=r"found none: build some with nojit build$"):
         loader.load("./acme-kernels")
 
 

@@ -51,7 +51,7 @@ def to_tuned(files: Sequence[ForeignFile], request: TableRequest, bounds: Bounds
                 got = (
                     f"{at} in {found[at][0]} too; tell them apart with more --key and --take, or import one file alone"
                 )
-                raise TuningError("expected each problem once", got=got, where=file.path)
+                raise TuningError("expected each problem once: leave out a file", got=got, where=file.path)
             found[at] = (file.path, times)
     rows = {at: times for at, (_, times) in sorted(found.items())}
     return _table(rows, _kept(list(rows.values()), bounds), request)

@@ -97,9 +97,7 @@ class Log:
     def open(self, listed: Listed, opened: Opened) -> None:
         """Store a problem and its candidates; `measured` and `fault` then refer to this problem.
 
-        `listed`: the problem.
-
-        `opened`: event of the worker that has prepared the problem.
+        `listed`: the problem; `opened`: event of the worker that has prepared the problem.
         """
         with self._database.transaction():
             kernel = self._database.add_kernel(KernelFacts(listed.kernel, opened.key_names, {}, opened.roles))

@@ -273,9 +273,7 @@ def _ended(listed: Listed, state: _State, seconds: float) -> ProblemRun:
 def _again(state: _State, *, careful: bool) -> Task:
     """Return the task for another attempt, with the remaining time and without wrong and failed candidates.
 
-    `state`: the problem's progress.
-
-    `careful`: whether the worker launches candidates one by one.
+    `state`: the problem's progress; `careful`: whether the worker launches candidates one by one.
     """
     asked, state.asked = state.asked, time.monotonic()
     spent_s = state.asked - asked

@@ -201,9 +201,7 @@ def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
 def _times(evidence: Evidence, problems: Sequence[int], excluded: set[int]) -> dict[int, Sample]:
     """Combine the times of problems that share a row: return for each config the weighted mean of its costs, scaled to a time.
 
-    `evidence`: all measurements of one kernel on one kind of device.
-
-    `excluded`: configs that were wrong or failed.
+    `evidence`: all measurements of one kernel on one kind of device; `excluded`: configs that were wrong or failed.
     """
     found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []

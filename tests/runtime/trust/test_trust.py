@@ -353,7 +353,10 @@ BROKEN = {
     "a slip": (f"schema = 1\nminmum = 1\n{KEY}", "got 'minmum'; did you mean 'minimum'"),
     "a slip in a key": (f"schema = 1\n{KEY}bundle = []", r"got 'bundle'; did you mean 'bundles'.*\$\.key\[0\]"),
     "no name": ('schema = 1\n[[key]]\npublic = ""', r"expected a name, got none"),
-    "no public key": ('schema = 1\n[[key]]\nname = "a"', "expected a public key in PEM, got none"),
+    "no public key": (
+        'schema = 1\n[[key]]\nname = "a"',
+        "expected a public key in PEM: nojit sign --new-key writes one, got none",
+    ),
     "no PEM": ('schema = 1\n[[key]]\nname = "a"\npublic = "b"', "expected a public key in PEM"),
     "a key twice": (f"schema = 1\n{KEY}{KEY}", "expected each key once, got the key of 'a' again"),
     "bundles": (f"schema = 1\n{KEY}bundles = ['a b']", "expected an array of names of bundles"),
