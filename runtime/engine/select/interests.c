@@ -43,30 +43,45 @@ static uint64_t hash_of(const nj_instruction *code, size_t length)
     return hash ^ hash >> 32;
 }
 
-static bool same_code(const nj_program *program, const nj_assembly *made)
+static bool same_code(const nj_program *program, const nj_instruction *code, size_t length)
 {
-    bool same = program->length == made->length;
-    for (size_t i = 0; same && i < made->length; i++) {
-        same = program->code[i].op == made->code[i].op && program->code[i].operand == made->code[i].operand;
+    bool same = program->length == length;
+    for (size_t i = 0; same && i < length; i++) {
+        same = program->code[i].op == code[i].op && program->code[i].operand == code[i].operand;
     }
     return same;
 }
 
-static uint32_t *place_in(const program_set *set, const nj_assembly *made)
+static uint32_t *place_in(const program_set *set, const nj_instruction *code, size_t length)
 {
-    size_t at = (size_t)hash_of(made->code, made->length) & set->mask;
-    while (set->places[at] != 0 && !same_code(&set->programs[set->places[at] - 1], made)) {
+    size_t at = (size_t)hash_of(code, length) & set->mask;
+    while (set->places[at] != 0 && !same_code(&set->programs[set->places[at] - 1], code, length)) {
         at = (at + 1) & set->mask;
     }
     return &set->places[at];
 }
 
-static bool set_init(program_set *set)
+/* Makes room for one more program, which is found in at most half of the places; false without memory. */
+static bool set_grow(program_set *set)
 {
-    size_t capacity = 4 * NJ_INTERESTS_MAX;
-    *set = (program_set){.mask = capacity - 1};
-    set->places = calloc(capacity, sizeof *set->places);
-    return set->places != NULL;
+    if (set->count < set->room) {
+        return true;
+    }
+    uint32_t room = set->room == 0 ? 16 : 2 * set->room;
+    nj_program *programs = realloc(set->programs, room * sizeof *programs);
+    set->programs = programs != NULL ? programs : set->programs;
+    uint32_t *places = programs == NULL ? NULL : calloc(2 * (size_t)room, sizeof *places);
+    if (places == NULL) {
+        return false;
+    }
+    free(set->places);
+    set->places = places;
+    set->mask = 2 * (size_t)room - 1;
+    set->room = room;
+    for (uint32_t i = 0; i < set->count; i++) {
+        *place_in(set, programs[i].code, programs[i].length) = i + 1;
+    }
+    return true;
 }
 
 static void set_clear(program_set *set)
@@ -81,23 +96,17 @@ static void set_clear(program_set *set)
 /* Adds a program: 1, 0 if it is there already, -1 with `error` filled. */
 static int set_add(program_set *set, const nj_assembly *made, nj_error *error)
 {
-    uint32_t *place = place_in(set, made);
+    if (!set_grow(set)) {
+        nj_no_memory(error);
+        return -1;
+    }
+    uint32_t *place = place_in(set, made->code, made->length);
     if (*place != 0) {
         return 0;
     }
     if (set->count == NJ_INTERESTS_MAX) {
         nj_note_break(error, "size", "more", "expected at most %d expressions over arguments that choose a variant", NJ_INTERESTS_MAX);
         return -1;
-    }
-    if (set->count == set->room) {
-        uint32_t room = set->room == 0 ? 16 : 2 * set->room;
-        nj_program *larger = realloc(set->programs, room * sizeof *larger);
-        if (larger == NULL) {
-            nj_no_memory(error);
-            return -1;
-        }
-        set->programs = larger;
-        set->room = room;
     }
     if (!nj_program_copy(made->code, made->length, &set->programs[set->count])) {
         nj_no_memory(error);
@@ -346,7 +355,7 @@ bool nj_spec_find_programs(nj_spec *spec, nj_error *error)
     search it = {.spec = spec};
     it.point = calloc((size_t)table->axis_count + 1, sizeof *it.point);
     it.is_open = calloc((size_t)table->axis_count + 1, sizeof *it.is_open);
-    bool ready = set_init(&it.open) && set_init(&it.found) && it.point != NULL && it.is_open != NULL;
+    bool ready = it.point != NULL && it.is_open != NULL;
     bool found = ready ? find_programs(&it, error) : nj_no_memory(error);
     if (found) {
         spec->programs = it.found.programs;
