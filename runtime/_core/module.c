@@ -227,7 +227,6 @@ static PyMethodDef functions[] = {
     {"takes", nj_takes, METH_VARARGS, PyDoc_STR("Whether a param of a type takes an argument.")},
     {"settled", nj_settled, METH_VARARGS, PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
     {"meant", nj_meant, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
-    {"outhinted", nj_is_outhinted, METH_VARARGS, PyDoc_STR("Whether a variant like a row's has more hints.")},
     {"row_constexprs", nj_row_constexprs_of, METH_VARARGS, PyDoc_STR("What each constexpr and option is for a row.")},
     {"assemble", nj_assemble_text, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},

@@ -509,34 +509,6 @@ static PyObject *selection_find(selection *self, PyObject *args)
     }
 }
 
-PyObject *nj_is_outhinted(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *handle, *row;
-    size_t at;
-    if (!PyArg_ParseTuple(args, "OO:outhinted", &handle, &row)) {
-        return NULL;
-    }
-    const nj_table *table = nj_table_of(handle);
-    if (table == NULL || !read_index(row, table->rows, &at)) {
-        return NULL;
-    }
-    return PyBool_FromLong(nj_outhinted(table, at));
-}
-
-/* The set of hints that the call just misses which a row serves; None if none is near. */
-static PyObject *selection_near(selection *self, PyObject *row)
-{
-    size_t at;
-    uint32_t set;
-    if (check_open(self) < 0 || !read_index(row, self->typing.table->rows, &at)) {
-        return NULL;
-    }
-    if (!nj_near_hints(&self->typing, &self->passed.arguments, at, &set)) {
-        Py_RETURN_NONE;
-    }
-    return PyLong_FromUnsignedLong(set);
-}
-
 static PyMethodDef selection_methods[] = {
     {"rows", (PyCFunction)selection_rows, METH_O, PyDoc_STR("The rows that serve the call, the best first; with True the best alone.")},
     {"stages", (PyCFunction)selection_stages, METH_NOARGS, PyDoc_STR("Of each row, the first rule that it breaks, by number.")},
@@ -545,7 +517,6 @@ static PyMethodDef selection_methods[] = {
     {"unset", (PyCFunction)selection_unset, METH_O, PyDoc_STR("The settings of the caller that a config has not, by name.")},
     {"underived", (PyCFunction)selection_underived, METH_O, PyDoc_STR("The derived constexprs of a row that are not the call's, by place.")},
     {"failing", (PyCFunction)selection_failing, METH_O, PyDoc_STR("The hints of a set that do not hold, by place.")},
-    {"near", (PyCFunction)selection_near, METH_O, PyDoc_STR("The set of hints that the call just misses which a row serves; None if none is near.")},
     {"key", (PyCFunction)selection_key, METH_O, PyDoc_STR("What rows that serve are ordered by.")},
     {"find", (PyCFunction)selection_find, METH_VARARGS, PyDoc_STR("What a name stands for with a case and a config: (value,), True for an argument, None.")},
     {NULL},

@@ -8,7 +8,4 @@
 /* Makes the type; once, at import. */
 int nj_selection_init(PyObject *module);
 
-/* `outhinted(table, row)`: whether a variant with the same case, config and derived constexprs has more hints. */
-PyObject *nj_is_outhinted(PyObject *module, PyObject *args);
-
 #endif

@@ -106,14 +106,38 @@ static nj_constant draw_constant(source *from, const nj_table *table)
     return (nj_constant){.kind = NJ_CONSTANT_TEXT, .text = {(const unsigned char *)text, strlen(text)}};
 }
 
+/* A value that a plain type takes; any other for another type. */
+static nj_value draw_fitting(source *from, nj_span type, call *into)
+{
+    char element[16];
+    if (type.size > 1 && type.size < sizeof element && *type.at == '*') {
+        memcpy(element, type.at + 1, type.size - 1);
+        element[type.size - 1] = '\0';
+        return (nj_value){.tag = NJ_TAG_POINTER, .dtype = (uint8_t)nj_dtype_parse(element), .bits = 16 * (int64_t)draw(from, 16)};
+    }
+    if (type.size > 1 && type.size < 4 && (*type.at == 'i' || *type.at == 'u') && !nj_span_is(type, "i1") && !nj_span_is(type, "u1")) {
+        return (nj_value){.tag = NJ_TAG_INT, .bits = draw(from, 2) ? 16 : draw(from, 128)};
+    }
+    if (type.size == 4 && memcmp(type.at, "fp", 2) == 0) {
+        return (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(1.5)};
+    }
+    return nj_span_is(type, "none") ? (nj_value){.tag = NJ_TAG_NONE} : draw_value(from, into, 0);
+}
+
 static void draw_call(source *from, const nj_table *table, call *into)
 {
     static const char *const names[] = {"num_warps", "num_ctas", "num_stages", "other"};
     memset(into->given, 0, sizeof into->given);
     into->leaf_count = into->descriptor_count = 0;
+    uint32_t runtime = 0;
+    const nj_span *types = table->signature_count > 0 ? table->signatures[draw(from, table->signature_count)] : NULL;
     for (uint32_t i = 0; i < table->param_count + OPTIONS; i++) {
         bool passed = i < table->param_count && !table->params[i].is_constexpr;
-        into->values[i] = passed ? draw_value(from, into, 0) : (nj_value){.tag = NJ_TAG_MISSING};
+        into->values[i] = (nj_value){.tag = NJ_TAG_MISSING};
+        if (passed) {
+            nj_span type = types == NULL ? (nj_span){0} : types[runtime++];
+            into->values[i] = types == NULL || draw(from, 8) == 0 ? draw_value(from, into, 0) : draw_fitting(from, type, into);
+        }
         if (!passed && draw(from, i < table->param_count ? 2 : 8) == 1) {
             into->constants[i] = draw_constant(from, table);
             into->given[i] = &into->constants[i];
@@ -175,7 +199,8 @@ static void choose(const nj_typing *typing, const nj_passed *passed, const nj_pr
         if (nj_choose(&choice, preference, &best) != verdict || (serving > 0 && nj_choice_stage(&choice, best) != NJ_STAGE_SERVES)) {
             abort();
         }
-        if (serving > 0 && nj_near_hints(typing, &passed->arguments, best, &hints) && !nj_outhinted(table, best)) {
+        if (serving > 0 && nj_near_hints(typing, &passed->arguments, best, &hints) &&
+            table->hint_sets[hints].count <= table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, best)].count) {
             abort();
         }
     } else if (fault.place >= table->param_count + OPTIONS + table->axis_count) {

@@ -341,7 +341,7 @@ def test_selections_refuse_misuse() -> None:
         (),
         b"",
     )
-    for misuse in (made.key, made.underived, made.near):
+    for misuse in (made.key, made.underived):
         with pytest.raises(IndexError):
             misuse(0)
     for misuse in (made.misfits, made.apart, made.unset, made.failing):

@@ -361,16 +361,6 @@ static bool is_richer(const nj_table *table, size_t row, size_t other)
            table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, other)].count > hints->count;
 }
 
-bool nj_outhinted(const nj_table *table, size_t row)
-{
-    size_t first, end;
-    find_siblings(table, row, &first, &end);
-    while (first < end && !is_richer(table, row, first)) {
-        first++;
-    }
-    return first < end;
-}
-
 static uint32_t count_failing(const nj_typing *typing, const nj_arguments *arguments, const nj_hint_set *set)
 {
     uint32_t failing = 0;

@@ -131,9 +131,6 @@ typedef struct {
 
 NJ_INTERNAL nj_found_name nj_choice_name(const nj_choice *choice, uint32_t case_number, uint32_t config, nj_span name);
 
-/* Whether a variant with the same case, config and derived constexprs as a row has more hints. */
-NJ_INTERNAL bool nj_outhinted(const nj_table *table, size_t row);
-
 /* Finds the set of hints that a call which a row serves just misses: as many of them hold as fail at least, and the fewest fail.
  * False if none is near. */
 NJ_INTERNAL bool nj_near_hints(const nj_typing *typing, const nj_arguments *arguments, size_t row, uint32_t *hint_set);

@@ -94,20 +94,6 @@ static uint32_t measure(const nj_tuning_block *block, const nj_preference *by, d
     return nearest;
 }
 
-uint32_t nj_nearest_problem(const nj_tuning_block *block, const nj_preference *preference)
-{
-    double key[NJ_TUNING_KEYS_MAX], least = INFINITY;
-    uint32_t nearest = equal_problem(block, preference);
-    take_logarithms(preference->key, preference->key_count, key);
-    for (uint32_t i = 0; least > 0 && nearest == UINT32_MAX && i < block->problem_count; i++) {
-        least = fmin(least, distance_of(block->problems[i].at, key, preference->key_count));
-    }
-    for (uint32_t i = 0; nearest == UINT32_MAX && i < block->problem_count; i++) {
-        nearest = distance_of(block->problems[i].at, key, preference->key_count) == least ? i : UINT32_MAX;
-    }
-    return nearest;
-}
-
 /* Where a config's place is kept, or would be. */
 static size_t *place_of(const met_configs *all, uint32_t config)
 {

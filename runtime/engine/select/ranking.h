@@ -33,9 +33,6 @@ NJ_INTERNAL void nj_order_clear(nj_order *order);
  * near points the first is taken. There is at least one. */
 NJ_INTERNAL size_t nj_nearest_point(const int64_t *points, size_t count, const int64_t *key, uint32_t key_count);
 
-/* The problem of a block that is nearest so. */
-NJ_INTERNAL uint32_t nj_nearest_problem(const nj_tuning_block *block, const nj_preference *preference);
-
 /* The table of the device that is most like one: by multiprocessors and memory, then by name. There is at least one. */
 NJ_INTERNAL size_t nj_closest_table(const nj_tuning *tuning, nj_span name, uint64_t multiprocessors, uint64_t memory_bytes);
 

@@ -214,9 +214,3 @@ bool nj_type_accepts_other(const nj_type *type, const nj_value *value, const nj_
     }
     return true;
 }
-
-bool nj_type_takes(const nj_type *type, const nj_value *value, const nj_arguments *arguments)
-{
-    bool tuple = value->tag == NJ_TAG_TUPLE && (type->tags & NJ_BIT(NJ_TAG_TUPLE)) != 0;
-    return tuple ? nj_type_accepts_other(type, value, arguments) : accepts_entry(type, value, arguments);
-}

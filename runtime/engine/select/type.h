@@ -33,10 +33,6 @@ NJ_INTERNAL nj_type nj_descriptor_type(nj_span text);
 /* The width of an int's type in bits, of all ints of a tuple together; 0 for any other. */
 uint32_t nj_type_bits(const nj_type *type);
 
-/* Whether a type takes an argument, or a member of a tuple, whatever it is: an address that does not say what it points to fits
- * every pointer. */
-NJ_INTERNAL bool nj_type_takes(const nj_type *type, const nj_value *value, const nj_arguments *arguments);
-
 /* `nj_type_accepts` for tuples and descriptors. */
 bool nj_type_accepts_other(const nj_type *type, const nj_value *value, const nj_arguments *arguments);
 
