@@ -303,7 +303,7 @@ typedef struct nj_plan nj_plan;
 /* Selects and loads the variant that serves a call, as `nj_launch` does, and enqueues nothing. Of `config` only `device` counts. Calls
  * that the same variant serves on a device get the same plan. NULL on failure. */
 NJ_API const nj_plan *nj_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                           const nj_launch_config *config, nj_error *error);
+                                 const nj_launch_config *config, nj_error *error);
 
 typedef struct nj_plan_info {
     size_t size;
