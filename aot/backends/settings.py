@@ -34,25 +34,40 @@ class Setting:
 
 
 def keyed(why: str, variable: str = "") -> Setting:
-    """Return a setting whose value is part of each variant's key."""
+    """Return a setting whose value is part of each variant's key.
+
+    `why`: the reason.
+    """
     return Setting(Role.KEYED, why, variable)
 
 
 def hashed(why: str, variable: str = "") -> Setting:
-    """Return a setting whose files are part of each variant's key."""
+    """Return a setting whose files are part of each variant's key.
+
+    `why`: the reason.
+    """
     return Setting(Role.HASHED, why, variable)
 
 
 def refused(why: str, variable: str = "") -> Setting:
-    """Return a setting that a build refuses."""
+    """Return a setting that a build refuses.
+
+    `why`: the reason; `variable`: environment variable of a knob, or empty if it has none.
+    """
     return Setting(Role.REFUSED, why, variable)
 
 
 def own(why: str, variable: str = "") -> Setting:
-    """Return a setting that the build sets itself or covers by a digest."""
+    """Return a setting that the build sets itself or covers by a digest.
+
+    `why`: the reason; `variable`: environment variable of a knob, or empty if it has none.
+    """
     return Setting(Role.OWN, why, variable)
 
 
 def without_effect(why: str, variable: str = "") -> Setting:
-    """Return a setting that cannot change an image."""
+    """Return a setting that cannot change an image.
+
+    `why`: the reason; `variable`: environment variable of a knob, or empty if it has none.
+    """
     return Setting(Role.WITHOUT_EFFECT, why, variable)

@@ -180,7 +180,7 @@ class _Finder:
             raise self._error(f"expected a function that {text} defines", f"{name!r}{near}")
         definition = _definition(code)
         if definition is None:
-            raise self._error(f"expected readable source of {text}", f"none in {code.co_filename}")
+            raise self._error(f"expected readable source of {text}: define it in a file", f"none in {code.co_filename}")
         used = sorted(
             {
                 *code.co_freevars,

@@ -100,17 +100,26 @@ class Device:
         return common_of(self.arch)
 
     def always(self, question: str, answer: Any) -> Any:
-        """Record and return an answer that is the same for every target."""
+        """Record and return an answer that is the same for every target.
+
+        `question`: the query that a kernel source made.
+        """
         self.asked[question] = answer
         return answer
 
     def of_arch(self, question: str, answer: Any) -> Any:
-        """Record and return an answer that is the same for every device of the arch."""
+        """Record and return an answer that is the same for every device of the arch.
+
+        `question`: the query that a kernel source made.
+        """
         self.by_arch.add(question)
         return self.always(question, answer)
 
     def of_device(self, question: str, answer: Any) -> Any:
-        """Record and return an answer of the common device."""
+        """Record and return an answer of the common device.
+
+        `question`: the query that a kernel source made.
+        """
         self.by_device.add(question)
         return self.of_arch(question, answer)
 

@@ -30,6 +30,8 @@ _COMPARED = 1 << 27
 def open_stage(setup: Setup) -> TorchStage:
     """Open the current CUDA device and the bundle of a worker.
 
+    `setup`: the bundle and the problems, from the process that started the worker.
+
     Raises:
         NojitError: there is no GPU, no image of the bundle runs on it, or the problems were not found.
     """
