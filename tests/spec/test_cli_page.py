@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from nojit.aot.build import BuildResult
 from nojit.aot.cli import group
-from nojit.aot.cli.build.report import build_document, plan_document
+from nojit.aot.cli.building.report import build_document, plan_document
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect.contents import KernelFacts, VariantFacts, definition
 from nojit.aot.inspect.diff import BundleDiff

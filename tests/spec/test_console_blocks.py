@@ -135,9 +135,9 @@ def test_the_commands_of_a_page_work_in_order(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: folder)
     compiler = PagesCompiler(tmp_path / "journal", {})
-    monkeypatch.setattr("nojit.aot.cli.build.run.load_compiler", lambda: compiler)
+    monkeypatch.setattr("nojit.aot.cli.building.run.load_compiler", lambda: compiler)
     # there is nothing to compile that would take a process of its own
-    monkeypatch.setattr("nojit.aot.cli.build.run.CountedPool", lambda *_: ThreadPoolExecutor(1))
+    monkeypatch.setattr("nojit.aot.cli.building.run.CountedPool", lambda *_: ThreadPoolExecutor(1))
     monkeypatch.setattr("nojit.aot.compile.pool.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     problems: list[str] = []
     for line in command_lines(page):

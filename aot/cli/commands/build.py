@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 from nojit.aot.backends.registry import parse_driver
 from nojit.aot.cli.assemblers import assembler_options, given_assemblers
-from nojit.aot.cli.build.report import Failures, show_result
-from nojit.aot.cli.build.request import Request
+from nojit.aot.cli.building.report import Failures, show_result
+from nojit.aot.cli.building.request import Request
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
 from nojit.aot.compile.cache import default_cache_folder
 from nojit.aot.defaults import LOCAL_BUILDER, MAX_VARIANTS
@@ -196,7 +196,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         return 0
     if out.verbosity > 0 and not recheck and (changed := changes(request.cache_folder, asked)):
         out.note(f"changed since the last build: {few(changed, _FEW)}")
-    from nojit.aot.cli.build.run import run  # noqa: PLC0415 - slow to import, and not needed if nothing has changed
+    from nojit.aot.cli.building.run import run  # noqa: PLC0415 - slow to import, and not needed if nothing has changed
 
     return run(out, request, asked)
 

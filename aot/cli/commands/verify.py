@@ -137,7 +137,7 @@ def _rebuild(
     tell: Callable[[str], None],
 ) -> None:
     # only --rebuild needs these modules, which import Triton and msgspec
-    from nojit.aot.cli.build.run import load_compiler  # noqa: PLC0415
+    from nojit.aot.cli.building.run import load_compiler  # noqa: PLC0415
     from nojit.aot.compile.pool import WorkerPool  # noqa: PLC0415
     from nojit.aot.trust.rebuild import rebuild  # noqa: PLC0415
 

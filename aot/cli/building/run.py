@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nojit.aot.backends.registry import pin
 from nojit.aot.build import build as build_bundles
-from nojit.aot.cli.build.progress import CountedPool, Counts, View, follow_build
-from nojit.aot.cli.build.report import (
+from nojit.aot.cli.building.progress import CountedPool, Counts, View, follow_build
+from nojit.aot.cli.building.report import (
     Failures,
     plan_document,
     show_plans,
@@ -18,7 +18,7 @@ from nojit.aot.cli.build.report import (
     tell_of_kept,
     warn_of_absent,
 )
-from nojit.aot.cli.build.request import Request
+from nojit.aot.cli.building.request import Request
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.compile.cache import Cache, as_default

@@ -16,7 +16,7 @@ from nojit.aot.report import TWINS, BuildResult, BundleReport, Done, Failure, Va
 from nojit.runtime.errors import few
 
 if TYPE_CHECKING:
-    from nojit.aot.cli.build.progress import View
+    from nojit.aot.cli.building.progress import View
     from nojit.aot.plan.planner import Plan
 
 __all__ = [
