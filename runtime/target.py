@@ -21,8 +21,8 @@ of a chip in        exactly that chip, plain or not, and    there: "Binary compa
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from nojit.runtime import _core
 from nojit.runtime.record import Record
 
 __all__ = [
@@ -58,10 +58,10 @@ ARCHS = (
 )
 """What the ptxas of some supported Triton (3.6 to 3.9) assembles. A build asks the one that it has, which may know more."""
 
-FAMILIES: dict[int, frozenset[int]] = {name: frozenset(members) for name, members in _core.image_families().items()}
+FAMILIES: dict[int, frozenset[int]]
 """Members of each family of architectures, by the compute capability that names it; of others, that one alone."""
 
-ALONE = frozenset(_core.lone_archs())
+ALONE: frozenset[int]
 """Chips that share no images with others of their major version."""
 
 _ARCH = re.compile(r"sm_([0-9]{2,3})\Z")
@@ -86,11 +86,27 @@ class ImageArch(Record):
 
     def runs_on(self, device: int) -> bool:
         """Say whether a device of compute capability `device` (90 for 9.0) runs this image; see the table above."""
-        return _core.image_fit(self.number, self.suffix, device) > 0
+        return _image_fit(self.number, self.suffix, device) > 0
 
     def closeness(self, device: int) -> int:
         """Order the images that run on `device`: the exact chip first, then its family, then the nearest minor."""
-        return -_core.image_fit(self.number, self.suffix, device)
+        return -_image_fit(self.number, self.suffix, device)
+
+
+def _image_fit(number: int, suffix: str, device: int) -> int:
+    from nojit.runtime import _core  # noqa: PLC0415 - commands that only check names of archs need no engine
+
+    return _core.image_fit(number, suffix, device)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in {"ALONE", "FAMILIES"}:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from nojit.runtime import _core  # noqa: PLC0415 - commands that only check names of archs need no engine
+
+    if name == "ALONE":
+        return frozenset(_core.lone_archs())
+    return {family: frozenset(members) for family, members in _core.image_families().items()}
 
 
 def by_arch(text: str) -> str:
