@@ -1,0 +1,42 @@
+"""C programs that are built with the engine under sanitizers: many threads; and memory that runs out."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.fakecuda import FakeCuda
+from tests.runtime.conftest import VECTOR_ADD
+from tests.support.bundles import kernel, make_bundle
+
+HERE = Path(__file__).parent
+ENGINE = HERE.parents[1] / "runtime/engine"
+WRAPPED = ("malloc", "calloc", "realloc")
+
+
+def build(name: str, folder: Path, sanitize: list[str], *wrapped: str) -> Path:
+    """Build a program of this folder with the engine, whose calls of some functions of libc go through the program."""
+    sources = [str(HERE / f"{name}.c"), *map(str, sorted(ENGINE.rglob("*.c")))]
+    flags = ["-std=gnu11", "-O1", "-g", *sanitize, f"-I{ENGINE}", f"-I{ENGINE}/include"]
+    wrap = [f"-Wl,--wrap={one}" for one in (*WRAPPED, *wrapped)]
+    subprocess.run(["gcc", *flags, *sources, *wrap, "-ldl", "-lm", "-lpthread", "-o", str(folder / name)], check=True)
+    return folder / name
+
+
+def test_threads_share_a_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    # gcc says of each fence that ThreadSanitizer does not see it
+    program = build("launches", tmp_path, ["-fsanitize=thread", "-Wno-tsan"], "pthread_mutex_lock")
+    tile = kernel("tile", {"tile": "tensordesc<fp16[64,64]>", "n": "i32"}, grid=["n"])
+    bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), kernel("sub", **VECTOR_ADD), tile)
+    environment = fakecuda.environment(90, 90) | {"TSAN_OPTIONS": "halt_on_error=1"}
+    ran = subprocess.run([program, bundle], env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == "first: some allocations, some locks\nagain: 0 allocations, 0 locks\n"
+
+
+def test_each_allocation_can_fail(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    program = build("nomemory", tmp_path, ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+    tile = kernel("tile", {"both": "(tensordesc<fp16[64,64]>,i32)"}, grid=["1"])
+    bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), tile)
+    ran = subprocess.run([program, bundle], env=fakecuda.environment(90), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "many failed\n")
