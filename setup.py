@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
-ENGINE, BINDING = "runtime/engine", "runtime/_core"
+ENGINE, BINDING = "runtime/engine", "runtime/binding"
 LIBRARY = "libnojit.so"
 ROOMS = ("aot", "kernels", "runtime")
 # the functions of a library are looked up when it is loaded: else the first launch would pay for each of them

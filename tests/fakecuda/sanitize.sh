@@ -27,8 +27,8 @@ suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUF
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 # shellcheck disable=SC2086 # flags are words
 $compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags -I"$include" \
-    -I"$root/runtime/_core" -I"$root/runtime/engine" -I"$root/runtime/engine/include" \
-    "$root"/runtime/_core/*.c "$root"/runtime/engine/*/*.c -ldl -lm -o "$package/_core$suffix"
+    -I"$root/runtime/binding" -I"$root/runtime/engine" -I"$root/runtime/engine/include" \
+    "$root"/runtime/binding/*.c "$root"/runtime/engine/*/*.c -ldl -lm -o "$package/_core$suffix"
 
 cd "$root"
 # what is measured in time is not measured here

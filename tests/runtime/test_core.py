@@ -30,7 +30,7 @@ from tests.fakecuda.driver import FakeCuda
 from tests.reference import expressions as reference
 
 SOURCES = Path(__file__).parents[2] / "runtime"
-BINDING, ENGINE = SOURCES / "_core", SOURCES / "engine"
+BINDING, ENGINE = SOURCES / "binding", SOURCES / "engine"
 INT64 = st.integers(expr.INT64_MIN, expr.INT64_MAX)
 INTS = st.one_of(st.integers(-20, 20), st.sampled_from([expr.INT64_MIN, expr.INT64_MAX, 2**62, 2**62 + 1]), INT64)
 VALUES = st.one_of(
