@@ -7,8 +7,6 @@
 #include "select/mean.h"
 #include "select/typing.h"
 
-#include "cold.h"
-
 /* The fields of an `Argument`; owned. */
 typedef struct {
     PyObject *kind, *value, *dtype, *items;

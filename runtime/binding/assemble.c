@@ -4,8 +4,6 @@
 #include "expr/infix.h"
 #include "expr/postfix.h"
 
-#include "cold.h"
-
 typedef struct {
     PyObject *values, *slots; /* dicts: constants, and the slot of what is none, by name */
     PyObject *constant;       /* called with a constant that is neither int, bool nor None: its instruction */

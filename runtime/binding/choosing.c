@@ -3,8 +3,6 @@
 #include "constant.h"
 #include "select/choose.h"
 
-#include "cold.h"
-
 /* A call's constexprs and options as the engine takes them. */
 typedef struct {
     nj_constant constants[NJ_ARGUMENTS_MAX];

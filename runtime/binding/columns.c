@@ -1,7 +1,5 @@
 #include "columns.h"
 
-#include "cold.h"
-
 /* `array.array`; set once by `nj_columns_init` under the import lock, and never changed. */
 static PyObject *array;
 

@@ -1,7 +1,5 @@
 #include "constant.h"
 
-#include "cold.h"
-
 void *nj_pile_take(nj_pile **pile, size_t size)
 {
     nj_pile *made = PyMem_Malloc(sizeof *made + size);

@@ -2,8 +2,6 @@
 
 #include "expr/value.h"
 
-#include "cold.h"
-
 /* Set once by `nj_errors_init` under the import lock, and never changed. */
 static struct {
     PyObject *argument_error;

@@ -1,8 +1,6 @@
 /* What a call says, as Python objects for the slow path. */
 #include "call.h"
 
-#include "cold.h"
-
 static PyObject *argument_fact(const nj_call *call, const nj_value *value, PyObject *object);
 
 /* ("tuple", "", its members' facts). */

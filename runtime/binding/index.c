@@ -7,8 +7,6 @@
 #include "bundle/index.h"
 #include "bundle/text.h"
 
-#include "cold.h"
-
 enum { INDEX_FIELDS = 7, TARGET_FIELDS = 4, ENTRY_FIELDS = 6, SECTION_FIELDS = 3 };
 
 typedef struct {

@@ -5,8 +5,6 @@
 
 #include "table/launch_facts.h"
 
-#include "cold.h"
-
 /* Set once by `nj_launch_record_init` under the import lock, and never changed. */
 static struct {
     nj_record launch, map, slot;

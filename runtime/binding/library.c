@@ -5,8 +5,6 @@
 
 #include "base/sha256.h"
 
-#include "cold.h"
-
 PyTypeObject *nj_function_type;
 
 static PyObject *function_of(nj_function *it, bool loaded)

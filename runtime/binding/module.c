@@ -32,8 +32,6 @@
 
 #include "cuda/query.h"
 
-#include "cold.h"
-
 static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     bool found;

@@ -1,7 +1,5 @@
 #include "objects.h"
 
-#include "cold.h"
-
 void nj_items_init(nj_items *items)
 {
     items->at = items->few;

@@ -6,8 +6,6 @@
 #include "bundle/header.h"
 #include "bundle/placement.h"
 
-#include "cold.h"
-
 PyTypeObject *nj_placement_type;
 
 typedef struct {

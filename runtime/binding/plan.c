@@ -5,8 +5,6 @@
 #include "row.h"
 #include "sync.h"
 
-#include "cold.h"
-
 PyTypeObject *nj_plan_type;
 
 int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program)

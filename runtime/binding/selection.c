@@ -8,8 +8,6 @@
 #include "table_parts.h"
 #include "select/choose.h"
 
-#include "cold.h"
-
 typedef struct {
     PyObject_HEAD
     PyObject *table, *held; /* what texts are borrowed from */

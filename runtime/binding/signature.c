@@ -2,8 +2,6 @@
 #include "call.h"
 #include "objects.h"
 
-#include "cold.h"
-
 /* One of `params`: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
 static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
 {

@@ -4,8 +4,6 @@
 #include "table.h"
 #include "sync.h"
 
-#include "cold.h"
-
 PyTypeObject *nj_spec_type;
 
 static int spec_init(nj_spec_object *self, PyObject *args, PyObject *kwargs)

@@ -10,8 +10,6 @@
 #include "table/packing.h"
 #include "table/work.h"
 
-#include "cold.h"
-
 typedef struct {
     PyObject_HEAD
     PyObject *raw;   /* bytes, in which the table lies */

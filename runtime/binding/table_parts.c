@@ -6,8 +6,6 @@
 
 #include "table/table.h"
 
-#include "cold.h"
-
 /* Set once by `nj_table_parts_init` under the import lock, and never changed. */
 static struct {
     nj_record param, axis, derived, meaning, config;

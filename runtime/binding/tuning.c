@@ -5,8 +5,6 @@
 #include "select/costs.h"
 #include "select/spec.h"
 
-#include "cold.h"
-
 static PyTypeObject *tuning_type;
 
 /* Takes a tuple of at most so many; false with an exception raised. */

@@ -4,8 +4,6 @@
 
 #include "table/type_name.h"
 
-#include "cold.h"
-
 /* The UTF-8 of a text, which may hold surrogates: those are part of no type. NULL with an exception raised. */
 static PyObject *utf8_of(PyObject *text)
 {
