@@ -341,6 +341,14 @@ def test_a_plan_passes_what_is_compiled_in_by_nothing(open_c: Callable[..., CBun
     assert fakecuda.last_launch().grid == (2, 1, 1)
     with pytest.raises(CError, match="expected 1, as the plan was compiled for, got 2"):
         plan.launch([None, struct.pack("<i", 2), struct.pack("<q", -3), None])
+    with pytest.raises(CError, match="expected 1, as the plan was compiled for, got -3 - at"):
+        plan.launch([None, struct.pack("<i", -3), struct.pack("<q", -3), None])
+
+
+def test_a_plan_computes_the_grid_with_constants(open_c: Callable[..., CBundle], fakecuda: FakeCuda) -> None:
+    made = kernel("k", {"tile": "=3", "n": "i32"}, grid=["cdiv(n, tile)"])
+    open_c(made).kernel("k").prepare(3, 7).launch([None, struct.pack("<i", 7)])
+    assert fakecuda.last_launch().grid == (3, 1, 1)
 
 
 def test_a_plan_encodes_descriptors(open_c: Callable[..., CBundle], fakecuda: FakeCuda) -> None:

@@ -61,6 +61,7 @@ typedef struct {
     uint8_t hint;        /* 0, 1 or 16 */
     uint8_t dtype;
     bool is_descriptor;
+    nj_value compiled_in; /* where nothing is read: what expressions see */
 } nj_plan_item;
 
 /* How a slot of the compiled kernel is filled from `values`. */

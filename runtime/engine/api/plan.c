@@ -65,6 +65,7 @@ static nj_plan_item item_of(const item_walk *it, nj_span path, nj_span type)
     if (path.size > it->name.size) {
         item.leaf = (int16_t)nj_find_entry(it->param_type, (nj_span){path.at + it->name.size, path.size - it->name.size});
     }
+    item.compiled_in = (nj_value){.tag = NJ_TAG_NONE};
     item.is_descriptor = nj_is_descriptor_name(type);
     if (!item.is_descriptor && !nj_is_compiled_in(type)) {
         item.bytes = (uint8_t)nj_param_bytes(type, &item.dtype);
@@ -117,6 +118,26 @@ static nj_plan_source source_of(const nj_plan *plan, const nj_slot *slot)
     return source;
 }
 
+/* Reads the constants that are compiled in: the grid may ask for them. */
+static bool read_constants(nj_plan *plan, nj_error *error)
+{
+    for (size_t i = 0; i < plan->item_count; i++) {
+        nj_type type;
+        if (!nj_is_constant_type(plan->items[i].type)) {
+            continue;
+        }
+        bool read = nj_type_read(plan->items[i].type, plan->kernel->ids, &type, error);
+        if (read && type.tags != 0) {
+            plan->items[i].compiled_in = (nj_value){.tag = (uint8_t)__builtin_ctz(type.tags), .bits = type.low};
+        }
+        nj_type_clear(&type);
+        if (!read) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool fill_items(nj_plan *plan, nj_span symbol, nj_error *error)
 {
     item_walk count = {.kernel = plan->kernel};
@@ -140,7 +161,7 @@ static bool fill_items(nj_plan *plan, nj_span symbol, nj_error *error)
         plan->sources[i] = source_of(plan, &plan->it.slots[i]);
         plan->has_descriptors |= plan->sources[i].is_part;
     }
-    return true;
+    return read_constants(plan, error);
 }
 
 static bool fill_plan(nj_plan *plan, nj_row_facts *facts, int device, nj_error *error)
@@ -252,11 +273,37 @@ static uint64_t read_bits(const nj_plan_item *item, const void *value)
     return bits;
 }
 
-static bool refuse_hint(const nj_plan *plan, size_t number, uint64_t bits, nj_error *error)
+/* Makes of an item's value what expressions see. */
+static nj_value value_of(const nj_plan_item *item, const void *from)
+{
+    uint64_t bits = item->bytes == 0 ? 0 : read_bits(item, from);
+    int unused = 64 - 8 * item->bytes;
+    if (item->is_descriptor) {
+        return (nj_value){.tag = NJ_TAG_DESCRIPTOR};
+    }
+    if (item->bytes == 0) {
+        return item->compiled_in;
+    }
+    if (*item->type.at == '*') {
+        return (nj_value){.tag = NJ_TAG_POINTER, .bits = (int64_t)bits};
+    }
+    if (item->dtype == NJ_I1 || item->dtype == NJ_U1) {
+        return (nj_value){.tag = NJ_TAG_BOOL, .bits = (bits & 1) != 0};
+    }
+    if (item->dtype >= NJ_FP16) {
+        return (nj_value){.tag = NJ_TAG_OPAQUE, .bits = (int64_t)bits};
+    }
+    bool is_signed = item->dtype <= NJ_I64, is_wide = !is_signed && item->bytes == 8 && bits > INT64_MAX;
+    return (nj_value){.tag = is_wide ? NJ_TAG_UINT : NJ_TAG_INT, .bits = is_signed ? (int64_t)(bits << unused) >> unused : (int64_t)bits};
+}
+
+static bool refuse_hint(const nj_plan *plan, size_t number, const void *value, nj_error *error)
 {
     const nj_plan_item *item = &plan->items[number];
-    nj_note_argument(error, item->source, nj_format(item->hint == 1 ? "%lld" : "%#llx", (unsigned long long)bits).text,
-                     item->hint == 1 ? "expected 1, as the plan was compiled for" : "expected a multiple of 16, as the plan was compiled for");
+    nj_value got = value_of(item, value);
+    const char *format = got.tag == NJ_TAG_POINTER ? "%#llx" : got.tag == NJ_TAG_UINT ? "%llu" : "%lld";
+    nj_note_argument(error, item->source, nj_format(format, (unsigned long long)got.bits).text, "expected %s, as the plan was compiled for",
+                     item->hint == 1 ? "1" : "a multiple of 16");
     nj_at(error, plan->item_names[number]);
     return nj_within_kernel(plan->kernel, error);
 }
@@ -274,7 +321,7 @@ static bool check_hints(const nj_plan *plan, const void *const *values, nj_error
         const nj_plan_item *item = &plan->items[plan->hinted[i]];
         uint64_t bits = read_bits(item, values[plan->hinted[i]]);
         if ((item->hint == 1 ? bits ^ 1 : bits & 15) != 0) {
-            return refuse_hint(plan, plan->hinted[i], bits, error);
+            return refuse_hint(plan, plan->hinted[i], values[plan->hinted[i]], error);
         }
     }
     return true;
@@ -326,30 +373,6 @@ static bool pack_values(const nj_plan *plan, const void *const *values, nj_launc
         launch->params[i] = item >= 0 ? (void *)values[item] : &launch->scratch_address[NJ_SOURCE_GLOBAL_SCRATCH - item];
     }
     return !plan->has_descriptors || pack_parts(plan, values, launch, error);
-}
-
-/* Makes of an item's value what expressions see. */
-static nj_value value_of(const nj_plan_item *item, const void *from)
-{
-    uint64_t bits = item->bytes == 0 ? 0 : read_bits(item, from);
-    int unused = 64 - 8 * item->bytes;
-    if (item->is_descriptor) {
-        return (nj_value){.tag = NJ_TAG_DESCRIPTOR};
-    }
-    if (item->bytes == 0) {
-        return (nj_value){.tag = item->hint == 1 ? NJ_TAG_INT : NJ_TAG_NONE, .bits = item->hint == 1};
-    }
-    if (*item->type.at == '*') {
-        return (nj_value){.tag = NJ_TAG_POINTER, .bits = (int64_t)bits};
-    }
-    if (item->dtype == NJ_I1 || item->dtype == NJ_U1) {
-        return (nj_value){.tag = NJ_TAG_BOOL, .bits = (bits & 1) != 0};
-    }
-    if (item->dtype >= NJ_FP16) {
-        return (nj_value){.tag = NJ_TAG_OPAQUE, .bits = (int64_t)bits};
-    }
-    bool is_signed = item->dtype <= NJ_I64, is_wide = !is_signed && item->bytes == 8 && bits > INT64_MAX;
-    return (nj_value){.tag = is_wide ? NJ_TAG_UINT : NJ_TAG_INT, .bits = is_signed ? (int64_t)(bits << unused) >> unused : (int64_t)bits};
 }
 
 bool nj_refuse_grid(const nj_kernel *kernel, int dimension, nj_error *error)
