@@ -420,6 +420,43 @@ def test_a_wrong_call_is_refused(add: CKernel, args: tuple[Any, ...], named: dic
     assert caught.value.code == ARGUMENT
 
 
+def test_a_struct_without_its_size_is_refused(
+    api: CApi, add: CKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD))
+    with pytest.raises(CError, match="expected nj_options to have its size set, got 0"):
+        api.open(path, Options(verify=VERIFY(lambda _user, _claim: 1)))
+    monkeypatch.setattr("tests.support.capi._config", lambda *_facts: ctypes.c_size_t(0))
+    with pytest.raises(CError, match="expected nj_launch_config to have its size set, got 0"):
+        add.launch(X, Y, 1000)
+
+
+def test_a_struct_of_a_newer_version_is_read_as_far_as_it_is_known(api: CApi, tmp_path: Path) -> None:
+    class Newer(Options):
+        _fields_ = (("more", ctypes.c_size_t),)
+
+    path = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD))
+    api.open(path, Newer(size=ctypes.sizeof(Newer))).close()
+    with pytest.raises(CError, match="expected nj_options to set only what this version knows, 64 bytes, got 72 bytes"):
+        api.open(path, Newer(size=ctypes.sizeof(Newer), more=1))
+
+
+@pytest.mark.parametrize("device", [-2, 64, 1 << 20])
+def test_a_device_that_is_none_is_refused(add: CKernel, fakecuda: FakeCuda, device: int) -> None:
+    for launch in (add.launch, add.prepare, add.explain):
+        with pytest.raises(CError, match=f"expected the ordinal of a device, or NJ_CURRENT_DEVICE, got {device}"):
+            launch(X, Y, 1000, device=device)
+    with pytest.raises(CError, match="or NJ_CURRENT_DEVICE"):
+        add.load(device)
+    assert fakecuda.launch_count() == 0
+
+
+def test_the_current_device_is_loaded_and_asked(open_c: Callable[..., CBundle], fakecuda: FakeCuda) -> None:
+    bundle = open_c(kernel("add", **VECTOR_ADD))
+    assert bundle.fit(-1) == bundle.fit(0)
+    bundle.kernel("add").load(-1)
+
+
 def test_a_call_that_nothing_serves_is_refused(add: CKernel) -> None:
     for refused in ((X, Y, 2**40), (at(0x1000, "float64"), Y, 5)):
         with pytest.raises(CError, match="expected a variant that serves the call") as caught:

@@ -3,6 +3,7 @@
 
 #include "api/handles.h"
 #include "api/texts.h"
+#include "base/sized.h"
 #include "bundle/zstd.h"
 #include "cuda/query.h"
 
@@ -104,8 +105,9 @@ static bool verify(void *context, const char *digest, nj_error *error)
 
 static bool take_options(nj_bundle *it, const nj_options *options, nj_error *error)
 {
-    if (options != NULL) {
-        memcpy(&it->options, options, nj_common(options->size, sizeof *options));
+    static const nj_sized sized = {"nj_options", sizeof(nj_options), NJ_END_OF(nj_options, log), -1};
+    if (options != NULL && !nj_sized_take(&sized, options, &it->options, error)) {
+        return false;
     }
     return (it->options.allocate == NULL) == (it->options.release == NULL) ||
            nj_refuse_argument(error, -1, "one of them", "expected nj_options.allocate and release both, or neither");
@@ -219,7 +221,7 @@ void nj_bundle_about(const nj_bundle *it, nj_bundle_info *info)
     const nj_index *index = &it->reader.index;
     nj_bundle_info all = {info->size, it->name, it->version, it->arch_name, it->image_arch_name, it->reader.digest,
                           (int)index->min_driver, index->kernel_count};
-    memcpy(info, &all, nj_common(info->size, sizeof all));
+    nj_sized_fill(info, &all, sizeof all);
 }
 
 const char *nj_bundle_kernel_name(const nj_bundle *it, size_t number)
@@ -232,7 +234,7 @@ nj_code nj_bundle_fit(const nj_bundle *it, int device, int *fit, nj_error *error
     int capability;
     nj_error own;
     error = error == NULL ? &own : error;
-    if (!nj_device_capability(device, &capability, error)) {
+    if (!nj_find_device(device, &device, error) || !nj_device_capability(device, &capability, error)) {
         return error->code;
     }
     *fit = nj_image_fit(it->image_arch, capability);

@@ -102,6 +102,9 @@ void nj_plan_free(nj_plan *plan);
 /* Says that an error is within a kernel. False. */
 bool nj_within_kernel(const nj_kernel *kernel, nj_error *error);
 
+/* Finds the ordinal of a device, which NJ_CURRENT_DEVICE may stand for. False with `error` filled. */
+bool nj_find_device(int device, int *ordinal, nj_error *error);
+
 /* Finds the kernel's part of a device, which is made at the first call there; NULL with `error` filled. */
 nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error);
 

@@ -1,5 +1,6 @@
 #include "api/handles.h"
 #include "api/texts.h"
+#include "base/sized.h"
 #include "cuda/query.h"
 #include "select/ranking.h"
 
@@ -237,18 +238,23 @@ static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *er
     return it;
 }
 
+bool nj_find_device(int device, int *ordinal, nj_error *error)
+{
+    *ordinal = device == NJ_CURRENT_DEVICE ? nj_current_device(error) : device;
+    if (device == NJ_CURRENT_DEVICE) {
+        return *ordinal >= 0;
+    }
+    return (device >= 0 && device < NJ_DEVICES_MAX) ||
+           nj_refuse_argument(error, -1, nj_format("%d", device).text, "expected the ordinal of a device, or NJ_CURRENT_DEVICE");
+}
+
 nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error)
 {
-    nj_kernel_device *known = NULL, *made;
-    if (device < 0 || device >= NJ_DEVICES_MAX) {
-        nj_note_argument(error, -1, nj_format("%d", device).text, "expected the ordinal of a device, or NJ_CURRENT_DEVICE");
-        return NULL;
-    }
-    known = atomic_load_explicit(&kernel->devices[device], memory_order_acquire);
+    nj_kernel_device *known = atomic_load_explicit(&kernel->devices[device], memory_order_acquire);
     if (known != NULL) {
         return known;
     }
-    made = make_device(kernel, device, error);
+    nj_kernel_device *made = make_device(kernel, device, error);
     if (made != NULL && !atomic_compare_exchange_strong(&kernel->devices[device], &known, made)) {
         close_device(made); /* another thread was faster */
         made = known;
@@ -272,7 +278,7 @@ void nj_kernel_param(const nj_kernel *it, size_t number, nj_param_info *info)
 {
     const nj_param *param = &it->table.params[number];
     nj_param_info all = {info->size, it->names[number], param->is_constexpr, param->has_default};
-    memcpy(info, &all, nj_common(info->size, sizeof all));
+    nj_sized_fill(info, &all, sizeof all);
 }
 
 size_t nj_kernel_variant_count(const nj_kernel *it)

@@ -1,22 +1,19 @@
 #include "api/call.h"
 
+#include "base/sized.h"
 #include "cuda/library.h"
 #include "cuda/query.h"
 
 #include <stdlib.h>
 
-int nj_config_device(const nj_launch_config *config, nj_error *error)
+bool nj_config_read(const nj_launch_config *config, nj_launch_config *read, nj_error *error)
 {
-    return config->device == NJ_CURRENT_DEVICE ? nj_current_device(error) : config->device;
-}
-
-static nj_launch_config read_config(const nj_launch_config *config)
-{
-    nj_launch_config all = NJ_LAUNCH_CONFIG_INIT;
-    if (config != NULL) {
-        memcpy(&all, config, config->size < sizeof all ? config->size : sizeof all);
+    static const nj_sized sized = {"nj_launch_config", sizeof *config, NJ_END_OF(nj_launch_config, grid), -1};
+    *read = (nj_launch_config)NJ_LAUNCH_CONFIG_INIT;
+    if (config != NULL && !nj_sized_take(&sized, config, read, error)) {
+        return false;
     }
-    return all;
+    return nj_find_device(read->device, &read->device, error);
 }
 
 /* Adds a plan under the key of a call. */
@@ -241,10 +238,9 @@ nj_code nj_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    nj_launch_config all = read_config(config);
+    nj_launch_config all;
     error = error == NULL ? &own : error;
-    int device = nj_config_device(&all, error);
-    nj_plan *plan = device < 0 ? NULL : find_plan(kernel, &given, device, &call, error);
+    nj_plan *plan = nj_config_read(config, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
     return plan != NULL && launch_call(plan, &all, &call, error) ? NJ_OK : error->code;
 }
 
@@ -254,17 +250,16 @@ const nj_plan *nj_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_coun
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    nj_launch_config all = read_config(config);
+    nj_launch_config all;
     error = error == NULL ? &own : error;
-    int device = nj_config_device(&all, error);
-    return device < 0 ? NULL : find_plan(kernel, &given, device, &call, error);
+    return nj_config_read(config, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
 }
 
 nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error)
 {
     nj_error own;
     error = error == NULL ? &own : error;
-    if (nj_kernel_on(kernel, device, error) == NULL) {
+    if (!nj_find_device(device, &device, error) || nj_kernel_on(kernel, device, error) == NULL) {
         nj_within_kernel(kernel, error);
         return error->code;
     }

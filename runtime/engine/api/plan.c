@@ -1,6 +1,7 @@
 /* Plans: made of rows, and launched with values in memory. */
 #include "api/handles.h"
 #include "api/texts.h"
+#include "base/sized.h"
 #include "cuda/library.h"
 #include "launch/descriptor.h"
 #include "launch/slot.h"
@@ -252,7 +253,7 @@ void nj_plan_about(const nj_plan *plan, nj_plan_info *info)
     const nj_table *table = &plan->kernel->table;
     nj_plan_info all = {info->size, plan->symbol, plan->row, nj_table_at(table, NJ_COLUMN_CONFIG, plan->row), plan->it.ordinal,
                         plan->num_warps, plan->it.num_ctas, plan->it.shared_bytes, plan->registers, plan->item_count};
-    memcpy(info, &all, nj_common(info->size, sizeof all));
+    nj_sized_fill(info, &all, sizeof all);
 }
 
 void nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info *info)
@@ -260,12 +261,12 @@ void nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info *info)
     const nj_plan_item *item = &plan->items[number];
     nj_plan_value_info all = {info->size, plan->item_names[number], plan->item_types[number],
                               item->is_descriptor ? sizeof(nj_tensor_descriptor) : item->bytes, item->hint};
-    memcpy(info, &all, nj_common(info->size, sizeof all));
+    nj_sized_fill(info, &all, sizeof all);
 }
 
 /* -- launched with values -- */
 
-/* Reads a value's low 64 bits, sign and all. */
+/* Reads the bytes of a value; the bits above them are 0. */
 static uint64_t read_bits(const nj_plan_item *item, const void *value)
 {
     uint64_t bits = 0;

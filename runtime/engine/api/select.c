@@ -316,12 +316,8 @@ nj_code nj_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, cons
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    nj_launch_config all = NJ_LAUNCH_CONFIG_INIT;
-    if (config != NULL) {
-        memcpy(&all, config, config->size < sizeof all ? config->size : sizeof all);
-    }
+    nj_launch_config all;
     error = error == NULL ? &own : error;
-    int device = nj_config_device(&all, error);
-    nj_kernel_device *on = device < 0 ? NULL : nj_kernel_on(kernel, device, error);
+    nj_kernel_device *on = nj_config_read(config, &all, error) ? nj_kernel_on(kernel, all.device, error) : NULL;
     return on != NULL && nj_bind_call(kernel, &given, &call, error) && explain(kernel, on, &call, visit, user, error) ? NJ_OK : error->code;
 }

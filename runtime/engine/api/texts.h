@@ -16,10 +16,4 @@ static inline const char *nj_text_put(char **at, nj_span text)
     return start;
 }
 
-/* The bytes that a caller's struct and ours have in common. */
-static inline size_t nj_common(size_t theirs, size_t ours)
-{
-    return theirs < ours ? theirs : ours;
-}
-
 #endif

@@ -17,8 +17,10 @@
  * Conventions:
  * - A function that can fail returns NULL or an nj_code other than NJ_OK, and fills `error`, which may be NULL.
  * - Other pointers must not be NULL where nothing says that they may be.
- * - A struct with a member `size` can get more members. Set `size` to the sizeof of the struct, or use its _INIT macro. Members that
- *   a caller's struct is too short for have the value 0, which always means the default.
+ * - A struct with a member `size` can get more members. Set `size` to the sizeof of the struct, or use its _INIT macro. Where the
+ *   library reads the struct, a size that is not set is refused, members that a caller's struct is too short for have the value 0,
+ *   which always means the default, and members that the library does not know have to be 0. Where it fills the struct, it fills
+ *   as much as `size` says.
  * - Texts are UTF-8 and end with a 0. Those that a function returns live as long as the object that it was asked of.
  * - Every function may be called from any thread at any time, unless its comment says otherwise. Closing an object ends it: no other
  *   thread may be using it then.
@@ -107,7 +109,8 @@ typedef struct nj_event {
 } nj_event;
 
 /* How a bundle is read and its kernels are launched. Each callback may be NULL. nojit holds no lock while it calls one, and may call it
- * from any thread that uses the bundle; what a callback uses has to live as long as the bundle. */
+ * from any thread that uses the bundle; what a callback uses has to live as long as the bundle. A callback may call nojit, but not
+ * close the bundle, and must not throw: it returns to C. */
 typedef struct nj_options {
     size_t size;
     void *user; /* passed to each callback */
@@ -158,6 +161,9 @@ NJ_API void nj_bundle_about(const nj_bundle *bundle, nj_bundle_info *info);
 
 /* Returns the name of a kernel, sorted by name; NULL if `number` is not below `kernel_count`. */
 NJ_API const char *nj_bundle_kernel_name(const nj_bundle *bundle, size_t number);
+
+/* Stands for the device of the current context, or 0 without a context, wherever the ordinal of a device is passed. */
+#define NJ_CURRENT_DEVICE (-1)
 
 /* Says how well a bundle fits a device: 0 if it does not run there. Of several bundles, take the one of the highest number. */
 NJ_API nj_code nj_bundle_fit(const nj_bundle *bundle, int device, int *fit, nj_error *error);
@@ -277,13 +283,11 @@ NJ_API nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error);
 
 /* -- launches -- */
 
-#define NJ_CURRENT_DEVICE (-1)
-
 /* Where and how a kernel is launched. */
 typedef struct nj_launch_config {
     size_t size;
     struct CUstream_st *stream; /* of the device; NULL: nj_options.find_stream, or the default stream */
-    int device;                 /* its ordinal, or NJ_CURRENT_DEVICE: that of the current context, else 0 */
+    int device;                 /* its ordinal, or NJ_CURRENT_DEVICE */
     int grid_rank;              /* how many numbers of `grid` are set; 0: the bundle computes the grid */
     uint32_t grid[3];           /* in blocks, or in clusters of them; a 0 launches nothing */
 } nj_launch_config;

@@ -1,5 +1,7 @@
 #include "launch/descriptor.h"
 
+#include "base/sized.h"
+
 static bool refuse(int argument, int64_t got, nj_error *error, const char *what)
 {
     return nj_refuse_argument(error, argument, nj_format("%lld", (long long)got).text, "%s", what);
@@ -51,9 +53,11 @@ static bool take_box(const nj_tensor_descriptor *from, int argument, nj_descript
 
 bool nj_descriptor_take(const nj_tensor_descriptor *from, int argument, nj_descriptor *it, nj_error *error)
 {
+    const nj_sized sized = {"nj_tensor_descriptor", sizeof *from, NJ_END_OF(nj_tensor_descriptor, rounds_tf32), argument};
     nj_tensor_descriptor given;
-    memset(&given, 0, sizeof given);
-    memcpy(&given, from, from->size < sizeof given ? from->size : sizeof given);
+    if (!nj_sized_take(&sized, from, &given, error)) {
+        return false;
+    }
     if (given.rank < 1 || given.rank > NJ_RANK_MAX) {
         return refuse(argument, given.rank, error, nj_format("shape: expected 1 to %d dimensions", NJ_RANK_MAX).text);
     }

@@ -1,0 +1,36 @@
+/* Structs of nojit.h that start with their size: a caller may have been compiled with a shorter or a longer one than ours. */
+#ifndef NOJIT_BASE_SIZED_H
+#define NOJIT_BASE_SIZED_H
+
+#include "base/error.h"
+
+/* Where a struct ends that goes as far as a member: the least size that a caller may set, once newer members follow it. */
+#define NJ_END_OF(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
+
+/* How a struct of a caller is read. */
+typedef struct {
+    const char *name; /* for errors */
+    size_t ours, least;
+    int argument; /* of which argument it is; -1: of none */
+} nj_sized;
+
+/* `nj_sized_take` for other sizes than ours. */
+bool nj_sized_take_other(const nj_sized *it, const void *theirs, size_t size, void *ours, nj_error *error);
+
+/* Copies a caller's struct. Members that it is too short for are 0. False with `error` filled where its size was not set, which is
+ * easily forgotten and would drop what the caller sets, or where it sets a member that this version does not know. */
+static inline bool nj_sized_take(const nj_sized *it, const void *theirs, void *ours, nj_error *error)
+{
+    size_t size;
+    memcpy(&size, theirs, sizeof size);
+    if (size == it->ours) {
+        memcpy(ours, theirs, size);
+        return true;
+    }
+    return nj_sized_take_other(it, theirs, size, ours, error);
+}
+
+/* Fills a caller's struct, as far as its size goes; what it has beyond ours is 0. */
+void nj_sized_fill(void *theirs, const void *ours, size_t size);
+
+#endif
