@@ -40,19 +40,6 @@ static int out_of_memory(const nj_plan_object *plan, const char *message)
     return -1;
 }
 
-/* Bytes of scratch for the whole grid; false if that is no size at all. */
-static bool size_of(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes)
-{
-    int64_t size = (int64_t)scratch->bytes;
-    for (int i = 0; i < 3; i++) {
-        if (__builtin_mul_overflow(size, (int64_t)launch->grid[i], &size)) {
-            return false;
-        }
-    }
-    *bytes = size;
-    return size <= INT64_MAX - (int64_t)scratch->align;
-}
-
 /* Memory that somebody allocated. */
 typedef struct {
     uint64_t address;
@@ -214,7 +201,7 @@ int nj_scratch_borrow(const nj_plan_object *plan, const nj_signature *signature,
         if (scratch[i]->bytes == 0) {
             continue;
         }
-        if (!size_of(scratch[i], launch, &size)) {
+        if (!nj_launch_scratch(scratch[i], launch, &size)) {
             status = out_of_memory(plan, "not a size that memory can have");
         } else if (callable != NULL) {
             status = call_allocator(callable, plan, scratch[i], size, signature, launch, &held->objects[i],

@@ -66,19 +66,6 @@ static nj_plan *find_plan(nj_kernel *kernel, const nj_given_call *given, int dev
 
 /* -- scratch memory -- */
 
-/* Bytes of scratch for the whole grid; false if that is no size at all. */
-static bool size_scratch(const nj_scratch *scratch, const nj_launch_state *launch, size_t *bytes)
-{
-    int64_t size = (int64_t)scratch->bytes;
-    for (int i = 0; i < 3; i++) {
-        if (__builtin_mul_overflow(size, (int64_t)launch->grid[i], &size)) {
-            return false;
-        }
-    }
-    *bytes = (size_t)size;
-    return size <= INT64_MAX - (int64_t)scratch->align;
-}
-
 /* What is allocated for a launch. */
 typedef struct {
     const nj_plan *plan;
@@ -128,10 +115,12 @@ static bool check_given(const borrowing *it, uint64_t align, nj_error *error)
 static bool borrow(borrowing *it, const nj_scratch *scratch, nj_launch_state *launch, nj_error *error)
 {
     const nj_options *options = &it->plan->kernel->bundle->options;
-    if (!size_scratch(scratch, launch, &it->bytes)) {
+    int64_t size;
+    if (!nj_launch_scratch(scratch, launch, &size)) {
         return nj_driver_failed(error, "cuMemAllocAsync", 2, "CUDA_ERROR_OUT_OF_MEMORY",
                                 "cannot allocate scratch memory (not a size that memory can have)");
     }
+    it->bytes = (size_t)size;
     if (options->allocate != NULL) {
         if (options->allocate(options->user, it->bytes, (size_t)scratch->align, it->plan->it.ordinal, launch->stream, &it->given[it->number]) != 0) {
             it->given[it->number] = 0;

@@ -22,6 +22,17 @@ bool nj_launch_size(const nj_launch_plan *plan, const int64_t grid[3], nj_launch
     return true;
 }
 
+bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes)
+{
+    *bytes = (int64_t)scratch->bytes;
+    for (int i = 0; i < 3; i++) {
+        if (__builtin_mul_overflow(*bytes, (int64_t)launch->grid[i], bytes)) {
+            return false;
+        }
+    }
+    return *bytes <= INT64_MAX - (int64_t)scratch->align;
+}
+
 static nj_outcome enqueue(const nj_launch_plan *plan, nj_launch_state *launch)
 {
     /* a CUkernel stands for the function of whichever context is current, and outlives a reset of it */

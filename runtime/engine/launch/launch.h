@@ -17,6 +17,9 @@ typedef struct {
 /* Reads a grid, in clusters; false with `error` filled. */
 NJ_INTERNAL bool nj_launch_size(const nj_launch_plan *plan, const int64_t grid[3], nj_launch_state *launch, nj_error *error);
 
+/* Bytes of scratch for the whole grid; false if that, aligned, is no size at all. */
+NJ_INTERNAL bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes);
+
 /* Fills `params`, which point into `arguments` and `launch`; false with `error` filled. */
 NJ_INTERNAL bool nj_launch_pack(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
 
