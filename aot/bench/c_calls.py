@@ -9,24 +9,37 @@ from typing import Any
 from nojit.aot.bench.stage import Stage, Unavailable
 from nojit.runtime import _core
 
-__all__ = ["CallInC"]
+__all__ = ["Arg", "CallInC", "LaunchConfig", "Value", "library_path"]
 
 # of nj_arg_kind and nj_dtype
 _INT, _POINTER, _FP32 = 3, 6, 13
 
 
-class _Arg(ctypes.Structure):
-    """``nj_arg`` of nojit.h; its union holds an integer here."""
+def library_path() -> Path:
+    """Return the libnojit.so that the extension links."""
+    return Path(_core.__file__).with_name("libnojit.so")
+
+
+class Value(ctypes.Union):
+    """The union of ``nj_arg``."""
 
     _fields_ = (
-        ("kind", ctypes.c_uint32),
-        ("dtype", ctypes.c_uint32),
-        ("integer", ctypes.c_uint64),
-        ("count", ctypes.c_size_t),
+        ("integer", ctypes.c_int64),
+        ("natural", ctypes.c_uint64),
+        ("number", ctypes.c_double),
+        ("pointer", ctypes.c_void_p),
+        ("text", ctypes.c_char_p),
     )
 
 
-class _Config(ctypes.Structure):
+class Arg(ctypes.Structure):
+    """``nj_arg`` of nojit.h."""
+
+    _anonymous_ = ("value",)
+    _fields_ = (("kind", ctypes.c_uint32), ("dtype", ctypes.c_uint32), ("value", Value), ("count", ctypes.c_size_t))
+
+
+class LaunchConfig(ctypes.Structure):
     """``nj_launch_config``."""
 
     _fields_ = (
@@ -55,7 +68,7 @@ class CallInC:
     """
 
     def __init__(self, stage: Stage) -> None:
-        self.library = ctypes.CDLL(str(Path(_core.__file__).with_name("libnojit.so")))
+        self.library = ctypes.CDLL(str(library_path()))
         for function in (self.library.nj_bundle_open, self.library.nj_bundle_kernel, self.library.nj_prepare):
             function.restype = ctypes.c_void_p
         (file,) = stage.bundle.files
@@ -65,10 +78,10 @@ class CallInC:
             raise Unavailable(f"libnojit cannot open {file.path}: expected a plain policy and libzstd.so.1")
         self.kernel = ctypes.c_void_p(found)
         self._values = {**stage.addresses, **stage.case.numbers}
-        args = [_Arg(_POINTER, _FP32, address) for address in stage.addresses.values()]
-        args += [_Arg(_INT, 0, number) for number in stage.case.numbers.values()]
-        self.args: Any = (_Arg * len(args))(*args)
-        self.config = _Config(ctypes.sizeof(_Config), stage.stream or None, stage.device, 1)
+        args = [Arg(_POINTER, _FP32, Value(natural=address)) for address in stage.addresses.values()]
+        args += [Arg(_INT, 0, Value(integer=number)) for number in stage.case.numbers.values()]
+        self.args: Any = (Arg * len(args))(*args)
+        self.config = LaunchConfig(ctypes.sizeof(LaunchConfig), stage.stream or None, stage.device, 1)
         self.config.grid[0] = 1
 
     def plan(self) -> tuple[ctypes.c_void_p, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nojit.runtime import _core
+from nojit.aot.bench.c_calls import Arg, LaunchConfig, Value, library_path
 from nojit.runtime.values import DType, FunctionRef
 
 __all__ = ["DTYPES", "CApi", "CBundle", "CError", "CKernel", "CPlan", "Event", "Options", "Reason", "library_path"]
@@ -22,11 +22,6 @@ _TORCH = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "
           "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}  # fmt: skip
 _NONE, _BOOL, _INT, _UINT, _FLOAT, _POINTER, _TUPLE, _DESCRIPTOR, _TEXT, _DTYPE, _FUNCTION = range(1, 12)
 CURRENT_DEVICE = -1
-
-
-def library_path() -> Path:
-    """Return the library that the extension links."""
-    return Path(_core.__file__).with_name("libnojit.so")
 
 
 class _Error(ctypes.Structure):
@@ -58,23 +53,8 @@ class CError(Exception):
         super().__init__(f"{self.code}: {self.what}, got {self.got} - at {self.where}")
 
 
-class _Value(ctypes.Union):
-    _fields_ = (
-        ("integer", ctypes.c_int64),
-        ("natural", ctypes.c_uint64),
-        ("number", ctypes.c_double),
-        ("pointer", ctypes.c_void_p),
-        ("text", ctypes.c_char_p),
-    )
-
-
-class _Arg(ctypes.Structure):
-    _anonymous_ = ("value",)
-    _fields_ = (("kind", ctypes.c_uint32), ("dtype", ctypes.c_uint32), ("value", _Value), ("count", ctypes.c_size_t))
-
-
 class _Keyword(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("value", _Arg))
+    _fields_ = (("name", ctypes.c_char_p), ("value", Arg))
 
 
 class _Descriptor(ctypes.Structure):
@@ -90,16 +70,6 @@ class _Descriptor(ctypes.Structure):
         ("steps", ctypes.c_uint8 * 5),
         ("pads_nan", ctypes.c_uint8),
         ("rounds_tf32", ctypes.c_uint8),
-    )
-
-
-class _Config(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("stream", ctypes.c_void_p),
-        ("device", ctypes.c_int),
-        ("grid_rank", ctypes.c_int),
-        ("grid", ctypes.c_uint32 * 3),
     )
 
 
@@ -242,27 +212,27 @@ class _Pen:
     def __init__(self) -> None:
         self.kept: list[Any] = []
 
-    def arg(self, value: Any) -> _Arg:  # noqa: PLR0911 - one for each kind
+    def arg(self, value: Any) -> Arg:  # noqa: PLR0911 - one for each kind
         if value is None:
-            return _Arg(_NONE)
+            return Arg(_NONE)
         if isinstance(value, bool):
-            return _Arg(_BOOL, 0, _Value(integer=value))
+            return Arg(_BOOL, 0, Value(integer=value))
         if isinstance(value, int):
-            return _Arg(_INT, 0, _Value(integer=value)) if value < 1 << 63 else _Arg(_UINT, 0, _Value(natural=value))
+            return Arg(_INT, 0, Value(integer=value)) if value < 1 << 63 else Arg(_UINT, 0, Value(natural=value))
         if isinstance(value, float):
-            return _Arg(_FLOAT, 0, _Value(number=value))
+            return Arg(_FLOAT, 0, Value(number=value))
         if isinstance(value, tuple | list):
-            items = (_Arg * len(value))(*map(self.arg, value))
+            items = (Arg * len(value))(*map(self.arg, value))
             self.kept.append(items)
-            return _Arg(_TUPLE, 0, _Value(pointer=ctypes.addressof(items)), len(value))
+            return Arg(_TUPLE, 0, Value(pointer=ctypes.addressof(items)), len(value))
         if isinstance(value, str | DType | FunctionRef):
             kind = _TEXT if isinstance(value, str) else _DTYPE if isinstance(value, DType) else _FUNCTION
-            return _Arg(kind, 0, _Value(text=str(getattr(value, "name", value)).encode()))
+            return Arg(kind, 0, Value(text=str(getattr(value, "name", value)).encode()))
         if hasattr(value, "block_shape"):
             made = self.descriptor(value)
             self.kept.append(made)
-            return _Arg(_DESCRIPTOR, 0, _Value(pointer=ctypes.addressof(made)))
-        return _Arg(_POINTER, _dtype_of(value), _Value(natural=_address_of(value)))
+            return Arg(_DESCRIPTOR, 0, Value(pointer=ctypes.addressof(made)))
+        return Arg(_POINTER, _dtype_of(value), Value(natural=_address_of(value)))
 
     def descriptor(self, value: Any) -> _Descriptor:
         made = _sized(_Descriptor)
@@ -277,7 +247,7 @@ class _Pen:
         return made
 
     def call(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, int, Any, int]:
-        listed = (_Arg * len(args))(*map(self.arg, args))
+        listed = (Arg * len(args))(*map(self.arg, args))
         keywords = (_Keyword * len(named))(*(_Keyword(name.encode(), self.arg(value)) for name, value in named.items()))
         return listed, len(args), keywords, len(named)
 
@@ -417,8 +387,8 @@ class _Checked(_Error):  # noqa: N818 - what a function fills, not raised
     result = 0
 
 
-def _config(grid: tuple[int, ...] | None, stream: int, device: int) -> _Config:
-    config = _Config(ctypes.sizeof(_Config), stream or None, device, 0 if grid is None else len(grid))
+def _config(grid: tuple[int, ...] | None, stream: int, device: int) -> LaunchConfig:
+    config = LaunchConfig(ctypes.sizeof(LaunchConfig), stream or None, device, 0 if grid is None else len(grid))
     for place, size in enumerate(grid or ()):
         config.grid[place] = size
     return config
