@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from nojit.runtime import _core
 from nojit.runtime.call import Argument, CallFacts
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.keys import constexpr_value, meant
+from nojit.runtime.keys import constexpr_value, resolved
 from nojit.runtime.table import KernelTable
 from nojit.runtime.values import DType, FunctionRef, Value
 
@@ -54,7 +54,7 @@ def call_facts(facts: Facts, table: KernelTable, arch: int) -> CallFacts:
 
 def _constexpr(name: str, value: Any, table: KernelTable) -> Value:
     given = constexpr_value(value, name, table.kernel)
-    return meant(given, table.built_values(name)) if isinstance(given, str | tuple) else given
+    return resolved(given, table.built_values(name)) if isinstance(given, str | tuple) else given
 
 
 def _argument(
@@ -67,7 +67,7 @@ def _argument(
         return Argument("pointer", value, dtype)
     for known in _PLAIN_KINDS:
         if kind == known:
-            return _settled(Argument(known, value), types)
+            return _coerced(Argument(known, value), types)
     if kind == "tuple":
         members = enumerate(value)
         items = (_argument(f"{name}.{place}", item, [], kernel, constants=constants) for place, item in members)
@@ -84,10 +84,10 @@ def _argument(
     )
 
 
-def _settled(argument: Argument, types: Sequence[str]) -> Argument:
+def _coerced(argument: Argument, types: Sequence[str]) -> Argument:
     """Return what Triton makes of a number for a param of these types."""
-    settled = _core.settled(tuple(types), argument) if argument.kind in ("int", "bool") else None
-    return argument if settled is None else Argument(*settled)
+    coerced = _core.coerced(tuple(types), argument) if argument.kind in ("int", "bool") else None
+    return argument if coerced is None else Argument(*coerced)
 
 
 def _constant(value: Any) -> Argument | None:

@@ -16,7 +16,7 @@ __all__ = [
     "UNKNOWN",
     "UNKNOWN_CONSTANT",
     "constexpr_value",
-    "meant",
+    "resolved",
     "row_constexprs",
     "row_names",
 ]
@@ -34,7 +34,7 @@ def constexpr_value(value: Any, name: str, kernel: str) -> Value:
     """Turn what a caller passes for a constexpr into the value that a bundle stores.
 
     Numbers of numpy become Python's, a ``@triton.jit`` function becomes `FunctionRef`, and a dtype of Triton's, torch's or numpy's
-    `DType`. A string may yet stand for a dtype: see `meant`.
+    `DType`. A string may yet stand for a dtype: see `resolved`.
 
     Raises:
         ArgumentError: nothing that a constexpr can be.
@@ -57,14 +57,14 @@ def constexpr_value(value: Any, name: str, kernel: str) -> Value:
     return found[0]
 
 
-def meant(value: Value, known: Iterable[Value]) -> Value:
+def resolved(value: Value, known: Iterable[Value]) -> Value:
     """Return what a string stands for where only dtypes are known for a constexpr: ``bfloat16`` for ``tl.bfloat16``.
 
     Args:
         value: what a caller passes, as `constexpr_value` has it; what is no string stays as it is.
         known: the values that were built.
     """
-    return _core.meant(value, tuple(known))
+    return _core.resolved(value, tuple(known))
 
 
 def _of_dtype(value: Any, name: str, where: str) -> tuple[Value] | None:

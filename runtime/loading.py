@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from nojit.runtime.errors import ArgumentError, did_you_mean, typed
-from nojit.runtime.keys import constexpr_value, meant, row_names
+from nojit.runtime.keys import constexpr_value, resolved, row_names
 from nojit.runtime.table import KernelTable
 from nojit.runtime.values import identity
 
@@ -71,7 +71,7 @@ def check_only(tables: Sequence[KernelTable], only: object, where: str) -> None:
 def _as_built(value: Any, known: Iterable[Any]) -> Any:
     """Return a value in a bundle's form: a dtype for ``torch.bfloat16`` and, if dtypes were built, for ``"bf16"``."""
     try:
-        return meant(constexpr_value(value, "", ""), known)
+        return resolved(constexpr_value(value, "", ""), known)
     except ArgumentError:
         return value
 

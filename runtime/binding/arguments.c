@@ -3,8 +3,8 @@
 #include "errors.h"
 #include "objects.h"
 #include "table_parts.h"
-#include "select/call.h"
-#include "select/mean.h"
+#include "select/passed.h"
+#include "select/constexpr.h"
 #include "select/typing.h"
 
 /* The fields of an `Argument`; owned. */
@@ -231,10 +231,10 @@ PyObject *nj_takes(PyObject *Py_UNUSED(module), PyObject *args)
     return PyBool_FromLong(takes);
 }
 
-PyObject *nj_settled(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *nj_coerced(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *types, *argument;
-    if (!PyArg_ParseTuple(args, "O!O:settled", &PyTuple_Type, &types, &argument)) {
+    if (!PyArg_ParseTuple(args, "O!O:coerced", &PyTuple_Type, &types, &argument)) {
         return NULL;
     }
     judged *it = read_judged(types, argument);
@@ -243,7 +243,7 @@ PyObject *nj_settled(PyObject *Py_UNUSED(module), PyObject *args)
     }
     const nj_arguments arguments = {it->read.values, it->read.leaves, it->read.descriptors};
     nj_value value = it->value;
-    nj_settle(&it->param, &value, &arguments);
+    nj_coerce(&it->param, &value, &arguments);
     bool same = value.tag == it->value.tag;
     end_judged(it);
     if (same) {
@@ -272,24 +272,24 @@ static const nj_constant **read_known(PyObject *known, nj_pile **pile)
     return made;
 }
 
-PyObject *nj_meant(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *nj_resolved(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *value, *known, *made = NULL;
     nj_pile *pile = NULL;
-    nj_constant constant, meant;
-    nj_meant_items *items = NULL;
-    if (!PyArg_ParseTuple(args, "OO!:meant", &value, &PyTuple_Type, &known)) {
+    nj_constant constant, resolved;
+    nj_resolved_items *items = NULL;
+    if (!PyArg_ParseTuple(args, "OO!:resolved", &value, &PyTuple_Type, &known)) {
         return NULL;
     }
     const nj_constant **built = read_known(known, &pile);
     if (built != NULL && nj_constant_from(value, &pile, &constant) == 0) {
-        if (!nj_mean(&constant, built, (size_t)PyTuple_GET_SIZE(known), &items, &meant)) {
+        if (!nj_constexpr_resolve(&constant, built, (size_t)PyTuple_GET_SIZE(known), &items, &resolved)) {
             PyErr_NoMemory();
         } else {
-            made = nj_constant_same(&constant, &meant) ? Py_NewRef(value) : nj_constant_value(&meant);
+            made = nj_constant_same(&constant, &resolved) ? Py_NewRef(value) : nj_constant_value(&resolved);
         }
     }
-    nj_meant_free(items);
+    nj_resolved_free(items);
     nj_pile_free(pile);
     return made;
 }

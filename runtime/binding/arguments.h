@@ -20,10 +20,10 @@ int nj_argument_read(PyObject *argument, const nj_ids *ids, nj_read_arguments *i
 /* `takes(type, argument)`: whether a param of a type takes an argument. */
 PyObject *nj_takes(PyObject *module, PyObject *args);
 
-/* `settled(types, argument)`: (kind, value) that Triton makes of an argument for a param of such types; None if it stays. */
-PyObject *nj_settled(PyObject *module, PyObject *args);
+/* `coerced(types, argument)`: (kind, value) that Triton makes of an argument for a param of such types; None if it stays. */
+PyObject *nj_coerced(PyObject *module, PyObject *args);
 
-/* `meant(value, known)`: what a constexpr stands for where only dtypes are known. */
-PyObject *nj_meant(PyObject *module, PyObject *args);
+/* `resolved(value, known)`: what a constexpr stands for where only dtypes are known. */
+PyObject *nj_resolved(PyObject *module, PyObject *args);
 
 #endif

@@ -9,7 +9,7 @@ enum {
     NJ_FAILED_ROW = -2,   /* an exception is raised */
 };
 
-/* The row of the spec's table that serves a settled call, or one of the above. */
+/* The row of the spec's table that serves a coerced call, or one of the above. */
 Py_ssize_t nj_choose_row(PyObject *owner, const nj_signature *signature, const nj_spec_object *spec, const nj_call *call);
 
 /* Whether the caller wants to stop, by a signal say: an exception is raised then. */

@@ -1,6 +1,6 @@
 /* Classification: what each argument of a call is, and on which device the tensors lie. */
 #include "call.h"
-#include "select/call.h"
+#include "select/passed.h"
 #include "descriptor.h"
 #include "driver.h"
 #include "errors.h"

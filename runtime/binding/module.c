@@ -223,8 +223,8 @@ static PyMethodDef functions[] = {
     {"behind_in_sum", nj_behind_sums, METH_VARARGS, PyDoc_STR("How far each config is behind the best of rows in sum.")},
     {"bucket_of", nj_bucket_value, METH_VARARGS, PyDoc_STR("A number of a tuning key, rounded to its bucket.")},
     {"takes", nj_takes, METH_VARARGS, PyDoc_STR("Whether a param of a type takes an argument.")},
-    {"settled", nj_settled, METH_VARARGS, PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
-    {"meant", nj_meant, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
+    {"coerced", nj_coerced, METH_VARARGS, PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
+    {"resolved", nj_resolved, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
     {"row_constexprs", nj_row_constexprs_of, METH_VARARGS, PyDoc_STR("What each constexpr and option is for a row.")},
     {"assemble", nj_assemble_text, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
@@ -254,7 +254,7 @@ static int add_types(PyObject *module)
         nj_placement_init(module) < 0 || nj_bundle_init(module) < 0) {
         return -1;
     }
-    if (PyModule_AddIntConstant(module, "INTERESTS_MAX", NJ_INTERESTS_MAX) < 0 ||
+    if (PyModule_AddIntConstant(module, "INTERESTS_MAX", NJ_PROGRAMS_MAX) < 0 ||
         PyModule_AddIntConstant(module, "ARGUMENTS_MAX", NJ_ARGUMENTS_MAX) < 0) {
         return -1;
     }

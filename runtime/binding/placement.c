@@ -120,7 +120,7 @@ static PyObject *placement_find(nj_placed *self, PyObject *number)
     if (image < 0) {
         return NULL;
     }
-    nj_place place = nj_placement_find(&self->placement, (size_t)image);
+    nj_image_place place = nj_placement_find(&self->placement, (size_t)image);
     return Py_BuildValue("(nKIIy#KK)", (Py_ssize_t)place.number, (unsigned long long)place.stored_start, place.group.stored_bytes,
                          place.group.raw_bytes, (const char *)place.group.sha256, (Py_ssize_t)NJ_SHA256_BYTES,
                          (unsigned long long)place.start, (unsigned long long)place.end);

@@ -153,6 +153,6 @@ PyObject *nj_map_fault(PyObject *Py_UNUSED(module), PyObject *args)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(block) && i < NJ_TYPE_RANK_MAX; i++) {
         map.block[map.rank++] = (uint16_t)PyLong_AsLong(PyTuple_GET_ITEM(block, i));
     }
-    nj_fault fault = PyErr_Occurred() ? (nj_fault){""} : nj_map_lacks((nj_span){(const unsigned char *)kind, (size_t)size}, &map);
+    nj_packing_fault fault = PyErr_Occurred() ? (nj_packing_fault){""} : nj_map_lacks((nj_span){(const unsigned char *)kind, (size_t)size}, &map);
     return PyErr_Occurred() ? NULL : *fault.text == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(fault.text);
 }

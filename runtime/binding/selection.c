@@ -418,7 +418,7 @@ static PyObject *selection_unset(selection *self, PyObject *number)
 }
 
 /* Reads a case and a config. */
-static bool read_scene(const selection *self, PyObject *number, PyObject *config, size_t *case_number, size_t *config_number)
+static bool read_site(const selection *self, PyObject *number, PyObject *config, size_t *case_number, size_t *config_number)
 {
     return check_open(self) == 0 && read_index(number, self->typing.table->case_count, case_number) &&
            read_index(config, self->typing.table->config_count, config_number);
@@ -487,7 +487,7 @@ static PyObject *selection_find(selection *self, PyObject *args)
     PyObject *number, *config, *name;
     size_t case_number, config_number;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "OOU:find", &number, &config, &name) || !read_scene(self, number, config, &case_number, &config_number)) {
+    if (!PyArg_ParseTuple(args, "OOU:find", &number, &config, &name) || !read_site(self, number, config, &case_number, &config_number)) {
         return NULL;
     }
     const char *text = PyUnicode_AsUTF8AndSize(name, &size);

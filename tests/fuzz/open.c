@@ -63,7 +63,7 @@ static void read_placement(nj_span raw, uint64_t images)
     bool good = nj_placement_read(raw, images, stored_bytes(raw, images), &placement, &error);
     expect(good, &error);
     for (size_t i = 0; good && i < placement.images; i++) {
-        nj_place place = nj_placement_find(&placement, i);
+        nj_image_place place = nj_placement_find(&placement, i);
         if (place.start >= place.end || place.end > place.group.raw_bytes) {
             abort();
         }

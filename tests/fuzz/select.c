@@ -178,7 +178,7 @@ static bool take(void *context, size_t row)
     return true;
 }
 
-/* Sets a settled call against a table, once whole and once for the best alone. */
+/* Sets a coerced call against a table, once whole and once for the best alone. */
 static void choose(const nj_typing *typing, const nj_passed *passed, const nj_preference *preference)
 {
     const nj_table *table = typing->table;

@@ -1,7 +1,7 @@
 #include "api/call.h"
 
 #include "launch/descriptor.h"
-#include "select/call.h"
+#include "select/passed.h"
 
 #include <stdlib.h>
 

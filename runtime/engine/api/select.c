@@ -296,7 +296,7 @@ static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call
     nj_key key;
     size_t chosen = SIZE_MAX;
     nj_arguments arguments = nj_call_arguments(call);
-    /* settles the arguments */
+    /* coerces the arguments */
     (void)nj_spec_key(&on->spec, call->values, &arguments, &key);
     bool open = open_choice(&it, kernel, on, call, error) || nj_name_argument(kernel, error);
     if (open) {

@@ -127,7 +127,7 @@ void nj_placement_close(nj_placement *it)
     *it = (nj_placement){0};
 }
 
-nj_place nj_placement_find(const nj_placement *it, size_t image)
+nj_image_place nj_placement_find(const nj_placement *it, size_t image)
 {
     size_t low = 0, high = it->groups;
     while (high - low > 1) {
@@ -139,6 +139,6 @@ nj_place nj_placement_find(const nj_placement *it, size_t image)
         }
     }
     uint64_t before = it->image_starts[it->firsts[low]];
-    return (nj_place){low, nj_placement_group(it, low), it->stored_starts[low], it->image_starts[image] - before,
+    return (nj_image_place){low, nj_placement_group(it, low), it->stored_starts[low], it->image_starts[image] - before,
                       it->image_starts[image + 1] - before};
 }

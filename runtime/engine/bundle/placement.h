@@ -28,7 +28,7 @@ typedef struct {
     nj_group group;
     uint64_t stored_start; /* of the group, in the kernel's part of the payload */
     uint64_t start, end;   /* of the image, in the decompressed group */
-} nj_place;
+} nj_image_place;
 
 /* Checks that a section decompresses to no more than it may. False with `error` filled (may be NULL), as in all of these. */
 NJ_INTERNAL bool nj_section_check(uint64_t stored_bytes, uint64_t raw_bytes, nj_error *error);
@@ -44,6 +44,6 @@ NJ_INTERNAL void nj_placement_close(nj_placement *placement);
 NJ_INTERNAL nj_group nj_placement_group(const nj_placement *placement, size_t number);
 
 /* Finds an image by its number, which is below `images`. */
-NJ_INTERNAL nj_place nj_placement_find(const nj_placement *placement, size_t image);
+NJ_INTERNAL nj_image_place nj_placement_find(const nj_placement *placement, size_t image);
 
 #endif

@@ -263,7 +263,7 @@ static void keep_last(nj_reader *it, nj_group_bytes *group)
     drop_group(before);
 }
 
-static nj_group_bytes *read_group(nj_reader *it, size_t kernel, const nj_place *place, nj_error *error)
+static nj_group_bytes *read_group(nj_reader *it, size_t kernel, const nj_image_place *place, nj_error *error)
 {
     nj_part_place part = {it->payload_starts[kernel] + place->stored_start, place->group.raw_bytes, place->group.stored_bytes,
                           place->group.sha256};
@@ -287,7 +287,7 @@ static nj_group_bytes *read_group(nj_reader *it, size_t kernel, const nj_place *
 
 bool nj_reader_image(nj_reader *it, size_t kernel, const nj_placement *placement, size_t number, nj_image_bytes *image, nj_error *error)
 {
-    nj_place place = nj_placement_find(placement, number);
+    nj_image_place place = nj_placement_find(placement, number);
     nj_group_bytes *group = hold_last(it, kernel, place.number);
     if (group == NULL) {
         group = read_group(it, kernel, &place, error);

@@ -41,7 +41,7 @@ static nj_outcome raise_locked(nj_function *function, const nj_device *device, u
                                bool lost)
 {
     nj_outcome outcome = NJ_SUCCESS;
-    nj_limits *limits = &function->limits[device->ordinal];
+    nj_function_limits *limits = &function->limits[device->ordinal];
     int bytes = (int)dynamic_bytes > limits->shared_bytes ? (int)dynamic_bytes : limits->shared_bytes;
     if (is_unusual(function, (unsigned int)bytes) && (lost || bytes > limits->shared_bytes)) {
         outcome = raise_shared(function, device, bytes);
@@ -57,7 +57,7 @@ static nj_outcome raise_locked(nj_function *function, const nj_device *device, u
 nj_outcome nj_function_raise(nj_function *function, nj_device *device, unsigned int dynamic_bytes, unsigned int num_ctas, bool lost)
 {
     pthread_mutex_lock(&function->lock);
-    nj_limits *limits = &function->limits[device->ordinal];
+    nj_function_limits *limits = &function->limits[device->ordinal];
     unsigned int epoch = atomic_load(&device->epoch);
     nj_outcome outcome = raise_locked(function, device, dynamic_bytes, num_ctas, lost || atomic_load(&limits->epoch) != epoch);
     if (outcome.call == NULL) {

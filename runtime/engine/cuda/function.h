@@ -11,7 +11,7 @@ typedef struct {
     atomic_uint epoch;
     int shared_bytes;
     bool wide; /* clusters of more than eight */
-} nj_limits;
+} nj_function_limits;
 
 /* A kernel of a loaded image, for the life of the process. */
 typedef struct nj_function {
@@ -19,7 +19,7 @@ typedef struct nj_function {
     CUkernel handle;
     unsigned int shared_bytes; /* static, of a block */
     pthread_mutex_t lock;      /* guards limits, but for their epochs */
-    nj_limits limits[NJ_DEVICES_MAX];
+    nj_function_limits limits[NJ_DEVICES_MAX];
     char symbol[]; /* ends with a 0 */
 } nj_function;
 

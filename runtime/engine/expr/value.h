@@ -20,7 +20,7 @@ typedef enum {
     NJ_TAG_UINT = 6,    /* an int of 2^63 to 2^64 - 1 */
     NJ_TAG_UNKNOWN = 7, /* a value that no plan is cached for: only the slow path can judge it */
     NJ_TAG_TUPLE = 8,   /* where its members lie, see nj_tuple */
-    NJ_TAG_DESCRIPTOR = 9, /* an index into nj_call's descriptors */
+    NJ_TAG_DESCRIPTOR = 9, /* an index into the descriptors of nj_arguments */
     NJ_TAG_CONSTANT = 10,  /* of an argument that is a string, a dtype or a function: its id */
 } nj_tag;
 

@@ -92,7 +92,7 @@ void nj_plan_clear(nj_launch_plan *plan)
 {
     free(plan->slots);
     for (size_t i = 0; i < plan->map_count; i++) {
-        nj_kept_clear(&plan->maps[i].kept);
+        nj_map_cache_clear(&plan->maps[i].cache);
     }
     free(plan->maps);
     for (int i = 0; i < 3; i++) {

@@ -1,7 +1,7 @@
 #include "launch/row.h"
 
 #include "expr/postfix.h"
-#include "select/interests.h"
+#include "select/programs.h"
 #include "table/packing.h"
 
 #include <stdlib.h>

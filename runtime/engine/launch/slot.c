@@ -69,7 +69,7 @@ bool nj_plan_read_maps(nj_launch_plan *plan, const nj_plan_facts *facts, nj_erro
             return false;
         }
         plan->maps[i].facts = facts->maps[i];
-        nj_kept_init(&plan->maps[i].kept);
+        nj_map_cache_init(&plan->maps[i].cache);
         plan->map_count++;
     }
     return true;

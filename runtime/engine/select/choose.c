@@ -1,4 +1,4 @@
-#include "select/parts.h"
+#include "select/eligible.h"
 
 #include <stdlib.h>
 
@@ -110,7 +110,7 @@ static bool find_runs(search *it)
 {
     const nj_table *table = it->choice->typing->table;
     for (uint32_t i = 0; i < table->case_count; i++) {
-        if (it->choice->fits[table->cases[i].signature] && nj_choice_meant(it->choice, i) && !add_case(it, i)) {
+        if (it->choice->fits[table->cases[i].signature] && nj_choice_at_point(it->choice, i) && !add_case(it, i)) {
             return false;
         }
     }

@@ -7,8 +7,8 @@
 #ifndef NOJIT_SELECT_CHOOSE_H
 #define NOJIT_SELECT_CHOOSE_H
 
-#include "select/call.h"
-#include "select/mean.h"
+#include "select/passed.h"
+#include "select/constexpr.h"
 #include "select/ranking.h"
 #include "select/typing.h"
 
@@ -49,7 +49,7 @@ typedef struct {
     uint8_t requires;  /* whether its `requires` holds: an nj_known */
     bool derives;      /* whether `derived` is what a call comes to in every case */
     nj_value *derived; /* owned; NULL before */
-} nj_ran;
+} nj_config_state;
 
 typedef enum { NJ_NOT_ASKED, NJ_NO, NJ_YES } nj_known;
 
@@ -58,21 +58,21 @@ typedef struct {
     const nj_typing *typing;
     const nj_passed *call;
     uint64_t *takers;   /* of each runtime param: the types that take its argument */
-    nj_constant *meant; /* of each param and option: what the given constexpr stands for */
+    nj_constant *resolved; /* of each param and option: what the given constexpr stands for */
     int64_t *wanted;    /* of each axis: the number of the call's value, or one of the above */
     bool *fits;         /* of each signature */
     uint8_t *allowed;   /* of each config, an nj_known: whether the caller's settings allow it */
     uint8_t *held;      /* of each set of hints, an nj_known */
-    nj_ran *ran;        /* of each config */
+    nj_config_state *states; /* of each config */
     nj_value *derived;  /* what derived constexprs come to, where it is kept for no config */
-    nj_meant_items *items;
+    nj_resolved_items *items;
     bool sets;    /* whether the caller sets something that configs decide */
     bool starved; /* memory ran out */
     bool stopped;
     unsigned int looks;
 } nj_choice;
 
-/* Sets a settled call against a table; both must outlive the choice. NJ_SERVED if the kernel can take such a call at all.
+/* Sets a coerced call against a table; both must outlive the choice. NJ_SERVED if the kernel can take such a call at all.
  * `nj_choice_close` is due in any case. */
 NJ_INTERNAL nj_verdict nj_choice_open(nj_choice *choice, const nj_typing *typing, const nj_passed *call, nj_fault *fault);
 NJ_INTERNAL void nj_choice_close(nj_choice *choice);

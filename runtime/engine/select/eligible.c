@@ -1,5 +1,5 @@
 /* Setting a call against a table: which of its types, axes and configs fit. */
-#include "select/parts.h"
+#include "select/eligible.h"
 
 #include "select/setting.h"
 
@@ -116,14 +116,14 @@ static bool find_meant(nj_choice *choice)
         if (given == NULL) {
             continue;
         }
-        choice->meant[place] = *given;
+        choice->resolved[place] = *given;
         if (place < table->param_count && (given->kind == NJ_CONSTANT_TEXT || given->kind == NJ_CONSTANT_TUPLE)) {
             size_t count = nj_built_values(table, place, NULL, 0);
             const nj_constant **built = malloc((count + 1) * sizeof *built);
             found = built != NULL;
             if (found) {
                 nj_built_values(table, place, built, count);
-                found = nj_mean(given, built, count, &choice->items, &choice->meant[place]);
+                found = nj_constexpr_resolve(given, built, count, &choice->items, &choice->resolved[place]);
             }
             free(built);
         }
@@ -136,7 +136,7 @@ static const nj_constant *value_at(const nj_choice *choice, size_t place)
 {
     const nj_param *param = &choice->typing->table->params[place];
     if (choice->call->given[place] != NULL) {
-        return &choice->meant[place];
+        return &choice->resolved[place];
     }
     return param->is_constexpr && param->has_default ? &param->fallback : NULL;
 }
@@ -259,7 +259,7 @@ static const nj_constant *built_with(const nj_choice *choice, const nj_config *c
 bool nj_choice_sets(const nj_choice *choice, uint32_t config, size_t place)
 {
     const nj_constant *built = built_with(choice, &choice->typing->table->configs[config], place);
-    return built != NULL && nj_constant_same(built, &choice->meant[place]);
+    return built != NULL && nj_constant_same(built, &choice->resolved[place]);
 }
 
 /* Whether a config is one that the caller's own settings allow. */
@@ -279,15 +279,15 @@ static bool make_room(nj_choice *choice)
 {
     const nj_table *table = choice->typing->table;
     choice->takers = calloc((size_t)table->runtime_count + 1, sizeof *choice->takers);
-    choice->meant = calloc(count_places(choice) + 1, sizeof *choice->meant);
+    choice->resolved = calloc(count_places(choice) + 1, sizeof *choice->resolved);
     choice->wanted = calloc((size_t)table->axis_count + 1, sizeof *choice->wanted);
     choice->fits = calloc((size_t)table->signature_count + 1, sizeof *choice->fits);
     choice->allowed = calloc((size_t)table->config_count + 1, 1);
     choice->held = calloc((size_t)table->hint_set_count + 1, 1);
-    choice->ran = calloc((size_t)table->config_count + 1, sizeof *choice->ran);
+    choice->states = calloc((size_t)table->config_count + 1, sizeof *choice->states);
     choice->derived = calloc((size_t)table->derived_count + 1, sizeof *choice->derived);
-    return choice->takers != NULL && choice->meant != NULL && choice->wanted != NULL && choice->fits != NULL &&
-           choice->allowed != NULL && choice->held != NULL && choice->ran != NULL && choice->derived != NULL;
+    return choice->takers != NULL && choice->resolved != NULL && choice->wanted != NULL && choice->fits != NULL &&
+           choice->allowed != NULL && choice->held != NULL && choice->states != NULL && choice->derived != NULL;
 }
 
 nj_verdict nj_choice_open(nj_choice *choice, const nj_typing *typing, const nj_passed *call, nj_fault *fault)
@@ -315,17 +315,17 @@ nj_verdict nj_choice_open(nj_choice *choice, const nj_typing *typing, const nj_p
 
 void nj_choice_close(nj_choice *choice)
 {
-    for (uint32_t i = 0; choice->ran != NULL && i < choice->typing->table->config_count; i++) {
-        free(choice->ran[i].derived);
+    for (uint32_t i = 0; choice->states != NULL && i < choice->typing->table->config_count; i++) {
+        free(choice->states[i].derived);
     }
-    nj_meant_free(choice->items);
+    nj_resolved_free(choice->items);
     free(choice->takers);
-    free(choice->meant);
+    free(choice->resolved);
     free(choice->wanted);
     free(choice->fits);
     free(choice->allowed);
     free(choice->held);
-    free(choice->ran);
+    free(choice->states);
     free(choice->derived);
 }
 
@@ -336,13 +336,13 @@ bool nj_choice_on_axis(const nj_choice *choice, uint32_t case_number, uint32_t a
 }
 
 /* Whether the point of a case is the call's. */
-bool nj_choice_meant(const nj_choice *choice, uint32_t case_number)
+bool nj_choice_at_point(const nj_choice *choice, uint32_t case_number)
 {
-    bool meant = true;
-    for (uint32_t axis = 0; meant && axis < choice->typing->table->axis_count; axis++) {
-        meant = nj_choice_on_axis(choice, case_number, axis);
+    bool at = true;
+    for (uint32_t axis = 0; at && axis < choice->typing->table->axis_count; axis++) {
+        at = nj_choice_on_axis(choice, case_number, axis);
     }
-    return meant;
+    return at;
 }
 
 nj_found_name nj_choice_name(const nj_choice *choice, uint32_t case_number, uint32_t config, nj_span name)
@@ -440,7 +440,7 @@ nj_stage nj_choice_stage(nj_choice *choice, size_t row)
     if (!choice->fits[table->cases[case_number].signature]) {
         return NJ_STAGE_TYPES;
     }
-    if (!nj_choice_meant(choice, case_number)) {
+    if (!nj_choice_at_point(choice, case_number)) {
         return NJ_STAGE_MATRIX;
     }
     if (!nj_choice_allows(choice, config)) {

@@ -31,7 +31,7 @@ static void add_leaves(const nj_value *value, const nj_arguments *arguments, nj_
 static __attribute__((noinline)) uint64_t any_bits(const nj_key_field *field, const nj_arguments *arguments, nj_value *value,
                                                    nj_key *key)
 {
-    nj_settle(field->param, value, arguments);
+    nj_coerce(field->param, value, arguments);
     if (value->tag == NJ_TAG_POINTER) {
         bool hint = field->hint_16 && (value->bits & 15) == 0;
         return field->param->pointers[value->dtype] | (uint64_t)hint << field->type_count;

@@ -1,4 +1,4 @@
-#include "select/interests.h"
+#include "select/programs.h"
 
 #include "expr/infix.h"
 #include "expr/postfix.h"

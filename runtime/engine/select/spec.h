@@ -11,7 +11,7 @@
 #define NJ_LEAF_WORDS_MAX (NJ_LEAVES_MAX / 32)
 #define NJ_KEY_WORDS_MAX 2048
 /* Expressions over arguments: with the values of axes and configs in their place there could be any number. */
-#define NJ_INTERESTS_MAX 4096
+#define NJ_PROGRAMS_MAX 4096
 
 typedef struct {
     uint64_t hash;
@@ -75,7 +75,7 @@ NJ_INTERNAL bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids,
 NJ_INTERNAL void nj_spec_clear(nj_spec *spec);
 
 /* Makes the key of a call, of a value for each param and option; false if an argument is taken by no type, or a constexpr has a value
- * that no variant knows: no plan is kept for such a call. Settles all arguments, and fills in the defaults of constexprs. */
+ * that no variant knows: no plan is kept for such a call. Coerces all arguments, and fills in the defaults of constexprs. */
 NJ_INTERNAL bool nj_spec_key(const nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key);
 
 /* Makes the programs of a tuning's key; false with `error` filled. `made` has room for NJ_TUNING_KEYS_MAX, to be freed. */

@@ -227,7 +227,7 @@ bool nj_convert(const nj_type *types, size_t count, nj_value *value)
     return truth;
 }
 
-void nj_settle(const nj_param_types *param, nj_value *value, const nj_arguments *arguments)
+void nj_coerce(const nj_param_types *param, nj_value *value, const nj_arguments *arguments)
 {
     if (param->address && (value->tag == NJ_TAG_UINT || (value->tag == NJ_TAG_INT && value->bits >= 0))) {
         *value = (nj_value){.tag = NJ_TAG_POINTER, .dtype = NJ_DTYPE_NONE, .bits = value->bits};

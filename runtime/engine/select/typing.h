@@ -53,9 +53,9 @@ NJ_INTERNAL uint64_t nj_takers(const nj_param_types *param, const nj_value *valu
 
 /* Makes of an argument what Triton makes of it for a param of a declared type, unless a type takes it as it is: an address of an
  * int where the param takes nothing but pointers, a float of an int or a bool, an int of a bool, a bool of 0 or 1. */
-NJ_INTERNAL void nj_settle(const nj_param_types *param, nj_value *value, const nj_arguments *arguments);
+NJ_INTERNAL void nj_coerce(const nj_param_types *param, nj_value *value, const nj_arguments *arguments);
 
-/* The second half of `nj_settle`; false if it makes nothing else of the value. */
+/* The second half of `nj_coerce`; false if it makes nothing else of the value. */
 bool nj_convert(const nj_type *types, size_t count, nj_value *value);
 
 #endif

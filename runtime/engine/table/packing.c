@@ -34,7 +34,7 @@ static bool covers(const nj_descriptor_name *type, const nj_tensor_map *map)
     return covers;
 }
 
-nj_fault nj_map_lacks(nj_span type, const nj_tensor_map *map)
+nj_packing_fault nj_map_lacks(nj_span type, const nj_tensor_map *map)
 {
     nj_descriptor_name described = nj_descriptor_parts(type);
     if (map->rank != described.rank) {
@@ -68,10 +68,10 @@ typedef struct {
     uint32_t hinted;       /* leaves that a hint is of, so far */
     uint32_t slot, slot_count;
     uint32_t map;
-    nj_fault fault;
+    nj_packing_fault fault;
 } nj_walk;
 
-static bool lacks(nj_walk *walk, nj_fault fault)
+static bool lacks(nj_walk *walk, nj_packing_fault fault)
 {
     walk->fault = fault;
     return false;
@@ -115,7 +115,7 @@ static bool take_map(nj_walk *walk, nj_span path, nj_span type)
     if (walk->map == launch->map_count || !nj_span_equal(launch->maps[walk->map].source, path)) {
         return lacks(walk, nj_format("a tensor map of %s", show(path).text));
     }
-    nj_fault fault = nj_map_lacks(type, &launch->maps[walk->map++]);
+    nj_packing_fault fault = nj_map_lacks(type, &launch->maps[walk->map++]);
     return fault.text[0] == 0 || lacks(walk, nj_format("%.90s in the tensor map of %.40s, which is %.40s", fault.text,
                                                        show(path).text, show(type).text));
 }

@@ -5,10 +5,10 @@
 #include "table/launch_facts.h"
 
 /* A text that says what is missing; empty if nothing is. */
-typedef nj_text nj_fault;
+typedef nj_text nj_packing_fault;
 
 /* Says what a tensor map lacks to describe a descriptor of this type. */
-NJ_INTERNAL nj_fault nj_map_lacks(nj_span type, const nj_tensor_map *map);
+NJ_INTERNAL nj_packing_fault nj_map_lacks(nj_span type, const nj_tensor_map *map);
 
 /* Checks what a row packs against its signature and its hints: each leaf that is neither compiled in nor hinted to be 1 has its slot,
  * in order and of its type, or the slots of its descriptor; scratch pointers come last; each tensor map is described. `launch` is

@@ -1,6 +1,6 @@
 /* Constexprs: which are the same, and what a string stands for. */
-#ifndef NOJIT_SELECT_MEAN_H
-#define NOJIT_SELECT_MEAN_H
+#ifndef NOJIT_SELECT_CONSTEXPR_H
+#define NOJIT_SELECT_CONSTEXPR_H
 
 #include "base/internal.h"
 #include "table/constant.h"
@@ -8,17 +8,17 @@
 /* Whether two are of equal type and value: True, 1 and 1.0 differ, and so do 0.0 and -0.0; a NaN equals itself. */
 NJ_INTERNAL bool nj_constant_same(const nj_constant *one, const nj_constant *other);
 
-/* Where the items of tuples lie that `nj_mean` makes. */
-typedef struct nj_meant_items {
-    struct nj_meant_items *next;
+/* Where the items of tuples lie that `nj_constexpr_resolve` makes. */
+typedef struct nj_resolved_items {
+    struct nj_resolved_items *next;
     nj_constant items[];
-} nj_meant_items;
+} nj_resolved_items;
 
-NJ_INTERNAL void nj_meant_free(nj_meant_items *made);
+NJ_INTERNAL void nj_resolved_free(nj_resolved_items *made);
 
 /* Says what a constexpr stands for where only dtypes are known, as a string or in a tuple: the dtype of `bfloat16`. Anything else
  * is what it is. `known` are `count` values that were built; `made` gets what is to be freed. False without memory. */
-NJ_INTERNAL bool nj_mean(const nj_constant *value, const nj_constant *const *known, size_t count, nj_meant_items **made,
-                         nj_constant *meant);
+NJ_INTERNAL bool nj_constexpr_resolve(const nj_constant *value, const nj_constant *const *known, size_t count,
+                                      nj_resolved_items **made, nj_constant *resolved);
 
 #endif

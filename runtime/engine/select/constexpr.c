@@ -1,4 +1,4 @@
-#include "select/mean.h"
+#include "select/constexpr.h"
 
 #include "select/dtype.h"
 
@@ -28,10 +28,10 @@ bool nj_constant_same(const nj_constant *one, const nj_constant *other)
     return one->count == other->count;
 }
 
-void nj_meant_free(nj_meant_items *made)
+void nj_resolved_free(nj_resolved_items *made)
 {
     while (made != NULL) {
-        nj_meant_items *next = made->next;
+        nj_resolved_items *next = made->next;
         free(made);
         made = next;
     }
@@ -49,11 +49,11 @@ static size_t keep_tuples(const nj_constant *const *known, size_t count, uint32_
     return used;
 }
 
-static bool mean_tuple(const nj_constant *value, const nj_constant *const *known, size_t count, nj_meant_items **made,
-                       nj_constant *meant)
+static bool resolve_tuple(const nj_constant *value, const nj_constant *const *known, size_t count, nj_resolved_items **made,
+                          nj_constant *resolved)
 {
     const nj_constant **kept = malloc((2 * count + 1) * sizeof *kept), **items = kept + count;
-    nj_meant_items *room = malloc(sizeof *room + value->count * sizeof *room->items);
+    nj_resolved_items *room = malloc(sizeof *room + value->count * sizeof *room->items);
     bool done = kept != NULL && room != NULL;
     size_t used = done ? keep_tuples(known, count, value->count, kept) : 0;
     if (room != NULL) {
@@ -64,21 +64,21 @@ static bool mean_tuple(const nj_constant *value, const nj_constant *const *known
         for (size_t each = 0; each < used; each++) {
             items[each] = &kept[each]->items[i];
         }
-        done = nj_mean(&value->items[i], items, used, made, &room->items[i]);
+        done = nj_constexpr_resolve(&value->items[i], items, used, made, &room->items[i]);
     }
     free(kept);
-    *meant = *value;
+    *resolved = *value;
     if (done) {
-        meant->items = room->items;
+        resolved->items = room->items;
     }
     return done;
 }
 
-bool nj_mean(const nj_constant *value, const nj_constant *const *known, size_t count, nj_meant_items **made, nj_constant *meant)
+bool nj_constexpr_resolve(const nj_constant *value, const nj_constant *const *known, size_t count, nj_resolved_items **made, nj_constant *resolved)
 {
-    *meant = *value;
+    *resolved = *value;
     if (value->kind == NJ_CONSTANT_TUPLE) {
-        return mean_tuple(value, known, count, made, meant);
+        return resolve_tuple(value, known, count, made, resolved);
     }
     nj_dtype dtype = value->kind == NJ_CONSTANT_TEXT ? nj_dtype_read(value->text) : NJ_DTYPE_COUNT;
     bool dtypes = false, texts = false;
@@ -88,7 +88,7 @@ bool nj_mean(const nj_constant *value, const nj_constant *const *known, size_t c
     }
     if (dtypes && !texts) {
         const char *name = nj_dtype_constexpr(dtype);
-        *meant = (nj_constant){.kind = NJ_CONSTANT_DTYPE, .text = {(const unsigned char *)name, strlen(name)}};
+        *resolved = (nj_constant){.kind = NJ_CONSTANT_DTYPE, .text = {(const unsigned char *)name, strlen(name)}};
     }
     return true;
 }

@@ -1,4 +1,4 @@
-#include "select/interests.h"
+#include "select/programs.h"
 
 #include "expr/postfix.h"
 #include "select/setting.h"
@@ -104,8 +104,8 @@ static int set_add(program_set *set, const nj_assembly *made, nj_error *error)
     if (*place != 0) {
         return 0;
     }
-    if (set->count == NJ_INTERESTS_MAX) {
-        nj_note_break(error, "size", "more", "expected at most %d expressions over arguments that choose a variant", NJ_INTERESTS_MAX);
+    if (set->count == NJ_PROGRAMS_MAX) {
+        nj_note_break(error, "size", "more", "expected at most %d expressions over arguments that choose a variant", NJ_PROGRAMS_MAX);
         return -1;
     }
     if (!nj_program_copy(made->code, made->length, &set->programs[set->count])) {
@@ -254,7 +254,7 @@ static uint64_t count_points(const nj_spec *spec, const nj_assembly *made, uint3
         if (made->code[i].op == NJ_OP_LOAD && slot >= spec->argument_count && !open[slot - spec->argument_count]) {
             open[slot - spec->argument_count] = true;
             points *= table->axes[slot - spec->argument_count].count;
-            points = points > NJ_INTERESTS_MAX ? NJ_INTERESTS_MAX + 1 : points;
+            points = points > NJ_PROGRAMS_MAX ? NJ_PROGRAMS_MAX + 1 : points;
         }
     }
     return points;
@@ -285,8 +285,8 @@ typedef struct {
 static bool add_points(search *it, ground *at, const expression *of, uint64_t points, nj_error *error)
 {
     it->grounded += points;
-    if (it->grounded > NJ_INTERESTS_MAX) {
-        return nj_break(error, "size", "more", "expected at most %d expressions over arguments that choose a variant", NJ_INTERESTS_MAX);
+    if (it->grounded > NJ_PROGRAMS_MAX) {
+        return nj_break(error, "size", "more", "expected at most %d expressions over arguments that choose a variant", NJ_PROGRAMS_MAX);
     }
     at->point = it->point;
     bool added = true;

@@ -1,6 +1,6 @@
 /* Which expressions over a call can matter to a kernel. */
-#ifndef NOJIT_SELECT_INTERESTS_H
-#define NOJIT_SELECT_INTERESTS_H
+#ifndef NOJIT_SELECT_PROGRAMS_H
+#define NOJIT_SELECT_PROGRAMS_H
 
 #include "select/spec.h"
 

@@ -1,6 +1,6 @@
 /* Tensor maps that a plan keeps, so that each is encoded once: found without a lock while others are added. */
-#ifndef NOJIT_LAUNCH_KEPT_H
-#define NOJIT_LAUNCH_KEPT_H
+#ifndef NOJIT_LAUNCH_MAP_CACHE_H
+#define NOJIT_LAUNCH_MAP_CACHE_H
 
 #include "cuda/abi.h"
 #include "launch/arguments.h"
@@ -21,23 +21,23 @@ typedef struct {
     uint8_t unused[6];
 } nj_map_key;
 
-struct nj_kept_table;
+struct nj_map_table;
 
 /* By their hash: in 2 sets at first, in 128 as more are met, so that each layer of a model finds its weights'. */
 typedef struct {
     pthread_mutex_t lock; /* of who adds */
     atomic_uint edition;  /* odd while a map is written: what was read meanwhile is none */
-    _Atomic(struct nj_kept_table *) table; /* NULL before the first map */
+    _Atomic(struct nj_map_table *) table; /* NULL before the first map */
     unsigned int next;    /* the way that is given up next */
-} nj_kept;
+} nj_map_cache;
 
-void nj_kept_init(nj_kept *kept);
-void nj_kept_clear(nj_kept *kept);
+void nj_map_cache_init(nj_map_cache *cache);
+void nj_map_cache_clear(nj_map_cache *cache);
 
 /* Whether the map of a key is there; writes it. */
-bool nj_kept_find(const nj_kept *kept, const nj_map_key *key, CUtensorMap *map);
+bool nj_map_cache_find(const nj_map_cache *cache, const nj_map_key *key, CUtensorMap *map);
 
 /* Adds a map, if there is memory for it. */
-void nj_kept_add(nj_kept *kept, const nj_map_key *key, const CUtensorMap *map);
+void nj_map_cache_add(nj_map_cache *cache, const nj_map_key *key, const CUtensorMap *map);
 
 #endif

@@ -1,6 +1,6 @@
 /* What a call passes, as selection takes it. */
-#ifndef NOJIT_SELECT_CALL_H
-#define NOJIT_SELECT_CALL_H
+#ifndef NOJIT_SELECT_PASSED_H
+#define NOJIT_SELECT_PASSED_H
 
 #include "launch/arguments.h"
 #include "table/constant.h"
@@ -12,7 +12,7 @@ enum {
     NJ_UNKNOWN_CONSTANT = 2, /* a string, a dtype or a function that no variant was compiled with */
 };
 
-/* A call is *settled* once `nj_settle` has looked at each argument. */
+/* A call is *coerced* once `nj_coerce` has looked at each argument. */
 typedef struct {
     nj_arguments arguments;             /* a value for each param; those of constexprs are not looked at */
     const nj_constant *const *given;    /* for each param, then each option: the constexpr that is given, or NULL */

@@ -1,5 +1,5 @@
 /* What expressions of a table come to for a call, in a case and with a config. */
-#include "select/parts.h"
+#include "select/eligible.h"
 
 #include "expr/postfix.h"
 
@@ -10,11 +10,11 @@ typedef struct {
     nj_choice *choice;
     uint32_t case_number, config;
     bool asks_types; /* set where a program asks for an axis that only spells types */
-} scene;
+} site;
 
 static bool find_name(void *context, nj_span name, nj_instruction *push)
 {
-    scene *it = context;
+    site *it = context;
     if (*name.at == '\'' || *name.at == '"') {
         nj_constant text = {.kind = NJ_CONSTANT_TEXT, .text = {name.at + 1, name.size - 2}};
         return name.size >= 2 && name.at[name.size - 1] == *name.at &&
@@ -31,7 +31,7 @@ static bool find_name(void *context, nj_span name, nj_instruction *push)
 }
 
 /* Evaluates the table's program of that number; false where it fails. */
-static bool evaluate(scene *it, uint32_t number, nj_value *result)
+static bool evaluate(site *it, uint32_t number, nj_value *result)
 {
     const nj_table *table = it->choice->typing->table;
     nj_assembly made;
@@ -41,17 +41,17 @@ static bool evaluate(scene *it, uint32_t number, nj_value *result)
 
 bool nj_choice_requires(nj_choice *choice, uint32_t case_number, uint32_t config)
 {
-    nj_ran *ran = &choice->ran[config];
+    nj_config_state *state = &choice->states[config];
     int32_t program = choice->typing->table->configs[config].requires_program;
-    if (program < 0 || ran->requires != NJ_NOT_ASKED) {
-        return program < 0 || ran->requires == NJ_YES;
+    if (program < 0 || state->requires != NJ_NOT_ASKED) {
+        return program < 0 || state->requires == NJ_YES;
     }
-    scene it = {choice, case_number, config, false};
+    site it = {choice, case_number, config, false};
     nj_value result;
     bool holds = evaluate(&it, (uint32_t)program, &result) && result.tag == NJ_TAG_BOOL && result.bits != 0;
     /* the axes that are constexprs have the call's values in each case that is looked at */
     if (!it.asks_types) {
-        ran->requires = holds ? NJ_YES : NJ_NO;
+        state->requires = holds ? NJ_YES : NJ_NO;
     }
     return holds;
 }
@@ -59,11 +59,11 @@ bool nj_choice_requires(nj_choice *choice, uint32_t case_number, uint32_t config
 const nj_value *nj_choice_derive(nj_choice *choice, uint32_t case_number, uint32_t config)
 {
     const nj_table *table = choice->typing->table;
-    nj_ran *ran = &choice->ran[config];
-    if (ran->derived != NULL) {
-        return ran->derived;
+    nj_config_state *state = &choice->states[config];
+    if (state->derived != NULL) {
+        return state->derived;
     }
-    scene it = {choice, case_number, config, false};
+    site it = {choice, case_number, config, false};
     for (uint32_t i = 0; i < table->derived_count; i++) {
         if (!evaluate(&it, table->grid_count + i, &choice->derived[i])) {
             choice->derived[i] = (nj_value){.tag = NJ_TAG_MISSING};
@@ -71,9 +71,9 @@ const nj_value *nj_choice_derive(nj_choice *choice, uint32_t case_number, uint32
     }
     if (!it.asks_types) {
         size_t bytes = table->derived_count * sizeof *choice->derived;
-        ran->derived = malloc(bytes + 1);
-        if (ran->derived != NULL) {
-            memcpy(ran->derived, choice->derived, bytes);
+        state->derived = malloc(bytes + 1);
+        if (state->derived != NULL) {
+            memcpy(state->derived, choice->derived, bytes);
         }
     }
     return choice->derived;

@@ -1,4 +1,4 @@
-#include "launch/kept.h"
+#include "launch/map_cache.h"
 
 #include <stdlib.h>
 
@@ -19,13 +19,13 @@ _Static_assert(sizeof(nj_map_key) == 8 * KEY_WORDS, "keys are compared word by w
 
 typedef struct {
     _Atomic(uint64_t) key[KEY_WORDS], map[MAP_WORDS];
-} kept_map;
+} cached_map;
 
-typedef struct nj_kept_table {
-    struct nj_kept_table *smaller; /* what it took the place of: somebody may still read it */
+typedef struct nj_map_table {
+    struct nj_map_table *smaller; /* what it took the place of: somebody may still read it */
     unsigned int sets;             /* a power of two */
-    kept_map ways[];               /* set by set */
-} nj_kept_table;
+    cached_map ways[];               /* set by set */
+} nj_map_table;
 
 static uint64_t load(const _Atomic(uint64_t) *word)
 {
@@ -45,7 +45,7 @@ static uint64_t word_of(const void *from, size_t number)
 }
 
 /* The ways of a key's set. */
-static kept_map *set_of(nj_kept_table *table, const nj_map_key *key)
+static cached_map *set_of(nj_map_table *table, const nj_map_key *key)
 {
     uint64_t hash = 0;
     for (int i = 0; i < NJ_RANK_MAX; i++) {
@@ -56,7 +56,7 @@ static kept_map *set_of(nj_kept_table *table, const nj_map_key *key)
     return &table->ways[((hash >> 57) & (table->sets - 1)) * WAYS];
 }
 
-static bool is_of(const kept_map *way, const nj_map_key *key)
+static bool is_of(const cached_map *way, const nj_map_key *key)
 {
     for (size_t i = 0; i < KEY_WORDS; i++) {
         if (load(&way->key[i]) != word_of(key, i)) {
@@ -66,9 +66,9 @@ static bool is_of(const kept_map *way, const nj_map_key *key)
     return true;
 }
 
-static kept_map *way_of(nj_kept_table *table, const nj_map_key *key)
+static cached_map *way_of(nj_map_table *table, const nj_map_key *key)
 {
-    kept_map *ways = table == NULL ? NULL : set_of(table, key);
+    cached_map *ways = table == NULL ? NULL : set_of(table, key);
     for (int i = 0; ways != NULL && i < WAYS; i++) {
         if (is_of(&ways[i], key)) {
             return &ways[i];
@@ -77,10 +77,10 @@ static kept_map *way_of(nj_kept_table *table, const nj_map_key *key)
     return NULL;
 }
 
-bool nj_kept_find(const nj_kept *kept, const nj_map_key *key, CUtensorMap *map)
+bool nj_map_cache_find(const nj_map_cache *cache, const nj_map_key *key, CUtensorMap *map)
 {
-    unsigned int edition = atomic_load_explicit(&kept->edition, memory_order_acquire);
-    const kept_map *way = way_of(atomic_load_explicit(&kept->table, memory_order_acquire), key);
+    unsigned int edition = atomic_load_explicit(&cache->edition, memory_order_acquire);
+    const cached_map *way = way_of(atomic_load_explicit(&cache->table, memory_order_acquire), key);
     if (way == NULL) {
         return false;
     }
@@ -88,13 +88,13 @@ bool nj_kept_find(const nj_kept *kept, const nj_map_key *key, CUtensorMap *map)
         map->words[i] = load(&way->map[i]);
     }
     atomic_thread_fence(memory_order_acquire);
-    return edition % 2 == 0 && atomic_load_explicit(&kept->edition, memory_order_relaxed) == edition;
+    return edition % 2 == 0 && atomic_load_explicit(&cache->edition, memory_order_relaxed) == edition;
 }
 
 /* A way of the key's set that is free, or NULL. */
-static kept_map *free_way(nj_kept_table *table, const nj_map_key *key)
+static cached_map *free_way(nj_map_table *table, const nj_map_key *key)
 {
-    kept_map *ways = table == NULL ? NULL : set_of(table, key);
+    cached_map *ways = table == NULL ? NULL : set_of(table, key);
     for (int i = 0; ways != NULL && i < WAYS; i++) {
         if (load(&ways[i].key[USED_WORD]) == 0) {
             return &ways[i];
@@ -103,7 +103,7 @@ static kept_map *free_way(nj_kept_table *table, const nj_map_key *key)
     return NULL;
 }
 
-static void move(const kept_map *from, nj_kept_table *to)
+static void move(const cached_map *from, nj_map_table *to)
 {
     nj_map_key key;
     for (size_t i = 0; i < KEY_WORDS; i++) {
@@ -111,7 +111,7 @@ static void move(const kept_map *from, nj_kept_table *to)
         memcpy((char *)&key + 8 * i, &word, sizeof word);
     }
     /* a set's maps go to several sets: there is room */
-    kept_map *way = key.used ? free_way(to, &key) : NULL;
+    cached_map *way = key.used ? free_way(to, &key) : NULL;
     for (size_t i = 0; way != NULL && i < KEY_WORDS; i++) {
         store(&way->key[i], load(&from->key[i]));
     }
@@ -121,10 +121,10 @@ static void move(const kept_map *from, nj_kept_table *to)
 }
 
 /* Makes more sets, if there is memory for them; what there is now. */
-static nj_kept_table *grow(nj_kept *kept, nj_kept_table *table)
+static nj_map_table *grow(nj_map_cache *cache, nj_map_table *table)
 {
     unsigned int sets = table == NULL ? SETS_FIRST : GROWTH * table->sets;
-    nj_kept_table *grown = calloc(1, sizeof *grown + sets * WAYS * sizeof *grown->ways);
+    nj_map_table *grown = calloc(1, sizeof *grown + sets * WAYS * sizeof *grown->ways);
     if (grown == NULL) {
         return table;
     }
@@ -133,14 +133,14 @@ static nj_kept_table *grow(nj_kept *kept, nj_kept_table *table)
     for (unsigned int i = 0; table != NULL && i < table->sets * WAYS; i++) {
         move(&table->ways[i], grown);
     }
-    atomic_store_explicit(&kept->table, grown, memory_order_release);
+    atomic_store_explicit(&cache->table, grown, memory_order_release);
     return grown;
 }
 
-static void write(nj_kept *kept, kept_map *way, const nj_map_key *key, const CUtensorMap *map)
+static void write(nj_map_cache *cache, cached_map *way, const nj_map_key *key, const CUtensorMap *map)
 {
-    unsigned int edition = atomic_load_explicit(&kept->edition, memory_order_relaxed);
-    atomic_store_explicit(&kept->edition, edition + 1, memory_order_relaxed);
+    unsigned int edition = atomic_load_explicit(&cache->edition, memory_order_relaxed);
+    atomic_store_explicit(&cache->edition, edition + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     for (size_t i = 0; i < KEY_WORDS; i++) {
         store(&way->key[i], word_of(key, i));
@@ -148,43 +148,43 @@ static void write(nj_kept *kept, kept_map *way, const nj_map_key *key, const CUt
     for (size_t i = 0; i < MAP_WORDS; i++) {
         store(&way->map[i], map->words[i]);
     }
-    atomic_store_explicit(&kept->edition, edition + 2, memory_order_release);
+    atomic_store_explicit(&cache->edition, edition + 2, memory_order_release);
 }
 
-void nj_kept_add(nj_kept *kept, const nj_map_key *key, const CUtensorMap *map)
+void nj_map_cache_add(nj_map_cache *cache, const nj_map_key *key, const CUtensorMap *map)
 {
-    pthread_mutex_lock(&kept->lock);
-    nj_kept_table *table = atomic_load_explicit(&kept->table, memory_order_relaxed);
+    pthread_mutex_lock(&cache->lock);
+    nj_map_table *table = atomic_load_explicit(&cache->table, memory_order_relaxed);
     bool there = way_of(table, key) != NULL; /* another thread was faster */
-    kept_map *way = there ? NULL : free_way(table, key);
+    cached_map *way = there ? NULL : free_way(table, key);
     if (!there && way == NULL && (table == NULL || table->sets < SETS_MAX)) {
-        table = grow(kept, table);
+        table = grow(cache, table);
         way = free_way(table, key);
     }
     if (!there && way == NULL && table != NULL) {
-        way = &set_of(table, key)[kept->next++ % WAYS];
+        way = &set_of(table, key)[cache->next++ % WAYS];
     }
     if (way != NULL) {
-        write(kept, way, key, map);
+        write(cache, way, key, map);
     }
-    pthread_mutex_unlock(&kept->lock);
+    pthread_mutex_unlock(&cache->lock);
 }
 
-void nj_kept_init(nj_kept *kept)
+void nj_map_cache_init(nj_map_cache *cache)
 {
-    pthread_mutex_init(&kept->lock, NULL);
-    atomic_init(&kept->edition, 0);
-    atomic_init(&kept->table, NULL);
-    kept->next = 0;
+    pthread_mutex_init(&cache->lock, NULL);
+    atomic_init(&cache->edition, 0);
+    atomic_init(&cache->table, NULL);
+    cache->next = 0;
 }
 
-void nj_kept_clear(nj_kept *kept)
+void nj_map_cache_clear(nj_map_cache *cache)
 {
-    nj_kept_table *table = atomic_load_explicit(&kept->table, memory_order_relaxed);
+    nj_map_table *table = atomic_load_explicit(&cache->table, memory_order_relaxed);
     while (table != NULL) {
-        nj_kept_table *smaller = table->smaller;
+        nj_map_table *smaller = table->smaller;
         free(table);
         table = smaller;
     }
-    pthread_mutex_destroy(&kept->lock);
+    pthread_mutex_destroy(&cache->lock);
 }
