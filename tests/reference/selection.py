@@ -1,4 +1,4 @@
-"""Selection as docs/bundle-format.md (section 7) and docs/manifest.md say it: every rule for every row, slow and plain."""
+"""Selection as docs/bundle-format.md (chapter 7) and docs/manifest.md say it: every rule for every row, slow and plain."""
 
 from __future__ import annotations
 

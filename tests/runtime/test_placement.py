@@ -51,7 +51,7 @@ def rule_of(raw: bytes, images: int, payload_bytes: int) -> str:
 
 
 def is_right(raw: bytes, images: int, payload_bytes: int) -> bool:
-    """Say whether bytes keep the rules, as the specification's section 8 states them."""
+    """Say whether bytes keep the rules, as chapter 8 of the specification states them."""
     lengths = [number for (number,) in struct.iter_unpack("<I", raw[: 4 * images])]
     if len(raw) < 4 * images or (len(raw) - 4 * images) % 44:
         return False

@@ -241,7 +241,7 @@ def test_both_scratch_pointers_stand_last_in_one_order(tmp_path: Path) -> None:
         assert rule_of_first(tmp_path, edit_table(GOLDEN, 1, lie)) == "layout"
 
 
-# each breaks one rule, in the order in which a reader comes upon them (section 10)
+# each breaks one rule, in the order in which a reader comes upon them (chapter 10)
 LIES_IN_ORDER: list[tuple[str, str, Callable[[bytes], bytes]]] = [
     ("reserved", "header", lambda raw: raw[:12] + b"\1" + raw[13:]),
     ("name", "index", lambda raw: raw.replace(b'"name":"test"', b'"name":"te/t"')),
@@ -252,7 +252,7 @@ LIES_IN_ORDER: list[tuple[str, str, Callable[[bytes], bytes]]] = [
 
 @pytest.mark.parametrize("first", range(len(LIES_IN_ORDER)))
 def test_the_first_broken_rule_is_named(tmp_path: Path, first: int) -> None:
-    assert "The library names the first one in the order of section 10." in FLAT
+    assert "The library names the first one in the order of [chapter 10](#10-reading-order)." in FLAT
     parts = Parts.of(kernel("scale", {"x_ptr": "*fp16"}, hints=[{"x_ptr": 16}]))
     for last in range(first, len(LIES_IN_ORDER)):
         lies = {part: change for _, part, change in (LIES_IN_ORDER[first], LIES_IN_ORDER[last])}

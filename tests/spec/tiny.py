@@ -105,7 +105,7 @@ def _explain(name: str, raw: bytes) -> str:
             f"Decompressed, {len(raw)} bytes. First `{raw[:4].hex(' ')}`, the length of the JSON: {length}. Then the JSON, "
             f"again with white space:\n\n```json\n{_pretty(raw[4 : 4 + length])}\n```\n\n"
             f"Then {_counted(-length % 4)} of padding and the columns of two rows:\n\n```text\n{lines}```\n\n"
-            f"Then the lengths of two images, and one group:\n\n```text\n{''.join(_placement(behind))}```\n\n"
+            f"Then come the lengths of the two images, and the record of the one group:\n\n```text\n{''.join(_placement(behind))}```\n\n"
         )
     return f"Decompressed, {len(raw)} bytes:\n\n```text\n{raw.decode('ascii')}\n```\n\n"
 
