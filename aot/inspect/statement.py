@@ -150,8 +150,10 @@ class Statement:
     def _read(self, read: Callable[[Any], T]) -> T:
         try:
             return read(self.document)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except LookupError as error:
             raise PackageError(_EXPECTED, got=f"one without {error}", where=str(self.path)) from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise PackageError(_EXPECTED, got=f"one with a wrong value: {error}", where=str(self.path)) from None
 
 
 def statement_path(bundle: Path) -> Path:
@@ -317,11 +319,11 @@ def _distributions(listed: Any) -> Iterator[str]:
 def _texts(value: object) -> tuple[str, ...]:
     # a string would pass as a sequence of characters
     if not isinstance(value, list):
-        raise TypeError(f"a list for {value!r}")
+        raise TypeError(f"expected a list, got {value!r}")
     return tuple(map(_text, value))
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a string for {value!r}")
+        raise TypeError(f"expected a string, got {value!r}")
     return value

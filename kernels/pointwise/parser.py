@@ -46,6 +46,11 @@ class _Token(NamedTuple):
     column: int
 
 
+def _shown(token: _Token) -> str:
+    """Return a token as error messages show it."""
+    return repr(token.text) if token.text else "the end"
+
+
 def check_name(name: object, what: str, reserved: Collection[str] = RESERVED) -> None:
     """Require that `name` can be used in generated code; `what` says in the error what it names.
 
@@ -140,7 +145,7 @@ class _Reader:
 
     def _expect(self, symbol: str) -> None:
         if self.token.text != symbol or self.token.kind != "symbol":
-            raise self._error(f"expected {symbol!r}, got {self.token.text or 'the end'!r}")
+            raise self._error(f"expected {symbol!r}, got {_shown(self.token)}")
         self._take()
 
     def _apply(self, column: int, op: str, *args: int) -> int:
@@ -182,7 +187,7 @@ class _Reader:
         if token.kind == "name":
             return self._call(token) if self.token.text == "(" else self._operand(token)
         if token.text != "(" or token.kind != "symbol":
-            raise self._error(f"expected an operand, got {token.text or 'the end'!r}", token.column)
+            raise self._error(f"expected an operand, got {_shown(token)}", token.column)
         found = self._sum()
         self._expect(")")
         return found
@@ -228,7 +233,7 @@ class _Reader:
     def _comparison(self) -> int:
         left = self._sum()
         if self.token.text not in COMPARISONS:
-            raise self._error(f"expected a comparison first in where, got {self.token.text or 'the end'!r}")
+            raise self._error(f"expected a comparison first in where, got {_shown(self.token)}")
         symbol = self._take()
         right = self._sum()
         if self.builder.number_at(left) is not None and self.builder.number_at(right) is not None:

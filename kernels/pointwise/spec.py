@@ -162,7 +162,8 @@ def _check_kinds(kinds: Sequence[str], count: int) -> None:
     usual = {"".join(letters) for letters in product(_KINDS, repeat=count)} - {"r" * count}
     for kind in kinds:
         if kind not in usual or "r" not in kind:
-            raise ValueError(f"expected kinds of {count} letters r, c or t, with some r but not all, got {kind!r}")
+            letters = "r (rows), c (repeated column) or t (transposed), at least one r and one other"
+            raise ValueError(f"expected {count} letters in each of kinds, one per input: {letters}, got {kind!r}")
 
 
 _KEYS: Final = (
@@ -240,7 +241,9 @@ def _read(entry: Any, where: str) -> OperatorSpec:
         if not isinstance(value, kind) or not all(isinstance(word, str) for word in words):
             raise ManifestError(f"expected {_SPELLED[kind]} for {key}", got=repr(value), where=where)
     if not entry.get("index", _INDICES) or not set(entry.get("index", ())) <= set(_INDICES):
-        raise ManifestError("expected i32, i64 or both for index", got=repr(entry["index"]), where=where)
+        raise ManifestError(
+            'expected ["i32"], ["i64"] or ["i32", "i64"] for index', got=repr(entry["index"]), where=where
+        )
     missing = [key for key in _KEYS[:3] if key not in entry]
     if missing:
         raise ManifestError(f"expected the keys {', '.join(missing)}", got="none", where=where)

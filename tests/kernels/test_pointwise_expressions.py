@@ -125,8 +125,8 @@ def test_what_is_a_float_for_ints_too():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "expected an operand, got 'the end' at column 0"),
-        ("silu(x", r"expected '\)', got 'the end' at column 6"),
+        ("", "expected an operand, got the end at column 0"),
+        ("silu(x", r"expected '\)', got the end at column 6"),
         ("silo(x)", "expected a function, got 'silo'; did you mean 'silu'"),
         ("silu(x, x)", "expected 1 arguments of silu, got 2"),
         ("where(x > 0, x)", "expected 3 arguments of where, got 2"),

@@ -205,7 +205,7 @@ def _repeat(out: Output, request: _Repeat) -> int:
     both = [known for known in first if known in second]
     if not both:
         raise TuningError(
-            "expected a kernel that both databases have; run nojit tune run on the same kernels",
+            "expected a kernel that both databases measured on the same kind of device; run nojit tune run there again",
             got="none",
             where=str(request.places[1]),
         )
