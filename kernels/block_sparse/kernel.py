@@ -56,7 +56,7 @@ def _place_tile(start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
     """Locate the chunks [start, start + CHUNKS) of a span in the sparse tensor.
 
     Returns for each chunk its block (int64 [CHUNKS]) and its first column in this block [CHUNKS], and the row numbers
-    in the head [ROWS].
+    in the head [ROWS]. `block`: columns of a block; `span`: as in `_point_at`.
     """
     first_row, _, first_block, _ = span
     chunks = start + tl.arange(0, CHUNKS)
@@ -69,9 +69,13 @@ def _place_tile(start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
 def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
     """Return pointers [ROWS, CHUNKS, 16] to a tile whose first chunk is `start`.
 
-    `sparse` describes the sparse tensor: (pointer, block stride, row stride, column stride).
-
-    `span`: first row in the head and in the block, first block, number of chunks of 16 columns.
+    Args:
+        start: number of the tile's first chunk in the span.
+        sparse: (pointer, block stride, row stride, column stride) of the sparse tensor.
+        span: first row in the head and in the block, first block, number of chunks of 16 columns.
+        block: columns of a block.
+        ROWS: rows of a tile.
+        CHUNKS: chunks of 16 columns in a tile.
     """
     ptr, stride_b, stride_r, stride_c = sparse
     blocks, in_block, _ = _place_tile(start, span, block, ROWS, CHUNKS)
@@ -83,9 +87,10 @@ def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constex
 
 @triton.jit
 def _step(sparse, block, CHUNKS: tl.constexpr):
-    """Return the distance in elements (int64) between the pointers of successive tiles; a tile covers whole blocks.
+    """Return the distance in elements (int64) between the pointers of successive tiles.
 
-    `sparse`: pointer and strides of a sparse tensor, as in `_point_at`.
+    `sparse`: pointer and strides of a sparse tensor, as in `_point_at`; `block`: columns of a block; `CHUNKS`: chunks of
+    16 columns in a tile, so that a tile covers ``16 * CHUNKS / block`` whole blocks.
     """
     return (CHUNKS >> _shift_of(block)).to(tl.int64) * sparse[1]
 

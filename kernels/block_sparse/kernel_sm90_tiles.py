@@ -70,7 +70,10 @@ def halves_of(acc):
 
 @gluon.jit
 def accumulate(acc, a, b, empty, before):
-    """Start ``acc += a @ b`` and wait for the previous product, whose stage `before` is then freed (none if negative)."""
+    """Start ``acc += a @ b``, wait for the previous product, and free its stage; return the incomplete sums.
+
+    `empty`: barriers of stages that may be overwritten; `before`: stage of the previous product, or negative for none.
+    """
     token = warpgroup_mma(a, b, acc, is_async=True)
     acc = warpgroup_mma_wait(1, deps=(token,))
     mbarrier.arrive(empty.index(gl.maximum(before, 0)), pred=before >= 0)
@@ -79,7 +82,10 @@ def accumulate(acc, a, b, empty, before):
 
 @gluon.jit
 def finish(acc, empty, before):
-    """Wait for the last product, and free its stage `before` (none if negative); return the sums."""
+    """Wait for the last product, and free its stage; return the sums.
+
+    `empty`: barriers of stages that may be overwritten; `before`: stage of the last product, negative if there is none.
+    """
     acc = warpgroup_mma_wait(0, deps=(acc,))
     mbarrier.arrive(empty.index(gl.maximum(before, 0)), pred=before >= 0)
     return acc

@@ -34,42 +34,43 @@ _PADDED: Final = 256
 def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor, caller: Caller) -> None:
     """Launch a product of dense matrices into blocks (sdd), with the sm_90 kernel if it can run, or the general one.
 
-    `tables`: the layout's tables for this product; `caller`: allocates and launches, or also records both for replays.
+    `tables`: `Packing.tables`; `sizes`: the fields of the layout's `Sizes`; `caller`: allocates and launches, or
+    also records both for replays.
     """
     if not out.numel():
         return
-    own = Sizes(*sizes)
-    maps = launch_tma.maps_of_sdd(a, b, out, own)
+    of_layout = Sizes(*sizes)
+    maps = launch_tma.maps_of_sdd(a, b, out, of_layout)
     if maps is None:
-        launch_sdd(a, b, out, tables[10:], own, caller)
+        launch_sdd(a, b, out, tables[10:], of_layout, caller)
     else:
-        launch_tma.launch_sdd(maps, a.shape, tables[10:], own, caller)
+        launch_tma.launch_sdd(maps, a.shape, tables[10:], of_layout, caller)
 
 
 def launch_sdd(
-    a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes, caller: Caller = DIRECT
+    a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], sizes: Sizes, caller: Caller = DIRECT
 ) -> None:
     """Launch the general kernel of a product of dense matrices into blocks (sdd), for any strides.
 
-    `tables` are the three tables of tiles in `Packing.tables`, `own` the sizes of the layout.
+    `tables`: the three tables of tiles in `Packing.tables`; `sizes`: those of the layout.
 
     `caller`: allocates and launches, or also records both for replays.
     """
-    facts, meaning = facts_of_sdd(a, b, out, tables, own)
+    facts, meaning = facts_of_sdd(a, b, out, tables, sizes)
     caller.launch("block_sparse_sdd", a, b, out, *facts, **meaning)
 
 
-def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
+def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], sizes: Sizes) -> Facts:
     """Return the arguments that follow the operands of the general sdd kernel (dense by dense), and its constexprs.
 
-    `tables`: the layout's tables for this product.
+    `tables`: the three tables of tiles in `Packing.tables`; `sizes`: those of the layout.
     """
     tiles, columns, blocks = tables
     batch, _, rows, depth = a.shape
-    sizes = (batch, len(tiles), -(-rows // own.tile), rows, depth, own.block)
+    numbers = (batch, len(tiles), -(-rows // sizes.tile), rows, depth, sizes.block)
     strides = (*a.stride(), *b.stride(), *out.stride())
-    meaning = {"STRIP": own.tile, "SPAN": own.width, "PRECISION": precision(a.dtype)}
-    return (tiles, columns, blocks, *sizes, *strides), meaning
+    meaning = {"STRIP": sizes.tile, "SPAN": sizes.width, "PRECISION": precision(a.dtype)}
+    return (tiles, columns, blocks, *numbers, *strides), meaning
 
 
 def run_dsd(
@@ -86,31 +87,31 @@ def run_dsd(
 
     The sm_90 kernel runs it where it can, or else the general kernel.
 
-    `tables`: the layout's tables for this product; `is_transposed`: True to multiply by the transposed blocks;
-    `caller`: allocates and launches, or also records both for replays.
+    `tables`: `Packing.tables`; `sizes`: the fields of the layout's `Sizes`; `is_transposed`: True to multiply by the
+    transposed blocks; `caller`: allocates and launches, or also records both for replays.
     """
     if not out.numel():
         return
-    own = Sizes(*sizes)
-    strips, cuts = strips_of(tables, own, is_transposed, out.shape, deterministic)
+    of_layout = Sizes(*sizes)
+    strips, cuts = strips_of(tables, of_layout, is_transposed, out.shape, deterministic)
     partial = cuts.allocate(d, caller)
-    maps = launch_tma.maps_of_dsd(s, d, out, own.block, cuts.height, is_transposed)
+    maps = launch_tma.maps_of_dsd(s, d, out, of_layout.block, cuts.height, is_transposed)
     if maps is None:
-        launch_dsd(s, d, out, partial, strips, cuts, own.block, is_transposed, caller)
+        launch_dsd(s, d, out, partial, strips, cuts, of_layout.block, is_transposed, caller)
     else:
-        launch_tma.launch_dsd(maps, out.shape, partial, strips, cuts, own.block, caller)
+        launch_tma.launch_dsd(maps, out.shape, partial, strips, cuts, of_layout.block, caller)
     if cuts.slots:
         launch_merge(partial, out, strips[3], cuts, caller)
 
 
 def strips_of(
-    tables: Sequence[Tensor], own: Sizes, is_transposed: bool, shape: Sequence[int], deterministic: bool
+    tables: Sequence[Tensor], sizes: Sizes, is_transposed: bool, shape: Sequence[int], deterministic: bool
 ) -> tuple[tuple[Tensor, ...], Cuts]:
     """Return the tables of strips (groups of block rows) for a product of blocks by a dense matrix, and how to split them.
 
     Args:
         tables: `Packing.tables`.
-        own: sizes of the layout.
+        sizes: sizes of the layout.
         is_transposed: use the tables of the transpose.
         shape: shape of the result, [Z, H, M, N].
         deterministic: give each part of a strip a slot for its sums, so that sums have a fixed order.
@@ -118,7 +119,7 @@ def strips_of(
     Under batch invariance the choice must not depend on the batch: every strip that may be split is split.
     """
     tasks, entries, blocks, merges, whole = tables[5:10] if is_transposed else tables[:5]
-    one = own.strips_of(is_transposed)
+    one = sizes.strips_of(is_transposed)
     batch, _, _, width = shape
     pieces = 0 if library.is_batch_invariant() else batch * -(-width // BLOCK_N)
     slots, long = one.slots, 0

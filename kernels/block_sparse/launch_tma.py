@@ -112,8 +112,8 @@ def launch_sdd(
 ) -> None:
     """Launch the sm_90 kernel of a product of dense matrices into blocks (sdd); `shape` is that of a, [Z, H, M, K].
 
-    `maps`: TMA descriptions of operands and result; `tables`: the layout's tables for this product; `caller`: allocates
-    and launches, or also records both for replays.
+    `maps`: TMA descriptions of operands and result; `tables`: the three tables of tiles in `Packing.tables`; `sizes`:
+    those of the layout; `caller`: allocates and launches, or also records both for replays.
     """
     facts, meaning = facts_of_sdd(maps, shape, tables, sizes)
     caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **meaning)
@@ -122,7 +122,8 @@ def launch_sdd(
 def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
     """Return the arguments that follow the operands of the sm_90 sdd kernel, and its constexprs; `shape` is [Z, H, M, K].
 
-    `maps`: TMA descriptions of operands and result; `tables`: the layout's tables for this product.
+    `maps`: TMA descriptions of operands and result; `tables`: the three tables of tiles in `Packing.tables`; `sizes`:
+    those of the layout.
     """
     tiles, columns, blocks = tables
     batch, _, rows, depth = shape

@@ -243,7 +243,10 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
 
 
 def _drawn(use: str) -> tuple[Problem, ...]:
-    """Draw random layouts for a `use`, of any block size, pattern and row length."""
+    """Draw random layouts of any block size, pattern and row length.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     rng = draws("block_sparse", use)
     found: dict[str, Problem] = {}
     while len(found) < _DRAWN.get(use, 0):

@@ -111,7 +111,7 @@ class MatmulProblem:
 
     @property
     def shape_class(self) -> str:
-        """Class of the shape in reports: block size, and whether `free` is as small as a head or as large as a model."""
+        """Class of the shape in reports: block size, and whether the size `free` is at most 128 (narrow) or larger (wide)."""
         small = "small" if self.problem.block < 64 else "large"
         return f"{small} blocks, {'narrow' if self.free <= 128 else 'wide'}"
 
@@ -257,7 +257,7 @@ def _fills_tiles(problem: Problem) -> bool:
 
 
 def _drawn(use: str) -> list[tuple[Problem, int]]:
-    """Draw layouts of any block size and pattern, with `free` as small as a head or as large as a model.
+    """Draw layouts of any block size and pattern, each with a size `free` of 64 to 2,048 (see `MatmulProblem`).
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """

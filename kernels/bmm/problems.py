@@ -149,7 +149,10 @@ def _whole(use: str, kernel: str) -> list[Shape]:
 
 
 def _cut(use: str) -> list[Shape]:
-    """List the shapes that use split-K."""
+    """List the shapes whose products are computed with split-K.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     if use == "bars":
         return [*_DEEP[:1]]
     return listed_and_drawn(use, "gemm/bmm_merge", _DEEP, _draw_cut, counts=_CUT, key=_name)

@@ -173,7 +173,10 @@ _MOST_FLOPS: Final = 8 * 10**11
 
 
 def drawn(use: str) -> tuple[Problem, ...]:
-    """Draw random calls for a `use`: decoding, chunked prefill and prompts of any length."""
+    """Draw random calls that decode, prefill in chunks, or read prompts of any length.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     rng = draws("flash_attention", use)
     known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
     found: dict[str, Problem] = {}

@@ -209,7 +209,10 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
 
 
 def _drawn(use: str) -> tuple[Shape, ...]:
-    """Draw random shapes for a `use`, with tuning keys in the gaps between those of the listed shapes."""
+    """Draw random shapes, with tuning keys in the gaps between those of the listed shapes.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     plain = [shape for shape in _LISTED if shape.mod == "none"]
     numbers, more = draws("flex", use), draws("flex with modifications", use)
     modified = [shape for shape in _LISTED if shape.mod != "none"]

@@ -191,7 +191,10 @@ def _crossed(masks: Sequence[str]) -> list[Shape]:
 
 
 def _drawn(use: str) -> tuple[Shape, ...]:
-    """Draw random shapes for a `use`, with tuning keys in the gaps between those of ``tune``."""
+    """Draw random shapes, with tuning keys in the gaps between those of ``tune``.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     numbers = draws("flex_decoding", use)
     count = _DRAWN.get(use, 0)
     found: dict[str, Shape] = {}

@@ -23,13 +23,13 @@ FLOATS: Final = (torch.float16, torch.bfloat16)
 BYTES: Final = (torch.uint8, torch.int32, torch.int64)
 """Allowed dtypes of packed weights; each element holds one byte, two weights."""
 Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
-"""a [M, K], packed weights b [K / 2, N], scales and zero points of groups (or None)."""
+"""a [M, K], packed weights b [K / 2, N], scales and zero points of quantization groups (or None)."""
 
 
 def check_operands(operands: Operands, group_size: int | None) -> None:
     """Require a [M, K], packed weights [K / 2, N], and scales and zero points with one row for each group of `group_size`.
 
-    `operands`: a, packed weights, and the scales and zero points of groups.
+    `operands`: a, packed weights, and the scales and zero points of quantization groups.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.

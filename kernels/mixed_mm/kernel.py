@@ -20,7 +20,7 @@ def _scale(weights, groups, depth, cols, in_depth, in_cols, GROUPS: tl.constexpr
     """Return ``(weight + 8 - zero) * scale``, rounded once, for weights (minus 8) whose first row of w is `depth`."""
     scales_ptr, zeros_ptr, has_zeros, group_size, stride_sk, stride_sn, stride_zk, stride_zn = groups
     if GROUPS == "whole":
-        # all rows of this step belong to one group
+        # all rows of this step belong to one quantization group
         rows = depth // group_size + tl.zeros((1,), tl.int32)
         inside = in_cols
     else:

@@ -54,7 +54,7 @@ def _load_pairs(ptr, rows, depth, cols, n_len, depth_end, stride, LAYOUT: gl.con
 
     Args:
         ptr: first scale.
-        rows: row of the scales, the group, for each word.
+        rows: row of the scales for each word: the number of its quantization group.
         depth: first row of w for each word.
         cols: column of each pair of scales.
         n_len: columns of w.
@@ -121,7 +121,16 @@ def _store_sums(acc, out_ptr, col, m_len, n_len, stride_om):
 def _load_step(step, start, steps, left, a_from, b_from, ROTATED: gl.constexpr):
     """Load the pairs of a and the words of b of one step; past the last step, a reads as 0.
 
-    With `ROTATED`, step 0 is step `start` of K, and steps wrap around at `steps`.
+    A word is four bytes of b; a pair is two adjacent elements of a, for one byte's row of b.
+
+    Args:
+        step: number of the step.
+        start: with `ROTATED`, the step of K that step 0 loads.
+        steps: number of steps; with `ROTATED`, steps wrap around there.
+        left: rows of b, and pairs of each row of a, from the base pointers on.
+        a_from: base pointer, offsets, and column (pair) of each element to load of a.
+        b_from: base pointer, offsets, row of each word, words between steps, and a mask of the existing columns.
+        ROTATED: whether programs start at different steps.
     """
     a_base, a_offsets, a_cols = a_from
     b_base, b_offsets, b_rows, b_step, in_cols = b_from

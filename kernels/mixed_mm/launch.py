@@ -35,9 +35,9 @@ FEW_GROUP: Final = 32
 MAPPED_GROUP: Final = 64
 """Group sizes for `mixed_mm_sm90` are multiples of this."""
 WHOLE_GROUP: Final = 128
-"""If the group size is a multiple of this, no step of `mixed_mm` spans two groups."""
+"""If the group size is a multiple of this, no step of `mixed_mm` spans two quantization groups."""
 MOST_DEEP: Final = 1 << 31
-"""A group size of at least this means one group of all rows: kernels count K in 32 bits."""
+"""A group size of at least this means one quantization group of all rows: kernels count K in 32 bits."""
 LEAST_DEPTH: Final = 1024
 """The least K of a split-K part: a shorter part costs more to write and add up than it saves."""
 MOST_PARTS: Final = 16
@@ -79,7 +79,7 @@ def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
 def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
     """Return whether any tensor's address is unsuitable for TMA descriptors and vector loads.
 
-    `operands`: a, packed weights, and the scales and zero points of groups.
+    `operands`: a, packed weights, and the scales and zero points of quantization groups.
     """
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (*operands, out))
 
@@ -105,8 +105,8 @@ class Prepared:
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
         """Launch the product; return the result, a new tensor unless `out` is given.
 
-        `operands`: a, packed weights, and the scales and zero points of groups; `caller`: allocates and launches, or
-        also records both for replays.
+        `operands`: a, packed weights, and the scales and zero points of quantization groups; `caller`: allocates and
+        launches, or also records both for replays.
         """
         a, b, scales, zeros = operands
         result = out
@@ -140,7 +140,7 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
     Args:
         operands: a, b, scales and zeros.
         out: where to write the result; None for a new tensor.
-        group_size: rows of w in a group; None for one group.
+        group_size: rows of w that share a scale (a quantization group); None for all rows.
         may_run: returns whether a kernel may run on a tensor's device; `runs` by default.
     """
     whole = _Whole(operands, out, group_size)
@@ -188,13 +188,13 @@ class _Whole:
 
     @property
     def group_size(self) -> int:
-        """Rows of w in a group; for a single group at least K, and a multiple of every step."""
+        """Rows of w in a quantization group; if the caller gave None, at least K, and a multiple of every step."""
         if self.given_size is not None and self.given_size < MOST_DEEP:
             return self.given_size
         return max(-(-self.depth // 256), 1) * 256
 
     def groups_are(self, multiple: int) -> bool:
-        """Return whether the group size is a multiple of `multiple`; True without groups."""
+        """Return whether the group size is a multiple of `multiple`; True if the caller gave None."""
         return self.group_size % multiple == 0
 
     @property

@@ -46,7 +46,7 @@ def uint4x2_mixed_mm(
             given.
         b: [K / 2, N], any strides: uint8, or bytes in int32 or int64 whose upper bits are ignored.
         scales: [ceil(K / group_size), N], of the dtype of a; None for unscaled weights.
-        zeros: the zero point of each group, of the shape and dtype of scales; 8 if None.
+        zeros: the zero point of each quantization group, of the shape and dtype of scales; 8 if None.
         group_size: the number of rows of w that share a scale, even; None for all rows.
         out: where to write the result, any strides; it must not require a gradient or overlap an operand.
 
@@ -103,8 +103,8 @@ def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> T
 def _run(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
     """Replay a cached call; if there is none, validate the call, run it and cache it.
 
-    `operands`: a, packed weights, and the scales and zero points of groups; `group_size`: number of rows of a weight
-    that share a scale.
+    `operands`: a, packed weights, and the scales and zero points of quantization groups; `group_size`: number of
+    rows of a weight that share a scale.
     """
     known: Tensor | None = _MEMO(*operands, out, library.CURRENT.source, group_size)
     if known is not None:

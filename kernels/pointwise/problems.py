@@ -166,7 +166,10 @@ def problems(use: str) -> tuple[PointwiseProblem, ...]:
 
 
 def _drawn(use: str, kernel: str) -> tuple[Problem, ...]:
-    """Draw random shapes for a `use`, none of them tuned, with sizes uniform on a logarithmic scale."""
+    """Draw random shapes, none of them tuned, with sizes uniform on a logarithmic scale.
+
+    `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
+    """
     rng = draws(f"pointwise/{kernel}", use)
     known = {math.prod(problem.shape) for problem in PROBLEMS["tune"]}
     found: dict[int, Problem] = {}

@@ -100,6 +100,8 @@ def read_tables(place: Path) -> list[TunedTable]:
 def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evidence, ...]:
     """Return the measurements of problems of one use.
 
+    `use`: purpose of the problems, such as ``tune`` or ``held_out``; `kernels`: only these, or all if empty.
+
     Raises:
         TuningError: there are none, or a requested kernel was never measured.
         OSError: the file does not exist.
@@ -116,7 +118,9 @@ def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evide
 
 
 def evidence_by_use(database: Path, kernels: Sequence[str]) -> dict[str, tuple[Evidence, ...]]:
-    """Return the measurements of all problems of other uses than ``tune``, by use.
+    """Return the measurements of all problems of other uses (purposes) than ``tune``, by use.
+
+    `kernels`: only these, or all if empty.
 
     Raises:
         OSError: the file does not exist.

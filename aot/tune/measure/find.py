@@ -1,4 +1,4 @@
-"""Look-up of tuning problems by name: a kernel family, a module or a file, with an optional use."""
+"""Look-up of tuning problems by name: a family, module or file, with an optional use such as ``held_out``."""
 
 from __future__ import annotations
 

@@ -103,9 +103,13 @@ def interleave(counts: Mapping[int, int], rng: random.Random) -> list[int]:
 
 
 def keep(timings: Mapping[int, Timing], slack: float) -> list[int]:
-    """Return the configs that continue, fastest first: the `contenders`, and those of the faster half within `slack` of the best.
+    """Return the configs that continue, fastest first.
 
-    `timings`: statistics of each config, by number.
+    These are the configs that may be the best (`contenders`), and those of the faster half that are not much slower.
+
+    Args:
+        timings: statistics of each config, by number.
+        slack: the most by which the latter may be slower than the best, as a share: 0.2 is 20%.
     """
     ranked = _ranked(timings)
     best = timings[ranked[0]]

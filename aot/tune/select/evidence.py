@@ -65,7 +65,7 @@ def collect(database: Database, use: str | None = None, kernels: Iterable[str] =
 
     Args:
         database: the database to read.
-        use: only problems of this use; all if None.
+        use: only problems of this use, such as ``tune`` or ``held_out``; all if None.
         kernels: only these kernels; all if empty.
     """
     wanted = set(kernels)

@@ -267,7 +267,7 @@ class Database:
         return {number: _kernel(row) for number, row in self._rows("kernel")}
 
     def problems(self, kernel: int | None = None, use: str | None = None) -> dict[int, Problem]:
-        """Return the problems: of one kernel and one use, where these are given."""
+        """Return the problems: of one kernel and one use (``tune``, ``held_out``), where these are given."""
         rows = self._rows("problem", {"kernel": kernel, "use": use})
         return {number: _problem(row) for number, row in rows}
 
