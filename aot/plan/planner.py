@@ -508,7 +508,7 @@ def _attach_table(table: TunedTable, here: Mapping[str, _Entry], mistakes: Mista
 
 @dataclass(frozen=True, slots=True)
 class _Expanded:
-    """The variants of one kernel's entry for one arch."""
+    """The variants of one kernel's entry for one arch, with the pruned configs and the tuned tables that chose them."""
 
     entry: _Entry
     arch: str

@@ -47,8 +47,11 @@ def read_folder(folder: Path) -> tuple[TunedTable, ...]:
             raise TuningError("expected a readable file", got=worded(error), where=str(path)) from None
         other = tables.setdefault((table.kernel, repr(table.device)), table)
         if other is not table:
-            what = f"expected one table of kernel {table.kernel!r} for {table.device.name}: delete or move the other"
-            raise TuningError(what, got=f"{other.path} too", where=str(path))
+            raise TuningError(
+                f"expected one table of kernel {table.kernel!r} for {table.device.name}: delete or move the other",
+                got=f"{other.path} too",
+                where=str(path),
+            )
     return tuple(tables.values())
 
 
