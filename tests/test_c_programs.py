@@ -82,6 +82,57 @@ def test_the_example_in_cpp_compiles(tmp_path: Path) -> None:
         build("g++", tmp_path / "add.cpp", tmp_path / "add.so", f"-std={standard}", "-pedantic", "-shared", "-fPIC")
 
 
+CPP = r"""
+#include <nojit.hpp>
+#include <cstdio>
+
+int main(int, char **words)
+{
+    nojit::bundle bundle(words[1]);
+    for (const std::string &name : bundle.kernel_names()) {
+        nojit::kernel kernel = bundle.kernel(name);
+        for (const nj_param_info &param : kernel.params()) {
+            std::printf("%s ", param.name);
+        }
+        nojit::launch where;
+        where.grid = {3, 2};
+        where.keywords = {{"BLOCK", 1024}, {"num_warps", 4}};
+        float *x = reinterpret_cast<float *>(0x1000);
+        kernel(where, x, x, x, 1000);
+        nojit::plan plan = kernel.prepare(where, x, x, x, 1000);
+        std::printf("%s %zu\n", plan.value(3).type, plan.about().value_count);
+        int reasons = 0;
+        kernel.explain(where, [&](const nj_reason &) { reasons++; }, x, x, x, 1000);
+        std::printf("%d\n", reasons);
+        try {
+            kernel.explain(where, [](const nj_reason &) { throw 5; }, x, x, x, 1000);
+        } catch (int thrown) {
+            std::printf("%d\n", thrown);
+        }
+    }
+    try {
+        bundle.kernel(std::string("none"));
+    } catch (const nojit::error &error) {
+        std::printf("%s\n", error.what());
+    }
+}
+"""
+
+
+def test_a_program_in_cpp_asks_and_launches(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    (tmp_path / "ask.cpp").write_text(CPP, encoding="utf-8")
+    build("g++", tmp_path / "ask.cpp", tmp_path / "ask", "-std=c++17", "-pedantic")
+    bundle = make_bundle(tmp_path / "a.nojit", VECTOR_ADD)
+    ran = run(tmp_path / "ask", bundle, fakecuda=fakecuda)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == [
+        "x_ptr y_ptr out_ptr n BLOCK i32 4",
+        "4",
+        "5",
+        f"expected one of 1 kernels, got 'none' - at {bundle}",
+    ]
+
+
 def test_the_page_lists_every_code() -> None:
     listed = re.findall(r"^\| `(NJ_ERROR_\w+)` \|", PAGE, re.MULTILINE)
     assert listed == re.findall(r"^    (NJ_ERROR_\w+) = ", HEADER, re.MULTILINE)

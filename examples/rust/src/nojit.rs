@@ -12,7 +12,7 @@ pub struct NjError {
     pub rule: [c_char; 32],
     pub what: [c_char; 384],
     pub got: [c_char; 384],
-    pub place: [c_char; 640],
+    pub place: [c_char; 640], // nojit.h calls it `where`, which Rust reserves
     reserved: [c_char; 48],
 }
 
@@ -44,6 +44,7 @@ enum NjBundle {}
 enum NjKernel {}
 
 extern "C" {
+    fn nj_error_text(error: *const NjError, text: *mut c_char, room: usize) -> usize;
     fn nj_bundle_open(path: *const c_char, options: *const c_void, error: *mut NjError) -> *mut NjBundle;
     fn nj_bundle_close(bundle: *mut NjBundle);
     fn nj_bundle_kernel(bundle: *mut NjBundle, name: *const c_char, error: *mut NjError) -> *mut NjKernel;
@@ -83,8 +84,9 @@ impl std::error::Error for Error {}
 
 impl From<&NjError> for Error {
     fn from(error: &NjError) -> Error {
-        let text = |chars: &[c_char]| unsafe { CStr::from_ptr(chars.as_ptr()) }.to_string_lossy().into_owned();
-        Error(format!("{}, got {} - at {}", text(&error.what), text(&error.got), text(&error.place)))
+        let mut text: [c_char; 1024] = [0; 1024];
+        unsafe { nj_error_text(error, text.as_mut_ptr(), text.len()) };
+        Error(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
 }
 

@@ -9,6 +9,12 @@ int nj_version(void)
     return NOJIT_VERSION_MAJOR * 1000 + NOJIT_VERSION_MINOR;
 }
 
+size_t nj_error_text(const nj_error *error, char *text, size_t room)
+{
+    const char *got = error->got[0] == 0 ? "" : ", got ", *at = error->where[0] == 0 ? "" : " - at ";
+    return (size_t)snprintf(text, room, "%s%s%s%s%s", error->what, got, error->got, at, error->where);
+}
+
 static void copy(char *to, size_t room, const char *text)
 {
     size_t length = strlen(text);

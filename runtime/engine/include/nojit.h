@@ -7,7 +7,9 @@
  *     nj_launch_config config = NJ_LAUNCH_CONFIG_INIT;
  *     config.stream = stream;
  *     if (kernel == NULL || nj_launch(kernel, args, 4, NULL, 0, &config, &error) != NJ_OK) {
- *         fprintf(stderr, "%s, got %s - at %s\n", error.what, error.got, error.where);
+ *         char text[1024];
+ *         nj_error_text(&error, text, sizeof text);
+ *         fprintf(stderr, "%s\n", text);
  *     }
  *     nj_bundle_close(bundle);
  *
@@ -82,6 +84,10 @@ typedef struct nj_error {
     char where[640]; /* empty if there is no such place */
     char reserved[48];
 } nj_error;
+
+/* Writes an error that was filled in one line, cut where `room` bytes end, its 0 included. Returns how many bytes all of it has without
+ * the 0, as snprintf does; `text` may be NULL if `room` is 0. */
+NJ_API size_t nj_error_text(const nj_error *error, char *text, size_t room);
 
 /* -- bundles -- */
 

@@ -12,6 +12,7 @@
 #include "nojit.h"
 
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -32,9 +33,8 @@ public:
 private:
     static std::string word(const nj_error &found)
     {
-        std::string text = found.what;
-        text += *found.got == 0 ? "" : std::string(", got ") + found.got;
-        text += *found.where == 0 ? "" : std::string(" - at ") + found.where;
+        std::string text(nj_error_text(&found, nullptr, 0), ' ');
+        nj_error_text(&found, &text[0], text.size() + 1);
         return text;
     }
 
@@ -86,6 +86,7 @@ public:
     arg(bool truth) noexcept : it_(nj_arg_bool(truth)) {}
     arg(double number) noexcept : it_(nj_arg_float(number)) {}
     arg(const char *text) noexcept : it_(nj_arg_text(text)) {}
+    arg(const std::string &text) noexcept : it_(nj_arg_text(text.c_str())) {}
     arg(const nj_tensor_descriptor &descriptor) noexcept : it_(nj_arg_descriptor(&descriptor)) {}
     arg(const nj_arg &it) noexcept : it_(it) {}
     template <typename T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
@@ -119,40 +120,45 @@ private:
 };
 
 // A keyword of a call: {"BLOCK", 128}.
-struct keyword {
-    const char *name;
-    arg value;
+struct keyword : nj_keyword {
+    keyword(const char *name, const arg &value) noexcept : nj_keyword{name, value.get()} {}
+};
+
+static_assert(sizeof(keyword) == sizeof(nj_keyword), "keywords are passed to C as they are");
+
+// The numbers of a grid, one to three; none: the bundle computes them.
+class grid {
+public:
+    grid() noexcept = default;
+    grid(std::initializer_list<std::uint32_t> sizes) : rank_(static_cast<int>(sizes.size()))
+    {
+        if (sizes.size() > 3) {
+            throw std::invalid_argument("expected a grid of at most 3 dimensions");
+        }
+        int place = 0;
+        for (std::uint32_t size : sizes) {
+            sizes_[place++] = size;
+        }
+    }
+
+    int rank() const noexcept { return rank_; }
+    const std::uint32_t *sizes() const noexcept { return sizes_; }
+
+private:
+    int rank_ = 0;
+    std::uint32_t sizes_[3] = {1, 1, 1};
 };
 
 // Where and how a call is launched.
 struct launch {
     CUstream_st *stream = nullptr;
     int device = NJ_CURRENT_DEVICE;
-    std::vector<std::uint32_t> grid = {}; // empty: the bundle's
+    nojit::grid grid = {};
     std::vector<keyword> keywords = {};
 
-    nj_launch_config config() const
+    nj_launch_config config() const noexcept
     {
-        if (grid.size() > 3) {
-            throw std::invalid_argument("expected a grid of at most 3 dimensions");
-        }
-        nj_launch_config made = NJ_LAUNCH_CONFIG_INIT;
-        made.stream = stream;
-        made.device = device;
-        made.grid_rank = static_cast<int>(grid.size());
-        for (std::size_t i = 0; i < grid.size(); i++) {
-            made.grid[i] = grid[i];
-        }
-        return made;
-    }
-
-    std::vector<nj_keyword> named() const
-    {
-        std::vector<nj_keyword> made;
-        for (const keyword &one : keywords) {
-            made.push_back({one.name, one.value.get()});
-        }
-        return made;
+        return {sizeof(nj_launch_config), stream, device, grid.rank(), {grid.sizes()[0], grid.sizes()[1], grid.sizes()[2]}};
     }
 };
 
@@ -176,6 +182,15 @@ public:
         return info;
     }
 
+    // What one of the values points to; `number` is below `about().value_count`.
+    nj_plan_value_info value(std::size_t number) const
+    {
+        nj_plan_value_info info = {};
+        info.size = sizeof info;
+        nj_plan_value(it_, number, &info);
+        return info;
+    }
+
     const nj_plan *get() const noexcept { return it_; }
 
 private:
@@ -190,20 +205,48 @@ public:
     template <typename... Args> void operator()(const launch &where, const Args &...args) const
     {
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
-        const std::vector<nj_keyword> named = where.named();
         const nj_launch_config config = where.config();
         nj_error found;
-        detail::check(nj_launch(it_, list, sizeof...(args), named.data(), named.size(), &config, &found), found);
+        detail::check(nj_launch(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &config, &found), found);
     }
 
     // Selects and loads the variant, and enqueues nothing.
     template <typename... Args> plan prepare(const launch &where, const Args &...args) const
     {
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
-        const std::vector<nj_keyword> named = where.named();
         const nj_launch_config config = where.config();
         nj_error found;
-        return plan(detail::check(nj_prepare(it_, list, sizeof...(args), named.data(), named.size(), &config, &found), found));
+        return plan(detail::check(
+            nj_prepare(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &config, &found), found));
+    }
+
+    // Calls `visit` with an nj_reason of each variant: whether it serves the call, and why not. Ends where `visit` throws.
+    template <typename Visit, typename... Args> void explain(const launch &where, Visit visit, const Args &...args) const
+    {
+        struct visitor {
+            Visit &visit;
+            std::exception_ptr thrown;
+
+            static int call(void *user, const nj_reason *reason) noexcept
+            {
+                auto *it = static_cast<visitor *>(user);
+                try {
+                    it->visit(*reason);
+                } catch (...) {
+                    it->thrown = std::current_exception();
+                }
+                return it->thrown != nullptr;
+            }
+        } told{visit, nullptr};
+        const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
+        const nj_launch_config config = where.config();
+        nj_error found;
+        detail::check(nj_explain(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &config, visitor::call, &told,
+                                 &found),
+                      found);
+        if (told.thrown != nullptr) {
+            std::rethrow_exception(told.thrown);
+        }
     }
 
     // Loads every variant and puts it on a device.
@@ -214,6 +257,17 @@ public:
     }
 
     const char *name() const noexcept { return nj_kernel_name(it_); }
+
+    std::vector<nj_param_info> params() const
+    {
+        std::vector<nj_param_info> all(nj_kernel_param_count(it_));
+        for (std::size_t i = 0; i < all.size(); i++) {
+            all[i].size = sizeof all[i];
+            nj_kernel_param(it_, i, &all[i]);
+        }
+        return all;
+    }
+
     nj_kernel *get() const noexcept { return it_; }
 
 private:
@@ -248,6 +302,15 @@ public:
     {
         nj_error found;
         return nojit::kernel(detail::check(nj_bundle_kernel(it_, name.c_str(), &found), found));
+    }
+
+    std::vector<std::string> kernel_names() const
+    {
+        std::vector<std::string> names;
+        for (std::size_t i = 0; const char *name = nj_bundle_kernel_name(it_, i); i++) {
+            names.emplace_back(name);
+        }
+        return names;
     }
 
     nj_bundle_info about() const
