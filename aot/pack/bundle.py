@@ -36,8 +36,9 @@ __all__ = [
     "packer_version",
 ]
 
-# to load one image, the runtime reads, hashes and decompresses its group: under a millisecond for a group of this size
-GROUP_RAW_BYTES = 192 * 1024
+# to load one image, the runtime reads, hashes and decompresses its whole group. malloc maps fresh pages for anything from 128 KiB
+# up, and a first launch would pay a page fault for each of them
+GROUP_RAW_BYTES = 120 * 1024
 # a few similar images are enough to compress well. A first launch decompresses a whole group, so groups of small images
 # hold only two or three: their kernels are fast, and the larger file matters little next to large images
 _GROUP_IMAGES = 6
@@ -45,7 +46,7 @@ _SMALL_IMAGE_BYTES = 16 * 1024
 _SMALL_GROUP_IMAGES = 2
 _LEVEL = 22
 # raise it when the layout of the same content changes
-PACKING = 8
+PACKING = 9
 
 
 def packer_version() -> str:
