@@ -215,6 +215,22 @@ class BundleFile:
     def _image(self, kernel: int, placement: _core.Placement, number: int) -> bytes:
         return self._open(self.path).image(kernel, placement, number)
 
+    def load(self, kernel: str, number: int, row: _core.Row, device: int) -> tuple[_core.Function, bool]:
+        """Load one image of a kernel into the driver; return its kernel, and whether the image was loaded now.
+
+        Args:
+            kernel: name of the kernel.
+            number: number of the image, from the ``image`` column of the table.
+            row: a row of the table; the engine checks the image against it.
+            device: ordinal of a device that runs the image; its driver cross-checks the parameters.
+
+        Raises:
+            BundleError: the image's group differs from the one that the kernel's section pins, or the image from the row.
+            DriverError: the driver is too old for the image, or refuses it.
+        """
+        place = self._number(kernel), self._part(kernel).placement, number
+        return self._open(self.path).load(*place, row, device, f"{self._where(kernel)} image {number}")
+
     def place(self, kernel: str, number: int) -> Place:
         """Return the position of an image of a kernel: its group, and its bytes in the group."""
         return Place(*self._part(kernel).placement.find(number))

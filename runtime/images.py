@@ -53,23 +53,13 @@ class Images:
         if function is not None:
             return function
         began_ns = perf_counter_ns()
-        function, loaded = self._load(image, read, device)
+        function, loaded = self.file.load(*image, read, device)
         self._functions[image, entry] = function
         if loaded:
             bundle, variant = self.file.id, partial(table.variant_id, row)
             what = f"image={image[1]}"
             emit("load", began_ns, bundle=bundle, kernel=table.kernel, variant=variant, device=device, detail=what)
         return function
-
-    def _load(self, image: _Image, read: _core.Row, device: int) -> tuple[_core.Function, bool]:
-        index = self.file.index
-        content, arch = self.file.image(*image), parse_image_arch(index.target.image_arch)
-        exact = arch.suffix == "a"
-        return _core.load_image(content, read, arch.number, exact, index.min_driver, device, self._where(image))
-
-    def _where(self, image: _Image) -> str:
-        kernel, number = image
-        return f"{self.file.path} kernel {kernel} image {number}"
 
 
 class Source(Record):

@@ -6,7 +6,9 @@
 
 #include "errors.h"
 #include "index.h"
+#include "library.h"
 #include "placement.h"
+#include "row.h"
 
 #include "bundle/frame.h"
 #include "bundle/reader.h"
@@ -231,29 +233,58 @@ static PyObject *bundle_section(nj_bundle_object *self, PyObject *number)
     return parts;
 }
 
-static PyObject *bundle_image(nj_bundle_object *self, PyObject *args)
+/* Reads an image of a kernel by its number; false with an exception raised. */
+static bool read_image(nj_bundle_object *self, PyObject *kernel_number, PyObject *placed, PyObject *image_number, nj_image_bytes *image)
 {
-    PyObject *kernel_number, *placed, *image_number;
-    if (!PyArg_ParseTuple(args, "OO!O:image", &kernel_number, nj_placement_type, &placed, &image_number)) {
-        return NULL;
-    }
     const nj_placement *placement = nj_placement_of(placed);
     Py_ssize_t kernel = kernel_of(self, kernel_number), number = kernel < 0 ? -1 : nj_image_number(placement, image_number);
     nj_error error;
-    nj_image_bytes image;
     bool read;
     if (number < 0) {
-        return NULL;
+        return false;
     }
     Py_BEGIN_ALLOW_THREADS
-    read = nj_reader_image(&self->it, (size_t)kernel, placement, (size_t)number, &image, &error);
+    read = nj_reader_image(&self->it, (size_t)kernel, placement, (size_t)number, image, &error);
     Py_END_ALLOW_THREADS
     if (!read) {
-        return raise_found(self, &error);
+        raise_found(self, &error);
+    }
+    return read;
+}
+
+static PyObject *bundle_image(nj_bundle_object *self, PyObject *args)
+{
+    PyObject *kernel_number, *placed, *image_number;
+    nj_image_bytes image;
+    if (!PyArg_ParseTuple(args, "OO!O:image", &kernel_number, nj_placement_type, &placed, &image_number) ||
+        !read_image(self, kernel_number, placed, image_number, &image)) {
+        return NULL;
     }
     PyObject *content = PyBytes_FromStringAndSize((const char *)image.content.at, (Py_ssize_t)image.content.size);
     nj_image_drop(&image);
     return content;
+}
+
+/* Loads the image of a row into the driver. */
+static PyObject *bundle_load(nj_bundle_object *self, PyObject *args)
+{
+    PyObject *kernel_number, *placed, *image_number, *row, *where;
+    nj_image_bytes bytes;
+    int device;
+    if (!PyArg_ParseTuple(args, "OO!OO!iO:load", &kernel_number, nj_placement_type, &placed, &image_number, nj_row_type, &row, &device,
+                          &where) ||
+        !read_image(self, kernel_number, placed, image_number, &bytes)) {
+        return NULL;
+    }
+    nj_image_arch arch = nj_image_arch_read(self->it.index.image_arch);
+    nj_image image = {.content = bytes.content, .min_driver = (int)self->it.index.min_driver, .entry = nj_row_of(row)->entry};
+    image.entry.sm = (uint32_t)arch.number;
+    image.entry.arch_specific = arch.suffix == 'a';
+    /* the driver gets each content once in a process, whichever bundles hold it */
+    nj_sha256(bytes.content, image.digest);
+    PyObject *loaded = nj_load_function(&image, device, where);
+    nj_image_drop(&bytes);
+    return loaded;
 }
 
 static PyObject *bundle_read(nj_bundle_object *self, PyObject *args)
@@ -295,6 +326,7 @@ static PyMethodDef bundle_methods[] = {
     {"check_index", (PyCFunction)bundle_check_index, METH_NOARGS, PyDoc_STR("Read the index once more and check its digest.")},
     {"section", (PyCFunction)bundle_section, METH_O, PyDoc_STR("The variant table of a kernel, and the bytes of its placement.")},
     {"image", (PyCFunction)bundle_image, METH_VARARGS, PyDoc_STR("An image of a kernel by its number. IndexError if there is none.")},
+    {"load", (PyCFunction)bundle_load, METH_VARARGS, PyDoc_STR("The kernel of a row's image, and whether the image was loaded now.")},
     {"read", (PyCFunction)bundle_read, METH_VARARGS, PyDoc_STR("So many bytes of the file from a place on, unchecked.")},
     {NULL},
 };

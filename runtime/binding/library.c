@@ -1,9 +1,6 @@
 #include "library.h"
 
 #include "errors.h"
-#include "row.h"
-
-#include "base/sha256.h"
 
 PyTypeObject *nj_function_type;
 
@@ -26,26 +23,13 @@ static PyObject *raise_at(const nj_error *error, PyObject *where)
     return error->code == NJ_ERROR_MEMORY ? PyErr_NoMemory() : nj_raise(error, where);
 }
 
-PyObject *nj_load_image(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *nj_load_function(const nj_image *image, int device, PyObject *where)
 {
-    PyObject *content, *row, *where;
-    nj_image image;
-    int device, exact;
-    unsigned int sm;
-    if (!PyArg_ParseTuple(args, "SO!IpiiO:load_image", &content, nj_row_type, &row, &sm, &exact, &image.min_driver, &device, &where)) {
-        return NULL;
-    }
-    image.entry = nj_row_of(row)->entry;
-    image.entry.sm = sm;
-    image.entry.arch_specific = exact;
-    image.content = (nj_span){(const unsigned char *)PyBytes_AS_STRING(content), (size_t)PyBytes_GET_SIZE(content)};
-    /* the driver gets each content once in a process, whichever bundles hold it */
-    nj_sha256(image.content, image.digest);
     nj_error error;
     nj_function *function;
     bool loaded;
     Py_BEGIN_ALLOW_THREADS
-    function = nj_image_load(&image, device, &loaded, &error);
+    function = nj_image_load(image, device, &loaded, &error);
     Py_END_ALLOW_THREADS
     return function == NULL ? raise_at(&error, where) : function_of(function, loaded);
 }

@@ -17,7 +17,8 @@ extern PyTypeObject *nj_function_type;
 /* Makes the type; once, at import. */
 int nj_library_init(PyObject *module);
 
-/* `load_image(image, row, sm, exact, min_driver, device, where)`: the kernel of an image, which is held against a row, and whether the driver loaded it now. Raises BundleFormatError, BundleIntegrityError or DriverError at `where`. */
-PyObject *nj_load_image(PyObject *module, PyObject *args);
+/* Loads an image, and returns its kernel and whether the driver loaded it now. Raises BundleFormatError, BundleIntegrityError or
+ * DriverError at `where`. */
+PyObject *nj_load_function(const nj_image *image, int device, PyObject *where);
 
 #endif

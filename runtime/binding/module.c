@@ -189,8 +189,6 @@ static PyMethodDef functions[] = {
      PyDoc_STR("Call `enter(kernel, plan, grid, stream)` before and `leave(entered)` after every launch.")},
     {"check_image", nj_check_image, METH_VARARGS,
      PyDoc_STR("Check that an image is the one that a table describes; return its params, own shared bytes and registers.")},
-    {"load_image", nj_load_image, METH_VARARGS,
-     PyDoc_STR("Load an image, once in a process; return the kernel wanted of it, and whether the driver loaded it now.")},
     {"forget_images", forget_images, METH_NOARGS, PyDoc_STR("Have each image loaded anew, as in a new process: for tests.")},
     {"read_cubin", nj_read_cubin, METH_O, PyDoc_STR("What a cubin says of itself.")},
     {"read_sections", nj_read_sections, METH_O, PyDoc_STR("The name and the content of each section of a cubin.")},

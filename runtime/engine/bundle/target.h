@@ -12,7 +12,7 @@ typedef struct {
 } nj_image_arch;
 
 /* Reads an image arch of an index, `sm_90a`. */
-nj_image_arch nj_image_arch_read(nj_span text);
+NJ_INTERNAL nj_image_arch nj_image_arch_read(nj_span text);
 
 /* How well such images fit a device of a compute capability (90 for 9.0), the higher the better: those of exactly the chip, then of
  * its family, then of the nearest minor version. 0 if they do not run there. */
