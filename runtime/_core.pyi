@@ -225,7 +225,7 @@ class Selection:
 
 class Spec:
     def __new__(
-        cls, table: Table, options: int, ids: Ids, arch: int, ordering: Ordering | None, where: object
+        cls, table: Table, options: int, ids: Ids, arch: int, ordering: Ordering | int | None, where: object
     ) -> Self: ...
     def __len__(self) -> int: ...
 

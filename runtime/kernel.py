@@ -24,7 +24,7 @@ from nojit.runtime.plans import grid_error, make_plan, read_row
 from nojit.runtime.record import Record
 from nojit.runtime.table import MISSING, KernelTable
 from nojit.runtime.target import ImageArch, parse_image_arch
-from nojit.runtime.tuning import Lookup, lookup_of
+from nojit.runtime.tuning import Lookup, Ordering, lookup_of
 from nojit.runtime.values import DType, FunctionRef, Value
 
 if TYPE_CHECKING:
@@ -303,8 +303,10 @@ class Kernel(_core.Dispatcher):
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none yet."""
         source, table = self._or_miss(device, lambda: self._home(device))
-        lookup = self._lookup(source, table, device)
-        ordering = None if lookup is None or lookup.table is None else lookup.ordering(table)
+        ordering: Ordering | int | None = device
+        if self._overrides or self._batch_invariant:
+            lookup = self._lookup(source, table, device)
+            ordering = None if lookup is None or lookup.table is None else lookup.ordering(table)
         with self._lock:
             return _core.Spec(
                 table.handle(), len(self._options), self._ids, source.arch, ordering, source.where(self.name)

@@ -59,7 +59,7 @@ static Py_ssize_t choose(const nj_spec_object *spec, const nj_passed *passed)
     nj_fault fault;
     size_t row = 0;
     int64_t key[NJ_TUNING_KEYS_MAX];
-    nj_preference preference = {spec->ordering.table, key, spec->it.tuning_count, spec->ordering.multiprocessors};
+    nj_preference preference = {spec->ordering.tuned.table, key, spec->it.tuning_count, spec->ordering.tuned.multiprocessors};
     for (uint32_t i = 0; i < spec->it.tuning_count; i++) {
         key[i] = nj_bucket_of(spec->it.bucket, nj_tuning_number(&spec->it.tuning[i], passed->arguments.values));
     }

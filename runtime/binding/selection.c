@@ -140,10 +140,10 @@ static int read_call(selection *self, PyObject *arguments, PyObject *constexprs,
 static int read_key(selection *self, PyObject *where)
 {
     nj_error error;
-    if (self->ordering.object == NULL) {
+    if (self->ordering.tuning == NULL) {
         return 0;
     }
-    const nj_tuning *tuning = self->ordering.object->tuning;
+    const nj_tuning *tuning = self->ordering.tuning;
     if (!nj_tuning_programs(&self->typing, tuning, self->programs, &error)) {
         nj_raise(&error, where);
         return -1;
@@ -152,7 +152,7 @@ static int read_key(selection *self, PyObject *where)
         self->numbers[i] = nj_tuning_number(&self->programs[i], self->read->values);
         self->rounded[i] = nj_bucket_of(tuning->bucket, self->numbers[i]);
     }
-    self->preference = (nj_preference){self->ordering.table, self->rounded, tuning->key_count, self->ordering.multiprocessors};
+    self->preference = (nj_preference){self->ordering.tuned.table, self->rounded, tuning->key_count, self->ordering.tuned.multiprocessors};
     return 0;
 }
 

@@ -6,6 +6,11 @@
 
 PyTypeObject *nj_spec_type;
 
+static int read_ordering(PyObject *object, const nj_table *table, nj_ordering *ordering)
+{
+    return PyLong_Check(object) ? nj_ordering_own(table, object, ordering) : nj_ordering_read(object, ordering);
+}
+
 static int spec_init(nj_spec_object *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"table", "options", "ids", "arch", "ordering", "where", NULL};
@@ -17,7 +22,7 @@ static int spec_init(nj_spec_object *self, PyObject *args, PyObject *kwargs)
         return -1;
     }
     const nj_table *table = nj_table_of(handle);
-    if (table == NULL || options < 0 || nj_ordering_read(ordering, &self->ordering) < 0) {
+    if (table == NULL || options < 0 || read_ordering(ordering, table, &self->ordering) < 0) {
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_ValueError, "expected how many options there are");
         }
@@ -27,7 +32,7 @@ static int spec_init(nj_spec_object *self, PyObject *args, PyObject *kwargs)
     Py_XINCREF(self->ordering.object);
     self->table = Py_NewRef(handle);
     self->ids = (nj_ids_object *)Py_NewRef(ids);
-    const nj_tuning *tuning = self->ordering.table == NULL ? NULL : self->ordering.object->tuning;
+    const nj_tuning *tuning = self->ordering.tuned.table == NULL ? NULL : self->ordering.tuning;
     if (!nj_spec_init(&self->it, table, self->ids->ids, (size_t)options, arch, tuning, &error)) {
         nj_raise(&error, where);
         return -1;

@@ -1,5 +1,6 @@
 #include "tuning.h"
 
+#include "driver.h"
 #include "table.h"
 #include "objects.h"
 #include "select/costs.h"
@@ -241,13 +242,32 @@ int nj_ordering_read(PyObject *object, nj_ordering *ordering)
         !PyArg_ParseTuple(object, "O!nL", tuning_type, &ordering->object, &place, &multiprocessors)) {
         return -1;
     }
-    if (place >= (Py_ssize_t)ordering->object->tuning->table_count) {
+    ordering->tuning = ordering->object->tuning;
+    if (place >= (Py_ssize_t)ordering->tuning->table_count) {
         PyErr_SetString(PyExc_ValueError, "expected the place of a tuning table");
         return -1;
     }
-    ordering->table = place < 0 ? NULL : &ordering->object->tuning->tables[place];
-    ordering->multiprocessors = multiprocessors;
+    ordering->tuned = (nj_tuned){place < 0 ? NULL : &ordering->tuning->tables[place], multiprocessors};
     return 0;
+}
+
+int nj_ordering_own(const nj_table *table, PyObject *device, nj_ordering *ordering)
+{
+    nj_error error;
+    *ordering = (nj_ordering){0};
+    long ordinal = PyLong_AsLong(device);
+    if (ordinal == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    if (table->tuning.key_count == 0) {
+        return 0;
+    }
+    ordering->tuning = &table->tuning;
+    if (nj_tuned_on(ordering->tuning, ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal, &ordering->tuned, &error)) {
+        return 0;
+    }
+    nj_raise_driver(&error, NULL, NULL);
+    return -1;
 }
 
 /* What a call of `rank_configs` or of its like passes. */

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "constant.h"
+#include "launch/tuned.h"
 #include "select/ranking.h"
 
 typedef struct {
@@ -22,13 +23,16 @@ int nj_tuning_object_init(PyObject *module);
 
 /* What orders configs: a tuning, one of its tables and the multiprocessors of the device. */
 typedef struct {
-    nj_tuning_object *object; /* borrowed; NULL if nothing orders them */
-    const nj_tuning_table *table; /* NULL if nothing was measured */
-    int64_t multiprocessors;
+    nj_tuning_object *object; /* borrowed; NULL if nothing orders them, or the table's own tuning does */
+    const nj_tuning *tuning;  /* NULL if nothing orders them */
+    nj_tuned tuned;
 } nj_ordering;
 
 /* Reads None or (Tuning, place of the table or -1, multiprocessors): 0, or -1 with an exception raised. */
 int nj_ordering_read(PyObject *object, nj_ordering *ordering);
+
+/* Finds what a table's own tuning says on a device: 0, or -1 with an exception raised. */
+int nj_ordering_own(const nj_table *table, PyObject *device, nj_ordering *ordering);
 
 /* `rank_configs(block, key, multiprocessors)`: the configs of a block, the best first. A block is (key values, configs, how far each
  * is behind, costs), as `TuningBlock` gives them. */

@@ -284,8 +284,8 @@ def test_specs_refuse_options_that_no_kernel_has(options: int) -> None:
 
 def test_specs_refuse_misuse() -> None:
     tuning = _core.Tuning((), 2, (("a device", 1, 1, ()),))
-    assert len(spec_of([], ordering=(tuning, 0, 1))) == 0
-    for ordering in (1, (tuning, 0), (tuning, "0", 1), (None, 0, 1)):
+    assert len(spec_of([], ordering=(tuning, 0, 1))) == len(spec_of([], ordering=0)) == 0
+    for ordering in (1.0, (tuning, 0), (tuning, "0", 1), (None, 0, 1)):
         with pytest.raises(TypeError):
             spec_of([], ordering=ordering)
     for misuse in ({"ordering": (tuning, 1, 1)}, {"options": -1}):

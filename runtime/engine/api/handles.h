@@ -7,6 +7,7 @@
 #include "launch/cache.h"
 #include "launch/launch.h"
 #include "launch/row.h"
+#include "launch/tuned.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,8 +28,7 @@ struct nj_bundle {
 /* A kernel on one device. */
 typedef struct {
     nj_spec spec;
-    const nj_tuning_table *tuned; /* NULL if nothing was measured */
-    int64_t multiprocessors;
+    nj_tuned tuned;
     nj_cache plans;               /* by key; guarded by the kernel's lock while written */
 } nj_kernel_device;
 

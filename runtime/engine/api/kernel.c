@@ -2,7 +2,6 @@
 #include "api/texts.h"
 #include "base/sized.h"
 #include "cuda/query.h"
-#include "select/ranking.h"
 
 #include <stdlib.h>
 
@@ -171,35 +170,6 @@ nj_kernel *nj_bundle_kernel(nj_bundle *bundle, const char *name, nj_error *error
 
 /* -- devices -- */
 
-static bool has_estimates(const nj_tuning_table *table)
-{
-    bool has = false;
-    for (uint32_t i = 0; i < table->block_count; i++) {
-        has |= table->blocks[i].estimate_count > 0;
-    }
-    return has;
-}
-
-/* Chooses the table of the device that is most like this one. */
-static bool choose_tuning(nj_kernel_device *it, const nj_tuning *tuning, int device, nj_error *error)
-{
-    if (tuning->table_count == 0) {
-        return true;
-    }
-    it->tuned = &tuning->tables[0];
-    it->multiprocessors = (int64_t)it->tuned->multiprocessors;
-    if (tuning->table_count > 1 || has_estimates(it->tuned)) {
-        nj_device_facts facts;
-        if (!nj_device_describe(device, &facts, error)) {
-            return false;
-        }
-        nj_span name = {(const unsigned char *)facts.name, strlen(facts.name)};
-        it->tuned = &tuning->tables[nj_closest_table(tuning, name, (uint64_t)facts.multiprocessors, facts.memory_bytes)];
-        it->multiprocessors = facts.multiprocessors;
-    }
-    return true;
-}
-
 static bool check_arch(const nj_kernel *kernel, int device, nj_error *error)
 {
     int capability;
@@ -228,9 +198,9 @@ static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *er
         nj_no_memory(error);
         return NULL;
     }
-    bool made = tuning == NULL || choose_tuning(it, tuning, device, error);
+    bool made = tuning == NULL || nj_tuned_on(tuning, device, &it->tuned, error);
     made = made && nj_spec_init(&it->spec, &kernel->table, kernel->ids, kernel->option_count, kernel->bundle->arch,
-                                it->tuned == NULL ? NULL : tuning, error);
+                                it->tuned.table == NULL ? NULL : tuning, error);
     if (!made) {
         close_device(it);
         it = NULL;

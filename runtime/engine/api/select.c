@@ -74,7 +74,7 @@ static nj_preference preference_of(const nj_kernel_device *on, const nj_bound_ca
     for (uint32_t i = 0; i < on->spec.tuning_count; i++) {
         key[i] = nj_bucket_of(on->spec.bucket, nj_tuning_number(&on->spec.tuning[i], call->values));
     }
-    return (nj_preference){on->tuned, key, on->spec.tuning_count, on->multiprocessors};
+    return (nj_preference){on->tuned.table, key, on->spec.tuning_count, on->tuned.multiprocessors};
 }
 
 bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)

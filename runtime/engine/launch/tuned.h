@@ -1,0 +1,17 @@
+/* Which tuning table counts on a device. */
+#ifndef NOJIT_LAUNCH_TUNED_H
+#define NOJIT_LAUNCH_TUNED_H
+
+#include "base/error.h"
+#include "table/table.h"
+
+typedef struct {
+    const nj_tuning_table *table; /* NULL if nothing was measured */
+    int64_t multiprocessors;      /* of the device */
+} nj_tuned;
+
+/* Chooses the table of the device that is most like one. The driver is asked only if there is a choice, or an estimate; otherwise
+ * the device that was measured stands for this one. False with `error` filled. */
+NJ_INTERNAL bool nj_tuned_on(const nj_tuning *tuning, int device, nj_tuned *tuned, nj_error *error);
+
+#endif
