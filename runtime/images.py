@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from time import perf_counter_ns
 from typing import TypeAlias
@@ -14,7 +15,7 @@ from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
 
-__all__ = ["Images", "Source", "closest_source"]
+__all__ = ["Images", "Source", "best_source", "closest_source"]
 
 _Image: TypeAlias = tuple[str, int]
 """A kernel, and the number that its table gives the image."""
@@ -91,6 +92,16 @@ class Source(Record):
         return self.name
 
 
+def best_source(sources: Sequence[Source], capability: int) -> Source | None:
+    """Return the source whose images fit a device best, the first of equals; None if none runs there."""
+    best, most = None, 0
+    for source in sources:
+        fit = _core.image_fit(source.image_arch.number, source.image_arch.suffix, capability)
+        if fit > most:
+            best, most = source, fit
+    return best
+
+
 def closest_source(sources: tuple[Source, ...], capability: int, kernel: str) -> Source:
     """Return the source whose images fit a device best.
 
@@ -102,11 +113,9 @@ def closest_source(sources: tuple[Source, ...], capability: int, kernel: str) ->
     Raises:
         NoMatchingVariantError: none runs there.
     """
-    fitting = [source for source in sources if source.image_arch.runs_on(capability)]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        return min(fitting, key=lambda source: source.image_arch.closeness(capability))
+    best = best_source(sources, capability)
+    if best is not None:
+        return best
     built = sorted(sources, key=lambda source: source.image_arch.number)
     raise NoMatchingVariantError(
         f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is sm_{capability}: nojit build --arch sm_{capability} builds for it",

@@ -16,7 +16,7 @@ from nojit.runtime import _core
 from nojit.runtime.call import CallFacts
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
 from nojit.runtime.facts import Facts, call_facts, is_dtype, placeholder
-from nojit.runtime.images import Source, closest_source
+from nojit.runtime.images import Source, best_source, closest_source
 from nojit.runtime.keys import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
 from nojit.runtime.loading import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log
@@ -506,8 +506,7 @@ def _at_hand(sources: Sequence[Source]) -> Source:
     capability = _core.running_capability()
     if not capability:
         return sources[0]
-    fitting = [source for source in sources if source.image_arch.runs_on(capability)]
-    return min(fitting, key=lambda source: source.image_arch.closeness(capability), default=sources[0])
+    return best_source(sources, capability) or sources[0]
 
 
 def _option_names(table: KernelTable) -> tuple[str, ...]:
