@@ -58,12 +58,12 @@ static void *read_statement(const char *path, size_t *size)
     memcpy(name + length, STATEMENT_SUFFIX, sizeof STATEMENT_SUFFIX);
     if (nj_file_open(name, &file, NULL) && file.size <= STATEMENT_BYTES_MAX) {
         read = malloc((size_t)file.size + 1);
-        *size = (size_t)file.size;
-        if (read != NULL && !nj_file_read(&file, 0, *size, read, NULL)) {
+        if (read != NULL && !nj_file_read(&file, 0, (size_t)file.size, read, NULL)) {
             free(read);
             read = NULL;
         }
     }
+    *size = read == NULL ? 0 : (size_t)file.size;
     nj_file_close(&file);
     free(name);
     return read;

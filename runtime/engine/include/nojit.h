@@ -303,7 +303,8 @@ typedef struct nj_launch_config {
 /* Selects the variant that serves a call and enqueues it, as `kernel[grid](*args, **keywords)` does in Python: `args[i]` is param i, and
  * `keywords` gives params, constexprs and options by name. `config` may be NULL. Returns as soon as the driver has taken the launch;
  * arguments may be freed then. A specialization that was launched before takes no lock, allocates nothing and opens nothing; in a
- * capture of a stream, only such calls are allowed. */
+ * capture of a stream, only such calls are allowed. A kernel remembers 65,536 specializations on each device, and selects anew for
+ * each call of any other. */
 NJ_API nj_code nj_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
                          const nj_launch_config *config, nj_error *error);
 
