@@ -11,10 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { STATEMENT_BYTES_MAX = 4 << 20, DIGEST_SHOWN = 12 };
-
-#define SUFFIX ".nojit"
-#define STATEMENT_SUFFIX ".intoto.jsonl"
+enum { DIGEST_SHOWN = 12 };
 
 uint64_t nj_now_ns(void)
 {
@@ -41,66 +38,6 @@ static bool decompress(void *context, nj_span frame, void *raw, size_t raw_bytes
     const nj_bundle *it = context;
     return it->options.decompress(it->options.user, frame.at, frame.size, raw, raw_bytes) == 0 ||
            nj_frame_broken(error, "a refusal of nj_options.decompress");
-}
-
-/* Reads the statement beside a bundle, new; NULL if there is none, or it is none. */
-static void *read_statement(const char *path, size_t *size)
-{
-    size_t length = strlen(path), ending = strlen(SUFFIX);
-    nj_file file = {.descriptor = -1};
-    void *read = NULL;
-    char *name = malloc(length + sizeof STATEMENT_SUFFIX);
-    if (name == NULL) {
-        return NULL;
-    }
-    length -= length >= ending && strcmp(path + length - ending, SUFFIX) == 0 ? ending : 0;
-    memcpy(name, path, length);
-    memcpy(name + length, STATEMENT_SUFFIX, sizeof STATEMENT_SUFFIX);
-    if (nj_file_open(name, &file, NULL) && file.size <= STATEMENT_BYTES_MAX) {
-        read = malloc((size_t)file.size + 1);
-        if (read != NULL && !nj_file_read(&file, 0, (size_t)file.size, read, NULL)) {
-            free(read);
-            read = NULL;
-        }
-    }
-    *size = read == NULL ? 0 : (size_t)file.size;
-    nj_file_close(&file);
-    free(name);
-    return read;
-}
-
-static bool refuse_trust(nj_error *error, const char *got, const char *what)
-{
-    nj_note_difference(error, got, "%s", what);
-    if (error != NULL) {
-        error->code = NJ_ERROR_TRUST;
-    }
-    return false;
-}
-
-static bool ask_verifier(const nj_bundle *it, const char *digest, nj_error *error)
-{
-    size_t size = 0;
-    void *statement = it->path == NULL ? NULL : read_statement(it->path, &size);
-    nj_claim claim = {sizeof claim, it->path, digest, statement, size};
-    bool allowed = it->options.verify(it->options.user, &claim) == 0;
-    free(statement);
-    return allowed || refuse_trust(error, "", "nj_options.verify refuses the bundle");
-}
-
-static bool verify(void *context, const char *digest, nj_error *error)
-{
-    const nj_bundle *it = context;
-    const char *policy = getenv("NOJIT_TRUST");
-    if (policy != NULL && strcmp(policy, "any") != 0 && strcmp(policy, "signed") != 0) {
-        refuse_trust(error, nj_quote((nj_span){(const unsigned char *)policy, strlen(policy)}).text, "expected any or signed");
-        return nj_at(error, "NOJIT_TRUST");
-    }
-    if (it->options.verify != NULL) {
-        return ask_verifier(it, digest, error);
-    }
-    return policy == NULL || strcmp(policy, "any") == 0 ||
-           refuse_trust(error, "none", "expected nj_options.verify to be set, which NOJIT_TRUST=signed needs");
 }
 
 static bool take_options(nj_bundle *it, const nj_options *options, nj_error *error)
@@ -149,7 +86,7 @@ static bool copy_texts(nj_bundle *it, nj_error *error)
 
 static bool open_reader(nj_bundle *it, nj_span memory, nj_error *error)
 {
-    nj_reader_calls calls = {it, it->options.decompress == NULL ? nj_zstd_decompress : decompress, verify};
+    nj_reader_calls calls = {it, it->options.decompress == NULL ? nj_zstd_decompress : decompress, nj_bundle_verify};
     return it->path != NULL ? nj_reader_open(&it->reader, it->path, &calls, error) : nj_reader_take(&it->reader, memory, &calls, error);
 }
 

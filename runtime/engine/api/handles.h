@@ -90,6 +90,9 @@ struct nj_plan {
 void nj_tell(const nj_bundle *bundle, const char *kind, const nj_kernel *kernel, const char *detail, int device, uint64_t began_ns);
 uint64_t nj_now_ns(void);
 
+/* Asks NOJIT_TRUST and the verifier of the bundle `context` about a digest. False with `error` filled. */
+bool nj_bundle_verify(void *context, const char *digest, nj_error *error);
+
 /* Closes a kernel and its plans; NULL is fine. */
 void nj_kernel_close(nj_kernel *kernel);
 

@@ -1,0 +1,69 @@
+/* Whether a bundle may be opened: what NOJIT_TRUST and nj_options.verify say. */
+#include "api/handles.h"
+
+#include <stdlib.h>
+
+enum { STATEMENT_BYTES_MAX = 4 << 20 };
+
+#define SUFFIX ".nojit"
+#define STATEMENT_SUFFIX ".intoto.jsonl"
+
+/* Reads the statement beside a bundle, new; NULL if there is none, or it is none. */
+static void *read_statement(const char *path, size_t *size)
+{
+    size_t length = strlen(path), ending = strlen(SUFFIX);
+    nj_file file = {.descriptor = -1};
+    void *read = NULL;
+    char *name = malloc(length + sizeof STATEMENT_SUFFIX);
+    if (name == NULL) {
+        return NULL;
+    }
+    length -= length >= ending && strcmp(path + length - ending, SUFFIX) == 0 ? ending : 0;
+    memcpy(name, path, length);
+    memcpy(name + length, STATEMENT_SUFFIX, sizeof STATEMENT_SUFFIX);
+    if (nj_file_open(name, &file, NULL) && file.size <= STATEMENT_BYTES_MAX) {
+        read = malloc((size_t)file.size + 1);
+        if (read != NULL && !nj_file_read(&file, 0, (size_t)file.size, read, NULL)) {
+            free(read);
+            read = NULL;
+        }
+    }
+    *size = read == NULL ? 0 : (size_t)file.size;
+    nj_file_close(&file);
+    free(name);
+    return read;
+}
+
+static bool refuse_trust(nj_error *error, const char *got, const char *what)
+{
+    nj_note_difference(error, got, "%s", what);
+    if (error != NULL) {
+        error->code = NJ_ERROR_TRUST;
+    }
+    return false;
+}
+
+static bool ask_verifier(const nj_bundle *it, const char *digest, nj_error *error)
+{
+    size_t size = 0;
+    void *statement = it->path == NULL ? NULL : read_statement(it->path, &size);
+    nj_claim claim = {sizeof claim, it->path, digest, statement, size};
+    bool allowed = it->options.verify(it->options.user, &claim) == 0;
+    free(statement);
+    return allowed || refuse_trust(error, "", "nj_options.verify refuses the bundle");
+}
+
+bool nj_bundle_verify(void *context, const char *digest, nj_error *error)
+{
+    const nj_bundle *it = context;
+    const char *policy = getenv("NOJIT_TRUST");
+    if (policy != NULL && strcmp(policy, "any") != 0 && strcmp(policy, "signed") != 0) {
+        refuse_trust(error, nj_quote((nj_span){(const unsigned char *)policy, strlen(policy)}).text, "expected any or signed");
+        return nj_at(error, "NOJIT_TRUST");
+    }
+    if (it->options.verify != NULL) {
+        return ask_verifier(it, digest, error);
+    }
+    return policy == NULL || strcmp(policy, "any") == 0 ||
+           refuse_trust(error, "none", "expected nj_options.verify to be set, which NOJIT_TRUST=signed needs");
+}
