@@ -82,7 +82,7 @@ class JitKernel:
         module, _, name = spec["source"].partition(":")
         function: Any = getattr(import_module(module.removesuffix(".py")), name)
         self._params: dict[str, str] = {
-            name: spec["params"][name] for name in function.arg_names if name in spec["params"]
+            name: spec["params"][name].replace(" ", "") for name in function.arg_names if name in spec["params"]
         }
         hinted = {name for hints in spec.get("hints", ()) for name in hints}
         # kernels rely on this: only hints of their manifests become constants

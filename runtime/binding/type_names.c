@@ -107,11 +107,11 @@ static PyObject *block_of(const nj_descriptor_name *parts)
 PyObject *nj_descriptor_parts_of(PyObject *Py_UNUSED(module), PyObject *type)
 {
     PyObject *utf8 = utf8_of(type), *made = NULL;
-    if (utf8 != NULL && nj_is_descriptor_name(span_of(utf8))) {
+    if (utf8 != NULL && nj_is_descriptor_name(span_of(utf8)) && nj_is_type(span_of(utf8))) {
         nj_descriptor_name parts = nj_descriptor_parts(span_of(utf8));
         made = Py_BuildValue("(NN)", text_of(parts.element), block_of(&parts));
     } else if (utf8 != NULL) {
-        PyErr_Format(PyExc_ValueError, "expected the type of a descriptor, got %R", type);
+        PyErr_Format(PyExc_ValueError, "expected the type of a descriptor, such as tensordesc<fp16[128,64]>, got %R", type);
     }
     Py_XDECREF(utf8);
     return made;
