@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax, op, reference, softmax_bwd
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax, launch_softmax, reference, softmax_bwd
 from nojit.kernels.block_sparse.problems import PROBLEMS
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
@@ -85,7 +85,7 @@ def test_long_rows_with_every_term_take_two_passes():
 
 @pytest.mark.parametrize("terms", [False, True])
 def test_long_rows_of_large_tensors_have_a_launch_of_their_own(monkeypatch, interpreter, terms):
-    monkeypatch.setattr(op, "APART_BYTES", 0)
+    monkeypatch.setattr(launch_softmax, "APART_BYTES", 0)
     launched = []
     active = torch.eye(6, dtype=torch.int64)
     active[2], active[4] = 1, 0
