@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime.images import Images
+from nojit.runtime import bundle
+from nojit.runtime.bundle import BundleFile
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.observe import hooks
 
@@ -151,7 +152,7 @@ def finishes(run: Callable[[], None]) -> bool:
 def test_a_finalizer_may_launch_while_an_image_is_loaded(
     make: Make, tensor: Any, fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add, load = make(), Images._load
+    add, load = make(), BundleFile.load
     left = ["float32", "float16"]
 
     def load_late(*args: Any) -> Any:
@@ -160,7 +161,25 @@ def test_a_finalizer_may_launch_while_an_image_is_loaded(
             add[(1,)](tensor(0x1000, dtype), tensor(0x2000, dtype), 7)
         return load(*args)
 
-    monkeypatch.setattr(Images, "_load", load_late)
+    monkeypatch.setattr(BundleFile, "load", load_late)
+    assert finishes(lambda: add[(1,)](tensor(0x1000), tensor(0x2000), 5))
+    assert [launch.ints()[2] for launch in fakecuda.launches()] == [7, 7, 5]
+
+
+def test_a_finalizer_may_launch_while_an_image_is_decompressed(
+    make: Make, tensor: Any, fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decompress, left = bundle.decompress, []
+
+    def decompress_late(*args: Any) -> Any:
+        if left:
+            dtype = left.pop()
+            add[(1,)](tensor(0x1000, dtype), tensor(0x2000, dtype), 7)
+        return decompress(*args)
+
+    monkeypatch.setattr(bundle, "decompress", decompress_late)
+    add = make()
+    left += ["float32", "float16"]
     assert finishes(lambda: add[(1,)](tensor(0x1000), tensor(0x2000), 5))
     assert [launch.ints()[2] for launch in fakecuda.launches()] == [7, 7, 5]
 
