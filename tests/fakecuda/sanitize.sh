@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT INT TERM
 flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 package=$work/nojit/runtime
 mkdir -p "$package"
-for file in "$root"/runtime/*.py; do
+for file in "$root"/runtime/*.py "$root"/runtime/discovery "$root"/runtime/fallback "$root"/runtime/observe "$root"/runtime/trust; do
     ln -s "$file" "$package/"
 done
 suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
@@ -29,6 +29,8 @@ include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 $compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags -I"$include" \
     -I"$root/runtime/binding" -I"$root/runtime/engine" -I"$root/runtime/engine/include" \
     "$root"/runtime/binding/*.c "$root"/runtime/engine/*/*.c -ldl -lm -o "$package/_core$suffix"
+# who opens the library beside the extension gets the same one
+ln -s "_core$suffix" "$package/libnojit.so"
 
 cd "$root"
 # what is measured in time is not measured here
