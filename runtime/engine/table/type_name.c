@@ -235,7 +235,8 @@ bool nj_next_member(nj_span *rest, nj_span *member)
 
 static nj_span members_of(nj_span tuple)
 {
-    return (nj_span){tuple.at + 1, tuple.size - 2};
+    /* a lone parenthesis is no type, and has no members */
+    return (nj_span){tuple.at + 1, tuple.size < 2 ? 0 : tuple.size - 2};
 }
 
 static bool is_type(nj_span text, int depth);
