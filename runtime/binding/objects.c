@@ -1,12 +1,5 @@
 #include "objects.h"
 
-void nj_items_init(nj_items *items)
-{
-    items->at = items->few;
-    items->count = 0;
-    items->room = NJ_FEW;
-}
-
 bool nj_is_tuple(PyObject *object, const char *what)
 {
     bool is = object != NULL && PyTuple_Check(object);
@@ -14,48 +7,6 @@ bool nj_is_tuple(PyObject *object, const char *what)
         PyErr_Format(PyExc_TypeError, "expected %s, got %.200s", what, Py_TYPE(object)->tp_name);
     }
     return is;
-}
-
-static int make_room(nj_items *items)
-{
-    size_t size = (size_t)items->room * sizeof *items->at;
-    PyObject **more = PyMem_Realloc(items->at == items->few ? NULL : items->at, 2 * size);
-    if (more == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    if (items->at == items->few) {
-        memcpy(more, items->few, size);
-    }
-    items->at = more;
-    items->room *= 2;
-    return 0;
-}
-
-int nj_items_add(nj_items *items, PyObject *object)
-{
-    if (object == NULL || (items->count == items->room && make_room(items) < 0)) {
-        Py_XDECREF(object);
-        return -1;
-    }
-    items->at[items->count++] = object;
-    return 0;
-}
-
-PyObject *nj_items_end(nj_items *items, bool whole)
-{
-    PyObject *tuple = whole ? PyTuple_New(items->count) : NULL;
-    for (Py_ssize_t i = 0; i < items->count; i++) {
-        if (tuple == NULL) {
-            Py_DECREF(items->at[i]);
-        } else {
-            PyTuple_SET_ITEM(tuple, i, items->at[i]);
-        }
-    }
-    if (items->at != items->few) {
-        PyMem_Free(items->at);
-    }
-    return tuple;
 }
 
 void nj_record_clear(nj_record *record)

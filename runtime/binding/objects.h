@@ -1,4 +1,4 @@
-/* Making tuples of unknown length and the records of runtime/record.py. Every function needs the GIL. */
+/* Making the records of runtime/record.py. Every function needs the GIL. */
 #ifndef NOJIT_OBJECTS_H
 #define NOJIT_OBJECTS_H
 
@@ -6,30 +6,11 @@
 #include <Python.h>
 #include <stdbool.h>
 
-enum {
-    NJ_FEW = 32,
-    NJ_RECORD_FIELDS_MAX = 12,
-};
-
-/* What a tuple will hold. */
-typedef struct {
-    PyObject **at; /* `few` until they are too many */
-    Py_ssize_t count;
-    Py_ssize_t room;
-    PyObject *few[NJ_FEW];
-} nj_items;
-
-void nj_items_init(nj_items *items);
+enum { NJ_RECORD_FIELDS_MAX = 12 };
 
 /* Whether an object is a tuple; TypeError raised, which says what else was expected, if it is none. NULL is none, too, and
  * has raised already. */
 bool nj_is_tuple(PyObject *object, const char *what);
-
-/* Adds an object, which it steals; -1 where that is NULL, or with MemoryError raised. */
-int nj_items_add(nj_items *items, PyObject *object);
-
-/* Ends the items: a tuple of them if `whole`, else NULL. */
-PyObject *nj_items_end(nj_items *items, bool whole);
 
 /* A class of records. */
 typedef struct {

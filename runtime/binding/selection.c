@@ -4,7 +4,6 @@
 #include "choosing.h"
 #include "errors.h"
 #include "table.h"
-#include "objects.h"
 #include "table_parts.h"
 #include "select/choose.h"
 
@@ -48,7 +47,7 @@ static Py_ssize_t place_of(const nj_table *table, PyObject *name)
     return -1;
 }
 
-/* Reads the arguments: 1, 0 if a name is none of a runtime param or one is missing, -1 with an exception raised. */
+/* Reads the arguments: 1; 0 if a name is not that of a runtime param, or an argument is missing; -1 with an exception raised. */
 static int read_arguments(selection *self, PyObject *arguments)
 {
     const nj_table *table = nj_table_of(self->table);
@@ -69,7 +68,7 @@ static int read_arguments(selection *self, PyObject *arguments)
     return 1;
 }
 
-/* Reads constexprs: 1, 0 if a name is none of a constexpr, -1 with an exception raised. */
+/* Reads constexprs: 1; 0 if a name is not that of a constexpr; -1 with an exception raised. */
 static int read_constexprs(selection *self, PyObject *constexprs, nj_constant *constants, const nj_constant **given)
 {
     const nj_table *table = nj_table_of(self->table);
@@ -270,28 +269,30 @@ static PyObject *selection_fitting(selection *self, void *Py_UNUSED(closure))
     return made;
 }
 
-/* Of each axis, the number of the call's value: -1 if it was not built, -2 for an axis that only spells types. */
-static PyObject *selection_wanted(selection *self, void *Py_UNUSED(closure))
+static PyObject *tuple_of(const int64_t *numbers, size_t count)
 {
-    nj_items items;
-    int status = 0;
-    nj_items_init(&items);
-    for (uint32_t i = 0; self->open && status == 0 && i < self->typing.table->axis_count; i++) {
-        status = nj_items_add(&items, PyLong_FromLongLong(self->choice.wanted[i]));
+    PyObject *made = PyTuple_New((Py_ssize_t)count);
+    for (size_t i = 0; made != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (number == NULL) {
+            Py_CLEAR(made);
+            break;
+        }
+        PyTuple_SET_ITEM(made, (Py_ssize_t)i, number);
     }
-    return nj_items_end(&items, status == 0);
+    return made;
 }
 
-/* The numbers of the tuning key, as they are. */
+/* For each axis, the number of the call's value: -1 if it was not built, -2 for an axis that only spells types. */
+static PyObject *selection_wanted(selection *self, void *Py_UNUSED(closure))
+{
+    return tuple_of(self->choice.wanted, self->open ? self->typing.table->axis_count : 0);
+}
+
+/* The numbers of the tuning key, before they are rounded. */
 static PyObject *selection_numbers(selection *self, void *Py_UNUSED(closure))
 {
-    nj_items items;
-    int status = 0;
-    nj_items_init(&items);
-    for (uint32_t i = 0; status == 0 && i < self->preference.key_count; i++) {
-        status = nj_items_add(&items, PyLong_FromLongLong(self->numbers[i]));
-    }
-    return nj_items_end(&items, status == 0);
+    return tuple_of(self->numbers, self->preference.key_count);
 }
 
 /* 0 if the call can be asked about, else -1 with an exception raised. */
@@ -316,9 +317,25 @@ static bool read_index(PyObject *object, size_t limit, size_t *index)
     return true;
 }
 
+/* Appends an object, which it steals; false where that is NULL, or with MemoryError raised. */
+static bool append(PyObject *list, PyObject *object)
+{
+    bool added = object != NULL && PyList_Append(list, object) == 0;
+    Py_XDECREF(object);
+    return added;
+}
+
+/* A tuple of a list's items if it is whole, else NULL; the list, which may be NULL, ends. */
+static PyObject *ended(PyObject *list, bool whole)
+{
+    PyObject *made = whole ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
+    return made;
+}
+
 static bool add_row(void *context, size_t row)
 {
-    return nj_items_add(context, PyLong_FromSize_t(row)) == 0;
+    return append(context, PyLong_FromSize_t(row));
 }
 
 static bool add_first_row(void *context, size_t row)
@@ -330,16 +347,15 @@ static bool add_first_row(void *context, size_t row)
 /* The rows that serve the call, the best first; `rows(True)`: no more than the first. */
 static PyObject *selection_rows(selection *self, PyObject *first)
 {
-    nj_items items;
-    if (check_open(self) < 0) {
+    PyObject *rows = check_open(self) < 0 ? NULL : PyList_New(0);
+    if (rows == NULL) {
         return NULL;
     }
-    nj_items_init(&items);
-    nj_verdict outcome = nj_choice_rows(&self->choice, &self->preference, first == Py_True ? add_first_row : add_row, &items);
+    nj_verdict outcome = nj_choice_rows(&self->choice, &self->preference, first == Py_True ? add_first_row : add_row, rows);
     if (outcome == NJ_NO_MEMORY) {
         PyErr_NoMemory();
     }
-    return nj_items_end(&items, !PyErr_Occurred());
+    return ended(rows, !PyErr_Occurred());
 }
 
 /* Of each row, the number of the first rule that it breaks, in bytes. */
@@ -359,62 +375,66 @@ static PyObject *selection_stages(selection *self, PyObject *Py_UNUSED(none))
     return made;
 }
 
+/* Says whether the call breaks part `i` of something in the table, whose number is `of`. */
+typedef bool (*breaks)(selection *self, size_t of, uint32_t i);
+
+/* The parts, of `count`, that the call breaks. */
+static PyObject *broken(selection *self, size_t of, uint32_t count, breaks is_broken)
+{
+    PyObject *parts = PyList_New(0);
+    bool whole = parts != NULL;
+    for (uint32_t i = 0; whole && i < count; i++) {
+        whole = !is_broken(self, of, i) || append(parts, PyLong_FromUnsignedLong(i));
+    }
+    return ended(parts, whole);
+}
+
+static bool is_misfit(selection *self, size_t signature, uint32_t i)
+{
+    size_t number = signature * self->typing.table->runtime_count + i;
+    return (self->choice.takers[i] >> self->typing.numbers[number] & 1) == 0;
+}
+
 /* The params whose type in a signature does not take the argument, by their place among the runtime params. */
 static PyObject *selection_misfits(selection *self, PyObject *signature)
 {
     const nj_table *table = self->typing.table;
-    nj_items items;
     size_t number;
-    int status = 0;
-    if (check_open(self) < 0 || !read_index(signature, table->signature_count, &number)) {
-        return NULL;
-    }
-    nj_items_init(&items);
-    for (uint32_t i = 0; status == 0 && i < table->runtime_count; i++) {
-        if ((self->choice.takers[i] >> self->typing.numbers[number * table->runtime_count + i] & 1) == 0) {
-            status = nj_items_add(&items, PyLong_FromUnsignedLong(i));
-        }
-    }
-    return nj_items_end(&items, status == 0);
+    bool known = check_open(self) == 0 && read_index(signature, table->signature_count, &number);
+    return known ? broken(self, number, table->runtime_count, is_misfit) : NULL;
+}
+
+static bool is_off_axis(selection *self, size_t case_number, uint32_t axis)
+{
+    return !nj_choice_on_axis(&self->choice, (uint32_t)case_number, axis);
 }
 
 /* The axes on which the point of a case is not the call's. */
 static PyObject *selection_apart(selection *self, PyObject *number)
 {
     const nj_table *table = self->typing.table;
-    nj_items items;
     size_t of;
-    int status = 0;
-    if (check_open(self) < 0 || !read_index(number, table->case_count, &of)) {
-        return NULL;
-    }
-    nj_items_init(&items);
-    for (uint32_t i = 0; status == 0 && i < table->axis_count; i++) {
-        if (!nj_choice_on_axis(&self->choice, (uint32_t)of, i)) {
-            status = nj_items_add(&items, PyLong_FromUnsignedLong(i));
-        }
-    }
-    return nj_items_end(&items, status == 0);
+    bool known = check_open(self) == 0 && read_index(number, table->case_count, &of);
+    return known ? broken(self, of, table->axis_count, is_off_axis) : NULL;
 }
 
-/* The names of constexprs and options that the caller sets, and that a config has not so. */
+/* The names of constexprs and options that the caller sets, and to another value than a config has. */
 static PyObject *selection_unset(selection *self, PyObject *number)
 {
     const nj_table *table = self->typing.table;
-    nj_items items;
     size_t config;
-    int status = 0;
     if (check_open(self) < 0 || !read_index(number, table->config_count, &config)) {
         return NULL;
     }
-    nj_items_init(&items);
-    for (size_t place = 0; status == 0 && place < table->param_count + self->passed.option_count; place++) {
+    PyObject *names = PyList_New(0);
+    bool whole = names != NULL;
+    for (size_t place = 0; whole && place < table->param_count + self->passed.option_count; place++) {
         if (nj_choice_asks(&self->choice, place) && !nj_choice_sets(&self->choice, (uint32_t)config, place)) {
-            status = nj_items_add(&items, make_text(place < table->param_count ? table->params[place].name
-                                                                               : self->passed.options[place - table->param_count]));
+            whole = append(names, make_text(place < table->param_count ? table->params[place].name
+                                                                       : self->passed.options[place - table->param_count]));
         }
     }
-    return nj_items_end(&items, status == 0);
+    return ended(names, whole);
 }
 
 /* Reads a case and a config. */
@@ -424,44 +444,36 @@ static bool read_site(const selection *self, PyObject *number, PyObject *config,
            read_index(config, self->typing.table->config_count, config_number);
 }
 
-/* The derived constexprs whose values of a row are not what the call comes to. */
+/* The derived constexprs whose values in a row are not what the call comes to. */
 static PyObject *selection_underived(selection *self, PyObject *row)
 {
     const nj_table *table = self->typing.table;
-    nj_items items;
     size_t at;
-    int status = 0;
     if (check_open(self) < 0 || !read_index(row, table->rows, &at)) {
         return NULL;
     }
     const nj_value *results = nj_choice_derive(&self->choice, nj_table_at(table, NJ_COLUMN_CASE, at), nj_table_at(table, NJ_COLUMN_CONFIG, at));
     const nj_constant *built = table->derived_values[nj_table_at(table, NJ_COLUMN_DERIVED, at)];
-    nj_items_init(&items);
-    for (uint32_t i = 0; status == 0 && i < table->derived_count; i++) {
-        if (!nj_choice_is_result(&self->choice, &results[i], &built[i])) {
-            status = nj_items_add(&items, PyLong_FromUnsignedLong(i));
-        }
+    PyObject *numbers = PyList_New(0);
+    bool whole = numbers != NULL;
+    for (uint32_t i = 0; whole && i < table->derived_count; i++) {
+        whole = nj_choice_is_result(&self->choice, &results[i], &built[i]) || append(numbers, PyLong_FromUnsignedLong(i));
     }
-    return nj_items_end(&items, status == 0);
+    return ended(numbers, whole);
+}
+
+static bool is_failing(selection *self, size_t set, uint32_t i)
+{
+    return !nj_hint_holds(&self->typing, &self->passed.arguments, &self->typing.table->hint_sets[set].hints[i]);
 }
 
 /* The hints of a set that do not hold, by their place. */
 static PyObject *selection_failing(selection *self, PyObject *number)
 {
     const nj_table *table = self->typing.table;
-    nj_items items;
     size_t set;
-    int status = 0;
-    if (check_open(self) < 0 || !read_index(number, table->hint_set_count, &set)) {
-        return NULL;
-    }
-    nj_items_init(&items);
-    for (uint32_t i = 0; status == 0 && i < table->hint_sets[set].count; i++) {
-        if (!nj_hint_holds(&self->typing, &self->passed.arguments, &table->hint_sets[set].hints[i])) {
-            status = nj_items_add(&items, PyLong_FromUnsignedLong(i));
-        }
-    }
-    return nj_items_end(&items, status == 0);
+    bool known = check_open(self) == 0 && read_index(number, table->hint_set_count, &set);
+    return known ? broken(self, set, table->hint_sets[set].count, is_failing) : NULL;
 }
 
 /* What rows that serve are ordered by: narrow ints, preferred config, many hints, place in the table. */
