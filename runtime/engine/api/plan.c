@@ -309,19 +309,22 @@ static bool refuse_hint(const nj_plan *plan, size_t number, const void *value, n
     return nj_within_kernel(plan->kernel, error);
 }
 
+/* Returns the bits of a value that break its hint; 0 if it holds. */
+static inline uint64_t wrong_bits(const nj_plan_item *item, const void *value)
+{
+    uint64_t bits = read_bits(item, value);
+    return item->hint == 1 ? bits ^ 1 : bits & 15;
+}
+
 /* Checks what the variant was compiled for by one mask. */
 static bool check_hints(const nj_plan *plan, const void *const *values, nj_error *error)
 {
     uint64_t wrong = 0;
     for (size_t i = 0; i < plan->hinted_count; i++) {
-        const nj_plan_item *item = &plan->items[plan->hinted[i]];
-        uint64_t bits = read_bits(item, values[plan->hinted[i]]);
-        wrong |= item->hint == 1 ? bits ^ 1 : bits & 15;
+        wrong |= wrong_bits(&plan->items[plan->hinted[i]], values[plan->hinted[i]]);
     }
     for (size_t i = 0; wrong != 0 && i < plan->hinted_count; i++) {
-        const nj_plan_item *item = &plan->items[plan->hinted[i]];
-        uint64_t bits = read_bits(item, values[plan->hinted[i]]);
-        if ((item->hint == 1 ? bits ^ 1 : bits & 15) != 0) {
+        if (wrong_bits(&plan->items[plan->hinted[i]], values[plan->hinted[i]]) != 0) {
             return refuse_hint(plan, plan->hinted[i], values[plan->hinted[i]], error);
         }
     }

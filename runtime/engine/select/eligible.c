@@ -1,6 +1,7 @@
 /* Setting a call against a table: which of its types, axes and configs fit. */
 #include "select/eligible.h"
 
+#include "select/hint.h"
 #include "select/setting.h"
 
 #include <stdlib.h>
@@ -413,11 +414,7 @@ static const nj_value *leaf_at(const nj_typing *typing, const nj_arguments *argu
 bool nj_hint_holds(const nj_typing *typing, const nj_arguments *arguments, const nj_hint *hint)
 {
     const nj_value *value = leaf_at(typing, arguments, hint->leaf);
-    bool number = value != NULL && (value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT);
-    if (hint->value == 1) {
-        return number && value->bits == 1;
-    }
-    return value != NULL && (number || value->tag == NJ_TAG_POINTER) && (uint64_t)value->bits % hint->value == 0;
+    return value != NULL && (nj_hints_of(value) >> (hint->value == 1) & 1) != 0;
 }
 
 bool nj_choice_hinted(nj_choice *choice, uint32_t number)

@@ -1,18 +1,9 @@
 /* Keys: what of a call decides which variant runs. */
+#include "select/hint.h"
 #include "select/spec.h"
 
 /* What a constexpr, an option or a program's result leaves in the packed words; the last two add a word. */
 enum { MARK_NOTHING = 0, MARK_NONE, MARK_FALSE, MARK_TRUE, MARK_INT, MARK_OPAQUE };
-
-/* Which of the hints that Triton knows hold: bit 0 divisible by 16, bit 1 equal to 1. */
-static uint64_t hints_of(const nj_value *value)
-{
-    bool number = value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT;
-    if (!number && value->tag != NJ_TAG_POINTER) {
-        return 0;
-    }
-    return (uint64_t)((value->bits & 15) == 0) | (uint64_t)(number && value->bits == 1) << 1;
-}
 
 /* The hints that hold for the members of a tuple, behind the packed words. The types that take the tuple, which are in
  * the packed words, say how many there are. */
@@ -23,7 +14,7 @@ static void add_leaves(const nj_value *value, const nj_arguments *arguments, nj_
         if (i % 32 == 0) {
             key->words[key->count++] = 0;
         }
-        key->words[key->count - 1] |= hints_of(&leaves[i]) << (i % 32 * 2);
+        key->words[key->count - 1] |= nj_hints_of(&leaves[i]) << (i % 32 * 2);
     }
 }
 
@@ -41,7 +32,7 @@ static __attribute__((noinline)) uint64_t any_bits(const nj_key_field *field, co
         add_leaves(value, arguments, key);
     }
     uint64_t asked = (uint64_t)field->hint_16 | (uint64_t)field->hint_1 << 1;
-    return takers | (hints_of(value) & asked) << field->type_count;
+    return takers | (nj_hints_of(value) & asked) << field->type_count;
 }
 
 static inline uint64_t argument_bits(const nj_key_field *field, const nj_arguments *arguments, nj_value *value, nj_key *key)
