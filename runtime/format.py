@@ -31,7 +31,6 @@ __all__ = [
     "KernelEntry",
     "Section",
     "TargetInfo",
-    "decode_header",
     "decode_index",
     "encode_header",
     "encode_index",
@@ -121,15 +120,6 @@ RECORDS = (BundleIndex, TargetInfo, KernelEntry, Section)
 def encode_header(header: Header) -> bytes:
     """Lay out the first 64 bytes."""
     return _HEADER.pack(MAGIC, FORMAT_VERSION, 0, header.index_bytes, header.index_raw_bytes, header.index_sha256)
-
-
-def decode_header(raw: bytes, where: str) -> Header:
-    """Read the first 64 bytes.
-
-    Raises:
-        BundleFormatError: too short, not a bundle, another version, or lengths past the limits.
-    """
-    return Header(*_core.read_header(raw, where))
 
 
 def encode_index(index: BundleIndex) -> bytes:

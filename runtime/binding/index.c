@@ -28,25 +28,6 @@ static PyObject *number_of(uint64_t number)
     return PyLong_FromUnsignedLongLong(number);
 }
 
-PyObject *nj_read_header(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer raw;
-    PyObject *where, *read = NULL;
-    nj_header header;
-    nj_error error;
-    if (!PyArg_ParseTuple(args, "y*O:read_header", &raw, &where)) {
-        return NULL;
-    }
-    if (nj_header_read(span_of(&raw), &header, &error)) {
-        read = Py_BuildValue("(KKy#)", (unsigned long long)header.index_bytes, (unsigned long long)header.index_raw_bytes,
-                             (const char *)header.sha256, (Py_ssize_t)NJ_SHA256_BYTES);
-    } else {
-        nj_raise(&error, where);
-    }
-    PyBuffer_Release(&raw);
-    return read;
-}
-
 static PyObject *target_of(const nj_records *records, const nj_index *index)
 {
     PyObject *values[TARGET_FIELDS] = {text_of(index->backend), text_of(index->arch), text_of(index->image_arch),

@@ -1,4 +1,4 @@
-/* The header and the index of a bundle for Python: a border around the engine's bundle/. */
+/* The index of a bundle for Python: a border around the engine's bundle/. */
 #ifndef NOJIT_INDEX_H
 #define NOJIT_INDEX_H
 
@@ -6,9 +6,6 @@
 #include <Python.h>
 
 struct nj_index;
-
-/* `read_header(raw, where)`: the stored and the raw length of the index, and its SHA-256. Raises BundleFormatError at `where`. */
-PyObject *nj_read_header(PyObject *module, PyObject *args);
 
 /* `read_index(raw, where, (BundleIndex, TargetInfo, KernelEntry, Section))`: the index as a record. Raises BundleFormatError. */
 PyObject *nj_read_index(PyObject *module, PyObject *args);

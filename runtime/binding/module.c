@@ -192,7 +192,6 @@ static PyMethodDef functions[] = {
     {"forget_images", forget_images, METH_NOARGS, PyDoc_STR("Have each image loaded anew, as in a new process: for tests.")},
     {"read_cubin", nj_read_cubin, METH_O, PyDoc_STR("What a cubin says of itself.")},
     {"read_sections", nj_read_sections, METH_O, PyDoc_STR("The name and the content of each section of a cubin.")},
-    {"read_header", nj_read_header, METH_VARARGS, PyDoc_STR("The two lengths of the index, and its SHA-256.")},
     {"read_index", nj_read_index, METH_VARARGS, PyDoc_STR("The index of a bundle as a record.")},
     {"check_json", nj_check_json_of, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
     {"is_printable", nj_is_printable_of, METH_O, PyDoc_STR("Whether a text is safe to show.")},

@@ -92,7 +92,7 @@ static PyObject *table_part(nj_held_table *self, PyObject *name)
     return known;
 }
 
-/* Reads the number of a thing of which there are `count`. */
+/* Checks that a number is below `count`; false with IndexError raised. `what` names what is numbered. */
 static bool read_number(Py_ssize_t number, size_t count, const char *what)
 {
     bool right = number >= 0 && (size_t)number < count;

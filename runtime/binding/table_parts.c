@@ -49,11 +49,6 @@ int nj_table_parts_init(void)
     return find_missing();
 }
 
-PyObject *nj_missing(void)
-{
-    return classes.missing;
-}
-
 enum { WORDS = 64 };
 
 /* What a part is made with. Most of a table is a few texts over and over: the last of each mark is kept. */
@@ -176,7 +171,7 @@ static PyObject *make_case(nj_maker *it, const void *items, size_t number)
                                                            tuple_of(it, point->places, it->table->axis_count, make_index)});
 }
 
-/* A pair, of which one may be NULL with an exception raised; steals both. */
+/* Pairs two objects, which it steals; NULL if one is NULL, with an exception raised. */
 static PyObject *pair_of(PyObject *first, PyObject *second)
 {
     PyObject *pair = first == NULL || second == NULL ? NULL : PyTuple_Pack(2, first, second);

@@ -14,9 +14,6 @@ int nj_table_parts_init(void);
 /* Makes a field of `KernelTable` by its name; NULL with an exception raised. */
 PyObject *nj_table_part(const struct nj_table *table, PyObject *name);
 
-/* What stands for a default that a param does not have; borrowed. */
-PyObject *nj_missing(void);
-
 /* `read_value(raw, where)`: the value of its JSON. */
 PyObject *nj_read_value(PyObject *module, PyObject *args);
 

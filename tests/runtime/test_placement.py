@@ -16,7 +16,7 @@ from nojit.runtime import _core
 from nojit.runtime._core import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, Placement
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.format import HEADER_BYTES, decode_header
+from nojit.runtime.format import HEADER_BYTES
 from nojit.runtime.payload import Place
 
 from tests.fakecuda import FakeCuda
@@ -215,8 +215,8 @@ def test_a_first_launch_reads_no_more_of_a_larger_library(tmp_path: Path, fakecu
             (file,) = bundle.files
             assert sum(one.images for one in file.index.kernels) == images + len(ADD.images)
             one = file.entry("add")
-            header = decode_header(path.read_bytes(), "")
-            expected = HEADER_BYTES + header.index_bytes + one.table.stored_bytes + one.payload_bytes
+            (index_bytes,) = struct.unpack_from("<16xQ", path.read_bytes())
+            expected = HEADER_BYTES + index_bytes + one.table.stored_bytes + one.payload_bytes
         assert images == 10 or read[-1] == expected
     assert fakecuda.launch_count() == 3
 

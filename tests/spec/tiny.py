@@ -14,7 +14,6 @@ from nojit.runtime.format import (
     PROFILE_SCRATCH,
     BundleIndex,
     TargetInfo,
-    decode_header,
     decode_index,
 )
 from nojit.runtime.table import COLUMNS, Axis, Config, KernelTable, Launch, Meaning, Param, Slot
@@ -70,11 +69,11 @@ def tiny_bundle() -> bytes:
 
 def render(data: bytes) -> str:
     """Show a bundle as the page does: each part as it is stored, and what comes out of it."""
-    header = decode_header(data, "tiny")
-    index = decode_index(_open(data, HEADER_BYTES, header.index_bytes), "tiny")
+    (index_bytes,) = struct.unpack_from("<16xQ", data)
+    index = decode_index(_open(data, HEADER_BYTES, index_bytes), "tiny")
     (kernel,) = index.kernels
     names = ["header", "index", f"section of `{kernel.name}`", f"group 0 of `{kernel.name}`"]
-    lengths = [HEADER_BYTES, header.index_bytes, kernel.table.stored_bytes, kernel.payload_bytes]
+    lengths = [HEADER_BYTES, index_bytes, kernel.table.stored_bytes, kernel.payload_bytes]
     text, at = "\n", 0
     for name, length in zip(names, lengths, strict=True):
         text += f"{name.capitalize()}, {length} bytes at {at}:\n\n```hex\n{_dump(data[at : at + length], at)}```\n\n"

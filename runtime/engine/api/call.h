@@ -39,7 +39,7 @@ typedef struct {
 bool nj_constants_read(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *made, nj_error *error);
 void nj_constants_drop(nj_given_constants *made);
 
-/* Finds the row that serves a bound call, of which `nj_spec_key` was asked; false with `error` filled. */
+/* Finds the row that serves a bound call, whose arguments `nj_spec_key` has coerced; false with `error` filled. */
 bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error);
 
 /* Reads where a caller launches, and finds the device; `config` may be NULL. False with `error` filled. */

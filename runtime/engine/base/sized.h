@@ -11,7 +11,7 @@
 typedef struct {
     const char *name; /* for errors */
     size_t ours, least;
-    int argument; /* of which argument it is; -1: of none */
+    int argument; /* the number of the argument that the struct is; -1 if it is none */
 } nj_sized;
 
 /* `nj_sized_take` for other sizes than ours. */

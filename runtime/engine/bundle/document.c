@@ -261,11 +261,6 @@ bool nj_has_one_key(const nj_document *it)
     return here(&ahead) == '}';
 }
 
-const char *nj_next_kind(const nj_document *it)
-{
-    return kind_of(here(it));
-}
-
 static size_t characters(nj_span utf8)
 {
     size_t count = 0;

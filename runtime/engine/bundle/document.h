@@ -65,9 +65,6 @@ nj_span nj_peek_key(const nj_document *it);
 /* Whether an object of one key follows. */
 bool nj_has_one_key(const nj_document *it);
 
-/* Says what follows: "an object", "null". */
-const char *nj_next_kind(const nj_document *it);
-
 /* Takes a string of at most `most` characters. */
 bool nj_take_text_of(nj_document *it, size_t most, nj_span *text);
 

@@ -29,12 +29,6 @@ bool nj_arena_add(nj_arena *arena, const void *item, size_t size);
 /* Ends that array: its items, moved to where they stay, and their number. NULL if no memory is left. */
 void *nj_arena_end(nj_arena *arena, size_t mark, size_t item_size, uint32_t *count);
 
-/* Forgets that array. */
-static inline void nj_arena_drop(nj_arena *arena, size_t mark)
-{
-    arena->size = mark;
-}
-
 /* Frees what grows. Returns the rest, for nj_arena_free. */
 void *nj_arena_keep(nj_arena *arena);
 void nj_arena_free(void *kept);
