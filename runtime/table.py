@@ -17,7 +17,7 @@ from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.tuning_table import Tuning, TuningTable
-from nojit.runtime.type_names import NONE, SCALAR_BYTES, TENSOR_MAP, TENSOR_MAP_BYTES, leaves
+from nojit.runtime.type_names import NONE, leaves
 from nojit.runtime.values import Value, encode_value, spell
 
 if TYPE_CHECKING:
@@ -127,10 +127,10 @@ class Slot(Record):
         Raises:
             ValueError: a type that is passed in no single param.
         """
-        size = 8 if self.type.startswith("*") else SCALAR_BYTES.get(self.type)
-        if self.type == TENSOR_MAP:
-            size = TENSOR_MAP_BYTES
-        if size is None:
+        from nojit.runtime import _core  # noqa: PLC0415 - which imports tables
+
+        size = _core.param_bytes(self.type)
+        if not size:
             raise ValueError(f"expected a scalar or pointer type, got {self.type!r} for {self.source!r}")
         return size
 

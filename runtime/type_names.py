@@ -17,12 +17,10 @@ __all__ = [
     "LEAVES_MAX",
     "NONE",
     "RANK_MAX",
-    "SCALAR_BYTES",
+    "SCALARS",
     "TENSOR_MAP",
-    "TENSOR_MAP_BYTES",
     "descriptor_parts",
     "dtype_name",
-    "dtype_spellings",
     "element_name",
     "is_compiled_in",
     "is_descriptor",
@@ -34,52 +32,40 @@ __all__ = [
 
 NONE: Final = "none"
 """The type of a param, or of a member of a tuple, for which None was compiled in."""
-SCALAR_BYTES: Final = {"i1": 1, "u1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8} | {
-    f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)
-}
-"""The scalars that can be passed, and what they take."""
-ELEMENTS: Final = frozenset(SCALAR_BYTES) | {"fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16"}
+SCALARS: Final = (
+    "i1",
+    "u1",
+    "fp16",
+    "bf16",
+    "fp32",
+    "fp64",
+    *(f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64)),
+)
+"""The scalars that can be passed."""
+ELEMENTS: Final = frozenset(SCALARS) | {"fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16"}
 """What a pointer can point to, and a descriptor describe."""
 TENSOR_MAP: Final = "tensormap"
 """The type of a slot that takes a CUtensorMap by value."""
-TENSOR_MAP_BYTES: Final = 128
 LEAVES_MAX: Final = 256
 """What a tuple holds at most, and all tuples of a call together: the core lays out no more."""
 RANK_MAX: Final = 5
 """Dimensions of a tensor that a descriptor describes."""
-
-# what frameworks, and Triton's own dtypes, call elements
-_OTHER_NAMES: Final = {
-    "bool": "i1", "int1": "i1", "uint1": "i1", "u1": "i1", "int": "i32", "half": "fp16", "float16": "fp16", "bfloat16": "bf16",
-    "float": "fp32", "float32": "fp32", "double": "fp64", "float64": "fp64",
-    "float8_e4m3fn": "fp8e4nv", "float8e4nv": "fp8e4nv", "float8_e5m2": "fp8e5", "float8e5": "fp8e5",
-    "float8e4b15": "fp8e4b15", "float8_e4m3fnuz": "fp8e4b8", "float8e4b8": "fp8e4b8",
-    "float8_e5m2fnuz": "fp8e5b16", "float8e5b16": "fp8e5b16",
-} | {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}  # fmt: skip
 
 _DESCRIPTOR: Final = "tensordesc<"
 
 
 def element_name(name: str) -> str | None:
     """Return an element in the spelling of types: ``fp16`` of ``fp16``, ``float16`` and ``torch.float16``; None of anything else."""
-    bare = name.removeprefix("torch.").removeprefix("tl.")
-    found = _OTHER_NAMES.get(bare, bare)
-    return found if found in ELEMENTS else None
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+
+    return _core.element_name(name)
 
 
 def dtype_name(name: str) -> str | None:
     """Return the name of Triton's dtype, ``int32`` or ``fp16``, for an element in any spelling that `element_name` knows."""
-    element = element_name(name)
-    if element is None or element[0] not in "iu":
-        return element
-    return f"{'u' * (element[0] == 'u')}int{element[1:]}"
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
 
-
-@lru_cache(maxsize=64)
-def dtype_spellings(name: str) -> tuple[str, ...]:
-    """List the spellings of one of Triton's dtypes: ``bfloat16``, ``bf16`` and ``torch.bfloat16`` of ``bf16``."""
-    bare = [spelled for spelled in (*_OTHER_NAMES, *sorted(ELEMENTS)) if dtype_name(spelled) == name]
-    return (*bare, *(f"torch.{spelled}" for spelled in bare))
+    return _core.dtype_name(name)
 
 
 def is_tuple(name: str) -> bool:

@@ -9,7 +9,7 @@ from nojit.aot.manifest.archs import known_archs
 from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
 from nojit.aot.manifest.spec import struct_schema
 from nojit.aot.manifest.types import BOOLS, ELEMENTS, FLOATS, INTS, NONE
-from nojit.runtime.type_names import dtype_name, dtype_spellings
+from nojit.runtime import _core
 
 __all__ = ["json_schema"]
 
@@ -84,9 +84,8 @@ def _value() -> _Schema:
 
 
 def _dtypes() -> list[str]:
-    names = filter(None, map(dtype_name, ELEMENTS))
-    bare = dict.fromkeys(word for name in names for word in dtype_spellings(name) if "." not in word)
-    return [f"{prefix}{word}" for prefix in ("", "tl.", "torch.") for word in bare]
+    words = dict.fromkeys(_core.dtype_words())
+    return [f"{prefix}{word}" for prefix in ("", "tl.", "torch.") for word in words]
 
 
 def _type() -> _Schema:

@@ -18,7 +18,7 @@ from math import prod
 from nojit.runtime.constant_types import constant_of, constant_type
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.type_names import ELEMENTS as _OF_POINTERS
-from nojit.runtime.type_names import NONE, RANK_MAX, SCALAR_BYTES, dtype_name, element_name, members
+from nojit.runtime.type_names import NONE, RANK_MAX, SCALARS, dtype_name, element_name, members
 
 __all__ = [
     "NONE",
@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 BOOLS = ("i1", "u1")
-INTS = tuple(name for name in SCALAR_BYTES if name[0] in "iu" and name not in BOOLS)
-FLOATS = tuple(name for name in SCALAR_BYTES if "f" in name)
-ELEMENTS = (*BOOLS, *INTS, *FLOATS, *sorted(_OF_POINTERS - SCALAR_BYTES.keys()))
+INTS = tuple(name for name in SCALARS if name[0] in "iu" and name not in BOOLS)
+FLOATS = tuple(name for name in SCALARS if "f" in name)
+ELEMENTS = (*BOOLS, *INTS, *FLOATS, *sorted(_OF_POINTERS.difference(SCALARS)))
 DEPTH_MAX = 8
 """Maximum number of tuples inside each other in one type."""
 

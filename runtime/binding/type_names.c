@@ -2,6 +2,8 @@
 
 #include "table_parts.h"
 
+#include "launch/row.h"
+#include "select/dtype.h"
 #include "table/type_name.h"
 
 /* The UTF-8 of a text, which may hold surrogates: those are part of no type. NULL with an exception raised. */
@@ -115,4 +117,49 @@ PyObject *nj_descriptor_parts_of(PyObject *Py_UNUSED(module), PyObject *type)
     }
     Py_XDECREF(utf8);
     return made;
+}
+
+PyObject *nj_param_bytes_of(PyObject *Py_UNUSED(module), PyObject *type)
+{
+    uint8_t dtype;
+    PyObject *utf8 = utf8_of(type);
+    PyObject *bytes = utf8 == NULL ? NULL : PyLong_FromUnsignedLong(nj_param_bytes(span_of(utf8), &dtype));
+    Py_XDECREF(utf8);
+    return bytes;
+}
+
+/* The name that `spell` gives to the dtype which a text names; None if it names none. */
+static PyObject *spelled(PyObject *text, const char *(*spell)(nj_dtype dtype))
+{
+    PyObject *utf8 = utf8_of(text);
+    nj_dtype dtype = utf8 == NULL ? NJ_DTYPE_COUNT : nj_dtype_read(span_of(utf8));
+    Py_XDECREF(utf8);
+    if (dtype == NJ_DTYPE_COUNT) {
+        return utf8 == NULL ? NULL : Py_NewRef(Py_None);
+    }
+    return PyUnicode_FromString(spell(dtype));
+}
+
+PyObject *nj_element_name_of(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    return spelled(text, nj_dtype_name);
+}
+
+PyObject *nj_dtype_name_of(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    return spelled(text, nj_dtype_constexpr);
+}
+
+PyObject *nj_dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    PyObject *words = PyList_New(0);
+    const char *word;
+    for (size_t i = 0; words != NULL && (word = nj_dtype_word(i)) != NULL; i++) {
+        PyObject *text = *word == '\0' ? Py_NewRef(Py_None) : PyUnicode_FromString(word);
+        if (text == NULL || (text != Py_None && PyList_Append(words, text) < 0)) {
+            Py_CLEAR(words);
+        }
+        Py_XDECREF(text);
+    }
+    return words;
 }

@@ -20,4 +20,14 @@ PyObject *nj_members_of(PyObject *module, PyObject *type);
 /* `descriptor_parts(type)`: the element and the block of a descriptor. */
 PyObject *nj_descriptor_parts_of(PyObject *module, PyObject *type);
 
+/* `param_bytes(type)`: the bytes of a parameter of the compiled kernel; 0 for a type that no single parameter has. */
+PyObject *nj_param_bytes_of(PyObject *module, PyObject *type);
+
+/* `element_name(text)`, `dtype_name(text)`: an element in the spelling of types, or of Triton's dtypes; None if the text names none. */
+PyObject *nj_element_name_of(PyObject *module, PyObject *text);
+PyObject *nj_dtype_name_of(PyObject *module, PyObject *text);
+
+/* `dtype_words()`: every name of a dtype, without a module's. */
+PyObject *nj_dtype_words(PyObject *module, PyObject *none);
+
 #endif

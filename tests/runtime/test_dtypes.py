@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
+from nojit.runtime.type_names import dtype_name, element_name
 from nojit.runtime.values import DType
 
 from tests.fakecuda import FakeCuda
@@ -158,3 +159,9 @@ def test_a_dtype_that_was_not_built_is_said_as_one(cast: Kernel) -> None:
         cast(5, TO=torch.complex64)
     with pytest.raises(NoMatchingVariantError, match="'quaternion'"):
         cast(5, TO="quaternion")
+
+
+@pytest.mark.parametrize("name", ["|b1", "|i1", "torch.|u1", "<f4", "", "Float32", "numpy.float32", "fp16 "])
+def test_what_names_no_dtype_is_none(name: str) -> None:
+    assert element_name(name) is None
+    assert dtype_name(name) is None

@@ -47,7 +47,6 @@ from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import parse_image_arch
 from nojit.runtime.type_names import (
     TENSOR_MAP,
-    TENSOR_MAP_BYTES,
     descriptor_parts,
     is_compiled_in,
     is_descriptor,
@@ -87,7 +86,7 @@ SM_90 = target("sm_90a")
 def size_of(kind: str) -> int:
     """Return the bytes of a param of a Triton type."""
     if kind == TENSOR_MAP:
-        return TENSOR_MAP_BYTES
+        return 128
     return 8 if kind.startswith("*") else _SIZES.get(kind) or int(kind[1:]) // 8
 
 

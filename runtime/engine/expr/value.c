@@ -45,14 +45,23 @@ const char *nj_dtype_spelling(size_t number)
     return others < sizeof other_names / sizeof *other_names ? other_names[others].name : NULL;
 }
 
+nj_dtype nj_dtype_of(nj_span text)
+{
+    for (int dtype = NJ_I1; dtype < NJ_DTYPE_COUNT; dtype++) {
+        if (nj_span_is(text, triton_names[dtype])) {
+            return (nj_dtype)dtype;
+        }
+    }
+    return NJ_DTYPE_COUNT;
+}
+
 nj_dtype nj_dtype_parse(const char *text)
 {
     const char *dot = strrchr(text, '.');
     const char *name = dot == NULL ? text : dot + 1;
-    for (int dtype = NJ_I1; dtype < NJ_DTYPE_COUNT; dtype++) {
-        if (strcmp(name, triton_names[dtype]) == 0) {
-            return (nj_dtype)dtype;
-        }
+    nj_dtype known = nj_dtype_of((nj_span){(const unsigned char *)name, strlen(name)});
+    if (known != NJ_DTYPE_COUNT) {
+        return known;
     }
     for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++) {
         if (strcmp(name, other_names[i].name) == 0) {

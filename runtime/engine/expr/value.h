@@ -3,6 +3,7 @@
 #define NOJIT_EXPR_VALUE_H
 
 #include "base/internal.h"
+#include "base/span.h"
 #include "nojit.h"
 
 #include <stdbool.h>
@@ -62,6 +63,9 @@ NJ_INTERNAL const char *nj_dtype_name(nj_dtype dtype);
 
 /* Each spelling of each dtype by number; NULL behind the last. */
 NJ_INTERNAL const char *nj_dtype_spelling(size_t number);
+
+/* Reads the spelling of types, such as "fp16", and no other; NJ_DTYPE_COUNT if unknown. */
+NJ_INTERNAL nj_dtype nj_dtype_of(nj_span text);
 
 /* Reads Triton's spelling, a framework's ("torch.float16", "bfloat16") included; NJ_DTYPE_COUNT if unknown. */
 NJ_INTERNAL nj_dtype nj_dtype_parse(const char *text);

@@ -161,7 +161,6 @@ uint32_t nj_param_bytes(nj_span type, uint8_t *dtype)
         [NJ_I1] = 1,  [NJ_U1] = 1,  [NJ_I8] = 1,  [NJ_I16] = 2, [NJ_I32] = 4,  [NJ_I64] = 8,  [NJ_U8] = 1,
         [NJ_U16] = 2, [NJ_U32] = 4, [NJ_U64] = 8, [NJ_FP16] = 2, [NJ_BF16] = 2, [NJ_FP32] = 4, [NJ_FP64] = 8,
     };
-    char name[16] = "";
     if (type.size > 0 && *type.at == '*') {
         *dtype = NJ_U64;
         return POINTER_BYTES;
@@ -170,8 +169,7 @@ uint32_t nj_param_bytes(nj_span type, uint8_t *dtype)
         *dtype = NJ_U64;
         return TENSOR_MAP_BYTES;
     }
-    memcpy(name, type.at, type.size < sizeof name ? type.size : 0);
-    *dtype = (uint8_t)nj_dtype_parse(name);
+    *dtype = (uint8_t)nj_dtype_of(type);
     return bytes[*dtype];
 }
 

@@ -7,7 +7,7 @@
 #include "select/ids.h"
 #include "table/launch_facts.h"
 
-/* Of which table a row is, and how its kernel is called. */
+/* The table of a row, and how its kernel is called. */
 typedef struct {
     const nj_table *table;
     nj_ids *ids;           /* gets every value that a program of the grid can hold */
@@ -31,8 +31,8 @@ NJ_INTERNAL void nj_row_close(nj_row_facts *facts);
 /* Finds which entry of a tuple's type stands at some places, `.1.0`: tuples in tuples count before their own members. */
 uint32_t nj_find_entry(nj_span tuple, nj_span places);
 
-/* How many bytes a parameter of a type has, 0 for a type that is none of a parameter; and how they are made. */
-uint32_t nj_param_bytes(nj_span type, uint8_t *dtype);
+/* Returns how many bytes a parameter of a type takes, 0 if no single parameter has such a type. `dtype` says how they are made. */
+NJ_INTERNAL uint32_t nj_param_bytes(nj_span type, uint8_t *dtype);
 
 /* Takes a constexpr or an option and its value; false stops the walk. */
 typedef bool (*nj_take_constexpr)(void *context, nj_span name, const nj_constant *value);

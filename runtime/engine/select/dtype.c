@@ -13,6 +13,12 @@ static const struct {
 
 enum { WORDS = sizeof words / sizeof *words };
 
+/* Whether a spelling is a name, and no type of array interfaces such as `<f4` or `|b1`. */
+static bool is_word(char first)
+{
+    return first >= 'a' && first <= 'z';
+}
+
 static void drop_prefix(nj_span *text, const char *prefix)
 {
     size_t size = strlen(prefix);
@@ -26,8 +32,7 @@ nj_dtype nj_dtype_read(nj_span text)
     char name[24];
     drop_prefix(&text, "torch.");
     drop_prefix(&text, "tl.");
-    /* a type of array interfaces, `<f4`, is no name */
-    if (text.size == 0 || text.size >= sizeof name || *text.at < 'a' || memchr(text.at, '.', text.size) != NULL) {
+    if (text.size == 0 || text.size >= sizeof name || !is_word((char)*text.at) || memchr(text.at, '.', text.size) != NULL) {
         return NJ_DTYPE_COUNT;
     }
     memcpy(name, text.at, text.size);
@@ -55,5 +60,5 @@ const char *nj_dtype_word(size_t number)
         return words[number].name;
     }
     const char *spelling = nj_dtype_spelling(number - WORDS);
-    return spelling == NULL || *spelling >= 'a' ? spelling : "";
+    return spelling == NULL || is_word(*spelling) ? spelling : "";
 }

@@ -4,18 +4,6 @@
 
 #include <stdlib.h>
 
-/* A dtype as types spell it; NJ_DTYPE_COUNT if the text is none. */
-static nj_dtype dtype_of(nj_span text)
-{
-    char name[16];
-    if (text.size == 0 || text.size >= sizeof name) {
-        return NJ_DTYPE_COUNT;
-    }
-    memcpy(name, text.at, text.size);
-    name[text.size] = '\0';
-    return nj_dtype_parse(name);
-}
-
 /* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if the text is no such type. */
 static nj_dtype pointee_of(nj_span text)
 {
@@ -23,7 +11,7 @@ static nj_dtype pointee_of(nj_span text)
         return NJ_DTYPE_COUNT;
     }
     size_t start = 1 + (text.size > 1 && text.at[1] == 'k');
-    nj_dtype dtype = dtype_of((nj_span){text.at + start, text.size - start});
+    nj_dtype dtype = nj_dtype_of((nj_span){text.at + start, text.size - start});
     return dtype == NJ_U1 ? NJ_I1 : dtype; /* Triton's two spellings of a bool */
 }
 
@@ -79,7 +67,7 @@ static nj_type plain_type(nj_span text)
     if (nj_span_is(text, "none")) {
         return (nj_type){.tags = NJ_BIT(NJ_TAG_NONE)};
     }
-    nj_dtype dtype = dtype_of(text);
+    nj_dtype dtype = nj_dtype_of(text);
     if (dtype == NJ_I1 || dtype == NJ_U1) {
         return (nj_type){.tags = NJ_BIT(NJ_TAG_BOOL)};
     }

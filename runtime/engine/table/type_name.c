@@ -10,17 +10,6 @@ enum {
     INT_CHARS_MAX = 21, /* of 64 bits and a sign */
 };
 
-/* The element that a text spells; NJ_DTYPE_COUNT if it is none, in the spelling of types. */
-static nj_dtype dtype_of(nj_span text)
-{
-    for (int dtype = NJ_I1; dtype < NJ_DTYPE_COUNT; dtype++) {
-        if (nj_span_is(text, nj_dtype_name((nj_dtype)dtype))) {
-            return (nj_dtype)dtype;
-        }
-    }
-    return NJ_DTYPE_COUNT;
-}
-
 static nj_span from(nj_span text, size_t start)
 {
     return (nj_span){text.at + start, text.size - start};
@@ -63,7 +52,7 @@ static bool read_descriptor(nj_span type, nj_descriptor_name *parts)
         return false;
     }
     parts->element = (nj_span){rest.at, (size_t)(bracket - rest.at)};
-    parts->dtype = dtype_of(parts->element);
+    parts->dtype = nj_dtype_of(parts->element);
     rest = from(rest, parts->element.size);
     do {
         rest = from(rest, 1);
@@ -258,7 +247,7 @@ static bool is_type(nj_span text, int depth)
 {
     if (text.size > 0 && text.at[0] == '*') {
         size_t start = 1 + (text.size > 1 && text.at[1] == 'k');
-        return dtype_of(from(text, start)) != NJ_DTYPE_COUNT;
+        return nj_dtype_of(from(text, start)) != NJ_DTYPE_COUNT;
     }
     if (nj_is_constant_type(text)) {
         return is_constant(text);
@@ -271,7 +260,7 @@ static bool is_type(nj_span text, int depth)
         return read_descriptor(text, &parts);
     }
     /* fp8 is no type of a scalar */
-    return dtype_of(text) < NJ_FP8E4NV || nj_span_is(text, "none");
+    return nj_dtype_of(text) < NJ_FP8E4NV || nj_span_is(text, "none");
 }
 
 bool nj_is_type(nj_span text)
