@@ -19,7 +19,7 @@ from typing import Any, Final
 from nojit.runtime.call import CallFacts
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.record import Record
-from nojit.runtime.table import KEY_COLUMNS, Axis, Config, Derived, KernelTable, Meaning, Missing, Param
+from nojit.runtime.table import KEY_COLUMNS, Axis, Case, Config, Derived, KernelTable, Missing, Param
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, spell
 
@@ -89,7 +89,7 @@ def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
         axes=(),
         derived=tuple(Derived(name, rule if isinstance(rule, str) else rule["expr"]) for name, rule in derived),
         signatures=(),
-        meanings=(),
+        cases=(),
         configs=tuple(_config(config, words, params) for config in words["configs"]),
         hint_sets=tuple(tuple(hints.items()) for hints in words.get("hints", ())),
         derived_values=(),
@@ -113,17 +113,17 @@ def table_of(entry: Entry, blank: KernelTable, call: CallFacts) -> KernelTable:
     words, params = entry.words, blank.params
     axes = tuple(_axes(words, params, call))
     signatures: dict[tuple[str, ...], int] = {}
-    meanings: dict[Meaning, int] = {}
+    cases: dict[Case, int] = {}
     columns = {column: array("I") for column in KEY_COLUMNS}
     for point in product(*(range(len(axis.values)) for axis in axes)):
         chosen = {axis.name: axis.values[place] for axis, place in zip(axes, point, strict=True)}
         for number in _of_arch(words, call):
             types = tuple(_types(words, params, chosen | dict(blank.configs[number].constexprs), call))
-            meaning = Meaning(signatures.setdefault(types, len(signatures)), point)
-            row = (meanings.setdefault(meaning, len(meanings)), number, 0, 0)
+            case = Case(signatures.setdefault(types, len(signatures)), point)
+            row = (cases.setdefault(case, len(cases)), number, 0, 0)
             for column, value in zip(columns.values(), row, strict=True):
                 column.append(value)
-    return replace(blank, axes=axes, signatures=tuple(signatures), meanings=tuple(meanings), columns=columns)
+    return replace(blank, axes=axes, signatures=tuple(signatures), cases=tuple(cases), columns=columns)
 
 
 def _config(config: Mapping[str, Any], words: Mapping[str, Any], params: tuple[Param, ...]) -> Config:

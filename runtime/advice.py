@@ -73,10 +73,10 @@ class _Adviser:
     def __init__(self, selection: Selection, row: int) -> None:
         self._call = selection
         self._table = selection.table
-        self._meaning, self._config, self._hints, self._derived = self._table.key(row)
+        self._case, self._config, self._hints, self._derived = self._table.key(row)
         self._arguments = selection.facts.arguments
         # values of the axes for the call, with the changes that the advice makes
-        self._axes: dict[str, Value] = dict(self._table.axis_values(self._meaning))
+        self._axes: dict[str, Value] = dict(self._table.axis_values(self._case))
         self._axes.update({self._table.axes[place].name: value for place, (_, value) in selection.wanted.items()})
         self._settings: Mapping[str, Value] | None = None
         self._candidates = self._all_candidates()
@@ -87,9 +87,9 @@ class _Adviser:
         wanted = [(axis, number) for axis, (number, _) in self._call.wanted.items()]
         return frozenset(
             number
-            for number in {*self._table.columns["meaning"]}
-            if self._call.fitting[(meaning := self._table.meanings[number]).signature]
-            and all(meaning.values[axis] == value for axis, value in wanted)
+            for number in {*self._table.columns["case"]}
+            if self._call.fitting[(case := self._table.cases[number]).signature]
+            and all(case.values[axis] == value for axis, value in wanted)
         )
 
     def combination(self) -> str:
@@ -105,7 +105,7 @@ class _Adviser:
         """Return the lines that type params; none if a signature takes the arguments."""
         if any(self._call.fitting):
             return []
-        signature = self._table.signatures[self._table.meanings[self._meaning].signature]
+        signature = self._table.signatures[self._table.cases[self._case].signature]
         wrong = [
             name
             for name, kind in zip(self._call.runtime, signature, strict=True)
@@ -149,12 +149,12 @@ class _Adviser:
 
     def _all_candidates(self) -> dict[str, list[_Typed]]:
         """List for each param the axes that may type it: those whose values correspond to its types."""
-        meanings = self._table.meanings
-        used = [*dict.fromkeys(meaning.signature for meaning in meanings)]
+        cases = self._table.cases
+        used = [*dict.fromkeys(case.signature for case in cases)]
         spelled: list[tuple[Axis, str, list[str]]] = []
         for number, axis in enumerate(self._table.axes):
             if axis.is_type:
-                pairs = {(each.signature, each.values[number]) for each in meanings}
+                pairs = {(each.signature, each.values[number]) for each in cases}
                 beside = {signature: str(axis.values[value]) for signature, value in pairs}
                 # values that occur with one type: the axis does not determine the type, or the type is None
                 unclear = {signature for signature, count in Counter(first for first, _ in pairs).items() if count > 1}
@@ -255,8 +255,8 @@ class _Adviser:
             meant: the cases that the call can have; empty if no variants were built for its case.
         """
         configs = self._table.configs
-        columns = zip(self._table.columns["meaning"], self._table.columns["config"], strict=True)
-        built = {config for meaning, config in columns if meaning in meant}
+        columns = zip(self._table.columns["case"], self._table.columns["config"], strict=True)
+        built = {config for case, config in columns if case in meant}
         for number, config in sorted(enumerate(configs), key=lambda each: each[0] not in built):
             settings = dict(config.constexprs + config.options)
             if not self._call.core.unset(number) and self._holds(config.requires, settings):
@@ -328,12 +328,12 @@ class _Adviser:
     def left_out(self) -> str:
         """Return the advice for a variant that a rule leaves out, although the manifest has all its values."""
         values = [self._evaluate(item.expression, self._settings or {}) for item in self._table.derived]
-        meanings = self.meant()
+        cases = self.meant()
         wanted = [identity(value) for value in values]
         for row in range(len(self._table)):
-            meaning, _, _, derived = self._table.key(row)
+            case, _, _, derived = self._table.key(row)
             there = [identity(expression_value(value)) for value in self._table.derived_values[derived]]
-            if meaning in meanings and there == wanted:
+            if case in cases and there == wanted:
                 return "the variants without hints, which `aligned_only` leaves out"
         return "the derived values that this call gives, which an `exclude` leaves out"
 

@@ -1,4 +1,4 @@
-"""Bundle format 1: the header and the index as records, and their encoding. The engine reads and checks them.
+"""Bundle format 2: the header and the index as records, and their encoding. The engine reads and checks them.
 
 The bytes of a bundle, in order (``docs/bundle-format.md`` is the spec)::
 

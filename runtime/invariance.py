@@ -53,15 +53,15 @@ def settled(tuning: Tuning | None, table: KernelTable, arch: str) -> Tuning:
 
 def _blocks(measured: TuningTable, table: KernelTable) -> Iterator[TuningBlock]:
     free = [not _asks(config, table.batch) for config in table.configs]
-    listed = {meaning for block in measured.blocks for meaning in block.meanings}
-    rest = tuple([meaning for meaning in range(len(table.meanings)) if meaning not in listed])
-    for meanings, best in [*((block.meanings, _mean_order(block)) for block in measured.blocks), (rest, ())]:
-        if meanings:
+    listed = {case for block in measured.blocks for case in block.cases}
+    rest = tuple([case for case in range(len(table.cases)) if case not in listed])
+    for cases, best in [*((block.cases, _mean_order(block)) for block in measured.blocks), (rest, ())]:
+        if cases:
             rank = {config: place for place, config in enumerate(best)}
             order = sorted(
                 range(len(table.configs)), key=lambda config: (not free[config], rank.get(config, len(rank)), config)
             )
-            yield TuningBlock.of(meanings, [TuningRow((), tuple(order), (0,) * len(order))])
+            yield TuningBlock.of(cases, [TuningRow((), tuple(order), (0,) * len(order))])
 
 
 def _asks(config: Config, names: Sequence[str]) -> bool:

@@ -375,7 +375,7 @@ class Kernel(_core.Dispatcher):
         return plan
 
     def _note_hints(self, plan: _core.Plan, hint_set: int, facts: Facts) -> None:
-        """Note the hints that a kind of call misses, where a variant of its config has more than the one that serves it."""
+        """Note the hints that a specialization misses, where a variant of its config has more than the one that serves it."""
         from nojit.runtime.observe.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
 
         source, row = plan.payload

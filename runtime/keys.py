@@ -117,4 +117,4 @@ def row_constexprs(table: KernelTable, row: int) -> dict[str, Value]:
 
 def row_names(table: KernelTable, row: int) -> dict[str, Value]:
     """Return what each constexpr, option and axis is for one row."""
-    return {**table.axis_values(table.columns["meaning"][row]), **row_constexprs(table, row)}
+    return {**table.axis_values(table.columns["case"][row]), **row_constexprs(table, row)}

@@ -80,27 +80,27 @@ class _Rejecter:
         self._hints: dict[int, tuple[str, ...]] = {}
         self._requires: dict[tuple[int, int], tuple[str, ...]] = {}
         self._derived: dict[tuple[int, int, int], tuple[str, ...]] = {}
-        # of the meaning that was looked at last: the rows of one are neighbours
-        self._meaning = -1
+        # of the case that was looked at last: the rows of one are neighbours
+        self._case = -1
         self._axes: tuple[str, ...] = ()
 
     def faults(self, row: int, stage: int) -> tuple[str, ...]:
         """Say how a row breaks the first rule that it breaks."""
         selection = self._selection
-        meaning, config, hints, derived = selection.table.key(row)
+        case, config, hints, derived = selection.table.key(row)
         if stage in {_TYPES, _MATRIX}:
-            signature = selection.table.meanings[meaning].signature
-            return (self._of_types(signature) if stage == _TYPES else ()) + self._of_axes(meaning)
+            signature = selection.table.cases[case].signature
+            return (self._of_types(signature) if stage == _TYPES else ()) + self._of_axes(case)
         if stage == _SETTINGS:
             return tuple(selection.setting_faults(config))
         if stage == _REQUIRES:
-            if (meaning, config) not in self._requires:
-                self._requires[meaning, config] = (selection.requires_fault(meaning, config),)
-            return self._requires[meaning, config]
+            if (case, config) not in self._requires:
+                self._requires[case, config] = (selection.requires_fault(case, config),)
+            return self._requires[case, config]
         if stage == _DERIVED:
-            if (meaning, config, derived) not in self._derived:
-                self._derived[meaning, config, derived] = tuple(selection.derived_faults(row))
-            return self._derived[meaning, config, derived]
+            if (case, config, derived) not in self._derived:
+                self._derived[case, config, derived] = tuple(selection.derived_faults(row))
+            return self._derived[case, config, derived]
         if stage == _SERVES:
             return (_outranked(selection, row, self._best),)
         if hints not in self._hints:
@@ -112,9 +112,9 @@ class _Rejecter:
             self._types[signature] = tuple(_type_faults(self._selection, signature))
         return self._types[signature]
 
-    def _of_axes(self, meaning: int) -> tuple[str, ...]:
-        if meaning != self._meaning:
-            self._meaning, self._axes = meaning, tuple(self._selection.axis_faults(meaning))
+    def _of_axes(self, case: int) -> tuple[str, ...]:
+        if case != self._case:
+            self._case, self._axes = case, tuple(self._selection.axis_faults(case))
         return self._axes
 
 

@@ -55,12 +55,12 @@ class Explanation(Record):
     """The label of each other variant and the reason, the nearest first."""
     config: dict[str, Value]
     """Its config's constexprs and options, by name; empty if there is none."""
-    meaning: dict[str, Value]
+    case: dict[str, Value]
     """Its value of each axis of the matrix, likewise."""
     key: dict[str, int]
     """What the best config depends on: each expression of the tuning key with its value; empty if there is no key."""
     tuning: TuningDecision | None
-    """What a tuning table says of the call; None if it does not know the meaning, or there is no table."""
+    """What a tuning table says of the call; None if it does not know the case, or there is no table."""
 
     def __str__(self) -> str:
         """Say it in lines: what runs, what decided, and why the nearest others do not run."""
@@ -81,7 +81,7 @@ def choose(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -
     Args:
         table: the kernel's variants.
         facts: the call.
-        lookup: the kernel's tuning on the call's device: orders the configs of each meaning; those that it leaves out
+        lookup: the kernel's tuning on the call's device: orders the configs of each case; those that it leaves out
             follow in the table's order, as all do without it.
 
     Raises:
@@ -132,14 +132,14 @@ def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) 
 
     selection = Selection(table, facts, lookup)
     row = selection.best()
-    meaning = None if row is None else table.columns["meaning"][row]
+    case = None if row is None else table.columns["case"][row]
     key = selection.core.numbers
     return Explanation(
         chosen=None if row is None else table.label(row),
         row=row,
         rejected=tuple((table.label(other.row), other.reason) for other in rejections(selection, row)),
         config={} if row is None else table.settings(row),
-        meaning={} if meaning is None else table.axis_values(meaning),
+        case={} if case is None else table.axis_values(case),
         key={} if lookup is None else dict(zip(lookup.tuning.key, key, strict=True)),
-        tuning=None if lookup is None or meaning is None else lookup.decision(key, table, meaning),
+        tuning=None if lookup is None or case is None else lookup.decision(key, table, case),
     )

@@ -65,10 +65,10 @@ class Selection:
         """Return the best of them, without a look at what comes after it."""
         return next(iter(self.core.rows(True)), None)
 
-    def axis_faults(self, meaning: int) -> list[str]:
-        """Say in which matrix constexprs a meaning differs from the call."""
-        point = self.table.meanings[meaning].values
-        axes = [(self.table.axes[place], point[place], self.wanted[place][1]) for place in self.core.apart(meaning)]
+    def axis_faults(self, case: int) -> list[str]:
+        """Say in which matrix constexprs a case differs from the call."""
+        point = self.table.cases[case].values
+        axes = [(self.table.axes[place], point[place], self.wanted[place][1]) for place in self.core.apart(case)]
         return [f"{axis.name} is {spell(axis.values[there])}, got {spell(value)}" for axis, there, value in axes]
 
     def setting_faults(self, config: int) -> list[str]:
@@ -81,14 +81,14 @@ class Selection:
             for name in self.core.unset(config)
         ]
 
-    def requires_fault(self, meaning: int, config: int) -> str:
+    def requires_fault(self, case: int, config: int) -> str:
         """Say which part of a config's ``requires`` does not hold."""
         requires = self.table.configs[config].requires
         try:
             expression = parse(requires)
         except ExpressionError as error:
             return f"requires {requires!r}, which is no expression: {error.message}"
-        names = self.names(meaning, config, expression.names)
+        names = self.names(case, config, expression.names)
         for conjunct in expression.conjuncts():
             try:
                 value = conjunct.evaluate(names)
@@ -100,25 +100,25 @@ class Selection:
 
     def derived_faults(self, row: int) -> list[str]:
         """Say which derived constexprs of a row are not what the call gives."""
-        meaning, config, _, derived = self.table.key(row)
+        case, config, _, derived = self.table.key(row)
         built = self.table.derived_values[derived]
         faults = []
         for number in self.core.underived(row):
             item = self.table.derived[number]
             try:
                 expression = parse(item.expression)
-                value = expression.evaluate(self.names(meaning, config, expression.names))
+                value = expression.evaluate(self.names(case, config, expression.names))
             except ExpressionError as error:
                 faults.append(f"{item.name} is {item.expression!r}, which cannot be evaluated: {error.message}")
             else:
                 faults.append(f"{item.name} is {spell(built[number])}, {item.expression!r} gives {shown(value)}")
         return faults
 
-    def names(self, meaning: int, config: int, wanted: Iterable[str]) -> dict[str, expr.Value]:
+    def names(self, case: int, config: int, wanted: Iterable[str]) -> dict[str, expr.Value]:
         """Return what names in expressions stand for, as far as they stand for anything."""
         found: dict[str, expr.Value] = {}
         for name in wanted:
-            there = self.core.find(meaning, config, name)
+            there = self.core.find(case, config, name)
             if there is True:
                 found[name] = expression_value(self.facts.arguments[name])
             elif there is not None:

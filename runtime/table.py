@@ -1,7 +1,7 @@
 """The variant table of one kernel: pools of distinct facts, and columns of small integers that point into them.
 
 A table begins its kernel's section of a bundle (`nojit.runtime.format`). Ten thousand variants as plain JSON take a quarter of a
-second to parse; here the JSON holds only what differs (a few signatures, meanings, configs, hint sets), and one
+second to parse; here the JSON holds only what differs (a few signatures, cases, configs, hint sets), and one
 variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.table_codec` turns it into bytes and back.
 """
 
@@ -29,11 +29,11 @@ __all__ = [
     "KEY_COLUMNS",
     "MISSING",
     "Axis",
+    "Case",
     "Config",
     "Derived",
     "KernelTable",
     "Launch",
-    "Meaning",
     "Missing",
     "Param",
     "Slot",
@@ -43,7 +43,7 @@ __all__ = [
     "config_json",
 ]
 
-COLUMNS = ("meaning", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
+COLUMNS = ("case", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
 # a row is found, and told from every other row, by these
 KEY_COLUMNS = COLUMNS[:4]
 _key_columns = itemgetter(*KEY_COLUMNS)
@@ -77,7 +77,7 @@ class Param(Record):
 
 
 class Axis(Record):
-    """One axis of the matrix that a call's meaning is a point of."""
+    """One axis of the matrix that a call's case is a point of."""
 
     name: str
     is_type: bool
@@ -85,7 +85,7 @@ class Axis(Record):
     values: tuple[Value, ...]
 
 
-class Meaning(Record):
+class Case(Record):
     """What a call means: its types and the constexprs that a caller chooses."""
 
     signature: int
@@ -95,7 +95,7 @@ class Meaning(Record):
 
 
 class Config(Record):
-    """A way to run the kernel: chosen for the caller, changes speed only."""
+    """One setting of the tunable constexprs and options: changes the speed, not what is computed."""
 
     constexprs: tuple[tuple[str, Value], ...]
     options: tuple[tuple[str, Value], ...]
@@ -190,7 +190,7 @@ class KernelTable(Record):
     derived: tuple[Derived, ...]
     signatures: tuple[tuple[str, ...], ...]
     """For each runtime param in order, its type; ``none`` where None was compiled in."""
-    meanings: tuple[Meaning, ...]
+    cases: tuple[Case, ...]
     configs: tuple[Config, ...]
     """In order of preference."""
     hint_sets: tuple[tuple[tuple[str, int], ...], ...]
@@ -291,15 +291,15 @@ class KernelTable(Record):
 
     def key(self, row: int) -> tuple[int, ...]:
         """Return the `KEY_COLUMNS` of a row."""
-        meaning, config, hints, derived = _key_columns(self.columns)
-        return meaning[row], config[row], hints[row], derived[row]
+        case, config, hints, derived = _key_columns(self.columns)
+        return case[row], config[row], hints[row], derived[row]
 
     def constexprs(self, row: int) -> dict[str, Value]:
         """Return every constexpr that a row was compiled with, by name."""
-        meaning, config, _, derived = self.key(row)
+        case, config, _, derived = self.key(row)
         values = {
             axis.name: axis.values[index]
-            for axis, index in zip(self.axes, self.meanings[meaning].values, strict=True)
+            for axis, index in zip(self.axes, self.cases[case].values, strict=True)
             if not axis.is_type
         }
         values.update(self.configs[config].constexprs)
@@ -311,9 +311,9 @@ class KernelTable(Record):
         config = self.configs[self.columns["config"][row]]
         return dict(config.constexprs + config.options)
 
-    def axis_values(self, meaning: int) -> dict[str, Value]:
-        """Return the value of each axis for a meaning, by name."""
-        places = self.meanings[meaning].values
+    def axis_values(self, case: int) -> dict[str, Value]:
+        """Return the value of each axis for a case, by name."""
+        places = self.cases[case].values
         return {axis.name: axis.values[place] for axis, place in zip(self.axes, places, strict=True)}
 
     def built_values(self, name: str) -> tuple[Value, ...]:
@@ -324,16 +324,16 @@ class KernelTable(Record):
         return (*axes, *configs, *defaults)
 
     def label(self, row: int) -> str:
-        """Describe a row for people: meaning, config, what is None, hints."""
-        meaning, config, hints, derived = self.key(row)
+        """Describe a row for people: case, config, what is None, hints."""
+        case, config, hints, derived = self.key(row)
         words = [
             f"{axis.name}={spell(axis.values[index])}"
-            for axis, index in zip(self.axes, self.meanings[meaning].values, strict=True)
+            for axis, index in zip(self.axes, self.cases[case].values, strict=True)
         ]
         chosen = self.configs[config]
         words += [f"{key}={spell(value)}" for key, value in chosen.constexprs + chosen.options if value is not None]
         words += [f"{d.name}={spell(v)}" for d, v in zip(self.derived, self.derived_values[derived], strict=True)]
-        types = zip(self.runtime_params(), self.signatures[self.meanings[meaning].signature], strict=True)
+        types = zip(self.runtime_params(), self.signatures[self.cases[case].signature], strict=True)
         compiled_in = [(path, leaf) for param, kind in types for path, leaf in leaves(kind, param)]
         words += [f"{path}=none" for path, leaf in compiled_in if leaf == NONE]
         words += [f"{path}={spell(constant_of(leaf))}" for path, leaf in compiled_in if is_constant(leaf)]
@@ -341,14 +341,14 @@ class KernelTable(Record):
         return " ".join(words)
 
     def variant_id(self, row: int) -> str:
-        """Name a row for logs and files: stable over rebuilds that keep its meaning, config and hints."""
-        meaning, config, hints, derived = self.key(row)
+        """Name a row for logs and files: stable over rebuilds that keep its case, config and hints."""
+        case, config, hints, derived = self.key(row)
         facts: Json = [
             self.kernel,
-            list(self.signatures[self.meanings[meaning].signature]),
+            list(self.signatures[self.cases[case].signature]),
             [
                 [axis.name, encode_value(axis.values[i])]
-                for axis, i in zip(self.axes, self.meanings[meaning].values, strict=True)
+                for axis, i in zip(self.axes, self.cases[case].values, strict=True)
             ],
             config_json(self.configs[config]),
             [encode_value(value) for value in self.derived_values[derived]],

@@ -38,7 +38,7 @@ def encode_table(table: KernelTable) -> bytes:
             ],
             "derived": [{"name": derived.name, "expression": derived.expression} for derived in table.derived],
             "signatures": [list(signature) for signature in table.signatures],
-            "meanings": [[meaning.signature, *meaning.values] for meaning in table.meanings],
+            "cases": [[case.signature, *case.values] for case in table.cases],
             "configs": [config_json(config) for config in table.configs],
             "hint_sets": [[[param, hint] for param, hint in hints] for hints in table.hint_sets],
             "derived_values": [[encode_value(v) for v in values] for values in table.derived_values],

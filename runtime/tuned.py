@@ -69,7 +69,7 @@ class TunedCost(Record):
 
 
 class TunedEntry(Record):
-    """Problems of meanings that are tuned alike."""
+    """Problems of cases that are tuned alike."""
 
     where: tuple[tuple[str, tuple[Value, ...]], ...]
     """The values of each axis that it is for; an axis left out may have any."""
@@ -78,7 +78,7 @@ class TunedEntry(Record):
     """Of each config once; they decide where no row has a call's buckets. Empty: rows that are near do."""
 
     def covers(self, axes: Mapping[str, Value]) -> bool:
-        """Say whether it is for a meaning.
+        """Say whether it is for a case.
 
         Args:
             axes: the value of each axis.
@@ -100,7 +100,7 @@ class TunedTable(Record):
     """Who measured, when, with what."""
     configs: tuple[TunedConfig, ...]
     entries: tuple[TunedEntry, ...]
-    """The first that covers a meaning counts."""
+    """The first that covers a case counts."""
     path: str = ""
     """The file."""
     names: tuple[str, ...] = ()

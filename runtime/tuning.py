@@ -1,6 +1,6 @@
 """Looks configs up in tuning tables: buckets, the problems that are near, the nearest device. Pure.
 
-A decision depends on the device's table, the meaning and the key's buckets alone, never on the first value of a bucket
+A decision depends on the device's table, the case and the key's buckets alone, never on the first value of a bucket
 that a process happens to see: two processes decide alike.
 """
 
@@ -110,9 +110,9 @@ class Lookup(Record):
             object.__setattr__(self, "_core", known)
         return known
 
-    def decision(self, key: Sequence[int], kernel: KernelTable, meaning: int) -> TuningDecision | None:
-        """Say what decides for a call of a meaning, for people; None if nothing was measured for it."""
-        block = None if self.table is None else self.table.block_of(meaning)
+    def decision(self, key: Sequence[int], kernel: KernelTable, case: int) -> TuningDecision | None:
+        """Say what decides for a call of a case, for people; None if nothing was measured for it."""
+        block = None if self.table is None else self.table.block_of(case)
         if block is None or self.table is None:
             return None
         rounded = tuple([bucket_of(self.tuning.bucket, value) for value in key])
@@ -151,7 +151,7 @@ def _core_tuning(tuning: Tuning) -> _core.Tuning:
             table.device.name,
             table.device.multiprocessors,
             table.device.memory_bytes,
-            tuple([(block.meanings, (*block.columns(), tuple(block.estimates()))) for block in table.blocks]),
+            tuple([(block.cases, (*block.columns(), tuple(block.estimates()))) for block in table.blocks]),
         )
         for table in tuning.tables
     ]
@@ -166,8 +166,8 @@ def _config_words(config: Config) -> str:
 def resolve(tuned: TunedTable, table: KernelTable) -> TuningTable:
     """Turn the names of a tuned table into the numbers of a kernel's table.
 
-    Of several entries that cover a meaning the first counts; of several rows in one bucket, too. Entries that cover
-    nothing in `table` are left out: it may hold fewer meanings than were measured.
+    Of several entries that cover a case the first counts; of several rows in one bucket, too. Entries that cover
+    nothing in `table` are left out: it may hold fewer cases than were measured.
 
     Args:
         tuned: what was measured.
@@ -183,25 +183,23 @@ def resolve(tuned: TunedTable, table: KernelTable) -> TuningTable:
         config_number(table, config, f"{tuned.path} $.config[{number}]") for number, config in enumerate(tuned.configs)
     ]
     covered: dict[int, list[int]] = {}
-    for number in range(len(table.meanings)):
+    for number in range(len(table.cases)):
         values = table.axis_values(number)
         first = next((place for place, entry in enumerate(tuned.entries) if entry.covers(values)), None)
         if first is not None:
             covered.setdefault(first, []).append(number)
-    blocks = [
-        block_of(tuned, tuned.entries[place], meanings, configs, bucket) for place, meanings in sorted(covered.items())
-    ]
+    blocks = [block_of(tuned, tuned.entries[place], cases, configs, bucket) for place, cases in sorted(covered.items())]
     return TuningTable(tuned.device, tuple(blocks))
 
 
 def block_of(
-    tuned: TunedTable, entry: TunedEntry, meanings: Sequence[int], configs: Sequence[int], bucket: str
+    tuned: TunedTable, entry: TunedEntry, cases: Sequence[int], configs: Sequence[int], bucket: str
 ) -> TuningBlock:
     """Turn an entry of a tuned table into a block; `configs` gives the number of each config of the file."""
     costs: dict[int, str] = {}
     for cost in entry.costs:
         costs.setdefault(configs[cost.config], cost_words(cost.ps, tuned.names))
-    return TuningBlock.of(meanings, rows_of(entry, configs, bucket), costs.items())
+    return TuningBlock.of(cases, rows_of(entry, configs, bucket), costs.items())
 
 
 def rows_of(entry: TunedEntry, configs: Sequence[int], bucket: str) -> tuple[TuningRow, ...]:

@@ -22,9 +22,9 @@ def encode_tuning(tuning: Tuning | None) -> Json:
             "device": dict(zip(_DEVICE_FIELDS, _DEVICE_FACTS(table.device), strict=True)),
             "blocks": [
                 {
-                    "meanings": [*block.meanings],
+                    "cases": [*block.cases],
                     "rows": parse_json(block.text, ""),
-                    **({"costs": parse_json(block.costs, "")} if block.costs else {}),
+                    "costs": parse_json(block.costs, "") if block.costs else [],
                 }
                 for block in table.blocks
             ],

@@ -1,4 +1,4 @@
-"""Tuning tables as a bundle holds them: which config to try first, for which device, meaning and problem."""
+"""Tuning tables as a bundle holds them: which config to try first, for which device, case and problem."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class TuningRow(Record):
 
 
 class TuningBlock(Record):
-    """The problems of meanings that are tuned alike."""
+    """The problems of cases that are tuned alike."""
 
-    meanings: tuple[int, ...]
+    cases: tuple[int, ...]
     """Of the kernel's table, ascending; each in one block of a table at most."""
     text: bytes
     """The problems as a table spells them, ascending, at least one. There can be hundreds, and few calls ask for them."""
@@ -83,11 +83,11 @@ class TuningBlock(Record):
         return tuple(map(TuningRow, *self.columns()))
 
     @staticmethod
-    def of(meanings: Iterable[int], rows: Iterable[TuningRow], costs: Iterable[tuple[int, str]] = ()) -> TuningBlock:
+    def of(cases: Iterable[int], rows: Iterable[TuningRow], costs: Iterable[tuple[int, str]] = ()) -> TuningBlock:
         """Make a block of its problems, and of what configs are estimated to take."""
         spelled: list[Json] = [[[*row.at], [*row.use], [*row.behind]] for row in rows]
         estimates: list[Json] = [[*pair] for pair in costs]
-        return TuningBlock(tuple(meanings), canonical_json(spelled), canonical_json(estimates) if estimates else b"")
+        return TuningBlock(tuple(cases), canonical_json(spelled), canonical_json(estimates) if estimates else b"")
 
 
 class TuningTable(Record):
@@ -96,10 +96,10 @@ class TuningTable(Record):
     device: TunedDevice
     blocks: tuple[TuningBlock, ...]
 
-    def block_of(self, meaning: int) -> TuningBlock | None:
-        """Return the block that a meaning is in; None if it is not tuned."""
+    def block_of(self, case: int) -> TuningBlock | None:
+        """Return the block that a case is in; None if it is not tuned."""
         for block in self.blocks:
-            if meaning in block.meanings:
+            if case in block.cases:
                 return block
         return None
 

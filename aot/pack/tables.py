@@ -11,7 +11,7 @@ from nojit.aot.manifest.types import plain
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.postfix import postfix
-from nojit.runtime.table import COLUMNS, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Tuning
+from nojit.runtime.table import COLUMNS, Axis, Case, Config, Derived, KernelTable, Launch, Param, Tuning
 from nojit.runtime.tuned import TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.tuning import resolve
 from nojit.runtime.values import Value, identity
@@ -65,7 +65,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
         images: number in the bundle of each distinct image of the kernel.
     """
     signatures: _Pool[tuple[str, ...]] = _Pool()
-    meanings: _Pool[Meaning] = _Pool()
+    cases: _Pool[Case] = _Pool()
     configs: _Pool[Config] = _Pool()
     hint_sets: _Pool[tuple[tuple[str, int], ...]] = _Pool()
     derived_values: _Pool[tuple[Value, ...]] = _Pool()
@@ -82,7 +82,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
         point = tuple(place[identity(value)] for place, (_, value) in zip(places, variant.axes, strict=True))
         rows.append(
             (
-                meanings.number(Meaning(signature, point)),
+                cases.number(Case(signature, point)),
                 configs.number(variant.config),
                 hint_sets.number(variant.hints),
                 derived_values.number(tuple(value for _, value in variant.derived)),
@@ -101,7 +101,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
         axes=kernel.axes,
         derived=kernel.derived,
         signatures=tuple(signatures.values),
-        meanings=tuple(meanings.values),
+        cases=tuple(cases.values),
         configs=tuple(configs.values),
         hint_sets=tuple(hint_sets.values),
         derived_values=tuple(derived_values.values),

@@ -56,8 +56,8 @@ def launch_sdd(
 
     `caller`: allocates and launches, or also records both for replays.
     """
-    facts, meaning = facts_of_sdd(a, b, out, tables, sizes)
-    caller.launch("block_sparse_sdd", a, b, out, *facts, **meaning)
+    facts, constexprs = facts_of_sdd(a, b, out, tables, sizes)
+    caller.launch("block_sparse_sdd", a, b, out, *facts, **constexprs)
 
 
 def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], sizes: Sizes) -> Facts:
@@ -69,8 +69,8 @@ def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], si
     batch, _, rows, depth = a.shape
     numbers = (batch, len(tiles), -(-rows // sizes.tile), rows, depth, sizes.block)
     strides = (*a.stride(), *b.stride(), *out.stride())
-    meaning = {"STRIP": sizes.tile, "SPAN": sizes.width, "PRECISION": precision(a.dtype)}
-    return (tiles, columns, blocks, *numbers, *strides), meaning
+    constexprs = {"STRIP": sizes.tile, "SPAN": sizes.width, "PRECISION": precision(a.dtype)}
+    return (tiles, columns, blocks, *numbers, *strides), constexprs
 
 
 def run_dsd(
@@ -152,8 +152,8 @@ def launch_dsd(
     split; `is_transposed`: True to multiply by the transposed blocks; `caller`: allocates and launches, or also records
     both for replays.
     """
-    facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, is_transposed)
-    caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **meaning)
+    facts, constexprs = facts_of_dsd(s, d, out, strips, cuts, block, is_transposed)
+    caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **constexprs)
 
 
 def facts_of_dsd(

@@ -115,8 +115,8 @@ def launch_sdd(
     `maps`: TMA descriptions of operands and result; `tables`: the three tables of tiles in `Packing.tables`; `sizes`:
     those of the layout; `caller`: allocates and launches, or also records both for replays.
     """
-    facts, meaning = facts_of_sdd(maps, shape, tables, sizes)
-    caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **meaning)
+    facts, constexprs = facts_of_sdd(maps, shape, tables, sizes)
+    caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **constexprs)
 
 
 def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
@@ -152,8 +152,8 @@ def launch_dsd(
     layout's tables of strips (groups of block rows); `caller`: allocates and launches, or also records both for
     replays.
     """
-    facts, meaning = facts_of_dsd(maps, shape, strips, cuts, block)
-    caller.launch("block_sparse_dsd_sm90", maps.s, maps.d, maps.out, partial, *facts, **meaning)
+    facts, constexprs = facts_of_dsd(maps, shape, strips, cuts, block)
+    caller.launch("block_sparse_dsd_sm90", maps.s, maps.d, maps.out, partial, *facts, **constexprs)
 
 
 def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], cuts: Cuts, block: int) -> Facts:

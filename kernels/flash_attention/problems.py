@@ -37,16 +37,16 @@ __all__ = [
 ]
 
 _TILES: Final = ("BLOCK_M", "BLOCK_N")
-_MEANING: Final = ("MASK", "BLOCK_D", "BLOCK_DV", "EVEN_D")
+_CASE: Final = ("MASK", "BLOCK_D", "BLOCK_DV", "EVEN_D")
 ROLES: Final[Mapping[str, Roles]] = {
-    "flash_attention_fwd": Roles(_TILES, (), _MEANING),
-    "flash_attention_fwd_fp8": Roles(_TILES, (), _MEANING),
+    "flash_attention_fwd": Roles(_TILES, (), _CASE),
+    "flash_attention_fwd_fp8": Roles(_TILES, (), _CASE),
     "flash_attention_fwd_sm90": Roles(
         (*_TILES, "STAGES", "Q_STAGES", "SPAN", "TURNS"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")
     ),
     "flash_attention_bwd_delta": Roles(("BLOCK_M",), (), ("BLOCK_DV",)),
-    "flash_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
-    "flash_attention_bwd_dq": Roles(_TILES, (), _MEANING),
+    "flash_attention_bwd_dkdv": Roles(_TILES, (), _CASE),
+    "flash_attention_bwd_dq": Roles(_TILES, (), _CASE),
     "flash_attention_bwd_sm90_prepare": Roles((), (), ("BLOCK_D", "BLOCK_M")),
     "flash_attention_bwd_sm90": Roles(("STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_M")),
     "flash_attention_bwd_sm90_finish": Roles(("BLOCK_M",), (), ("BLOCK_D",)),

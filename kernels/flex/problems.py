@@ -26,14 +26,14 @@ from torch import Tensor
 __all__ = ["PROBLEMS", "ROLES", "FlexProblem", "Shape", "problems"]
 
 _TILES: Final = ("BLOCK_M", "BLOCK_N")
-_MEANING: Final = ("MASK", "SCORE_MOD", "BLOCK_D", "BLOCK_DV")
+_CASE: Final = ("MASK", "SCORE_MOD", "BLOCK_D", "BLOCK_DV")
 ROLES: Final[Mapping[str, Roles]] = {
-    "flex_attention_fwd": Roles(_TILES, (), _MEANING),
-    "flex_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN", "TURNS"), (), _MEANING),
-    "flex_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
-    "flex_attention_bwd_dq": Roles(_TILES, (), _MEANING),
+    "flex_attention_fwd": Roles(_TILES, (), _CASE),
+    "flex_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN", "TURNS"), (), _CASE),
+    "flex_attention_bwd_dkdv": Roles(_TILES, (), _CASE),
+    "flex_attention_bwd_dq": Roles(_TILES, (), _CASE),
     "flex_attention_bwd_sm90": Roles(("STAGES", "SPAN", "EAGER"), (), ("MASK", "SCORE_MOD", "BLOCK_D", "BLOCK_M")),
-    "flex_attention_bwd_captured": Roles(_TILES, (), _MEANING),
+    "flex_attention_bwd_captured": Roles(_TILES, (), _CASE),
 }
 _MEASURED: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90", "flex_attention_bwd_dkdv", "flex_attention_bwd_dq")
 _FORWARD: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90")

@@ -33,10 +33,10 @@ from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "DecodingProblem", "MergeProblem", "Shape", "problems"]
 
-_MEANING: Final = ("SCORE_MOD", "PAGED", "BLOCK_D", "BLOCK_DV")
+_CASE: Final = ("SCORE_MOD", "PAGED", "BLOCK_D", "BLOCK_DV")
 ROLES: Final[Mapping[str, Roles]] = {
-    "flex_decoding": Roles(("BLOCK_M", "BLOCK_N"), (), _MEANING),
-    "flex_decoding_blocks": Roles(("BLOCK_M", "BLOCK_N"), (), _MEANING),
+    "flex_decoding": Roles(("BLOCK_M", "BLOCK_N"), (), _CASE),
+    "flex_decoding_blocks": Roles(("BLOCK_M", "BLOCK_N"), (), _CASE),
     "flex_decoding_merge": Roles(("BLOCK_S",), (), ("BLOCK_DV",)),
 }
 _UNIT: Final = 128

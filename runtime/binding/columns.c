@@ -13,7 +13,7 @@ int nj_columns_init(void)
 
 PyObject *nj_columns_make(const unsigned char *columns, size_t rows)
 {
-    static const char *const names[NJ_COLUMNS] = {"meaning", "config", "hints",     "derived",
+    static const char *const names[NJ_COLUMNS] = {"case", "config", "hints",     "derived",
                                                   "launch",  "image",  "registers", "spill_bytes"};
     Py_ssize_t size = (Py_ssize_t)(sizeof(uint32_t) * rows * NJ_COLUMNS);
     /* an array out of bytes takes longer to make than the slices of one */

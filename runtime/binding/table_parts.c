@@ -8,7 +8,7 @@
 
 /* Set once by `nj_table_parts_init` under the import lock, and never changed. */
 static struct {
-    nj_record param, axis, derived, meaning, config;
+    nj_record param, axis, derived, one_case, config;
     nj_record tuning, tuning_table, block, device;
     nj_record dtype, function;
     PyObject *missing;
@@ -32,7 +32,7 @@ int nj_table_parts_init(void)
         {"nojit.runtime.table", "Param", 3, &classes.param},
         {"nojit.runtime.table", "Axis", 3, &classes.axis},
         {"nojit.runtime.table", "Derived", 2, &classes.derived},
-        {"nojit.runtime.table", "Meaning", 2, &classes.meaning},
+        {"nojit.runtime.table", "Case", 2, &classes.one_case},
         {"nojit.runtime.table", "Config", 3, &classes.config},
         {"nojit.runtime.tuning_table", "Tuning", 3, &classes.tuning},
         {"nojit.runtime.tuning_table", "TuningTable", 2, &classes.tuning_table},
@@ -167,7 +167,7 @@ static PyObject *make_signature(nj_maker *it, const void *items, size_t number)
 static PyObject *make_case(nj_maker *it, const void *items, size_t number)
 {
     const nj_case *point = (const nj_case *)items + number;
-    return nj_record_make(&classes.meaning, (PyObject *[]){number_of(point->signature),
+    return nj_record_make(&classes.one_case, (PyObject *[]){number_of(point->signature),
                                                            tuple_of(it, point->places, it->table->axis_count, make_index)});
 }
 
@@ -318,7 +318,7 @@ static const struct {
     {"axes", make_axes},
     {"derived", make_all_derived},
     {"signatures", make_signatures},
-    {"meanings", make_cases},
+    {"cases", make_cases},
     {"configs", make_configs},
     {"hint_sets", make_hint_sets},
     {"derived_values", make_all_derived_values},

@@ -74,10 +74,10 @@ def nearest_configs(table: KernelTable, call: CallFacts) -> tuple[BuiltConfig, .
     wanted = {**defaults_of(table), **call.constexprs}
     nearest: dict[int, tuple[tuple[int, int, int, int], int]] = {}
     distances: dict[int, tuple[int, int]] = {}
-    for row, (meaning, config) in enumerate(zip(table.columns["meaning"], table.columns["config"], strict=True)):
-        if meaning not in distances:
-            distances[meaning] = _distance(table, meaning, wanted, call)
-        matrix, types = distances[meaning]
+    for row, (case, config) in enumerate(zip(table.columns["case"], table.columns["config"], strict=True)):
+        if case not in distances:
+            distances[case] = _distance(table, case, wanted, call)
+        matrix, types = distances[case]
         far = (matrix, _differences(table.configs[config], call), types, config)
         if config not in nearest or far < nearest[config][0]:
             nearest[config] = (far, row)
@@ -91,10 +91,10 @@ def defaults_of(table: KernelTable) -> dict[str, Value]:
     return {param.name: param.default for param in constexprs if not isinstance(param.default, Missing)}
 
 
-def _distance(table: KernelTable, meaning: int, wanted: Mapping[str, object], call: CallFacts) -> tuple[int, int]:
+def _distance(table: KernelTable, case: int, wanted: Mapping[str, object], call: CallFacts) -> tuple[int, int]:
     """Count the constexprs, and the types, in which a case differs from a call."""
-    types = zip(table.runtime_params(), table.signatures[table.meanings[meaning].signature], strict=True)
-    values = table.axis_values(meaning)
+    types = zip(table.runtime_params(), table.signatures[table.cases[case].signature], strict=True)
+    values = table.axis_values(case)
     spelled = {axis.name for axis in table.axes if axis.is_type}
     matrix = sum(
         identity(value) != identity(wanted[name])
@@ -112,15 +112,15 @@ def _differences(config: Config, call: CallFacts) -> int:
 
 
 def _built_config(table: KernelTable, row: int, spelled: Mapping[str, Value], *, has_constexprs: bool) -> BuiltConfig:
-    meaning, config, _, _ = table.key(row)
+    case, config, _, _ = table.key(row)
     flags: dict[str, Value] = {}
     if table.launches:
         launch = table.launches[table.columns["launch"][row]]
         flags |= {"launch_cooperative_grid": True} if launch.cooperative else {}
         flags |= {"launch_pdl": True} if launch.pdl else {}
-    types = zip(table.runtime_params(), table.signatures[table.meanings[meaning].signature], strict=True)
+    types = zip(table.runtime_params(), table.signatures[table.cases[case].signature], strict=True)
     return BuiltConfig(
-        table.configs[config], dict(types), {**table.axis_values(meaning), **spelled}, flags, has_constexprs
+        table.configs[config], dict(types), {**table.axis_values(case), **spelled}, flags, has_constexprs
     )
 
 
@@ -165,8 +165,8 @@ def _spelled_axes(table: KernelTable, call: CallFacts) -> dict[str, Value]:
     for number, axis in enumerate(table.axes):
         for place, name in enumerate(table.runtime_params()) if axis.is_type else ():
             if call.arguments[name].dtype and all(
-                _element(table.signatures[meaning.signature][place]) in ("", axis.values[meaning.values[number]])
-                for meaning in table.meanings
+                _element(table.signatures[case.signature][place]) in ("", axis.values[case.values[number]])
+                for case in table.cases
             ):
                 found[axis.name] = call.arguments[name].dtype
     return found

@@ -45,7 +45,7 @@ __all__ = ["Exerciser", "FindingError"]
 
 SIGNER = Signer.of("the builder")
 ROWS = 24
-"""Rows of a kernel that are looked at one by one, and meanings that are called."""
+"""Rows of a kernel that are looked at one by one, and cases that are called."""
 CORE_ROWS = 6
 """Rows whose images are checked where only the core is exercised."""
 BOUNDS = {f"i{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)} | {
@@ -248,8 +248,8 @@ class Exerciser:
         device = DEVICES.index(arch) if arch in DEVICES else 0
         # of a call without a tensor, the current device is meant
         self._driver.make_current(device)
-        for _ in range(2 if table.meanings else 0):
-            number = chance.randrange(len(table.meanings))
+        for _ in range(2 if table.cases else 0):
+            number = chance.randrange(len(table.cases))
             call = self._arguments(table, number, device)
             grid = chance.choice(GRIDS)
             if self._core_only:
@@ -274,10 +274,10 @@ class Exerciser:
                 raise FindingError(f"row {row} runs, and row {told.row} is explained, of {source}")
 
     def _arguments(self, table: KernelTable, number: int, device: int) -> Callable[[Callable[..., Any]], Any]:
-        """Make arguments for a meaning, right ones mostly; return what makes a call with them."""
+        """Make arguments for a case, right ones mostly; return what makes a call with them."""
         chance = self._chance
-        meaning = table.meanings[number]
-        types = dict(zip(table.runtime_params(), table.signatures[meaning.signature], strict=True))
+        case = table.cases[number]
+        types = dict(zip(table.runtime_params(), table.signatures[case.signature], strict=True))
         chosen = table.axis_values(number)
         given: dict[str, Any] = {}
         for param in table.params:

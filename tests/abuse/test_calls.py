@@ -92,7 +92,7 @@ def tuned(header: Document) -> None:
     """Have a table ordered by a key."""
     device = {"arch": "sm_90", "memory_bytes": 1 << 37, "multiprocessors": 132, "name": "H"}
     row = [[4096, 8192], [0, 1], [0, 7]]
-    blocks = [{"costs": [[0, "key0 64 *"]], "meanings": [0], "rows": [row]}]
+    blocks = [{"costs": [[0, "key0 64 *"]], "cases": [0], "rows": [row]}]
     tables = [{"blocks": blocks, "device": device}]
     header["tuning"] = {"bucket": "quarter_pow2", "key": ["n", "n * 2"], "tables": tables}
     header["programs"][2:2] = ["n", "n 2 *"]

@@ -68,60 +68,58 @@ def config(**facts: Any) -> dict[str, Any]:
 
 def columns(rows: int, **facts: Any) -> list[Any]:
     """Write the columns of so many rows, all zero but for what is told."""
-    names = ("meaning", "config", "hints", "derived", "launch", "image", "registers", "spill")
+    names = ("case", "config", "hints", "derived", "launch", "image", "registers", "spill")
     return [facts.get(name, [32 * (name == "registers")] * rows) for name in names]
 
 
 @cheap
-def equal_meanings_with_requires() -> bytes:
+def equal_cases_with_requires() -> bytes:
     n, configs = 32_700, [*[config(options=[])] * 10_499, config(requires="n == 4")]
-    header = header_of(meanings=[[0]] * n, configs=configs, programs=["1", "n 4 =="])
-    return bundle(PlainKernel(header=header, columns=columns(n, meaning=range(n), config=[10_499] * n)))
+    header = header_of(cases=[[0]] * n, configs=configs, programs=["1", "n 4 =="])
+    return bundle(PlainKernel(header=header, columns=columns(n, case=range(n), config=[10_499] * n)))
 
 
 @huge
-def more_equal_meanings() -> bytes:
+def more_equal_cases() -> bytes:
     n = 100_000
     configs = [*[config()] * 59_999, config(requires="n == 4")]
-    header = header_of(meanings=[[0]] * n, configs=configs, programs=["1", "n 4 =="])
-    return write_bundle(PlainKernel(header=header, columns=columns(n, meaning=range(n), config=[59_999] * n)))
+    header = header_of(cases=[[0]] * n, configs=configs, programs=["1", "n 4 =="])
+    return write_bundle(PlainKernel(header=header, columns=columns(n, case=range(n), config=[59_999] * n)))
 
 
 @cheap
-def many_meanings_of_many_configs_with_requires() -> bytes:
+def many_cases_of_many_configs_with_requires() -> bytes:
     n = 32_640
-    header = header_of(
-        meanings=[[0]] * 255, configs=[config(requires="n == 4")] * 255, programs=["1", *["n 4 =="] * 255]
-    )
-    held = columns(n, meaning=[row // 255 for row in range(n)], config=[row % 255 for row in range(n)])
+    header = header_of(cases=[[0]] * 255, configs=[config(requires="n == 4")] * 255, programs=["1", *["n 4 =="] * 255])
+    held = columns(n, case=[row // 255 for row in range(n)], config=[row % 255 for row in range(n)])
     return bundle(PlainKernel(header=header, columns=held))
 
 
 @cheap
-def requires_that_ask_for_each_meaning() -> bytes:
+def requires_that_ask_for_each_case() -> bytes:
     n = 32_700
     header = header_of(
         axes=[{"is_type": True, "name": "T", "values": ["fp16", "fp32"]}],
-        meanings=[[0, row & 1] for row in range(n)],
+        cases=[[0, row & 1] for row in range(n)],
         configs=[config(requires="n == 4 and T != n")],
         programs=["1", "n 4 == T n != and"],
     )
-    return bundle(PlainKernel(header=header, columns=columns(n, meaning=range(n))))
+    return bundle(PlainKernel(header=header, columns=columns(n, case=range(n))))
 
 
 @huge
 def a_million_rows() -> bytes:
     n = 1_000_000
-    header = header_of(configs=[config(options=[["s", i]]) for i in range(1000)], meanings=[[0]] * 1000)
-    held = columns(n, meaning=[row // 1000 for row in range(n)], config=[row % 1000 for row in range(n)])
+    header = header_of(configs=[config(options=[["s", i]]) for i in range(1000)], cases=[[0]] * 1000)
+    held = columns(n, case=[row // 1000 for row in range(n)], config=[row % 1000 for row in range(n)])
     return write_bundle(PlainKernel(header=header, columns=held))
 
 
 @cheap
 def many_rows() -> bytes:
     n = 32_700
-    header = header_of(configs=[config(options=[["s", i]]) for i in range(1000)], meanings=[[0]] * 1000)
-    held = columns(n, meaning=[row // 1000 for row in range(n)], config=[row % 1000 for row in range(n)])
+    header = header_of(configs=[config(options=[["s", i]]) for i in range(1000)], cases=[[0]] * 1000)
+    held = columns(n, case=[row // 1000 for row in range(n)], config=[row % 1000 for row in range(n)])
     return bundle(PlainKernel(header=header, columns=held))
 
 
@@ -201,13 +199,13 @@ def more_kernels_in_the_index() -> bytes:
 
 @cheap
 def kernels_that_expand() -> bytes:
-    header, images = header_of(meanings=[[0]] * 300), [CUBIN + bytes(2 << 10)]
+    header, images = header_of(cases=[[0]] * 300), [CUBIN + bytes(2 << 10)]
     return bundle(*[PlainKernel(name=f"k{i:04}", images=images, header=header) for i in range(300)])
 
 
 @huge
 def kernels_that_expand_far() -> bytes:
-    header = header_of(meanings=[[0]] * 400_000)
+    header = header_of(cases=[[0]] * 400_000)
     return write_bundle(*[PlainKernel(name=f"k{i}", header=header) for i in range(4)])
 
 
@@ -222,7 +220,7 @@ POOLS: dict[str, tuple[Any, int]] = {
     "hint_sets": ([], 32_000),
     "launches": (launch_of(), 4_900),
     "layouts": ("", 32_000),
-    "meanings": ([0], 32_000),
+    "cases": ([0], 32_000),
     "programs": ("", 32_000),
     "signatures": (["i32"], 32_000),
 }
@@ -252,7 +250,7 @@ CHEAP |= {
 def values_of_an_axis() -> bytes:
     values = [{"float": "0x1.8000000000000p+0"}] * 32_000
     return bundle(
-        PlainKernel(header=header_of(axes=[{"is_type": True, "name": "n", "values": values}], meanings=[[0, 0]]))
+        PlainKernel(header=header_of(axes=[{"is_type": True, "name": "n", "values": values}], cases=[[0, 0]]))
     )
 
 
@@ -262,7 +260,7 @@ def expressions_of_many_types() -> bytes:
     requires = " and ".join(["n > 1", *[f"T{i} != n" for i in range(11)]])
     header = header_of(
         axes=axes,
-        meanings=[[0] * 12],
+        cases=[[0] * 12],
         configs=[config(requires=requires)],
         programs=["1", "n 1 >" + "".join(f" T{i} n != and" for i in range(11))],
     )
@@ -274,7 +272,7 @@ def expressions_of_more_types() -> bytes:
     axes = [{"is_type": True, "name": f"T{i}", "values": ["fp16", "fp32"]} for i in range(40)]
     requires = " and ".join(["n > 1", *[f"T{i} != n" for i in range(40)]])
     words = "n 1 >" + "".join(f" T{i} n != and" for i in range(40))
-    header = header_of(axes=axes, meanings=[[0] * 41], configs=[config(requires=requires)], programs=["1", words])
+    header = header_of(axes=axes, cases=[[0] * 41], configs=[config(requires=requires)], programs=["1", words])
     return write_bundle(PlainKernel(header=header))
 
 
@@ -301,34 +299,34 @@ def more_derived_facts_of_configs() -> bytes:
     return derived_facts(4000, 60)
 
 
-def tuned(blocks: list[Any], meanings: int, configs: int) -> bytes:
+def tuned(blocks: list[Any], cases: int, configs: int) -> bytes:
     device = {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 1, "name": "x"}
     header = header_of(
         tuning={"bucket": "exact", "key": ["n"], "tables": [{"blocks": blocks, "device": device}]},
-        meanings=[[0]] * meanings,
+        cases=[[0]] * cases,
         configs=[config(options=[])] * configs,
         programs=["1", "n"],
     )
-    n = meanings * configs
-    held = columns(n, meaning=[i // configs for i in range(n)], config=[i % configs for i in range(n)])
+    n = cases * configs
+    held = columns(n, case=[i // configs for i in range(n)], config=[i % configs for i in range(n)])
     return bundle(PlainKernel(header=header, columns=held))
 
 
 @cheap
-def tuned_rows_for_many_meanings() -> bytes:
+def tuned_rows_for_many_cases() -> bytes:
     rows = [[[2 * i], [0, 1], [0, 1]] for i in range(4400)]
-    return tuned([{"meanings": [*range(6900)], "rows": rows}], 6900, 2)
+    return tuned([{"cases": [*range(6900)], "costs": [], "rows": rows}], 6900, 2)
 
 
 @cheap
 def tuned_rows_of_many_configs() -> bytes:
     rows = [[[1_000_000 + i], [(i * 60 + j) % 7000 for j in range(60)], [0] * 60] for i in range(240)]
-    return tuned([{"meanings": [0], "rows": rows}], 2, 7000)
+    return tuned([{"cases": [0], "costs": [], "rows": rows}], 2, 7000)
 
 
 @cheap
 def tuned_blocks() -> bytes:
-    return tuned([{"meanings": [i], "rows": [[[1], [0], [0]]]} for i in range(6000)], 6000, 1)
+    return tuned([{"cases": [i], "costs": [], "rows": [[[1], [0], [0]]]} for i in range(6000)], 6000, 1)
 
 
 def many_expressions(kernels: int, configs: int, words: int) -> bytes:
@@ -360,21 +358,21 @@ def wide(params: int = 60, **facts: Any) -> dict[str, Any]:
 @cheap
 def calls_that_nothing_serves() -> bytes:
     n = 20_000
-    return bundle(PlainKernel(header=wide(meanings=[[0]] * n), columns=columns(n, meaning=range(n))))
+    return bundle(PlainKernel(header=wide(cases=[[0]] * n), columns=columns(n, case=range(n))))
 
 
 @cheap
 def calls_that_need_other_types_of_many() -> bytes:
     axes = [{"is_type": True, "name": f"T{i}", "values": ["i32", "i16"]} for i in range(60)]
-    header = wide(250, axes=axes, meanings=[[0] * 61] * 900)
-    return bundle(PlainKernel(header=header, columns=columns(900, meaning=range(900))))
+    header = wide(250, axes=axes, cases=[[0] * 61] * 900)
+    return bundle(PlainKernel(header=header, columns=columns(900, case=range(900))))
 
 
 @cheap
 def hints_that_nothing_meets() -> bytes:
     n = 32_700
-    header = header_of(hint_sets=[[["n", 16]]], meanings=[[0]] * n)
-    return bundle(PlainKernel(header=header, columns=columns(n, meaning=range(n))))
+    header = header_of(hint_sets=[[["n", 16]]], cases=[[0]] * n)
+    return bundle(PlainKernel(header=header, columns=columns(n, case=range(n))))
 
 
 @cheap
@@ -392,8 +390,8 @@ def rows_of_long_tuples() -> bytes:
 def long_constants() -> bytes:
     n = 250
     types = [f"='{'a' * 8000}{i}'" for i in range(n)]
-    header = header_of(signatures=[[each] for each in types], meanings=[[i] for i in range(n)], layouts=[SCRATCH])
-    return bundle(PlainKernel(header=header, columns=columns(n, meaning=range(n))))
+    header = header_of(signatures=[[each] for each in types], cases=[[i] for i in range(n)], layouts=[SCRATCH])
+    return bundle(PlainKernel(header=header, columns=columns(n, case=range(n))))
 
 
 def first_call(path: Path) -> None:
@@ -448,7 +446,7 @@ def test_a_small_file_costs_little(tmp_path: Path, fakecuda: FakeCuda, case: str
 
 
 @pytest.mark.parametrize("part", range(1, 5))
-@pytest.mark.parametrize("case", ["equal meanings with requires", "hints that nothing meets"])
+@pytest.mark.parametrize("case", ["equal cases with requires", "hints that nothing meets"])
 @pytest.mark.usefixtures("fakecuda")
 def test_a_long_first_call_can_be_interrupted(tmp_path: Path, case: str, part: int) -> None:
     path = tmp_path / "x.nojit"

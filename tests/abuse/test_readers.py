@@ -32,10 +32,14 @@ TABLES[-1]["tuning"] = {
     "tables": [
         {
             "blocks": [
-                {"meanings": [0], "rows": [[[1, 2], [1, 0], [0, 30]], [[1, 4], [0], [0]], [[4, 8], [1], [0]]]},
+                {
+                    "cases": [0],
+                    "costs": [],
+                    "rows": [[[1, 2], [1, 0], [0, 30]], [[1, 4], [0], [0]], [[4, 8], [1], [0]]],
+                },
                 {
                     "costs": [[1, "key0 key1 *"], [0, "multiprocessors"]],
-                    "meanings": [1],
+                    "cases": [1],
                     "rows": [[[0, (1 << 63) - 1], [1], [0]]],
                 },
             ],
@@ -161,7 +165,7 @@ PLACES: dict[str, tuple[str, NodePath, Any]] = {
     "$.hint_sets[1][0][1]": ("expected a hint of 16 or 1, got 8", ("hint_sets", 1, 0, 1), 8),
     "$.launches[0].num_warps": ("expected an integer from 1 to 32, got 33", ("launches", 0, "num_warps"), 33),
     "$.layouts[0]": ("expected a layout of at most 1024 params", ("layouts", 0), "x"),
-    "$.meanings": ("expected an array, got an object", ("meanings",), {}),
+    "$.cases": ("expected an array, got an object", ("cases",), {}),
     "$.tuning": ("expected an object, got an integer", ("tuning",), 1),
 }
 

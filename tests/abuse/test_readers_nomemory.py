@@ -13,7 +13,7 @@ import pytest
 from nojit.runtime import _core
 from nojit.runtime import format as layout
 from nojit.runtime.launch_codec import Layout
-from nojit.runtime.table import COLUMNS, MISSING, Config, KernelTable, Launch, Meaning, Param, TensorMap
+from nojit.runtime.table import COLUMNS, MISSING, Case, Config, KernelTable, Launch, Param, TensorMap
 from nojit.runtime.tuning_table import Tuning
 
 from tests.support.hostile import golden_parts
@@ -90,7 +90,7 @@ wide_table = KernelTable(
     axes=(),
     derived=(),
     signatures=((*["i32"] * 39, "tensordesc<fp16[64]>"),),
-    meanings=(Meaning(0, ()),),
+    cases=(Case(0, ()),),
     configs=(Config((), (("num_warps", 4),), ""),),
     hint_sets=((("x3", 16),),),
     derived_values=((),),
@@ -108,13 +108,13 @@ rows = [[[number, 1 << 40], [*range(40)], [*range(0, 4000, 100)]] for number in 
 tuning_columns = tuple([tuple(map(tuple, column)) for column in zip(*rows, strict=True)])
 costs = [[number, f"key0 {number} * multiprocessors cdiv()"] for number in range(40)]
 tuning_costs = tuple(map(tuple, costs))
-blocks = [{"costs": costs, "meanings": [*range(40)], "rows": rows}]
+blocks = [{"costs": costs, "cases": [*range(40)], "rows": rows}]
 tuned_json = json.loads(split_table(TABLE)[0])
 launch_json = canonical(tuned_json["launches"][0] | {"layout": 0})
 tuned_json["tuning"] = {"bucket": "pow2", "key": ["n", "n + 1"], "tables": [{"blocks": blocks, "device": device}]}
 tuned_json["programs"][2:] = ["n", "n 1 +"]
 # as many as the rows name
-tuned_json["meanings"] *= 40
+tuned_json["cases"] *= 40
 tuned_json["configs"] = [config | {"requires": ""} for config in tuned_json["configs"]] * 40
 tuned_header = canonical(tuned_json)
 tuned_table = b"".join(

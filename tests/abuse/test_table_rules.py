@@ -83,7 +83,7 @@ requires = at("configs", 0, "requires")
 hints = at("hint_sets", 1)
 
 
-BLOCK: Document = {"meanings": [0], "rows": [[[4], [0], [0]], [[8], [0], [7]]]}
+BLOCK: Document = {"cases": [0], "costs": [], "rows": [[[4], [0], [0]], [[8], [0], [7]]]}
 DEVICE: Document = {"name": "H", "arch": "sm_90", "multiprocessors": 132, "memory_bytes": 1 << 37}
 TUNED: Document = {"device": DEVICE, "blocks": [BLOCK]}
 
@@ -197,14 +197,14 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a descriptor of six dimensions": ("signature", at("signatures", 0, 1)("tensordesc<fp16[1,1,1,1,1,1]>")),
     "a descriptor of an empty block": ("signature", at("signatures", 0, 1)("tensordesc<fp16[0]>")),
     "a type of another type": ("type", at("signatures", 0, 0)(16)),
-    "a meaning of nothing": ("size", at("meanings", 0)([])),
-    "a meaning with an axis more": ("pool", add("meanings", 0)(0)),
-    "a meaning with an axis less": ("pool", at("meanings", 0)([0])),
-    "a meaning of no signature": ("pool", at("meanings", 0, 0)(2)),
-    "a meaning of no value": ("pool", at("meanings", 0, 1)(2)),
-    "a meaning past all pools": ("pool", at("meanings", 0, 1)(1 << 40)),
-    "a meaning of a negative value": ("size", at("meanings", 0, 1)(-1)),
-    "a meaning of a bool": ("type", at("meanings", 0, 1)(False)),
+    "a case of nothing": ("size", at("cases", 0)([])),
+    "a case with an axis more": ("pool", add("cases", 0)(0)),
+    "a case with an axis less": ("pool", at("cases", 0)([0])),
+    "a case of no signature": ("pool", at("cases", 0, 0)(2)),
+    "a case of no value": ("pool", at("cases", 0, 1)(2)),
+    "a case past all pools": ("pool", at("cases", 0, 1)(1 << 40)),
+    "a case of a negative value": ("size", at("cases", 0, 1)(-1)),
+    "a case of a bool": ("type", at("cases", 0, 1)(False)),
     "a hint of 8": ("hint", hints([["x_ptr", 8]])),
     "a hint of 17": ("hint", hints([["x_ptr", 17]])),
     "a hint of 2 to the 70": ("hint", hints([["x_ptr", 1 << 70]])),
@@ -277,10 +277,10 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a tuned device of no multiprocessors": ("size", tuning("tables", 0, "device", "multiprocessors")(0)),
     "a tuned device of too much memory": ("size", tuning("tables", 0, "device", "memory_bytes")(1 << 63)),
     "tuning blocks of no array": ("type", tuning("tables", 0, "blocks")(None)),
-    "a tuning block of no meaning": ("size", block("meanings")([])),
-    "a tuning block of another meaning": ("pool", block("meanings")([1 << 14])),
-    "a tuning block of a meaning twice": ("order", block("meanings")([0, 0])),
-    "a meaning in two tuning blocks": ("duplicate", tuning("tables", 0, "blocks")([BLOCK, BLOCK])),
+    "a tuning block of no case": ("size", block("cases")([])),
+    "a tuning block of another case": ("pool", block("cases")([1 << 14])),
+    "a tuning block of a case twice": ("order", block("cases")([0, 0])),
+    "a case in two tuning blocks": ("duplicate", tuning("tables", 0, "blocks")([BLOCK, BLOCK])),
     "a tuning block without rows": ("size", block("rows")([])),
     "a tuning row of two": ("size", block("rows", 0)([[1], [0]])),
     "a tuning row of four": ("size", block("rows", 0)([[1], [0], [0], [0]])),
@@ -300,7 +300,6 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a tuning row of a hundred octaves": ("size", block("rows", 0, 2)([100_001])),
     "a tuning row of a distance in words": ("type", block("rows", 0, 2)(["0"])),
     "tuning costs of no array": ("type", block("costs")({})),
-    "tuning costs of nothing": ("size", block("costs")([])),
     "a tuning cost of a config alone": ("size", block("costs")([[0]])),
     "a tuning cost of another config": ("pool", block("costs")([[1 << 14, "key0"]])),
     "a tuning cost of a config twice": ("duplicate", block("costs")([[0, "key0"], [0, "key0 2 *"]])),
@@ -378,7 +377,7 @@ def edit_column(column: str, row: int, value: int) -> bytes:
     return edit_raw(PARTS, f"table {SCALE}", change)
 
 
-POOLED = ("meaning", "config", "hints", "derived", "launch", "image")
+POOLED = ("case", "config", "hints", "derived", "launch", "image")
 
 
 @pytest.mark.parametrize("column", POOLED)

@@ -172,7 +172,7 @@ static void open_section(const unsigned char *bytes, size_t size)
     size_t stored = put_frame(packed, section.at, section.size);
     uint64_t raw = put_index(index, (nj_span){packed, stored}, stored, counts, payload);
     uint64_t in_file = put_frame(file + NJ_HEADER_BYTES, index, (size_t)raw);
-    memcpy(file, "nojit\r\n\x1a\1\0\0\0\0\0\0\0", 16);
+    memcpy(file, "nojit\r\n\x1a\2\0\0\0\0\0\0\0", 16);
     memcpy(file + 16, &in_file, sizeof in_file);
     memcpy(file + 24, &raw, sizeof raw);
     nj_sha256((nj_span){file + NJ_HEADER_BYTES, (size_t)in_file}, file + 32);

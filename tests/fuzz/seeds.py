@@ -73,9 +73,7 @@ def _tuned(raw: bytes) -> bytes:
     header, columns = split_table(raw)
     document = json.loads(header)
     device = {"arch": "sm_90", "memory_bytes": 1 << 37, "multiprocessors": 132, "name": "NVIDIA H200"}
-    blocks = [
-        {"costs": [[0, "key0 multiprocessors cdiv()"]], "meanings": [0], "rows": [[[1], [0], [0]], [[8], [0], [7]]]}
-    ]
+    blocks = [{"costs": [[0, "key0 multiprocessors cdiv()"]], "cases": [0], "rows": [[[1], [0], [0]], [[8], [0], [7]]]}]
     document["tuning"] = {"bucket": "pow2", "key": ["n"], "tables": [{"blocks": blocks, "device": device}]}
     document["programs"].insert(len(document["grid"]) + len(document["derived"]), "n")
     values = [
@@ -96,7 +94,7 @@ def _busy(raw: bytes) -> bytes:
     header, columns = split_table(raw)
     document = json.loads(header)
     document["axes"].append({"is_type": True, "name": "n", "values": [1, 2, 3]})
-    document["meanings"] = [[*case, place] for case in document["meanings"] for place in (0, 2)]
+    document["cases"] = [[*case, place] for case in document["cases"] for place in (0, 2)]
     document["configs"] += document["configs"] * 9
     programs = document["programs"]
     document["programs"] = [*programs[:2], *programs[2:] * 10]

@@ -1,6 +1,6 @@
 """Calls of every operator that ships: made on a device, with the exact result (fp64) and torch's own beside them.
 
-Together they reach every variant of the manifests: each dtype and meaning, operands that keep every hint and operands
+Together they reach every variant of the manifests: each dtype and case, operands that keep every hint and operands
 that keep none, sizes that divide nothing, sizes past 2^31 elements.
 """
 

@@ -249,9 +249,9 @@ def _key(variant: Variant, table: KernelTable) -> tuple[Any, ...]:
 
 
 def _row_key(table: KernelTable, row: int) -> tuple[Any, ...]:
-    meaning, config, hints, _ = table.key(row)
+    case, config, hints, _ = table.key(row)
     return (
-        table.signatures[table.meanings[meaning].signature],
+        table.signatures[table.cases[case].signature],
         tuple(sorted((name, identity(value)) for name, value in table.constexprs(row).items())),
         table.hint_sets[hints],
         table.configs[config].options,

@@ -52,7 +52,7 @@ num_warps = 4
 where = {{}}
 rows = [{{ at = {at}, use = [0, 1] }}]
 """
-"""A table that covers every meaning, so that nothing but its configs is built."""
+"""A table that covers every case, so that nothing but its configs is built."""
 
 
 def manifests_with_table(folder: Path) -> Path:

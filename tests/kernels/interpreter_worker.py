@@ -1,6 +1,6 @@
 """The child process of `tests.kernels.interpreter`: reads the manifests, picks a config, runs kernels interpreted.
 
-It holds a call to what the manifest says: types of parameters, ranges of integers, meanings and configs that are built.
+It holds a call to what the manifest says: types of parameters, ranges of integers, cases and configs that are built.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Kernel:
         """Run the kernel over a grid, its own if none is given; return the config in words."""
         values = self._bind(args)
         axes = self._find_types(values)
-        self._check_meaning(constexprs)
+        self._check_case(constexprs)
         config = self._choose_config(values, axes, constexprs)
         known = self._names(values, axes, constexprs | config)
         derived = self._derive(known)
@@ -93,7 +93,7 @@ class Kernel:
                 return axes
         raise TypeError(f"{self.spec['name']}: no types of the manifest take {values}")
 
-    def _check_meaning(self, constexprs: dict[str, Any]) -> None:
+    def _check_case(self, constexprs: dict[str, Any]) -> None:
         for axis in self.matrix.keys() - set(self.type_axes):
             allowed = [(type(value), value) for value in self.matrix[axis]]
             if (type(constexprs.get(axis)), constexprs.get(axis)) not in allowed:

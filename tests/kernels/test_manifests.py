@@ -108,7 +108,7 @@ def test_tiles_divide_the_blocks_of_bitmaps(name, arch):
 
 @pytest.mark.parametrize("name", [name for name, spec in KERNELS.items() if spec.batch])
 @pytest.mark.parametrize("arch", ARCHS)
-def test_some_config_of_each_meaning_asks_nothing_of_the_batch(name, arch):
+def test_some_config_of_each_case_asks_nothing_of_the_batch(name, arch):
     spec = KERNELS[name]
     tables = [check_tuned(table, spec) for table in TUNED if table.kernel == name and table.device.arch == arch]
     expanded = expand_tuned(spec, arch, name, "full", tables) if tables else expand(name, arch)

@@ -159,7 +159,7 @@ def test_its_calls_are_made_by_the_manifest(policy, monkeypatch, faketorch, fake
     assert fakecuda.launch_count() == 0
 
 
-def test_its_table_is_that_of_the_calls_arch_and_meaning(policy, monkeypatch, faketorch, fakecuda: FakeCuda):
+def test_its_table_is_that_of_the_calls_arch_and_case(policy, monkeypatch, faketorch, fakecuda: FakeCuda):
     """Rules at build time choose among the configs: by arch, by dtype, by what the call means."""
     pytest.importorskip("triton")
     policy("jit")
@@ -204,7 +204,7 @@ def test_a_table_says_of_a_config_what_its_descriptors_blocks_are():
     meant = {"PANEL": 64, "TRANS_A": False, "TRANS_B": False, "EPILOGUE": False, "ROWS": 64}
     table = manifests.table_of(entry, manifests.blank_table(entry, params), CallFacts(arguments, meant, arch=90))
     assert {axis.name: axis.values for axis in table.axes if not axis.is_type} == {k: (v,) for k, v in meant.items()}
-    assert len(table.columns["meaning"]) == len(table.columns["config"]) > 0
+    assert len(table.columns["case"]) == len(table.columns["config"]) > 0
     assert all("{" not in kind and not kind.endswith("?") for types in table.signatures for kind in types)
     blocks = {"tensordesc<bf16[1,1,64,64]>", "tensordesc<fp16[1,1,64,64]>"}
     assert {types[0] for types in table.signatures} == blocks

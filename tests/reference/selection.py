@@ -118,8 +118,8 @@ def _holds(argument: Argument | None, hint: int) -> bool:
 
 
 def _serves(table: KernelTable, row: int, call: CallFacts) -> bool:  # noqa: PLR0911 - one return for each rule
-    meaning, config_number, hints, derived = table.key(row)
-    case, config = table.meanings[meaning], table.configs[config_number]
+    case_number, config_number, hints, derived = table.key(row)
+    case, config = table.cases[case_number], table.configs[config_number]
     runtime = [param.name for param in table.params if not param.constexpr]
     if not all(map(takes, table.signatures[case.signature], [call.arguments[name] for name in runtime])):
         return False
@@ -161,10 +161,10 @@ def serving(table: KernelTable, call: CallFacts, orders: Mapping[int, Sequence[i
     """
 
     def worth(row: int) -> tuple[Any, ...]:
-        meaning, config, hints, _ = table.key(row)
-        order = [*(orders or {}).get(meaning, ())]
+        case, config, hints, _ = table.key(row)
+        order = [*(orders or {}).get(case, ())]
         order += [number for number in range(len(table.configs)) if number not in order]
-        width = sum(map(_width, table.signatures[table.meanings[meaning].signature]))
+        width = sum(map(_width, table.signatures[table.cases[case].signature]))
         return width, order.index(config), -len(table.hint_sets[hints]), row
 
     return sorted([row for row in range(len(table)) if _serves(table, row, call)], key=worth)

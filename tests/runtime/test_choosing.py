@@ -30,7 +30,7 @@ from tests.support.bundles import kernel
 DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
-# of the configs of each meaning in turn; none where nothing was measured
+# of the configs of each case in turn; none where nothing was measured
 ORDERS = st.lists(st.lists(st.integers(0, 3), unique=True), max_size=3)
 
 
@@ -90,7 +90,7 @@ class Chooser(_core.Dispatcher):
     def best(self, *args: Any, **named: Any) -> int | None:
         """Return the row that the documentation chooses; None if there is none."""
         facts = call_facts(self._facts(*args, **named)[1], self.table, 90)
-        orders = {meaning: order for meaning, order in enumerate(self.orders) if order}
+        orders = {case: order for case, order in enumerate(self.orders) if order}
         return next(iter(serving(self.table, facts, orders)), None)
 
 
@@ -101,7 +101,7 @@ def test_the_core_chooses_as_the_documentation_says(
     faketorch: ModuleType, table: KernelTable, facts: CallFacts, orders: list[list[int]], *, by_address: bool
 ) -> None:
     orders = [[number for number in order if number < len(table.configs)] for order in orders]
-    chooser = Chooser(table, *(orders[meaning % len(orders)] for meaning in range(len(table.meanings)) if orders))
+    chooser = Chooser(table, *(orders[case % len(orders)] for case in range(len(table.cases)) if orders))
     p, n = facts.arguments["p"], facts.arguments["n"].value
     tensor = None if p.kind == "none" else p.value if by_address else faketorch.Tensor(p.value, DTYPES[p.dtype], (4,))
     expected = chooser.best(tensor, n, **facts.constexprs, **facts.options)
@@ -214,9 +214,9 @@ def test_an_address_decides_where_it_can_point_to_one_type(make: Callable[..., C
 
 @pytest.mark.usefixtures("fakecuda")
 @pytest.mark.parametrize("orders", [((0,), ()), ((0, 1), ()), ((), (2,)), ((0,), (1,)), ((2, 1), (0,)), ((), (0, 1))])
-def test_configs_that_orders_leave_out_rank_alike_in_every_meaning(orders: tuple[tuple[int, ...], ...]) -> None:
+def test_configs_that_orders_leave_out_rank_alike_in_every_case(orders: tuple[tuple[int, ...], ...]) -> None:
     configs = [{"BLOCK": 16, "requires": "n > 1000"}, {"BLOCK": 32, "requires": "n > 1000"}, {"BLOCK": 64}]
-    # a float fits both types, and nothing but the orders tells the meanings apart
+    # a float fits both types, and nothing but the orders tells the cases apart
     table = kernel("k", {"n": "i32", "x": "{T}", "BLOCK": "constexpr"}, matrix={"T": ["fp32", "fp64"]}, configs=configs)
     chooser = Chooser(table.table, *orders)
     assert chooser.row(1, 0.5) == chooser.best(1, 0.5)

@@ -22,7 +22,7 @@ from nojit.runtime.call import Argument
 from nojit.runtime.errors import BundleError
 from nojit.runtime.expr import ExpressionError, Op, Pointer, Tag
 from nojit.runtime.postfix import evaluate, postfix
-from nojit.runtime.table import COLUMNS, Config, KernelTable, Meaning, Param
+from nojit.runtime.table import COLUMNS, Case, Config, KernelTable, Param
 from nojit.runtime.tuning_table import BUCKETS
 from nojit.runtime.values import DType, FunctionRef
 
@@ -251,11 +251,11 @@ def test_dlpack_declarations_agree_with_torch(tmp_path: Path) -> None:
 def bare_table(params: Sequence[Param], types: Sequence[str] = ("i32",)) -> KernelTable:
     """Make a table without rows."""
     signatures = tuple([(kind,) * sum(not param.constexpr for param in params) for kind in types])
-    meanings = tuple([Meaning(number, ()) for number in range(len(types))])
+    cases = tuple([Case(number, ()) for number in range(len(types))])
     columns = {name: array("I") for name in COLUMNS}
     config = Config((), (), "")
     return KernelTable(
-        "k", tuple(params), (), None, (), (), signatures, meanings, (config,), ((),), ((),), (), (), columns
+        "k", tuple(params), (), None, (), (), signatures, cases, (config,), ((),), ((),), (), (), columns
     )
 
 

@@ -41,7 +41,7 @@ def test_a_string_is_the_dtype_that_it_spells(cast: Kernel, fakecuda: FakeCuda, 
     built = launched(cast, fakecuda, DType(name))
     for spelled in SPELLINGS[name]:
         assert [launched(cast, fakecuda, spelled) for _ in range(2)] == [built] * 2
-        assert cast.explain(5, TO=spelled, arch="sm_90").meaning == {"TO": DType(name)}
+        assert cast.explain(5, TO=spelled, arch="sm_90").case == {"TO": DType(name)}
         assert cast.bind((1,), TO=spelled)(5) is None
         assert fakecuda.last_launch().kernel == built
     assert len({launched(cast, fakecuda, DType(other)) for other in SPELLINGS}) == len(SPELLINGS)

@@ -46,7 +46,7 @@ RICH = kernel("rich", **WORDS)
 
 
 def tuned(bucket: str) -> SyntheticKernel:
-    """Make the same kernel with a table for some of its meanings."""
+    """Make the same kernel with a table for some of its cases."""
     rows = tuple(
         TuningRow(at, use, tuple(range(len(use))))
         for at, use in (((0, 0), (2,)), ((1, 64), (1, 2)), ((16, 16), (2, 0)), ((16, 4096), (1,)), ((128, 128), (2, 1)))

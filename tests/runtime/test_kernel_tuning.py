@@ -179,7 +179,7 @@ def test_explain_says_which_row_decides(open_bundle: Open, half: Any) -> None:
     why = bundle.kernel("scale").explain(half, 3900, 1, arch="sm_90")
     assert why.key == {"n": 3900, "n * m": 3900}
     assert why.config["BLOCK"] == 256
-    assert why.meaning == {"dtype": "fp16"}
+    assert why.case == {"dtype": "fp16"}
     path = bundle.files[0].path
     order = ("BLOCK=256 num_warps=4 num_ctas=1 num_stages=3", "BLOCK=64 num_warps=1 num_ctas=1 num_stages=3")
     assert why.tuning == TuningDecision("NVIDIA H200", path, (4096, 4096), exact=True, order=order)
@@ -361,7 +361,7 @@ def test_the_order_of_calls_does_not_matter(open_bundle: Open, runs: Callable[..
     assert len(said) == 1
 
 
-# one config for each meaning, whatever the batch
+# one config for each case, whatever the batch
 
 
 @pytest.fixture

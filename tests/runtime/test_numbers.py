@@ -45,8 +45,8 @@ def test_a_number_is_passed_as_triton_passes_it(
         assert fakecuda.last_launch().params[0] == packed, as_built
         add.bind((1,), thing=value)(n=16)
         assert fakecuda.last_launch().params[0] == packed, as_built
-    chosen = add.explain(value, 5).meaning["kind"]
-    assert chosen == add.explain(value, 5, arch="sm_90").meaning["kind"]
+    chosen = add.explain(value, 5).case["kind"]
+    assert chosen == add.explain(value, 5, arch="sm_90").case["kind"]
     assert add.choices(value, 5).table.axes[0].values.index(chosen) == types.index(chosen)
     assert add.warmup(value, 5).variant == add.warmup(value, 5).variant
 

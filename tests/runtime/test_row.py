@@ -57,7 +57,7 @@ def read(source: Source, table: KernelTable, row: int) -> _core.Row:
 
 def constexprs_of(table: KernelTable, row: int) -> dict[str, Value]:
     """Say what each constexpr and option is: what comes later has the last word."""
-    case, config = table.meanings[table.columns["meaning"][row]], table.configs[table.columns["config"][row]]
+    case, config = table.cases[table.columns["case"][row]], table.configs[table.columns["config"][row]]
     values: dict[str, Value] = {
         param.name: param.default
         for param in table.params

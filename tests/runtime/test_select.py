@@ -13,11 +13,11 @@ from nojit.runtime.table import (
     COLUMNS,
     MISSING,
     Axis,
+    Case,
     Config,
     Derived,
     KernelTable,
     Launch,
-    Meaning,
     Param,
     Tuning,
     TuningTable,
@@ -44,7 +44,7 @@ def config(requires="", options=(("num_warps", 4),), **constexprs):
     return Config(tuple(constexprs.items()), tuple(options), requires)
 
 
-def make_table(params, *, axes=(), meanings=None, signatures=None, configs=(), hints=((),), derived=(), keep=None):
+def make_table(params, *, axes=(), cases=None, signatures=None, configs=(), hints=((),), derived=(), keep=None):
     """A table of the full product, or of the key tuples that `keep` keeps.
 
     Args:
@@ -53,12 +53,12 @@ def make_table(params, *, axes=(), meanings=None, signatures=None, configs=(), h
     """
     runtime = [kind for kind in params.values() if isinstance(kind, str) and kind != "constexpr"]
     signatures = tuple(signatures or (tuple(runtime),))
-    if meanings is None:
+    if cases is None:
         points = itertools.product(*(range(len(axis.values)) for axis in axes))
-        meanings = [Meaning(0, point) for point in points]
+        cases = [Case(0, point) for point in points]
     derived_values = tuple(itertools.product(*(values for _, _, values in derived)))
     configs = tuple(configs) or (config(),)
-    pools = (meanings, configs, hints, derived_values)
+    pools = (cases, configs, hints, derived_values)
     keys = [key for key in itertools.product(*map(range, map(len, pools))) if keep is None or keep(key)]
     columns = {name: array("I", [0] * len(keys)) for name in COLUMNS}
     for place, name in enumerate(COLUMNS[:4]):
@@ -77,7 +77,7 @@ def make_table(params, *, axes=(), meanings=None, signatures=None, configs=(), h
         axes=tuple(axes),
         derived=tuple(Derived(name, expression) for name, expression, _ in derived),
         signatures=signatures,
-        meanings=tuple(meanings),
+        cases=tuple(cases),
         configs=configs,
         hint_sets=tuple(tuple(hint_set) for hint_set in hints),
         derived_values=derived_values,
@@ -95,7 +95,7 @@ def by_dtype(*dtypes, **kwargs):
         {"x_ptr": "*{dtype}", "n": "i32", **kwargs.pop("params", {})},
         axes=(axis, *kwargs.pop("axes", ())),
         signatures=tuple((f"*{dtype}", "i32") for dtype in dtypes),
-        meanings=kwargs.pop("meanings", None) or [Meaning(i, (i,)) for i in range(len(dtypes))],
+        cases=kwargs.pop("cases", None) or [Case(i, (i,)) for i in range(len(dtypes))],
         **kwargs,
     )
 
@@ -111,11 +111,11 @@ def chosen(table, facts):
 
 
 def preferring(*orders):
-    """Make a tuning that orders the configs of each meaning thus, whatever the call."""
+    """Make a tuning that orders the configs of each case thus, whatever the call."""
     device = TunedDevice("a device", "sm_90", 132, 1 << 37)
     blocks = [
-        TuningBlock.of((meaning,), (TuningRow((1,), order, (0,) * len(order)),))
-        for meaning, order in enumerate(orders)
+        TuningBlock.of((case,), (TuningRow((1,), order, (0,) * len(order)),))
+        for case, order in enumerate(orders)
         if order
     ]
     table = TuningTable(device, tuple(blocks))
@@ -189,7 +189,7 @@ def test_hint_holds(kind, argument, hint, holds):
     assert Selection(table, CallFacts({"x": argument})).core.failing(0) == (() if holds else (0,))
 
 
-# --- meaning
+# --- case
 
 
 def test_the_pointer_type_decides():
@@ -227,9 +227,7 @@ def test_constexprs_compare_by_type_and_value(value, row):
 
 
 def test_none_takes_only_slots_compiled_for_none():
-    table = make_table(
-        {"b_ptr": "*fp16"}, signatures=(("*fp16",), ("none",)), meanings=[Meaning(0, ()), Meaning(1, ())]
-    )
+    table = make_table({"b_ptr": "*fp16"}, signatures=(("*fp16",), ("none",)), cases=[Case(0, ()), Case(1, ())])
     assert chosen(table, CallFacts({"b_ptr": NOTHING}))[0] == 1
     assert chosen(table, CallFacts({"b_ptr": pointer(0)}))[0] == 0
 
@@ -243,7 +241,7 @@ def test_narrower_ints_win_before_configs_and_hints(m, n, signature):
     table = make_table(
         {"m": "i64", "n": "i64"},
         signatures=WIDTHS,
-        meanings=[Meaning(i, ()) for i in range(3)],
+        cases=[Case(i, ()) for i in range(3)],
         configs=(config(B=1), config(B=2)),
         hints=hints,
         # the narrowest has only the second config, and no hints
@@ -258,7 +256,7 @@ def test_wider_ints_serve_where_the_narrow_ones_have_no_variant():
     table = make_table(
         {"n": "i32"},
         signatures=(("i32",), ("i64",)),
-        meanings=[Meaning(0, ()), Meaning(1, ())],
+        cases=[Case(0, ()), Case(1, ())],
         hints=((), (("n", 16),)),
         keep=lambda key: key[0] == 1 or key[2] == 1,
     )
@@ -426,7 +424,7 @@ def test_an_untyped_address_serves_where_other_arguments_decide():
         {"x_ptr": "*{dtype}", "y_ptr": "*{dtype}"},
         axes=(Axis("dtype", is_type=True, values=("fp16", "bf16")),),
         signatures=(("*fp16", "*fp16"), ("*bf16", "*bf16")),
-        meanings=[Meaning(0, (0,)), Meaning(1, (1,))],
+        cases=[Case(0, (0,)), Case(1, (1,))],
     )
     assert chosen(table, CallFacts({"x_ptr": pointer(0, ""), "y_ptr": pointer(0, "bf16")}))[0] == 1
 
@@ -550,7 +548,7 @@ def test_explain_orders_by_how_far_each_got():
     [
         (with_configs(), call(), "serves too, but another config comes first"),
         (
-            make_table({"n": "i32"}, signatures=(("i32",), ("i64",)), meanings=[Meaning(0, ()), Meaning(1, ())]),
+            make_table({"n": "i32"}, signatures=(("i32",), ("i64",)), cases=[Case(0, ()), Case(1, ())]),
             CallFacts({"n": integer(1)}),
             "serves too, but narrower ints win",
         ),
@@ -561,10 +559,10 @@ def test_explain_says_what_beat_an_eligible_variant(table, facts, reason):
     assert explain(table, facts).rejected[0][1] == reason
 
 
-def test_explain_says_config_meaning_and_key():
+def test_explain_says_config_case_and_key():
     table = with_configs()
     explanation = explain(table, call(n=integer(100)))
-    assert (explanation.config, explanation.meaning) == ({"BLOCK": 128, "num_warps": 4}, {"dtype": "fp16"})
+    assert (explanation.config, explanation.case) == ({"BLOCK": 128, "num_warps": 4}, {"dtype": "fp16"})
     assert (explanation.key, explanation.tuning) == ({}, None)
     tuned = explain(table, call(n=integer(100)), preferring((2, 0)))
     assert (tuned.config, tuned.key) == ({"BLOCK": 64, "num_warps": 8}, {"n": 100})
@@ -578,7 +576,7 @@ def test_explain_says_the_key_where_nothing_is_measured():
     explanation = explain(table, call(n=integer(100)), lookup)
     assert (explanation.key, explanation.tuning, explanation.row) == ({"n": 100, "n * 2": 200}, None, 0)
     missed = explain(table, call(x=pointer(0, "fp32")), lookup)
-    assert (missed.config, missed.meaning, missed.key["n"], missed.tuning) == ({}, {}, 100, None)
+    assert (missed.config, missed.case, missed.key["n"], missed.tuning) == ({}, {}, 100, None)
 
 
 # --- against a slow and independent reading of the rules
@@ -616,7 +614,7 @@ def tables(draw):
         {"p": "*", "n": "i", "FLAG": "constexpr", "BLOCK": "constexpr", "EVEN": "constexpr"},
         axes=(Axis("FLAG", is_type=False, values=tuple(flags)),),
         signatures=signatures,
-        meanings=[Meaning(i, (j,)) for i in range(len(signatures)) for j in range(len(flags))],
+        cases=[Case(i, (j,)) for i in range(len(signatures)) for j in range(len(flags))],
         configs=[config(requires, (("num_warps", warps),), BLOCK=block) for block, warps, requires in settings],
         hints=hints,
         derived=(
@@ -641,8 +639,8 @@ def calls(draw):
 @given(tables(), calls(), st.lists(st.lists(st.integers(0, 3), unique=True), min_size=1, max_size=3))
 def test_the_engine_chooses_as_the_documentation_says(table, facts, preferences):
     preferences = [[number for number in order if number < len(table.configs)] for order in preferences]
-    lookup = preferring(*(preferences[meaning % len(preferences)] for meaning in range(len(table.meanings))))
-    orders = {meaning: preferences[meaning % len(preferences)] for meaning in range(len(table.meanings))}
+    lookup = preferring(*(preferences[case % len(preferences)] for case in range(len(table.cases))))
+    orders = {case: preferences[case % len(preferences)] for case in range(len(table.cases))}
     expected = serving(table, facts, orders)
     try:
         considered = choose(table, facts, lookup).considered
@@ -664,9 +662,9 @@ def test_the_engine_chooses_as_the_documentation_says(table, facts, preferences)
 # --- size
 
 
-@pytest.mark.parametrize(("meanings", "configs", "hints"), [(100, 25, 4), (10_000, 1, 1), (1, 100, 100)])
-def test_ten_thousand_variants(meanings, configs, hints):
-    axis = Axis("D", is_type=False, values=tuple(range(meanings)))
+@pytest.mark.parametrize(("cases", "configs", "hints"), [(100, 25, 4), (10_000, 1, 1), (1, 100, 100)])
+def test_ten_thousand_variants(cases, configs, hints):
+    axis = Axis("D", is_type=False, values=tuple(range(cases)))
     table = make_table(
         {"x_ptr": "*fp16", "n": "i32", **{f"s{i}": "i32" for i in range(hints)}, "D": "constexpr", "B": "constexpr"},
         axes=(axis,),
@@ -677,14 +675,14 @@ def test_ten_thousand_variants(meanings, configs, hints):
     )
     assert len(table) == 10_000
     strides = {f"s{i}": integer(32) for i in range(hints)}
-    facts = CallFacts({"x_ptr": pointer(4096), "n": integer(4096), **strides}, {"D": meanings // 2})
+    facts = CallFacts({"x_ptr": pointer(4096), "n": integer(4096), **strides}, {"D": cases // 2})
     assert choose(table, facts).considered == tuple(serving(table, facts))
 
 
 def test_labels_tell_what_is_none():
     params = {"x": "*fp16", "y": "*fp16", "pair": "(i32,none)"}
     signatures = [("*fp16", kind, "(i32,none)") for kind in ("*fp16", "none")]
-    table = make_table(params, signatures=signatures, meanings=[Meaning(0, ()), Meaning(1, ())])
+    table = make_table(params, signatures=signatures, cases=[Case(0, ()), Case(1, ())])
     assert [table.label(row) for row in (0, 1)] == ["num_warps=4 pair.1=none", "num_warps=4 y=none pair.1=none"]
 
 
@@ -703,7 +701,7 @@ def test_advice_is_given_once():
     axes = (Axis("dtype", True, ("fp16", "fp32")),)
     params = {"x": "*{dtype}", "y": "*{dtype}"}
     signatures = [("*fp16", "*fp16"), ("*fp32", "*fp32")]
-    table = make_table(params, axes=axes, signatures=signatures, meanings=[Meaning(0, (0,)), Meaning(1, (1,))])
+    table = make_table(params, axes=axes, signatures=signatures, cases=[Case(0, (0,)), Case(1, (1,))])
     doubles = {"x": pointer(0, "fp64"), "y": pointer(0, "fp64")}
     with pytest.raises(NoMatchingVariantError) as caught:
         choose(table, CallFacts(doubles))

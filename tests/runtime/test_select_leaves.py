@@ -16,7 +16,7 @@ from nojit.runtime.call import (
 )
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.select import choose, explain
-from nojit.runtime.table import Axis, Meaning
+from nojit.runtime.table import Axis, Case
 
 from tests.runtime.test_select import NOTHING, integer, make_table, pointer
 
@@ -94,7 +94,7 @@ def test_a_hint_on_a_member_that_the_call_has_not_does_not_hold():
     table = make_table(
         {"x": "(i32)"},
         signatures=(("(i32,i32)",), ("(i32)",)),
-        meanings=[Meaning(0, ()), Meaning(1, ())],
+        cases=[Case(0, ()), Case(1, ())],
         hints=((("x.1", 16),), ()),
     )
     row = choose(table, CallFacts({"x": members(integer(16))})).row
@@ -106,7 +106,7 @@ def test_narrower_members_win():
     table = make_table(
         {"x": "(i32,i32)"},
         signatures=(("(i64,i64)",), ("(i32,i64)",), ("(i32,i32)",)),
-        meanings=[Meaning(0, ()), Meaning(1, ()), Meaning(2, ())],
+        cases=[Case(0, ()), Case(1, ()), Case(2, ())],
     )
     assert [
         table.key(choose(table, CallFacts({"x": members(integer(a), integer(b))})).row)[0]
@@ -119,7 +119,7 @@ def test_the_block_shape_and_dtype_of_a_descriptor_decide():
     table = make_table(
         {"x": "tensordesc<{dtype}[{ROWS},64]>"},
         signatures=signatures,
-        meanings=[Meaning(number, ()) for number in range(3)],
+        cases=[Case(number, ()) for number in range(3)],
     )
     for number, argument in enumerate((descriptor(), descriptor("fp16", 128, 64), descriptor("bf16"))):
         assert table.key(choose(table, CallFacts({"x": argument})).row)[0] == number
@@ -160,7 +160,7 @@ def test_an_address_without_a_type_in_a_tuple():
         {"x": "(*{dtype},i32)"},
         axes=(Axis("dtype", is_type=True, values=("fp16", "bf16")),),
         signatures=(("(*fp16,i32)",), ("(*bf16,i32)",)),
-        meanings=[Meaning(0, (0,)), Meaning(1, (1,))],
+        cases=[Case(0, (0,)), Case(1, (1,))],
     )
     with pytest.raises(
         ArgumentError, match=r"x\.0: expected a typed pointer, one of \*bf16, \*fp16; pass a tensor, got an untyped"
@@ -170,5 +170,5 @@ def test_an_address_without_a_type_in_a_tuple():
 
 
 def test_pointers_to_constants_need_no_typed_address():
-    table = make_table({"x": "*fp16"}, signatures=(("*fp16",), ("*kfp16",)), meanings=[Meaning(0, ()), Meaning(1, ())])
+    table = make_table({"x": "*fp16"}, signatures=(("*fp16",), ("*kfp16",)), cases=[Case(0, ()), Case(1, ())])
     assert choose(table, CallFacts({"x": pointer(0, "")})).row == 0

@@ -1,4 +1,4 @@
-"""On which stream each kind of call is launched: never on another than the one on which its data is made."""
+"""On which stream each kind of launch is launched: never on another than the one on which its data is made."""
 
 from __future__ import annotations
 

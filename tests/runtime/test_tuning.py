@@ -329,8 +329,8 @@ HALVES = TunedEntry((("dtype", ("fp16", "bf16")), ("CAUSAL", (True,))), ROWS)
 TUNED = TunedTable("scale", ("n", "m * 3"), H200, (), CONFIGS, (HALVES,), "here.toml")
 
 
-def axes_of(table: KernelTable, meaning: int) -> dict[str, Any]:
-    places = table.meanings[meaning].values
+def axes_of(table: KernelTable, case: int) -> dict[str, Any]:
+    places = table.cases[case].values
     return {axis.name: axis.values[place] for axis, place in zip(table.axes, places, strict=True)}
 
 
@@ -339,7 +339,7 @@ def test_resolve_turns_names_into_numbers() -> None:
     resolved = resolve(TUNED, table)
     (block,) = resolved.blocks
     assert resolved.device == H200
-    assert [axes_of(table, meaning) for meaning in block.meanings] == [
+    assert [axes_of(table, case) for case in block.cases] == [
         {"dtype": "fp16", "CAUSAL": True},
         {"dtype": "bf16", "CAUSAL": True},
     ]
@@ -351,7 +351,7 @@ def test_resolve_takes_the_first_entry_and_the_first_row_of_a_bucket() -> None:
     tuned = replace(TUNED, entries=(replace(HALVES, rows=rows), TunedEntry((), ROWS)))
     first, rest = resolve(tuned, tuned_kernel()).blocks
     assert first.rows == (TuningRow((4096, 3), (0,), (0,)),)
-    assert (len(first.meanings), len(rest.meanings)) == (2, 4)
+    assert (len(first.cases), len(rest.cases)) == (2, 4)
 
 
 def test_resolve_leaves_out_what_the_bundle_does_not_hold() -> None:
@@ -436,18 +436,18 @@ def test_costs_read_back_as_they_were() -> None:
 def test_estimates_are_those_of_the_device_at_hand() -> None:
     table = tuned_kernel(Tuning(("n", "m * 3"), "sixteenth_pow2"))
     tuning = Tuning(("n", "m * 3"), "sixteenth_pow2", (resolve(ESTIMATED, table),))
-    meaning = tuning.tables[0].blocks[0].meanings[0]
+    case = tuning.tables[0].blocks[0].cases[0]
     large = lookup_of(tuning, ["here"], lambda: ("NVIDIA H200", 132, 1 << 37))
     small = lookup_of(tuning, ["here"], lambda: ("a small one", 3, 1 << 34))
     nobodys = lookup_of(tuning, ["here"])
     # 9 against 8.5 at 132 multiprocessors, 11.5 at 3
-    orders = [one.decision((3, 3), table, meaning) for one in (large, small, nobodys)]
+    orders = [one.decision((3, 3), table, case) for one in (large, small, nobodys)]
     first = [config_words(table, config) for config in (2, 0)]
     assert [one and one.order for one in orders] == [tuple(first), tuple(first[::-1]), tuple(first)]
-    found = small.decision((3, 3), table, meaning)
+    found = small.decision((3, 3), table, case)
     assert found is not None
     assert (found.exact, found.estimated_us) == (False, (9.0, 11.5))
-    exact = small.decision((16, 3), table, meaning)
+    exact = small.decision((16, 3), table, case)
     assert exact is not None
     assert (exact.exact, exact.estimated_us) == (True, ())
 
@@ -455,8 +455,8 @@ def test_estimates_are_those_of_the_device_at_hand() -> None:
 def test_the_preference_is_that_of_the_nearest_row() -> None:
     table = tuned_kernel()
     tuning = Tuning(TUNED.key, "quarter_pow2", (resolve(TUNED, table),))
-    tuned = tuning.tables[0].blocks[0].meanings[0]
-    untuned = next(meaning for meaning in range(6) if tuning.tables[0].block_of(meaning) is None)
+    tuned = tuning.tables[0].blocks[0].cases[0]
+    untuned = next(case for case in range(6) if tuning.tables[0].block_of(case) is None)
     lookup = Lookup(tuning, tuning.tables[0], "")
     decided = [lookup.decision(key, table, tuned) for key in ((3900, 3), (0, 0))]
     assert [one and one.order for one in decided] == [
@@ -470,21 +470,21 @@ def test_a_decision_says_which_row_it_is() -> None:
     table = tuned_kernel()
     tuning = Tuning(TUNED.key, "quarter_pow2", (resolve(TUNED, table),))
     lookup = Lookup(tuning, tuning.tables[0], "here.toml")
-    meaning = tuning.tables[0].blocks[0].meanings[0]
-    found = lookup.decision((4090, 3), table, meaning)
+    case = tuning.tables[0].blocks[0].cases[0]
+    found = lookup.decision((4090, 3), table, case)
     assert found is not None
     assert (found.device, found.source, found.at, found.exact) == ("NVIDIA H200", "here.toml", (4096, 3), True)
     assert found.order == (
         "BLOCK=128 num_warps=8 num_ctas=1 num_stages=3",
         "BLOCK=64 num_warps=4 num_ctas=1 num_stages=3",
     )
-    near = lookup.decision((4090, 2), table, meaning)
+    near = lookup.decision((4090, 2), table, case)
     assert near is not None
     assert (near.at, near.exact) == ((4096, 3), False)
-    assert replace(lookup, table=None).decision((1, 1), table, meaning) is None
+    assert replace(lookup, table=None).decision((1, 1), table, case) is None
 
 
-def test_a_block_knows_its_meanings() -> None:
+def test_a_block_knows_its_cases() -> None:
     block = TuningBlock.of((1, 4), (TuningRow((1,), (0,), (0,)),))
     table = TuningTable(H200, (block,))
     assert (table.block_of(4), table.block_of(0)) == (block, None)

@@ -22,6 +22,7 @@ _KERNEL_FIELDS = ["groups", "images", "name", "payload_bytes", "table", "variant
 _TABLE_FIELDS = [
     "axes",
     "batch",
+    "cases",
     "configs",
     "derived",
     "derived_values",
@@ -29,13 +30,12 @@ _TABLE_FIELDS = [
     "hint_sets",
     "launches",
     "layouts",
-    "meanings",
     "params",
     "programs",
     "signatures",
     "tuning",
 ]
-_COLUMNS = ["meaning", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes"]
+_COLUMNS = ["case", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def read_bundle(data: bytes) -> Bundle:
     """Read a whole bundle."""
     magic, version, reserved, stored, raw, digest = struct.unpack_from("<8sIIQQ32s", data)
     _expect(magic == bytes.fromhex("6e6f6a69740d0a1a"), "magic")
-    _expect(version == 1 and reserved == 0, "version 1 and a reserved field of 0")
+    _expect(version == 2 and reserved == 0, "version 2 and a reserved field of 0")
     _expect(max(stored, raw) <= 16 * _MIB, "an index of at most 16 MiB")
     place = _Place(data, 64)
     index = _json(place.take(stored, raw, digest), _INDEX_FIELDS)
@@ -163,7 +163,7 @@ def _table(raw: bytes, kernel: dict[str, Any]) -> Table:
     }
     keys = list(zip(*(columns[name] for name in _COLUMNS[:4]), strict=True))
     _expect(keys == sorted(set(keys)), "rows that ascend strictly")
-    pools = ("meanings", "configs", "hint_sets", "derived_values", "launches")
+    pools = ("cases", "configs", "hint_sets", "derived_values", "launches")
     limits = [*(len(facts[pool]) for pool in pools), images]
     for name, limit in zip(_COLUMNS, limits, strict=False):
         _expect(all(number < limit for number in columns[name]), f"column {name} within its pool")

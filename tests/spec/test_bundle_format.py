@@ -369,7 +369,7 @@ def _agree(second: Table, table: KernelTable) -> None:
     assert [list(map(_plain, axis["values"])) for axis in facts["axes"]] == [
         list(map(repr, axis.values)) for axis in table.axes
     ]
-    assert [tuple(meaning) for meaning in facts["meanings"]] == [(m.signature, *m.values) for m in table.meanings]
+    assert [tuple(case) for case in facts["cases"]] == [(m.signature, *m.values) for m in table.cases]
     assert [config["requires"] for config in facts["configs"]] == [config.requires for config in table.configs]
     layouts = [[(slot.source, slot.type) for slot in launch.layout] for launch in table.launches]
     written = [facts["layouts"][one["layout"]].split(" ") for one in facts["launches"]]

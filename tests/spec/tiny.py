@@ -16,7 +16,7 @@ from nojit.runtime.format import (
     TargetInfo,
     decode_index,
 )
-from nojit.runtime.table import COLUMNS, Axis, Config, KernelTable, Launch, Meaning, Param, Slot
+from nojit.runtime.table import COLUMNS, Axis, Case, Config, KernelTable, Launch, Param, Slot
 from nojit.runtime.table_codec import encode_table
 
 from tests.support.bundles import Parts
@@ -34,7 +34,7 @@ TABLE = KernelTable(
     axes=(Axis("dtype", is_type=True, values=("fp32",)),),
     derived=(),
     signatures=(tuple(kind for _, kind in _TYPES),),
-    meanings=(Meaning(0, (0,)),),
+    cases=(Case(0, (0,)),),
     configs=(Config((("BLOCK", 256),), (("num_warps", 4),), ""),),
     hint_sets=((), (("n", 16), ("x_ptr", 16))),
     derived_values=((),),

@@ -33,11 +33,11 @@ from nojit.runtime.table import (
     COLUMNS,
     MISSING,
     Axis,
+    Case,
     Config,
     Derived,
     KernelTable,
     Launch,
-    Meaning,
     Param,
     Slot,
     TensorMap,
@@ -114,7 +114,7 @@ def kernel(
     static_shared_bytes: int = 0,
     on: TargetInfo = SM_90,
 ) -> SyntheticKernel:
-    """Expand a kernel: every meaning with every config, hint set and truth of the derived constexprs.
+    """Expand a kernel: every case with every config, hint set and truth of the derived constexprs.
 
     Args:
         name: also the symbol in the images.
@@ -127,7 +127,7 @@ def kernel(
         defaults: of params.
         grid: expressions.
         launch: facts of `Launch` that every variant shares, ``shared_bytes`` say.
-        tuning: meanings and configs are numbered as they come.
+        tuning: cases and configs are numbered as they come.
         batch: params that grow with the batch.
         static_shared_bytes: of each image, as its section says it.
         on: the target.
@@ -135,7 +135,7 @@ def kernel(
     matrix, derived, defaults = matrix or {}, derived or {}, defaults or {}
     type_axes = {axis for kind in params.values() for axis in re.findall(r"{(\w+)}", kind)}
     runtime = [param for param, kind in params.items() if kind != "constexpr"]
-    signatures, meanings = _meanings([params[param] for param in runtime], matrix)
+    signatures, cases = _cases([params[param] for param in runtime], matrix)
     table = KernelTable(
         kernel=name,
         params=tuple(Param(p, kind == "constexpr", defaults.get(p, MISSING)) for p, kind in params.items()),
@@ -144,7 +144,7 @@ def kernel(
         axes=tuple(Axis(axis, axis in type_axes, tuple(values)) for axis, values in matrix.items()),
         derived=tuple(Derived(constexpr, expression) for constexpr, expression in derived.items()),
         signatures=signatures,
-        meanings=meanings,
+        cases=cases,
         configs=tuple(map(_config, configs)),
         hint_sets=((), *(tuple(hint_set.items()) for hint_set in hints)),
         derived_values=tuple(itertools.product((False, True), repeat=len(derived))),
@@ -157,16 +157,16 @@ def kernel(
     return _with_rows(replace(table, programs=programs), dict(launch or {}), on, static_shared_bytes)
 
 
-def _meanings(
+def _cases(
     kinds: Sequence[str], matrix: Mapping[str, Sequence[Value]]
-) -> tuple[tuple[tuple[str, ...], ...], tuple[Meaning, ...]]:
+) -> tuple[tuple[tuple[str, ...], ...], tuple[Case, ...]]:
     signatures: dict[tuple[str, ...], int] = {}
-    meanings = []
+    cases = []
     for point in itertools.product(*(range(len(values)) for values in matrix.values())):
         chosen = {axis: matrix[axis][i] for axis, i in zip(matrix, point, strict=True)}
         choices = itertools.product(*(_alternatives(kind.format_map(chosen)) for kind in kinds))
-        meanings += [Meaning(signatures.setdefault(types, len(signatures)), point) for types in choices]
-    return tuple(signatures), tuple(meanings)
+        cases += [Case(signatures.setdefault(types, len(signatures)), point) for types in choices]
+    return tuple(signatures), tuple(cases)
 
 
 def _alternatives(kind: str) -> tuple[str, ...]:
@@ -182,12 +182,10 @@ def _config(words: Mapping[str, Any]) -> Config:
 def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo, static_shared_bytes: int) -> SyntheticKernel:
     launches: dict[Launch, int] = {}
     images = []
-    pools = (table.meanings, table.configs, table.hint_sets, table.derived_values)
+    pools = (table.cases, table.configs, table.hint_sets, table.derived_values)
     for row, key in enumerate(itertools.product(*(range(len(pool)) for pool in pools))):
-        meaning, config, hint_set, _ = key
-        launch = _launch(
-            table, table.meanings[meaning], table.configs[config], table.hint_sets[hint_set], facts | {"on": on}
-        )
+        case, config, hint_set, _ = key
+        launch = _launch(table, table.cases[case], table.configs[config], table.hint_sets[hint_set], facts | {"on": on})
         images.append(_image(launch, f"{table.kernel} {row}", on, static_shared_bytes))
         values = (*key, launches.setdefault(launch, len(launches)), row, 32, 0)
         for column, value in zip(COLUMNS, values, strict=True):
@@ -196,10 +194,10 @@ def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo, static
 
 
 def _launch(
-    table: KernelTable, meaning: Meaning, config: Config, hints: tuple[tuple[str, int], ...], facts: dict[str, Any]
+    table: KernelTable, case: Case, config: Config, hints: tuple[tuple[str, int], ...], facts: dict[str, Any]
 ) -> Launch:
     ones = {path for path, hint in hints if hint == 1}
-    types = zip(table.runtime_params(), table.signatures[meaning.signature], strict=True)
+    types = zip(table.runtime_params(), table.signatures[case.signature], strict=True)
     kept = [
         (path, kind)
         for param, whole in types

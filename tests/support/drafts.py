@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Change = Callable[[bytes], bytes]
-COLUMNS = ("meaning", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
+COLUMNS = ("case", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
 U32 = 0xFFFFFFFF
 _HEADER = struct.Struct("<8sIIQQ32s")
 _GROUP = struct.Struct("<III32s")
@@ -119,7 +119,7 @@ class Draft:
         raw_index = self._raw("index", canonical({"kernels": entries} | self.index))
         index = self._frame("index", raw_index)
         digest = hashlib.sha256(index).digest()
-        header = _HEADER.pack(b"nojit\r\n\x1a", 1, 0, len(index), len(raw_index), digest)
+        header = _HEADER.pack(b"nojit\r\n\x1a", 2, 0, len(index), len(raw_index), digest)
         return b"".join([self._raw("header", header), index, *sections, *payload])
 
     def _groups(self, number: int, kernel: KernelDraft) -> tuple[list[bytes], list[bytes]]:
@@ -253,10 +253,10 @@ def remake(kernel: KernelDraft, image_arch: str, static_shared_bytes: Sequence[i
     launches: dict[str, int] = {}
     images: dict[bytes, int] = {}
     written = []
-    for row, (meaning, hint_set, number) in enumerate(
+    for row, (case, hint_set, number) in enumerate(
         zip(kernel.columns[0], kernel.columns[2], kernel.columns[4], strict=True)
     ):
-        types = header["signatures"][header["meanings"][meaning][0]]
+        types = header["signatures"][header["cases"][case][0]]
         ones = {leaf for leaf, hint in header["hint_sets"][hint_set] if hint == 1}
         kept = [
             (path, kind)

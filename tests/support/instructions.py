@@ -172,7 +172,7 @@ def tuning_kernel(name: str) -> SyntheticKernel:
 
 
 def variant_kernel(number: int) -> SyntheticKernel:
-    """Make a kernel with so many variants, all of one meaning each."""
+    """Make a kernel with so many variants, all of one case each."""
     params = {"x": "*fp32", "n": "i32", "MODE": "constexpr"}
     return kernel(f"variants_{number}", params, matrix={"MODE": list(range(number))})
 

@@ -402,9 +402,9 @@ def other_rows(chance: random.Random, draft: Draft) -> None:
     elif change == 2:
         chance.shuffle(rows)
     elif rows:
-        meanings = len(kernel.header["meanings"])
-        kernel.header["meanings"] += clone(kernel.header["meanings"])
-        rows += [[row[0] + meanings, *row[1:]] for row in rows]
+        cases = len(kernel.header["cases"])
+        kernel.header["cases"] += clone(kernel.header["cases"])
+        rows += [[row[0] + cases, *row[1:]] for row in rows]
     if chance.random() < 0.7:
         rows = sorted({tuple(row[:4]): row for row in rows}.values())
     kernel.columns = [[*column] for column in zip(*rows, strict=True)] if rows else [[] for _ in range(8)]

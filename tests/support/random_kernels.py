@@ -87,28 +87,28 @@ def random_condition(chance: random.Random, ints: list[str], others: list[str], 
 
 
 def random_tuning(chance: random.Random, header: Document, ints: list[str], arch: str) -> Document:
-    """Measure a kernel's meanings on some devices, so to speak."""
+    """Measure a kernel's cases on some devices, so to speak."""
     sums = (random_sum(chance, ints, 2).replace("arch", "9") for _ in range(3))
     keys = [one if chance.random() < 0.3 else chance.choice(ints) for one in sums][: chance.randrange(1, 4)]
-    meanings, configs = len(header["meanings"]), len(header["configs"])
+    cases, configs = len(header["cases"]), len(header["configs"])
     tables = []
     for number in range(chance.choice((1, 1, 2, 3))):
         device = {"arch": arch, "memory_bytes": 1 << 37, "multiprocessors": (132, 66, 1)[number], "name": "Fake"}
-        half = chance.randrange(1, meanings + 1)
+        half = chance.randrange(1, cases + 1)
         blocks = [_block(chance, range(half), len(keys), configs)]
-        if half < meanings:
-            blocks.append(_block(chance, range(half, meanings), len(keys), configs))
+        if half < cases:
+            blocks.append(_block(chance, range(half, cases), len(keys), configs))
         tables.append({"blocks": blocks, "device": device})
     return {"bucket": chance.choice(("pow2", "quarter_pow2", "sixteenth_pow2", "exact")), "key": keys, "tables": tables}
 
 
-def _block(chance: random.Random, meanings: range, keys: int, configs: int) -> Document:
+def _block(chance: random.Random, cases: range, keys: int, configs: int) -> Document:
     places = sorted({tuple(1 << chance.randrange(20) for _ in range(keys)) for _ in range(chance.randrange(1, 5))})
     rows = []
     for place in places:
         use = chance.sample(range(configs), chance.randrange(1, configs + 1))
         rows.append([[*place], use, [0, *[chance.randrange(2000) for _ in use[1:]]]])
-    block: Document = {"meanings": [*meanings], "rows": rows}
+    block: Document = {"cases": [*cases], "costs": [], "rows": rows}
     if chance.random() < 0.4:
         words = ("key0 64 *", "multiprocessors", "key0 128 cdiv() multiprocessors cdiv() 1000 *", "7", "key0 0 //")
         block["costs"] = [[config, chance.choice(words)] for config in range(configs)]

@@ -47,7 +47,7 @@ def launch_of(**facts: Any) -> dict[str, Any]:
 
 
 def header_of(**facts: Any) -> dict[str, Any]:
-    """Spell the JSON of a table: one param ``n`` of type i32, one config, one meaning, unless told otherwise."""
+    """Spell the JSON of a table: one param ``n`` of type i32, one config, one case, unless told otherwise."""
     return {
         "params": [{"constexpr": False, "default": [], "name": "n"}],
         "grid": ["1"],
@@ -56,7 +56,7 @@ def header_of(**facts: Any) -> dict[str, Any]:
         "axes": [],
         "derived": [],
         "signatures": [["i32"]],
-        "meanings": [[0]],
+        "cases": [[0]],
         "configs": [{"constexprs": [], "options": [["num_warps", 4]], "requires": ""}],
         "hint_sets": [[]],
         "derived_values": [[]],
@@ -73,7 +73,7 @@ class PlainKernel:
     name: str = "k"
     header: dict[str, Any] = field(default_factory=header_of)
     columns: Sequence[Sequence[int]] = ((0,), (0,), (0,), (0,), (0,), (0,), (32,), (0,))
-    """Of the rows: meaning, config, hints, derived, launch, image, registers, spill bytes."""
+    """Of the rows: case, config, hints, derived, launch, image, registers, spill bytes."""
     images: Sequence[bytes] = (CUBIN,)
     group_images: int = 16
     entry: dict[str, Any] = field(default_factory=dict)

@@ -175,10 +175,10 @@ def _param(param: Param, types: Sequence[str]) -> str:
 
 def _tuned_for(table: TuningTable) -> str:
     problems = counted(sum(len(block.rows) for block in table.blocks), "problem")
-    meanings = counted(sum(len(block.meanings) for block in table.blocks), "meaning")
-    costly = sum(len(block.meanings) for block in table.blocks if block.costs)
+    cases = counted(sum(len(block.cases) for block in table.blocks), "case")
+    costly = sum(len(block.cases) for block in table.blocks if block.costs)
     costs = f"; elsewhere costs decide for {costly} of them" if costly else ""
-    return f"{table.device.name}: {problems} of {meanings}{costs}"
+    return f"{table.device.name}: {problems} of {cases}{costs}"
 
 
 def _show_variants(out: Output, variants: Iterable[VariantFacts]) -> None:

@@ -103,7 +103,7 @@ class Opened:
     """The key's expressions."""
     key: tuple[int, ...]
     """The key's values."""
-    meaning: Mapping[str, Value]
+    case: Mapping[str, Value]
     """The problem's case: the value of each axis."""
     moved_bytes: int
     flops: int

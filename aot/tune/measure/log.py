@@ -108,7 +108,7 @@ class Log:
                     use=listed.use,
                     shape_class=listed.shape_class,
                     dtype=listed.dtype,
-                    meaning=opened.meaning,
+                    case=opened.case,
                     key=opened.key,
                     sizes=listed.sizes,
                     moved_bytes=opened.moved_bytes,

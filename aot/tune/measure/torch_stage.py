@@ -187,7 +187,7 @@ class TorchTrial:
         self.opened = Opened(
             key_names=tuple(choices.key),
             key=tuple(choices.key.values()),
-            meaning=table.axis_values(table.columns["meaning"][rows[0]]),
+            case=table.axis_values(table.columns["case"][rows[0]]),
             moved_bytes=self._work.moved_bytes,
             flops=self._work.flops,
             roles=found.roles,
@@ -267,7 +267,7 @@ def candidates_of(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
     """Group the rows of equal settings, best first; leave out rows whose matrix point differs from that of the best row."""
     found: dict[str, list[int]] = {}
     # one point can have several cases, if configs select the block of a TMA descriptor
-    points = [table.meanings[table.columns["meaning"][row]].values for row in rows]
+    points = [table.cases[table.columns["case"][row]].values for row in rows]
     for row, point in zip(rows, points, strict=True):
         if point == points[0]:
             # configs of the same settings differ only in `requires`, and the call satisfies all

@@ -250,7 +250,7 @@ def _default_config(evidence: Evidence, rules: TuningRules, problem: Problem) ->
 
 
 def _holds(raw: Mapping[str, Any], problem: Problem, arch: str) -> bool:
-    names = {"arch": arch_number(arch), **problem.meaning, **raw}
+    names = {"arch": arch_number(arch), **problem.case, **raw}
     plain = {name: value for name, value in names.items() if isinstance(value, bool | int | str)}
     try:
         return expr.parse(raw.get("when", "true")).evaluate(plain) is True

@@ -32,7 +32,7 @@ from nojit.runtime.values import identity, spell
 if TYPE_CHECKING:
     from nojit.aot.tune.select.cost import Estimates, Point
 
-__all__ = ["Bounds", "Case", "Group", "Selection", "cases_of", "config_label", "dtypes_of", "select", "weight_of"]
+__all__ = ["Bounds", "Cell", "Group", "Selection", "cells_of", "config_label", "dtypes_of", "select", "weight_of"]
 
 # two times are equal if they differ by less than the sum of their noises, and by at most this share
 _NOISE_MOST = 0.01
@@ -53,10 +53,10 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Cell:
     """The problems of one row of a table: one class of cases, keys in one bucket."""
 
-    meanings: Class
+    cases: Class
     """The class of cases."""
     at: tuple[int, ...]
     """The key of the problems if all have the same key, else their bucket."""
@@ -89,7 +89,7 @@ class Group:
     dtypes: tuple[str, ...]
     apart: str
     """The values of the `apart` axes, as text; empty without such axes."""
-    cases: tuple[Case, ...]
+    cells: tuple[Cell, ...]
     """The rows of the group."""
     configs: int
     """Number of candidate configs."""
@@ -139,13 +139,13 @@ def select(
 
 def dtypes_of(rules: TuningRules, problem: Problem) -> tuple[str, ...]:
     """Return the dtypes that share a problem's measurements."""
-    value = problem.meaning.get("dtype", problem.dtype)
+    value = problem.case.get("dtype", problem.dtype)
     return tuple(one if isinstance(one, str) else spell(one) for one in rules.group("dtype", value))
 
 
 def apart_of(rules: TuningRules, problem: Problem) -> str:
     """Return the values of a problem's `apart` axes as text."""
-    known = class_of(rules, problem.meaning)
+    known = class_of(rules, problem.case)
     return spell_class(tuple(one for one in known if one[0] in rules.apart))
 
 
@@ -155,9 +155,9 @@ def config_label(config: Config) -> str:
     return f"{words} requires {config.requires}" if config.requires else words
 
 
-def cases_of(
+def cells_of(
     evidence: Evidence, rules: TuningRules, problems: Iterable[int]
-) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
     """Merge problems with equal class and bucket into rows; return the rows, and the names of problems that no config serves.
 
     `evidence`: all measurements of one kernel on one kind of device.
@@ -166,13 +166,13 @@ def cases_of(
     classes: dict[tuple[object, ...], Class] = {}
     for number in problems:
         problem = evidence.problems[number]
-        known = class_of(rules, problem.meaning)
+        known = class_of(rules, problem.case)
         # True and 1 are one key of a dict
         known = classes.setdefault(tuple((axis, identity(values)) for axis, values in known), known)
         key = tuple(bucket_of(rules.bucket, value) for value in problem.key)
         places.setdefault((known, key), []).append(number)
     excluded = _excluded(evidence, rules)
-    cases: list[Case] = []
+    cells: list[Cell] = []
     unserved: list[str] = []
     for (known, key), members in sorted(places.items(), key=lambda item: (spell_class(item[0][0]), item[0][1])):
         times = _times(evidence, members, excluded.get(spell_class(known), set()))
@@ -180,10 +180,10 @@ def cases_of(
         keys = {evidence.problems[number].key for number in members}
         if times:
             own = max(evidence.problems[number].weight for number in members)
-            cases.append(Case(known, keys.pop() if len(keys) == 1 else key, names, times, own))
+            cells.append(Cell(known, keys.pop() if len(keys) == 1 else key, names, times, own))
         else:
             unserved += names
-    return tuple(cases), tuple(unserved)
+    return tuple(cells), tuple(unserved)
 
 
 def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
@@ -193,7 +193,7 @@ def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
     """
     excluded: dict[str, set[int]] = {}
     for problem, config in evidence.unfit:
-        known = class_of(rules, evidence.problems[problem].meaning)
+        known = class_of(rules, evidence.problems[problem].case)
         excluded.setdefault(spell_class(known), set()).add(config)
     return excluded
 
@@ -242,25 +242,25 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
 def _group(
     evidence: Evidence, rules: TuningRules, of: tuple[tuple[str, ...], str], problems: Sequence[int], bounds: Bounds
 ) -> Group:
-    cases, unserved = cases_of(evidence, rules, problems)
-    configs = _without_narrower(evidence, cases)
-    if not cases:
+    cells, unserved = cells_of(evidence, rules, problems)
+    configs = _without_narrower(evidence, cells)
+    if not cells:
         return Group(*of, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
-    costs = [[case.cost(config) for config in configs] for case in cases]
-    weights = [case.weight for case in cases]
-    plain = [row for row in _plain_rows(evidence, cases, configs) if 1.0 in row]
+    costs = [[cell.cost(config) for config in configs] for cell in cells]
+    weights = [cell.weight for cell in cells]
+    plain = [row for row in _plain_rows(evidence, cells, configs) if 1.0 in row]
     # every config has cost 1 in a plain row, so the weight of the row does not matter
     curve = tuple(
         _numbered(measure(costs, one.configs, weights, exact=one.exact), configs)
         for one in loss_curve([*costs, *plain], bounds.loss, bounds.configs, [*weights, *[1.0] * len(plain)])
     )
     chosen = smallest(curve, bounds.loss) if curve else Portfolio((), math.inf, math.inf, exact=True)
-    early = sum(not case.times[config].last for case in cases for config in chosen.configs if config in case.times)
-    estimated = _estimates(evidence, rules, cases, chosen.configs) if rules.terms and chosen.configs else None
-    return Group(*of, cases, len(configs), curve, chosen, unserved, early, estimated, bool(rules.terms))
+    early = sum(not cell.times[config].last for cell in cells for config in chosen.configs if config in cell.times)
+    estimated = _estimates(evidence, rules, cells, chosen.configs) if rules.terms and chosen.configs else None
+    return Group(*of, cells, len(configs), curve, chosen, unserved, early, estimated, bool(rules.terms))
 
 
-def _without_narrower(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
+def _without_narrower(evidence: Evidence, cells: Sequence[Cell]) -> list[int]:
     """Return the configs that serve a row, without those whose rows are a subset of the rows of a config with the same settings.
 
     The manifest and the space may list the same settings with different rules. The config of fewer rows would only reject calls.
@@ -268,8 +268,8 @@ def _without_narrower(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
     `evidence`: all measurements of one kernel on one kind of device.
     """
     served: dict[int, set[int]] = {}
-    for place, case in enumerate(cases):
-        for config in case.times:
+    for place, cell in enumerate(cells):
+        for config in cell.times:
             served.setdefault(config, set()).add(place)
     kept: dict[str, list[int]] = {}
     for config in sorted(served, key=lambda one: (-len(served[one]), one)):
@@ -280,19 +280,19 @@ def _without_narrower(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
 
 
 def _estimates(
-    evidence: Evidence, rules: TuningRules, cases: Sequence[Case], configs: Sequence[int]
+    evidence: Evidence, rules: TuningRules, cells: Sequence[Cell], configs: Sequence[int]
 ) -> Estimates | None:
     from nojit.aot.tune.select.cost import Point, Terms, estimates  # noqa: PLC0415 - needs scipy, and few kernels have terms
 
     points = [
         Point(
-            meanings=case.meanings,
-            at=case.at,
-            rounded=tuple(bucket_of(rules.bucket, value) for value in case.at),
-            us={number: sample.us for number, sample in case.times.items()},
-            weight=case.weight,
+            cases=cell.cases,
+            at=cell.at,
+            rounded=tuple(bucket_of(rules.bucket, value) for value in cell.at),
+            us={number: sample.us for number, sample in cell.times.items()},
+            weight=cell.weight,
         )
-        for case in cases
+        for cell in cells
     ]
     terms = Terms(rules, evidence.configs, evidence.device.multiprocessors)
     return estimates(terms, points, configs, partial(_by_rows, rules.bucket, configs))
@@ -304,9 +304,7 @@ def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Ca
     for point in points:
         us = dict(sorted(((one, point.us[one]) for one in configs if one in point.us), key=itemgetter(1)))
         if us:
-            rows.setdefault(spell_class(point.meanings), {})[point.at] = TunedRow(
-                point.at, tuple(us), tuple(us.values())
-            )
+            rows.setdefault(spell_class(point.cases), {})[point.at] = TunedRow(point.at, tuple(us), tuple(us.values()))
     numbers = range(max(configs) + 1)
     blocks = {
         name: TuningBlock.of((), rows_of(TunedEntry((), tuple(known.values())), numbers, bucket))
@@ -314,22 +312,22 @@ def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Ca
     }
 
     def order(point: Point) -> Sequence[int]:
-        block = blocks.get(spell_class(point.meanings))
+        block = blocks.get(spell_class(point.cases))
         return () if block is None else ranked(block, point.rounded, 0)
 
     return order
 
 
-def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int]) -> Iterable[list[float]]:
+def _plain_rows(evidence: Evidence, cells: Sequence[Cell], configs: Sequence[int]) -> Iterable[list[float]]:
     """Yield for each class of cases an artificial row of costs that only configs without ``requires`` can serve.
 
     A portfolio that serves these rows has a config without ``requires`` for every class.
 
     `evidence`: all measurements of one kernel on one kind of device.
     """
-    classes = {spell_class(case.meanings): case.meanings for case in cases}
+    classes = {spell_class(cell.cases): cell.cases for cell in cells}
     for known in classes:
-        served = {config for case in cases if spell_class(case.meanings) == known for config in case.times}
+        served = {config for cell in cells if spell_class(cell.cases) == known for config in cell.times}
         plain = {config for config in served if not evidence.configs[config].requires}
         yield [1.0 if config in plain else math.inf for config in configs]
 
@@ -345,17 +343,17 @@ def _table(
     numbers = {config: number for number, config in enumerate(pool)}
     entries: dict[str, TunedEntry] = {}
     for group in groups:
-        for case in group.cases:
-            order = _order(case, [config for config in pool if config in group.chosen.configs])
+        for cell in group.cells:
+            order = _order(cell, [config for config in pool if config in group.chosen.configs])
             use = tuple(numbers[config] for config in order)
-            row = TunedRow(case.at, use, tuple(max(round(case.times[config].us, 2), 0.01) for config in order))
-            name = spell_class(case.meanings)
+            row = TunedRow(cell.at, use, tuple(max(round(cell.times[config].us, 2), 0.01) for config in order))
+            name = spell_class(cell.cases)
             before = entries[name].rows if name in entries else ()
             if use:
-                entries[name] = TunedEntry(case.meanings, tuple(sorted((*before, row), key=lambda row: row.at)))
+                entries[name] = TunedEntry(cell.cases, tuple(sorted((*before, row), key=lambda row: row.at)))
     for group in groups:
         # True and 1 are one key of a dict
-        for name, known in {spell_class(case.meanings): case.meanings for case in group.cases}.items():
+        for name, known in {spell_class(cell.cases): cell.cases for cell in group.cells}.items():
             if name in entries:
                 entries[name] = replace(entries[name], costs=_costs(group, known, entries[name], numbers))
     varied = _varied(evidence)
@@ -405,27 +403,27 @@ def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
     """
     wins: dict[int, float] = {config: 0.0 for group in groups for config in group.chosen.configs}
     for group in groups:
-        for case in group.cases:
-            able = [config for config in group.chosen.configs if config in case.times]
+        for cell in group.cells:
+            able = [config for config in group.chosen.configs if config in cell.times]
             for config in able:
-                if _is_as_fast(case, config, min(able, key=lambda one: case.times[one].us)):
-                    wins[config] += case.weight
+                if _is_as_fast(cell, config, min(able, key=lambda one: cell.times[one].us)):
+                    wins[config] += cell.weight
     return sorted(
         wins, key=lambda config: (-round(wins[config], _DIGITS), identity_of(evidence.configs[config].settings), config)
     )
 
 
-def _order(case: Case, pool: Sequence[int]) -> list[int]:
+def _order(cell: Cell, pool: Sequence[int]) -> list[int]:
     """Return the configs of a row in order of time; configs within noise keep the order of the pool."""
-    left = [config for config in pool if config in case.times]
+    left = [config for config in pool if config in cell.times]
     order = []
     while left:
-        fastest = min(left, key=lambda config: case.times[config].us)
-        order.append(next(config for config in left if _is_as_fast(case, config, fastest)))
+        fastest = min(left, key=lambda config: cell.times[config].us)
+        order.append(next(config for config in left if _is_as_fast(cell, config, fastest)))
         left.remove(order[-1])
     return order
 
 
-def _is_as_fast(case: Case, config: int, fastest: int) -> bool:
-    one, best = case.times[config], case.times[fastest]
+def _is_as_fast(cell: Cell, config: int, fastest: int) -> bool:
+    one, best = cell.times[config], cell.times[fastest]
     return one.us <= best.us * (1 + min(one.noise + best.noise, _NOISE_MOST))

@@ -42,7 +42,7 @@ _SHARE = 1024
 class Point:
     """The measurements of one key in one class of cases."""
 
-    meanings: Class
+    cases: Class
     """The class of cases."""
     at: tuple[int, ...]
     """The key."""
@@ -84,28 +84,28 @@ class Terms:
     configs: Mapping[int, Config]
     multiprocessors: int
 
-    def of(self, config: int, meanings: Class) -> tuple[Expression, ...]:
+    def of(self, config: int, cases: Class) -> tuple[Expression, ...]:
         """Return the terms with the constants of a config and of a class of cases inserted.
 
-        `meanings`: the class: for each axis, the values that share measurements.
+        `cases`: the class: for each axis, the values that share measurements.
         """
-        known = self._constants(config, meanings)
+        known = self._constants(config, cases)
         return tuple(substitute(parse(term), known) for term in self.rules.terms)
 
-    def at(self, config: int, meanings: Class, key: tuple[int, ...]) -> list[float] | None:
+    def at(self, config: int, cases: Class, key: tuple[int, ...]) -> list[float] | None:
         """Return the value of each term for a config and a key; None if a term cannot be evaluated.
 
-        `meanings`: the class: for each axis, the values that share measurements.
+        `cases`: the class: for each axis, the values that share measurements.
         """
-        names = self._constants(config, meanings) | dict(zip(self.rules.names, key, strict=True))
+        names = self._constants(config, cases) | dict(zip(self.rules.names, key, strict=True))
         names[MULTIPROCESSORS] = self.multiprocessors
         try:
             return [_number(parse(term).evaluate(names)) for term in self.rules.terms]
         except ExpressionError:
             return None
 
-    def _constants(self, config: int, meanings: Class) -> dict[str, Value]:
-        values = {axis: values[0] for axis, values in meanings} | dict(self.configs[config].settings)
+    def _constants(self, config: int, cases: Class) -> dict[str, Value]:
+        values = {axis: values[0] for axis, values in cases} | dict(self.configs[config].settings)
         return {name: value for name, value in values.items() if not isinstance(value, DType | FunctionRef | tuple)}
 
 
@@ -121,7 +121,7 @@ def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int], *, 
     every = _fitted(terms, points, configs, len(terms.rules.terms) + 1)
     classes: dict[str, list[Point]] = {}
     for point in points:
-        classes.setdefault(spell_class(point.meanings), []).append(point)
+        classes.setdefault(spell_class(point.cases), []).append(point)
     least = _SAMPLES_PER_FACTOR * (len(terms.rules.terms) + 1)
     return {
         name: {**every, **(_fitted(terms, those, configs, least) if own else {})} for name, those in classes.items()
@@ -132,7 +132,7 @@ def _fitted(terms: Terms, points: Sequence[Point], configs: Sequence[int], least
     """Return the fitted cost of each config that has at least `least` measurements."""
     costs: dict[int, Cost] = {}
     for config in configs:
-        measured = [(p.us[config], terms.at(config, p.meanings, p.at)) for p in points if config in p.us]
+        measured = [(p.us[config], terms.at(config, p.cases, p.at)) for p in points if config in p.us]
         rows = [[1.0 / us, *(value / us for value in values)] for us, values in measured if values is not None]
         if len(rows) < least:
             continue
@@ -149,13 +149,13 @@ def ranking_of(terms: Terms, costs: Costs) -> Ranking:
     """Return a ranking of configs by estimated time, fastest first; configs without an estimate come last."""
 
     def estimate(config: int, cost: Cost, point: Point) -> float:
-        values = terms.at(config, point.meanings, point.rounded)
+        values = terms.at(config, point.cases, point.rounded)
         if values is None:
             return math.inf
         return cost.constant + math.fsum(factor * value for factor, value in zip(cost.factors, values, strict=True))
 
     def ranking(point: Point) -> Sequence[int]:
-        known = costs.get(spell_class(point.meanings), {})
+        known = costs.get(spell_class(point.cases), {})
         return sorted(known, key=lambda config: estimate(config, known[config], point))
 
     return ranking
@@ -178,17 +178,17 @@ class Estimates:
         """Whether costs rank configs better than near rows do."""
         return self.by_costs > self.by_rows
 
-    def texts(self, meanings: Class) -> dict[int, str]:
+    def texts(self, cases: Class) -> dict[int, str]:
         """Return the cost of each config for a class of cases, as an expression.
 
-        `meanings`: the class: for each axis, the values that share measurements.
+        `cases`: the class: for each axis, the values that share measurements.
 
         Raises:
             TuningError: the expression is too long for a bundle.
         """
         texts = {
-            config: cost.expression(self.terms.of(config, meanings))
-            for config, cost in self.costs[spell_class(meanings)].items()
+            config: cost.expression(self.terms.of(config, cases))
+            for config, cost in self.costs[spell_class(cases)].items()
         }
         names = self.terms.rules.names
         for text in texts.values():
@@ -256,7 +256,7 @@ def _cross_validated(
 
 def _fold_of(point: Point) -> int:
     """Return the fold of a point, from a hash: grids are periodic, so folds by index would be biased."""
-    return crc32(f"{spell_class(point.meanings)} {point.at}".encode()) % _FOLDS
+    return crc32(f"{spell_class(point.cases)} {point.at}".encode()) % _FOLDS
 
 
 def _product(factor: float, term: Expression) -> str:

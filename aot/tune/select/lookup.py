@@ -41,7 +41,7 @@ def look_up(table: TunedTable, bucket: str, problem: Problem, multiprocessors: i
         problem: the problem.
         multiprocessors: number of multiprocessors of the device.
     """
-    entry = next((entry for entry in table.entries if entry.covers(problem.meaning)), None)
+    entry = next((entry for entry in table.entries if entry.covers(problem.case)), None)
     if entry is None:
         return None
     block = block_of(table, entry, (), range(len(table.configs)), bucket)

@@ -40,12 +40,12 @@ class TuningRules:
         return (value,)
 
 
-def class_of(rules: TuningRules, meaning: Mapping[str, Value]) -> Class:
+def class_of(rules: TuningRules, case: Mapping[str, Value]) -> Class:
     """Return the class of a case: for each axis, the values that share measurements with the case's value.
 
-    `meaning` holds the case's value of each axis. Tuning selects one portfolio for each class.
+    `case` holds the case's value of each axis. Tuning selects one portfolio for each class.
     """
-    return tuple((axis, rules.group(axis, meaning[axis])) for axis in sorted(meaning))
+    return tuple((axis, rules.group(axis, case[axis])) for axis in sorted(case))
 
 
 def spell_class(one: Class) -> str:

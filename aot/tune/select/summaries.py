@@ -142,7 +142,7 @@ def _group_facts(evidence: Evidence, group: Group, bounds: Bounds) -> GroupFacts
     return GroupFacts(
         dtypes=group.dtypes,
         apart=group.apart,
-        rows=len(group.cases),
+        rows=len(group.cells),
         candidates=group.configs,
         configs=tuple(config_label(evidence.configs[number]) for number in group.chosen.configs),
         worst_loss=group.chosen.worst - 1 if served else None,

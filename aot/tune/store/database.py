@@ -156,7 +156,7 @@ class Database:
         number = self._find("kernel", {"name": kernel.name})
         if number is None:
             return self._add("kernel", row)
-        updates = ", ".join(f"{name} = :{name}" for name in row)
+        updates = ", ".join(f'"{name}" = :{name}' for name in row)
         self._connection.execute(f"UPDATE kernel SET {updates} WHERE id = {number}", row)  # noqa: S608 - own names
         return number
 
@@ -193,7 +193,7 @@ class Database:
         for _, known in alike:
             changed = [name for name in row if row[name] != known[name] and name != "weight"]
             # changes of other columns follow from these
-            shown = [name for name in ("sizes", "meaning") if name in changed] or changed
+            shown = [name for name in ("sizes", "case") if name in changed] or changed
             if shown:
                 (kernel,) = self._connection.execute(
                     "SELECT name FROM kernel WHERE id = ?", (row["kernel"],)
@@ -243,12 +243,12 @@ class Database:
         return self._insert(table, row) if found is None else found
 
     def _find(self, table: str, row: Mapping[str, Any]) -> int | None:
-        wanted = " AND ".join(f"{name} IS :{name}" for name in row)
+        wanted = " AND ".join(f'"{name}" IS :{name}' for name in row)
         found = self._connection.execute(f"SELECT id FROM {table} WHERE {wanted}", row).fetchone()  # noqa: S608 - own names
         return None if found is None else int(found[0])
 
     def _insert(self, table: str, row: Mapping[str, Any]) -> int:
-        names, values = ", ".join(row), ", ".join(f":{name}" for name in row)
+        names, values = ", ".join(f'"{name}"' for name in row), ", ".join(f":{name}" for name in row)
         cursor = self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({values})", row)  # noqa: S608 - own names
         return int(cursor.lastrowid or 0)
 
@@ -294,7 +294,7 @@ class Database:
 
     def _rows(self, table: str, picked: Mapping[str, Any] | None = None) -> list[tuple[int, dict[str, Any]]]:
         values = {name: value for name, value in (picked or {}).items() if value is not None}
-        wanted = " AND ".join(f"{name} = :{name}" for name in values) or "1"
+        wanted = " AND ".join(f'"{name}" = :{name}' for name in values) or "1"
         cursor = self._connection.execute(f"SELECT * FROM {table} WHERE {wanted} ORDER BY id", values)  # noqa: S608 - own names
         names = [column[0] for column in cursor.description]
         return [(row[0], dict(zip(names[1:], row[1:], strict=True))) for row in cursor]
@@ -334,17 +334,19 @@ def _kernel(row: Mapping[str, Any]) -> KernelFacts:
 def _problem_row(problem: Problem) -> dict[str, Any]:
     row = {name: getattr(problem, name) for name in problem.__slots__}
     key, sizes = _text(list(problem.key)), _text(dict(problem.sizes))
-    return {**row, "meaning": _encoded(problem.meaning), "key": key, "sizes": sizes}
+    return {**row, "case": _encoded(problem.case), "key": key, "sizes": sizes}
 
 
 def _problem(row: Mapping[str, Any]) -> Problem:
-    key, sizes = tuple(json.loads(row["key"])), json.loads(row["sizes"])
-    return Problem(**{**row, "meaning": _values(row["meaning"]), "key": key, "sizes": sizes})
+    # versions 1 and 2 call the column `meaning`
+    facts = {"case" if name == "meaning" else name: value for name, value in row.items()}
+    case, key, sizes = _values(facts["case"]), tuple(json.loads(row["key"])), json.loads(row["sizes"])
+    return Problem(**{**facts, "case": case, "key": key, "sizes": sizes})
 
 
 def _shown(name: str, stored: Any) -> str:
     """Return a stored column of a problem as text for a message."""
-    if name not in {"sizes", "meaning"}:
+    if name not in {"sizes", "case"}:
         return f"{name} {stored}"
     values: dict[str, Any] = json.loads(stored)
     return ", ".join(f"{key} = {json.dumps(value)}" for key, value in values.items()) or f"no {name}"

@@ -91,7 +91,7 @@ class Problem:
     """``tune``, ``held_out`` or another set of the family."""
     shape_class: str
     dtype: str
-    meaning: Mapping[str, Value]
+    case: Mapping[str, Value]
     """The case: the value of each axis."""
     key: tuple[int, ...]
     """The value of each key expression, not rounded."""

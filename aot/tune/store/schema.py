@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = ["SCHEMA", "TABLES", "UPGRADES", "VERSION"]
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of the schema: the ``PRAGMA user_version`` of a database."""
 
 SCHEMA: Final = """
@@ -46,7 +46,7 @@ CREATE TABLE problem (
     use TEXT NOT NULL,
     shape_class TEXT NOT NULL,
     dtype TEXT NOT NULL,
-    meaning TEXT NOT NULL,
+    "case" TEXT NOT NULL,
     key TEXT NOT NULL,
     sizes TEXT NOT NULL,
     moved_bytes INTEGER NOT NULL,
@@ -89,5 +89,8 @@ CREATE TABLE pruned (
 
 TABLES: Final = frozenset({"device", "run", "kernel", "problem", "config", "measurement", "pruned"})
 """Names of the tables, equal in all versions."""
-UPGRADES: Final = {1: "ALTER TABLE problem ADD COLUMN weight REAL NOT NULL DEFAULT 1"}
+UPGRADES: Final = {
+    1: "ALTER TABLE problem ADD COLUMN weight REAL NOT NULL DEFAULT 1",
+    2: 'ALTER TABLE problem RENAME COLUMN meaning TO "case"',
+}
 """For each older version, the statement that upgrades a database to the next one."""

@@ -7,7 +7,7 @@
 #include "base/sha256.h"
 
 #define NJ_HEADER_BYTES 64
-#define NJ_FORMAT_VERSION 1
+#define NJ_FORMAT_VERSION 2
 
 typedef struct {
     uint64_t index_bytes;         /* as stored */

@@ -2,7 +2,7 @@
 #include "table/reading.h"
 
 static const char *const column_names[] = {
-    [NJ_COLUMN_CASE] = "meaning",     [NJ_COLUMN_CONFIG] = "config", [NJ_COLUMN_HINTS] = "hints",
+    [NJ_COLUMN_CASE] = "case",     [NJ_COLUMN_CONFIG] = "config", [NJ_COLUMN_HINTS] = "hints",
     [NJ_COLUMN_DERIVED] = "derived", [NJ_COLUMN_LAUNCH] = "launch", [NJ_COLUMN_IMAGE] = "image",
 };
 
@@ -252,7 +252,7 @@ static bool check_column(const nj_table *table, nj_column column, size_t size, n
 
 static bool refuse_case(const char *got, nj_error *error)
 {
-    return nj_break(error, "pool", got, "expected a meaning within its signatures and axes");
+    return nj_break(error, "pool", got, "expected a case within its signatures and axes");
 }
 
 bool nj_check_pools(const nj_table_reader *reader, size_t image_count, nj_error *error)
@@ -275,7 +275,7 @@ bool nj_check_pools(const nj_table_reader *reader, size_t image_count, nj_error 
     }
     for (size_t row = 1; right && row < table->rows; row++) {
         right = ascends(table, row) || nj_break(error, "order", nj_format("row %zu", row).text,
-                                                "expected rows sorted by meaning, config, hints and derived, each once");
+                                                "expected rows sorted by case, config, hints and derived, each once");
     }
     return right;
 }

@@ -313,7 +313,7 @@ static bool take_case(nj_document *it, void *into)
         return false;
     }
     if (count == 0) {
-        return nj_break(it->error, "size", "nothing", "expected a meaning to name its signature");
+        return nj_break(it->error, "size", "nothing", "expected a case to name its signature");
     }
     spelled.size = (size_t)(it->at - spelled.at);
     nj_case point = {numbers[0], numbers + 1};
@@ -441,6 +441,7 @@ static bool take_tuning(nj_document *it, void *reader)
 static const nj_field table_fields[] = {
     {"axes", take_axes},
     {"batch", take_batch},
+    {"cases", take_cases},
     {"configs", take_configs},
     {"derived", take_derived},
     {"derived_values", take_derived_values},
@@ -448,7 +449,6 @@ static const nj_field table_fields[] = {
     {"hint_sets", take_hint_sets},
     {"launches", take_launches},
     {"layouts", take_layouts},
-    {"meanings", take_cases},
     {"params", take_params},
     {"programs", take_programs},
     {"signatures", take_signatures},

@@ -123,14 +123,14 @@ static bool take_block_case(nj_document *it, void *into)
     nj_part *part = into;
     nj_table_reader *reader = part->reader;
     uint32_t number;
-    if (!take_index(it, reader->table->case_count, "meaning", &number)) {
+    if (!take_index(it, reader->table->case_count, "case", &number)) {
         return false;
     }
     if (part->number++ > 0 && part->last >= number) {
-        return nj_break(it->error, "order", nj_format("%u", (unsigned)number).text, "expected meanings that ascend, each once");
+        return nj_break(it->error, "order", nj_format("%u", (unsigned)number).text, "expected cases that ascend, each once");
     }
     if (reader->case_marks[number] != 0) {
-        return nj_break(it->error, "duplicate", nj_format("%u", (unsigned)number).text, "expected each meaning in one block");
+        return nj_break(it->error, "duplicate", nj_format("%u", (unsigned)number).text, "expected each case in one block");
     }
     reader->case_marks[number] = 1;
     part->last = number;
@@ -326,22 +326,22 @@ static bool take_estimates(nj_document *it, void *into)
     nj_part *part = into;
     size_t mark = nj_arena_start(&part->reader->arena);
     const unsigned char *start = it->at;
-    if (!take_some(it, NJ_COSTS_MAX, take_estimate, part)) {
+    if (!nj_take_array(it, NJ_COSTS_MAX, take_estimate, part) ||
+        !NJ_END_LIST(it, part->reader, mark, part->block.estimates, part->block.estimate_count)) {
         return false;
     }
-    part->block.estimates_text = (nj_span){start, (size_t)(it->at - start)};
-    return NJ_END_LIST(it, part->reader, mark, part->block.estimates, part->block.estimate_count) &&
-           check_estimates(part, it->error);
+    if (part->block.estimate_count > 0) {
+        part->block.estimates_text = (nj_span){start, (size_t)(it->at - start)};
+    }
+    return check_estimates(part, it->error);
 }
 
 static bool take_block(nj_document *it, void *into)
 {
-    static const nj_field fields[] = {{"costs", take_estimates}, {"meanings", take_block_cases}, {"rows", take_problems}};
+    static const nj_field fields[] = {{"cases", take_block_cases}, {"costs", take_estimates}, {"rows", take_problems}};
     nj_table_reader *reader = ((nj_part *)into)->reader;
     nj_part part = {.reader = reader};
-    /* costs are there where estimates decide */
-    size_t without = !nj_span_is(nj_peek_key(it), fields[0].name);
-    return nj_take_object(it, fields + without, COUNT(fields) - without, &part) && add(it, reader, &part.block, sizeof part.block);
+    return nj_take_object(it, fields, COUNT(fields), &part) && add(it, reader, &part.block, sizeof part.block);
 }
 
 static bool take_blocks(nj_document *it, void *into)

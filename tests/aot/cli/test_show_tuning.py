@@ -30,16 +30,18 @@ def test_inspect_says_what_it_is_tuned_for(run: Run, tmp_path: Path) -> None:
     path = bundle(tmp_path / "a.nojit", 1)
     shown = run("inspect", path, "--kernel", "scale").stdout
     assert "by n, pow2 buckets" in shown
-    assert "NVIDIA H200: 2 problems of 1 meaning\n" in shown
+    assert "NVIDIA H200: 2 problems of 1 case\n" in shown
     assert ["batch", "n"] in [line.split() for line in shown.splitlines()]
     tuning = json.loads(run("inspect", path, "--kernel", "scale", "--json").stdout)["kernel"]["tuning"]
-    assert tuning["tables"][0]["blocks"] == [{"meanings": [0], "rows": [[[16], [1], [0]], [[4096], [0], [0]]]}]
+    assert tuning["tables"][0]["blocks"] == [
+        {"cases": [0], "costs": [], "rows": [[[16], [1], [0]], [[4096], [0], [0]]]}
+    ]
 
 
 def test_inspect_says_where_costs_decide(run: Run, tmp_path: Path) -> None:
     path = bundle(tmp_path / "a.nojit", 1, [(0, "key0 1000 *"), (1, "500000")])
     shown = run("inspect", path, "--kernel", "scale").stdout
-    assert "NVIDIA H200: 2 problems of 1 meaning; elsewhere costs decide for 1 of them\n" in shown
+    assert "NVIDIA H200: 2 problems of 1 case; elsewhere costs decide for 1 of them\n" in shown
 
 
 def test_diff_says_that_a_tuning_differs(run: Run, tmp_path: Path) -> None:

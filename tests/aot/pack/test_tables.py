@@ -55,13 +55,13 @@ def facts_of_content(content: KernelContent) -> Counter[Any]:
 def facts_of_table(table: KernelTable) -> Counter[Any]:
     facts: list[Any] = []
     for row in range(len(table)):
-        meaning = table.meanings[table.columns["meaning"][row]]
+        case = table.cases[table.columns["case"][row]]
         config = table.configs[table.columns["config"][row]]
         derived = table.derived_values[table.columns["derived"][row]]
-        points = zip(table.axes, meaning.values, strict=True)
+        points = zip(table.axes, case.values, strict=True)
         facts.append(
             (
-                table.signatures[meaning.signature],
+                table.signatures[case.signature],
                 tuple((axis.name, identity(axis.values[point])) for axis, point in points),
                 tuple((name, identity(value)) for name, value in config.constexprs + config.options),
                 config.requires,
@@ -85,7 +85,7 @@ def test_every_fact_of_every_variant_arrives(entry):
     assert (table.params, table.grid, table.axes, table.derived) == (
         content.params, content.grid, content.axes, content.derived,
     )  # fmt: skip
-    for pool in (table.signatures, table.meanings, table.configs, table.hint_sets, table.launches):
+    for pool in (table.signatures, table.cases, table.configs, table.hint_sets, table.launches):
         assert len({repr(item) for item in pool}) == len(pool)
     rows = [table.key(row) for row in range(len(table))]
     assert rows == sorted(set(rows))
@@ -102,7 +102,7 @@ def test_true_1_and_1_0_are_three_facts_everywhere():
         )
     )
     assert [type(value) for value in table.axes[0].values] == [bool, int, float]
-    assert len({meaning.values for meaning in table.meanings}) == 3
+    assert len({case.values for case in table.cases}) == 3
     assert [type(dict(config.constexprs)["C"]) for config in table.configs] == [bool, int, float]
     assert [tuple(map(type, values)) for values in table.derived_values] == [(int, bool)] * 4
     assert len(table) == 3 * 3 * 4

@@ -370,7 +370,7 @@ class TestRules:
         assert expansion.excluded == 6
         assert constexprs(expansion, "EVEN") == [True, True]
 
-    def test_excluding_all_of_a_meaning_is_no_mistake(self):
+    def test_excluding_all_of_a_case_is_no_mistake(self):
         assert expand(matrix={"D": [1, 2]}, exclude=[{"when": "true"}]) == Expansion((), 2)
 
     def test_core_keeps_a_part_that_full_contains(self):
@@ -406,7 +406,7 @@ ALIGNED = [{"A": 1, "requires": "aligned(x, 16)"}]
 
 
 class TestEveryCallIsServed:
-    def test_a_meaning_without_a_variant_for_every_call_is_refused(self):
+    def test_a_case_without_a_variant_for_every_call_is_refused(self):
         message = refusal(params={"x": "*{d}"}, matrix={"d": ["fp16"], "F": [True]}, configs=ALIGNED)
         expected = (
             "expected a config without `requires`, built for every value of its derived constexprs, for d = 'fp16', F = True on sm_90, "
@@ -427,11 +427,11 @@ class TestEveryCallIsServed:
         expansion = expand(params={"x": "*fp16"}, configs=ALIGNED, aligned_only="TMA needs 16 bytes")
         assert hint_sets(expansion) == [{"x": 16}]
 
-    def test_each_meaning_counts_for_itself(self):
+    def test_each_case_counts_for_itself(self):
         configs = [*ALIGNED, {"A": 2, "when": "d == 'fp16'"}]
         assert "d = 'bf16'" in refusal(params={"x": "*{d}"}, matrix={"d": ["fp16", "bf16"]}, configs=configs)
 
-    def test_a_meaning_that_is_not_built_needs_none(self):
+    def test_a_case_that_is_not_built_needs_none(self):
         configs = [{"A": 1, "requires": "n > 4", "when": "d == 'fp16'"}, {"A": 2, "when": "d == 'fp16'"}]
         expansion = expand(params={"x": "*{d}", "n": "i32"}, matrix={"d": ["fp16", "bf16"]}, configs=configs)
         assert constexprs(expansion, "A") == [1, 2]
@@ -474,19 +474,19 @@ def test_a_score_modification_of_ones_own_is_built_wherever_those_of_the_library
             continue
         axis = [*entry.matrix["SCORE_MOD"], {"function": mine.name}]
         added = msgspec.structs.replace(entry, matrix={**entry.matrix, "SCORE_MOD": axis})
-        meanings = {True: set(), False: set()}
+        cases = {True: set(), False: set()}
         for variant in expand_kernel(added, arch, name).variants:
             constexprs = dict(variant.constexprs)
             others = [(key, constexprs[key]) for key in entry.matrix if key in constexprs and key != "SCORE_MOD"]
-            meanings[constexprs["SCORE_MOD"] == mine].add((variant.signature, tuple(others)))
-        assert meanings[True] == meanings[False], entry.name
+            cases[constexprs["SCORE_MOD"] == mine].add((variant.signature, tuple(others)))
+        assert cases[True] == cases[False], entry.name
 
 
 # -- an independent count --------------------------------------------------------------------------------------------
 
 
 def count(entry: Entry, arch: str) -> int | None:
-    """Count variants by the rules of the design alone; None if some meaning would not serve every call."""
+    """Count variants by the rules of the design alone; None if some case would not serve every call."""
     total = 0
     optional = {"p0": entry.optional} | {f"q{i}": mark for i, (_, mark) in enumerate(entry.others)}
     for flag in entry.flags:
@@ -519,7 +519,7 @@ def count(entry: Entry, arch: str) -> int | None:
     return total
 
 
-def meaning_of(variant: Variant) -> tuple[Any, ...]:
+def case_of(variant: Variant) -> tuple[Any, ...]:
     return (tuple((name, identity(value)) for name, value in variant.axes), variant.signature)
 
 
@@ -539,15 +539,15 @@ def test_the_count_is_that_of_an_independent_reference(entry, arch):
     }
     assert len(identities) == len(variants)
     if not entry.reason:
-        general = {meaning_of(v) for v in variants if not v.hints and not v.config.requires}
-        assert general == {meaning_of(v) for v in variants}
+        general = {case_of(v) for v in variants if not v.hints and not v.config.requires}
+        assert general == {case_of(v) for v in variants}
 
 
 class TestTuplesAndDescriptors:
     def signatures(self, **fields):
         return [dict(variant.signature) for variant in expand(**fields).variants]
 
-    def test_every_choice_of_optional_members_is_a_meaning(self):
+    def test_every_choice_of_optional_members_is_a_case(self):
         kinds = [types["x"] for types in self.signatures(params={"x": "(a: *fp16?, b: (i32?, fp32))"})]
         assert kinds == [
             "(a:*fp16,b:(i32,fp32))",
@@ -667,7 +667,7 @@ class TestDecidedByTypes:
         found = expand(params={"x": "*fp16?"}, configs=configs)
         assert [(v.signature[0][1], v.config_number) for v in found.variants] == [("*fp16", 0), ("none", 1)]
 
-    def test_a_meaning_that_only_such_configs_were_for_is_not_forgotten(self):
+    def test_a_case_that_only_such_configs_were_for_is_not_forgotten(self):
         facts: dict[str, Any] = {"params": {"x": "*fp16?"}, "configs": [{"requires": "has(x)"}]}
         with pytest.raises(ManifestError, match="so that every call is served"):
             expand(**facts)

@@ -52,7 +52,7 @@ def facts(variant: Variant) -> tuple[Any, ...]:
 
 
 class TestPoints:
-    def test_a_point_is_one_meaning_with_every_config_and_derived_value(self):
+    def test_a_point_is_one_case_with_every_config_and_derived_value(self):
         variants = expand(FIRST)
         assert {variant.axes for variant in variants} == {(("dtype", "fp16"), ("CAUSAL", True), ("WIDTH", 64))}
         assert {variant.signature for variant in variants} == {(("x", "*fp16"), ("bias", "*fp16"), ("n", "i32"))}

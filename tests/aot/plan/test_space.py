@@ -143,7 +143,7 @@ UNTUNED = {
     "scaled_mm_bytes",
     "scaled_mm_merge",
 }
-"""They have one config for each kind of call, or run on devices that nothing is measured on."""
+"""They have one config for each specialization, or run on devices that nothing is measured on."""
 POINTWISE = {"vector_add", "gelu", "silu", "swiglu", "addcmul"}
 """Of the generated kernels those that are tuned; the others take configs by their shape."""
 FEWER = {

@@ -126,7 +126,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def built(plan: Plan, dtype: str) -> list[tuple[int, int]]:
-    """For each variant of a meaning, its block and how many hints it has."""
+    """For each variant of a case, its block and how many hints it has."""
     variants = [variant for kernel in plan.kernels for variant in kernel.variants]
     of_dtype = [variant for variant in variants if dict(variant.axes)["dtype"] == dtype]
     return [(int(str(dict(v.config.constexprs)["BLOCK"])), len(v.hints)) for v in of_dtype]
@@ -152,13 +152,13 @@ class TestVariants:
     def test_without_tables_the_manifest_says(self, project):
         assert built(project.plan(), "fp16") == UNTUNED
 
-    def test_a_covered_meaning_has_the_tables_configs_the_most_often_best_first(self, project):
+    def test_a_covered_case_has_the_tables_configs_the_most_often_best_first(self, project):
         project.tune()
         # without hints: the one that is most often best of those that require nothing
         expected = [(512, 2), (512, 1), (256, 2), (256, 1), (256, 0), (128, 2), (128, 1)]
         assert built(project.plan(), "fp16") == built(project.plan(), "bf16") == expected
 
-    def test_another_meaning_keeps_the_manifests(self, project):
+    def test_another_case_keeps_the_manifests(self, project):
         project.tune()
         assert built(project.plan(), "fp32") == UNTUNED
 
@@ -196,7 +196,7 @@ class TestVariants:
         project.tune(TABLE.replace("sm_90", "sm_80"))
         assert built(project.plan(), "fp16") == UNTUNED
 
-    def test_the_first_entry_that_covers_a_meaning_counts(self, project):
+    def test_the_first_entry_that_covers_a_case_counts(self, project):
         project.tune(TABLE + '[[entry]]\nwhere = { dtype = ["bf16", "fp32"] }\nrows = [{ at = [1], use = [0] }]\n')
         assert built(project.plan(), "bf16") == built(project.plan(), "fp16")
         assert {block for block, _ in built(project.plan(), "fp32")} == {128}

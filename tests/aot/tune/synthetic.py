@@ -13,7 +13,7 @@ from nojit.aot.tune.store.records import Config, Device, KernelFacts, Measuremen
 H200 = Device("NVIDIA H200", "sm_90", 132, 150754820096, "580.82.07", "GPU-1")
 SPACE = {"BLOCK_M": (32, 64, 128), "BLOCK_N": (32, 64), "num_warps": (4, 8)}
 Time = Callable[[Mapping[str, Any], Mapping[str, Any], tuple[int, int]], "float | str"]
-"""From a config's settings, a meaning and a key: microseconds, or ``wrong``, ``failed`` or ``absent``."""
+"""From a config's settings, a case and a key: microseconds, or ``wrong``, ``failed`` or ``absent``."""
 
 
 def settings(space: Mapping[str, Iterable[Any]] = SPACE) -> list[dict[str, Any]]:
@@ -22,7 +22,7 @@ def settings(space: Mapping[str, Iterable[Any]] = SPACE) -> list[dict[str, Any]]
     ]
 
 
-def plain_time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+def plain_time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float:
     """Large tiles are best for large problems, small ones for small; 8 warps cost 3 % with small tiles."""
     ideal = min(max(key[0] // 16, 32), 128)
     tile = abs(config["BLOCK_M"].bit_length() - ideal.bit_length())
@@ -32,10 +32,10 @@ def plain_time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple
 
 
 def problem(kernel: int, key: tuple[int, int], **facts: Any) -> Problem:
-    meaning = {"dtype": "bf16", "CAUSAL": True} | facts.pop("meaning", {})
-    name = "x".join(map(str, key)) + ("" if meaning["CAUSAL"] else "-full")
+    case = {"dtype": "bf16", "CAUSAL": True} | facts.pop("case", {})
+    name = "x".join(map(str, key)) + ("" if case["CAUSAL"] else "-full")
     use, shape = facts.pop("use", "tune"), facts.pop("shape_class", "square")
-    return Problem(kernel, name, use, shape, str(meaning["dtype"]), meaning, key, {"m": key[0], "n": key[1]}, 1000, 0)
+    return Problem(kernel, name, use, shape, str(case["dtype"]), case, key, {"m": key[0], "n": key[1]}, 1000, 0)
 
 
 KEYS = [(512, 64), (1024, 64), (2048, 128), (4096, 128)]
@@ -48,7 +48,7 @@ def write_database(
     time: Time = plain_time,
     keys: Iterable[tuple[int, int]] = KEYS,
     held_out: Iterable[tuple[int, int]] = HELD_OUT,
-    meanings: Iterable[Mapping[str, Any]] = ({},),
+    cases: Iterable[Mapping[str, Any]] = ({},),
     configs: Iterable[Mapping[str, Any]] | None = None,
     requires: Callable[[Mapping[str, Any]], str] = lambda _: "",
     noise: float = 0.004,
@@ -66,10 +66,10 @@ def write_database(
         number = database.add_kernel(facts)
         numbers = [(database.add_config(Config(number, one, requires(one))), one) for one in configs or settings()]
         for use, wanted in (("tune", keys), ("held_out", held_out)):
-            for key, meaning in product(wanted, meanings):
-                one = problem(number, key, meaning=dict(meaning), use=use)
+            for key, case in product(wanted, cases):
+                one = problem(number, key, case=dict(case), use=use)
                 owner = database.add_problem(one)
-                taken = [measurement(run, owner, id_, time(values, one.meaning, key), noise) for id_, values in numbers]
+                taken = [measurement(run, owner, id_, time(values, one.case, key), noise) for id_, values in numbers]
                 database.record([each for each in taken if each is not None])
         database.record_pruned([Pruned(run, number, "BLOCK_M=256", "needs 300000 B of shared memory")])
         database.end_run(run)

@@ -559,7 +559,7 @@ def test_of_the_library_the_modules_of_its_kernels_count(
         assert place.partition(":")[0] not in set(sys.modules) - before
 
 
-def test_the_nearest_meaning_lends_its_config(make: Make, tensor: Any, policy: Set) -> None:
+def test_the_nearest_case_lends_its_config(make: Make, tensor: Any, policy: Set) -> None:
     """Of the configs that were built, those of the call's own constexprs; an axis of dtypes is as the call spells it."""
     policy("jit")
     function = Function("x", "D", "BLOCK")

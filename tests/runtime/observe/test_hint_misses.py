@@ -1,4 +1,4 @@
-"""A kind of call that just misses a set of hints runs a slower variant: counted, named, logged, and never at a known launch."""
+"""A specialization that just misses a set of hints runs a slower variant: counted, named, logged, and never at a known launch."""
 
 from __future__ import annotations
 

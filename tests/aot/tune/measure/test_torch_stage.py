@@ -25,12 +25,12 @@ def test_a_bundle_for_another_device_is_refused(tmp_path: Path) -> None:
 
 
 def test_candidates_are_of_one_point_of_the_matrix_whatever_block_they_choose() -> None:
-    # an optional param gives a point two meanings, as a block that a config chooses does
+    # an optional param gives a point two cases, as a block that a config chooses does
     configs = [{"num_warps": warps} for warps in (4, 8)]
     table = kernel("copy", {"x": "*{dtype}?"}, matrix={"dtype": ["fp16", "fp32"]}, configs=configs).table
-    rows = range(len(table.columns["meaning"]))
+    rows = range(len(table.columns["case"]))
     found = candidates_of(table, rows)
     assert [{table.settings(row)["num_warps"] for row in same} for same in found] == [{4}, {8}]
-    assert [len({table.columns["meaning"][row] for row in same}) for same in found] == [2, 2]
-    points = {table.meanings[table.columns["meaning"][row]].values for same in found for row in same}
+    assert [len({table.columns["case"][row] for row in same}) for same in found] == [2, 2]
+    points = {table.cases[table.columns["case"][row]].values for same in found for row in same}
     assert len(points) == 1

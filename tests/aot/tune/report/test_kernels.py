@@ -29,10 +29,10 @@ USUAL = {"BLOCK_M": 32, "BLOCK_N": 64, "num_warps": 4, "archs": ["sm_90"], "when
 RULES = TuningRules(configs=({"BLOCK_M": 128, "archs": ["sm_80"]}, {"BLOCK_M": 64, "when": "dtype == 'fp32'"}, USUAL))
 
 
-def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float | str:
+def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float | str:
     if config["BLOCK_M"] == 64 and config["num_warps"] == 8:
         return "wrong"
-    return plain_time(config, meaning, key)
+    return plain_time(config, case, key)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_each_problem_has_its_best_first_and_the_others_behind(tmp_path: Path) -
 
 
 def test_the_table_survives_its_file(tmp_path: Path) -> None:
-    selection = chosen(write_database(tmp_path / "db", meanings=[{}, {"CAUSAL": False}]))
+    selection = chosen(write_database(tmp_path / "db", cases=[{}, {"CAUSAL": False}]))
     path = write_tuned(selection.table, tmp_path / "tuned")
     assert path.name == "toy.nvidia-h200.toml"
     read = read_tuned(path)
@@ -74,24 +74,24 @@ def test_fewer_configs_if_the_loss_allows_and_the_curve_says_what_each_costs(tmp
 
 
 def test_each_dtype_class_has_a_portfolio_of_its_own(tmp_path: Path) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
-        return plain_time(config, meaning, key) * (2 if meaning["dtype"] == "fp32" and config["BLOCK_M"] != 64 else 1)
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float:
+        return plain_time(config, case, key) * (2 if case["dtype"] == "fp32" and config["BLOCK_M"] != 64 else 1)
 
-    meanings = [{"dtype": name} for name in ("bf16", "fp16", "fp32")]
-    selection = chosen(write_database(tmp_path / "db", time=time, meanings=meanings), Bounds(loss=0.01))
+    cases = [{"dtype": name} for name in ("bf16", "fp16", "fp32")]
+    selection = chosen(write_database(tmp_path / "db", time=time, cases=cases), Bounds(loss=0.01))
     assert [group.dtypes for group in selection.groups] == [("bf16", "fp16"), ("fp32",)]
-    assert [len(group.cases) for group in selection.groups] == [4, 4]
-    assert selection.groups[0].cases[0].names == ("512x64", "512x64")
+    assert [len(group.cells) for group in selection.groups] == [4, 4]
+    assert selection.groups[0].cells[0].names == ("512x64", "512x64")
     wheres = [dict(entry.where)["dtype"] for entry in selection.table.entries]
     assert wheres == [("bf16", "fp16"), ("fp32",)]
 
 
 def test_values_of_axes_that_are_apart_have_portfolios_of_their_own(tmp_path: Path) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
-        return plain_time(config, meaning, key) * (1 if (config["BLOCK_M"] == 128) is meaning["CAUSAL"] else 3)
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float:
+        return plain_time(config, case, key) * (1 if (config["BLOCK_M"] == 128) is case["CAUSAL"] else 3)
 
-    meanings = [{"CAUSAL": True}, {"CAUSAL": False}]
-    path = write_database(tmp_path / "db", time=time, meanings=meanings)
+    cases = [{"CAUSAL": True}, {"CAUSAL": False}]
+    path = write_database(tmp_path / "db", time=time, cases=cases)
     one, bounds = Bounds(configs=1), replace(RULES, apart=("CAUSAL",))
     together, apart = chosen(path, one), chosen(path, one, bounds)
     assert [group.apart for group in together.groups] == [""]
@@ -123,13 +123,13 @@ def test_of_configs_of_the_same_settings_the_one_that_serves_more_is_chosen(tmp_
 
 
 def test_a_config_that_is_wrong_once_is_kept_from_its_class_alone(tmp_path: Path) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float | str:
-        if meaning["CAUSAL"] and config["BLOCK_M"] == 128 and key[0] == 512:
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float | str:
+        if case["CAUSAL"] and config["BLOCK_M"] == 128 and key[0] == 512:
             return "wrong"
-        return plain_time(config, meaning, key)
+        return plain_time(config, case, key)
 
-    meanings = [{"CAUSAL": True}, {"CAUSAL": False}]
-    table = chosen(write_database(tmp_path / "db", time=time, meanings=meanings)).table
+    cases = [{"CAUSAL": True}, {"CAUSAL": False}]
+    table = chosen(write_database(tmp_path / "db", time=time, cases=cases)).table
     for entry in table.entries:
         used = {dict(table.configs[number].settings)["BLOCK_M"] for row in entry.rows for number in row.use}
         assert (128 in used) is (dict(entry.where)["CAUSAL"] == (False,))
@@ -142,7 +142,7 @@ def test_some_config_of_each_class_requires_nothing(tmp_path: Path) -> None:
 
 
 def test_times_within_noise_are_one_and_the_commoner_config_comes_first(tmp_path: Path) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float:
         slower = config["BLOCK_M"] != 64 and key != (512, 64)
         return 100 + 20 * slower + (0.3 if config["BLOCK_M"] == 64 else 0) + 50 * (config["num_warps"] == 8)
 
@@ -164,7 +164,7 @@ def test_what_takes_long_weighs_more(tmp_path: Path) -> None:
 
 
 def test_what_is_said_to_matter_weighs_more(tmp_path: Path) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float:
         # of two configs, one is 10 % behind at two problems, the other at a third one: all take as long
         wide = config["BLOCK_M"] == 64
         return 100.0 * (1.1 if wide == (key[0] != 4096) else 1.0)

@@ -40,7 +40,7 @@ def waves(config: Mapping[str, Any], m: int, n: int) -> int:
     return math.ceil(math.ceil(m / config["BLOCK_M"]) * math.ceil(n / config["BLOCK_N"]) / 132)
 
 
-def tiled(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+def tiled(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float:
     """Each wave takes as long as its tiles are large, a bit less than that for large ones."""
     area = config["BLOCK_M"] * config["BLOCK_N"]
     return 4.0 + waves(config, *key) * (1.0 + 0.001 * config["num_warps"] + key[1] * area**0.8 / 10_000)
@@ -82,8 +82,8 @@ def test_a_class_has_factors_of_its_own_where_enough_was_measured() -> None:
     terms = Terms(RULES, {7: Config(1, settings, "")}, 132)
     slow, few = (("WIDTH", (2,)),), (("WIDTH", (3,)),)
     points = [
-        Point(meanings, key, key, {7: 2.5 + waves(settings, *key) * factor}, 1.0)
-        for meanings, keys, factor in (((), KEYS, 3.0), (slow, KEYS[:6], 12.0), (few, KEYS[:5], 12.0))
+        Point(cases, key, key, {7: 2.5 + waves(settings, *key) * factor}, 1.0)
+        for cases, keys, factor in (((), KEYS, 3.0), (slow, KEYS[:6], 12.0), (few, KEYS[:5], 12.0))
         for key in keys
     ]
     costs = fit_costs(terms, points, [7], own=True)
@@ -92,7 +92,7 @@ def test_a_class_has_factors_of_its_own_where_enough_was_measured() -> None:
     assert others == pytest.approx((12_000_000, 0), rel=1e-3, abs=1)
     together = fit_costs(terms, points, [7], own=False)
     assert together[EVERY] == together[spell_class(slow)] == costs[spell_class(few)]
-    assert together[EVERY] == fit_costs(terms, [replace(point, meanings=()) for point in points], [7], own=False)[EVERY]
+    assert together[EVERY] == fit_costs(terms, [replace(point, cases=()) for point in points], [7], own=False)[EVERY]
 
 
 def test_a_term_that_cannot_be_computed_gives_no_cost() -> None:
@@ -145,8 +145,8 @@ def test_rows_decide_where_terms_say_nothing(tmp_path: Path) -> None:
 
 def test_each_class_has_its_own_constants(tmp_path: Path) -> None:
     rules = TuningRules(bucket="sixteenth_pow2", names=("m", "n"), terms=(f"{WAVES} * WIDTH", f"{WAVES} * n * WIDTH"))
-    meanings = [{"WIDTH": 2}, {"WIDTH": 3, "CAUSAL": False}]
-    selection = chosen(tmp_path / "db", rules, meanings=meanings)
+    cases = [{"WIDTH": 2}, {"WIDTH": 3, "CAUSAL": False}]
+    selection = chosen(tmp_path / "db", rules, cases=cases)
     texts = {dict(entry.where)["WIDTH"]: entry.costs[0].ps for entry in selection.table.entries}
     assert set(texts) == {(2,), (3,)}
     assert texts[2,] != texts[3,]
@@ -154,16 +154,16 @@ def test_each_class_has_its_own_constants(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_classes_are_fitted_alone_where_that_chooses_better(tmp_path: Path, alone: bool) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float:
         # in one class large tiles are as good as none
-        slower = config["BLOCK_M"] * config["BLOCK_N"] // 512 if alone and meaning["WIDTH"] == 3 else 1
+        slower = config["BLOCK_M"] * config["BLOCK_N"] // 512 if alone and case["WIDTH"] == 3 else 1
         # noise, of which few problems show more than many
-        noise = 1.0 + 0.05 * random.Random(f"{config} {meaning} {key}").uniform(-1.0, 1.0)
-        return slower * noise * tiled(config, meaning, key)
+        noise = 1.0 + 0.05 * random.Random(f"{config} {case} {key}").uniform(-1.0, 1.0)
+        return slower * noise * tiled(config, case, key)
 
-    meanings = [{"WIDTH": 2}, {"WIDTH": 3, "CAUSAL": False}]
+    cases = [{"WIDTH": 2}, {"WIDTH": 3, "CAUSAL": False}]
     keys = KEYS if alone else KEYS[::4]
-    path = write_database(tmp_path / "db", time=time, keys=keys, held_out=HELD_OUT, meanings=meanings)
+    path = write_database(tmp_path / "db", time=time, keys=keys, held_out=HELD_OUT, cases=cases)
     selection = chosen(path)
     texts = {tuple(cost.ps for cost in entry.costs) for entry in selection.table.entries}
     assert all(texts)
@@ -184,11 +184,11 @@ def test_a_measured_problem_keeps_its_own_order(tmp_path: Path) -> None:
 
 
 def test_a_config_that_was_wrong_has_no_cost_in_its_class(tmp_path: Path) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float | str:
-        wrong = not meaning["CAUSAL"] and (config["BLOCK_M"], config["BLOCK_N"]) == (128, 64)
-        return "wrong" if wrong and key == KEYS[3] else tiled(config, meaning, key)
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float | str:
+        wrong = not case["CAUSAL"] and (config["BLOCK_M"], config["BLOCK_N"]) == (128, 64)
+        return "wrong" if wrong and key == KEYS[3] else tiled(config, case, key)
 
-    path = write_database(tmp_path / "db", time=time, keys=KEYS, held_out=HELD_OUT, meanings=[{}, {"CAUSAL": False}])
+    path = write_database(tmp_path / "db", time=time, keys=KEYS, held_out=HELD_OUT, cases=[{}, {"CAUSAL": False}])
     selection = chosen(path)
     for entry in selection.table.entries:
         assert {cost.config for cost in entry.costs} == {config for row in entry.rows for config in row.use}

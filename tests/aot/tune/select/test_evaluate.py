@@ -43,8 +43,8 @@ def test_the_share_is_the_best_time_over_the_choices(tmp_path: Path) -> None:
 
 
 def test_a_choice_that_does_not_work_counts_as_nothing(tmp_path: Path) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float | str:
-        return "wrong" if key == (600, 64) and config["BLOCK_M"] == 32 else plain_time(config, meaning, key)
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float | str:
+        return "wrong" if key == (600, 64) and config["BLOCK_M"] == 32 else plain_time(config, case, key)
 
     path = write_database(tmp_path / "db", time=time)
     result = evaluate(evidence(path, "held_out"), tuned(path, loss=0.0), RULES)
@@ -53,9 +53,9 @@ def test_a_choice_that_does_not_work_counts_as_nothing(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_skipped_and_counted(tmp_path: Path) -> None:
-    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float | str:
+    def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float | str:
         gone = key == (3000, 128) or (key == (600, 64) and config["BLOCK_M"] == 32)
-        return "absent" if gone else plain_time(config, meaning, key)
+        return "absent" if gone else plain_time(config, case, key)
 
     path = write_database(tmp_path / "db", time=time)
     (one,) = evaluate(evidence(path, "held_out"), tuned(path, loss=0.0), RULES).problems
@@ -66,17 +66,17 @@ def test_what_was_not_measured_is_skipped_and_counted(tmp_path: Path) -> None:
     assert (first.status, first.share) == ("unmeasured", None)
 
 
-def test_a_meaning_without_an_entry_is_untuned(tmp_path: Path) -> None:
+def test_a_case_without_an_entry_is_untuned(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db")
-    other = write_database(tmp_path / "other", meanings=[{"CAUSAL": False}])
+    other = write_database(tmp_path / "other", cases=[{"CAUSAL": False}])
     result = evaluate(evidence(other, "held_out"), tuned(path), RULES)
     assert {one.status for one in result.problems} == {"untuned"}
     assert (result.mean_share, result.worst_share) == (None, None)
 
 
 def test_repeated_runs_are_compared_by_the_first(tmp_path: Path) -> None:
-    def later(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
-        return plain_time(config, meaning, key) * (0.5 if config["BLOCK_M"] == 64 else 1)
+    def later(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int]) -> float:
+        return plain_time(config, case, key) * (0.5 if config["BLOCK_M"] == 64 else 1)
 
     first, second = write_database(tmp_path / "a"), write_database(tmp_path / "b", time=later)
     found, other = evidence(first), evidence(second)
@@ -93,7 +93,7 @@ def test_the_row_is_the_one_that_the_runtime_would_take(tmp_path: Path) -> None:
     assert look_up(table, "quarter_pow2", problem(1, (1000, 64)), 132).exact
     far = look_up(table, "exact", problem(1, (1000, 64)), 132)
     assert (far.at, far.exact) == ((1024, 64), False)
-    assert look_up(table, "exact", problem(1, (1, 1), meaning={"CAUSAL": False}), 132) is None
+    assert look_up(table, "exact", problem(1, (1, 1), case={"CAUSAL": False}), 132) is None
 
 
 def test_another_device_of_the_arch_uses_the_nearest(tmp_path: Path) -> None:

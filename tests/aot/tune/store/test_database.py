@@ -61,7 +61,7 @@ def test_values_keep_their_types(database: Database) -> None:
     number = database.add_config(replace(CONFIG, settings={**CONFIG.settings, "f": 1}))
     assert number == 2
     assert type(database.configs()[1].settings["f"]) is float
-    assert database.problems()[1].meaning["WIDE"] is True
+    assert database.problems()[1].case["WIDE"] is True
 
 
 def test_what_is_added_twice_is_one(database: Database) -> None:
@@ -96,7 +96,7 @@ def test_a_problem_stays_what_it_was(database: Database) -> None:
     for changed, was, got in (
         (other, "n = 1024", "flag = true, n = 2048"),
         (
-            replace(other, meaning={"dtype": "fp16"}),
+            replace(other, case={"dtype": "fp16"}),
             'n = 1024, WIDE = true, dtype = "bf16"',
             'flag = true, n = 2048, dtype = "fp16"',
         ),
@@ -164,6 +164,7 @@ def make_old(path: Path) -> None:
     """Make a file what version 1 wrote."""
     with sqlite3.connect(path) as other:
         other.execute("ALTER TABLE problem DROP COLUMN weight")
+        other.execute('ALTER TABLE problem RENAME COLUMN "case" TO meaning')
         other.execute("PRAGMA user_version = 1")
     other.close()
 
@@ -198,7 +199,7 @@ def test_another_programs_file_of_version_1_stays_as_it_is(tmp_path: Path) -> No
         other.execute("PRAGMA user_version = 1")
     other.close()
     before = path.read_bytes()
-    with pytest.raises(NojitError, match="expected a database of measurements, version 2, got version 1"):
+    with pytest.raises(NojitError, match="expected a database of measurements, version 3, got version 1"):
         open_database(path, create=True)
     assert path.read_bytes() == before
 
