@@ -8,6 +8,7 @@
     +-- PackageError         (RuntimeError)  a bundle or wheel could not be written
     +-- TuningError          (ValueError)    a tuned table is wrong, or does not fit the bundle's kernel
     +-- SettingError         (ValueError)    an environment variable has an invalid value
+    +-- RecordingError       (ValueError)    a recording cannot be read or written
     +-- BundleError          (ValueError)
     |   +-- BundleFormatError                the file breaks a rule of the format
     |   +-- BundleIntegrityError             the file was changed or damaged after the build
@@ -39,6 +40,7 @@ __all__ = [
     "NoMatchingVariantError",
     "NojitError",
     "PackageError",
+    "RecordingError",
     "SettingError",
     "StreamWarning",
     "TuningError",
@@ -169,6 +171,10 @@ class TuningError(NojitError, ValueError):
 
 class SettingError(NojitError, ValueError):
     """An environment variable has an invalid value."""
+
+
+class RecordingError(NojitError, ValueError):
+    """A recording cannot be read, merged or written."""
 
 
 class BundleError(NojitError, ValueError):

@@ -46,7 +46,7 @@ AOT = {
     "cli": {"backends", "manifest", "plan", "compile", "inspect", "trust", "build", "wheel", "tune", "bench"},
 }
 # for each package of the runtime, the others that its modules import, at once or later
-RUNTIME: dict[str, set[str]] = {"discovery": set(), "observe": set(), "trust": {"discovery"}, "fallback": {"discovery"}}
+RUNTIME: dict[str, set[str]] = {"discovery": set(), "observe": set(), "trust": {"discovery"}, "fallback": {"discovery"}, "recording": set()}
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
 RUNTIME_AT_ONCE = {"observe"}
 ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
@@ -54,6 +54,7 @@ REGISTRY = "nojit.aot.backends.registry"
 # of aot and runtime, the modules that import Triton: the compiler, and backends, which nothing but their vendor imports
 COMPILER = "nojit.aot.compile.compiler"
 BACKENDS = {"nojit.aot.backends.cuda.backend"}
+CLOSURES = "nojit.aot.compile.closures"
 # kernels in Triton outside of kernels/: what the benchmarks launch
 KERNEL_SOURCES = {"nojit.aot.bench.kernels"}
 
@@ -177,7 +178,7 @@ def test_of_aot_and_runtime_the_compiler_and_backends_alone_import_triton():
         for found in imports()
         if top(found.target) == "triton" and not (found.lazy and (found.importer, "triton") in ASKED_FOR)
     }
-    assert {name for name in importers if room(name) != "kernels"} == {COMPILER} | BACKENDS | KERNEL_SOURCES
+    assert {name for name in importers if room(name) != "kernels"} == {COMPILER, CLOSURES} | BACKENDS | KERNEL_SOURCES
     assert {found.importer for found in imports() if found.target in BACKENDS} == {"nojit.aot.backends.cuda.vendor"}
 
 

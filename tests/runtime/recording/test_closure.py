@@ -1,0 +1,86 @@
+"""Source closures: what they hold, what identifies them, and how drift is found."""
+
+import pytest
+from nojit.runtime.recording.closure import capture, digest_of, drift_of, fingerprint
+from nojit.runtime.strict import canonical_json
+
+from tests.runtime.recording.programs import helpers, kernels
+
+pytestmark = pytest.mark.triton
+
+
+def names(closure):
+    return [(each["module"].rpartition(".")[2], each["qualname"]) for each in closure["definitions"]]
+
+
+def test_a_closure_holds_every_function_that_the_kernel_reaches_once():
+    found = names(capture(kernels.kernel))
+    assert found[0] == ("kernels", "kernel")
+    assert sorted(found[1:]) == [
+        ("helpers", "shift"),
+        ("kernels", "apart"),
+        ("kernels", "squash"),
+        ("kernels", "through"),
+    ]
+
+
+def test_constants_and_imports_are_told_apart():
+    (kernel, *_) = capture(kernels.kernel)["definitions"]
+    assert kernel["names"]["SCALE"] == {"constexpr": {"value": 2}}
+    assert kernel["names"]["tl"] == {"import": ["triton.language"]}
+    assert "x_ptr" not in kernel["names"]
+
+
+def test_a_module_of_the_program_is_held_by_what_the_text_reads_of_it():
+    through = next(each for each in capture(kernels.kernel)["definitions"] if each["qualname"] == "through")
+    assert through["names"]["helpers.BIAS"] == {"constexpr": {"value": 7}}
+    assert set(through["names"]) == {"helpers", "helpers.BIAS", "helpers.shift", "squash"}
+
+
+def test_captured_variables_count_as_globals():
+    two, three = capture(kernels.make(2)), capture(kernels.make(3))
+    assert two["definitions"][0]["names"]["factor"] == {"constexpr": {"value": 2}}
+    assert digest_of(two) != digest_of(three)
+    assert digest_of(two) == digest_of(capture(kernels.make(2)))
+
+
+def test_no_path_of_the_machine_is_in_a_closure():
+    text = canonical_json(capture(kernels.kernel)).decode()
+    assert __file__.rpartition("/tests/")[0] not in text
+
+
+def test_a_line_above_the_kernel_changes_no_digest():
+    closure = capture(kernels.kernel)
+    moved = {"definitions": [{**each, "line": each["line"] + 5} for each in closure["definitions"]]}
+    assert digest_of(moved) == digest_of(closure)
+
+
+def test_a_fingerprint_holds_no_source():
+    text = canonical_json(fingerprint(capture(kernels.kernel))).decode()
+    assert "tl.load" not in text
+    assert "docstring" not in text
+
+
+def test_an_unchanged_function_has_not_drifted():
+    assert not drift_of(kernels.kernel, fingerprint(capture(kernels.kernel)))
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "expected"),
+    [
+        (kernels, "SCALE", 3, "the value of SCALE in tests.runtime.recording.programs.kernels:kernel differs"),
+        (helpers, "BIAS", 8, "the value of helpers.BIAS in tests.runtime.recording.programs.kernels:through differs"),
+        (kernels, "squash", helpers.shift, "the source text of tests.runtime.recording.programs.helpers:shift differs"),
+        (kernels, "shift", None, "shift in tests.runtime.recording.programs.kernels:kernel is no longer a function"),
+    ],
+)
+def test_a_changed_helper_or_global_is_named(monkeypatch, place, name, value, expected):
+    known = fingerprint(capture(kernels.kernel))
+    monkeypatch.setattr(place, name, value)
+    assert drift_of(kernels.kernel, known).startswith(expected)
+
+
+def test_a_changed_default_is_named(monkeypatch):
+    known = fingerprint(capture(kernels.kernel))
+    monkeypatch.setattr(kernels.squash.fn, "__defaults__", (2.75,))
+    assert drift_of(kernels.kernel, known).startswith("the value of limit in")
