@@ -46,7 +46,13 @@ AOT = {
     "cli": {"backends", "manifest", "plan", "compile", "inspect", "trust", "build", "wheel", "tune", "bench"},
 }
 # for each package of the runtime, the others that its modules import, at once or later
-RUNTIME: dict[str, set[str]] = {"discovery": set(), "observe": set(), "trust": {"discovery"}, "fallback": {"discovery"}, "recording": set()}
+RUNTIME: dict[str, set[str]] = {
+    "discovery": set(),
+    "observe": set(),
+    "trust": {"discovery"},
+    "fallback": {"discovery"},
+    "recording": set(),
+}
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
 RUNTIME_AT_ONCE = {"observe"}
 ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
