@@ -170,6 +170,7 @@ def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Seq
         repr(toolchain),
         kernels,
         variants,
+        [[name, hashlib.sha256(raw).hexdigest()] for name, raw in sorted(plan.attachments)],
     ]
     return hashlib.sha256(canonical_json(facts)).hexdigest()
 
@@ -210,6 +211,7 @@ def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, wr
             min_driver=compiler.min_driver(work.plan.arch),
             inputs=work.inputs if whole else hashlib.sha256(f"partial {work.inputs}".encode()).hexdigest(),
             kernels=kernels,
+            attachments=work.plan.attachments,
         )
         packed = pack(content)
         write_file(work.path, packed.data)

@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, TypeAlias, overload
 
 from nojit.runtime.call import Argument
-from nojit.runtime.format import BundleIndex, KernelEntry, Section, TargetInfo
+from nojit.runtime.format import Attachment, BundleIndex, KernelEntry, Section, TargetInfo
 from nojit.runtime.table import Launch, Slot
 from nojit.runtime.values import Value
 
@@ -11,7 +11,7 @@ State: TypeAlias = tuple[Callable[[], Any], Any] | tuple[dict[str, Any], str, An
 Entry: TypeAlias = tuple[str, tuple[int, ...], int, int, int, bool]
 """What an image is held against: symbol, bytes of each param, warps of a block, CTAs of a cluster, compute capability, whether arch-specific."""
 
-_Classes: TypeAlias = tuple[type[BundleIndex], type[TargetInfo], type[KernelEntry], type[Section]]
+_Classes: TypeAlias = tuple[type[BundleIndex], type[TargetInfo], type[KernelEntry], type[Section], type[Attachment]]
 
 Block: TypeAlias = tuple[
     tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], tuple[tuple[int, str], ...]
@@ -28,13 +28,16 @@ HEADER_BYTES: int
 FORMAT_VERSION: int
 INDEX_BYTES_MAX: int
 SECTION_BYTES_MAX: int
+ATTACHMENT_BYTES_MAX: int
 GROUP_BYTES_MAX: int
 IMAGE_BYTES_MAX: int
+ATTACHMENTS_MAX: int
 KERNELS_MAX: int
 VARIANTS_MAX: int
 FREE_BYTES: int
 SECTION_RATIO_MAX: int
 PAYLOAD_RATIO_MAX: int
+ATTACHMENT_RATIO_MAX: int
 WINDOW_LOG_MAX: int
 JSON_BYTES_MAX: int
 JSON_COMMAS_MAX: int
@@ -102,6 +105,7 @@ class Bundle:
     def find(self, kernel: str, /) -> int: ...
     def check_index(self) -> None: ...
     def section(self, kernel: int, /) -> tuple[bytes, bytes]: ...
+    def attachment(self, name: str, /) -> bytes | None: ...
     def image(self, kernel: int, placement: Placement, image: int, /) -> bytes: ...
     def load(
         self, kernel: int, placement: Placement, image: int, row: Row, device: int, where: object, /

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from nojit.runtime import _core
-from nojit.runtime.errors import KernelNotFoundError, counted, nearest_or_few
+from nojit.runtime.errors import BundleError, KernelNotFoundError, counted, nearest_or_few
 from nojit.runtime.format import RECORDS, BundleIndex, KernelEntry
 from nojit.runtime.payload import Group, Place
 from nojit.runtime.record import Record
@@ -21,7 +21,7 @@ from nojit.runtime.zstd import decompress
 if TYPE_CHECKING:
     from nojit.runtime.discovery.versions import Release
 
-__all__ = ["Accept", "Allow", "BundleFile", "Look"]
+__all__ = ["Accept", "Allow", "BundleFile", "Look", "no_attachment"]
 
 Allow: TypeAlias = Callable[[BundleIndex, Sequence[str]], None]
 """A check that raises if a bundle may not be used; called with its index and the names that it may be used under, empty for any."""
@@ -231,6 +231,24 @@ class BundleFile:
         place = self._number(kernel), self._part(kernel).placement, number
         return self._open(self.path).load(*place, row, device, f"{self._where(kernel)} image {number}")
 
+    @property
+    def attachments(self) -> tuple[str, ...]:
+        """The names of the attachments, sorted."""
+        return tuple([attachment.name for attachment in self.index.attachments])
+
+    def attachment(self, name: str) -> bytes:
+        """Read an attachment: bytes that the build put into the bundle under a name.
+
+        Each call reads the file, so a caller keeps what it needs again.
+
+        Raises:
+            BundleError: the bundle has no attachment of this name, or the bytes differ from those that the index pins.
+        """
+        content = self._open(self.path).attachment(name)
+        if content is None:
+            raise no_attachment(name, self.attachments, self.path)
+        return content
+
     def place(self, kernel: str, number: int) -> Place:
         """Return the position of an image of a kernel: its group, and its bytes in the group."""
         return Place(*self._part(kernel).placement.find(number))
@@ -258,6 +276,8 @@ class BundleFile:
             BundleError: the first part that is wrong.
         """
         self._open(self.path).check_index()
+        for name in self.attachments:
+            self.attachment(name)
         most = left = _core.EXPRESSION_CHARS_MAX + self.size_bytes // _core.EXPRESSION_SHARE
         for number, entry in enumerate(self.index.kernels):
             where = self._where(entry.name)
@@ -284,6 +304,12 @@ class BundleFile:
         if opened is None:
             raise ValueError(f"bundle is closed - at {where}")
         return opened
+
+
+def no_attachment(name: str, known: tuple[str, ...], where: str) -> BundleError:
+    """Return the error for an attachment that does not exist; it names those that do."""
+    near = nearest_or_few(name, known)
+    return BundleError(f"expected one of {counted(len(known), 'attachment')}", got=f"{name!r}{near}", where=where)
 
 
 def _place_images(raw: bytes, entry: KernelEntry, where: str) -> _core.Placement:

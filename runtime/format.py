@@ -2,10 +2,11 @@
 
 The bytes of a bundle, in order (``docs/bundle-format.md`` is the spec)::
 
-    header | index | section of each kernel | groups of each kernel
+    header | index | section of each kernel | attachments | groups of each kernel
 
 Only lengths are stored, never offsets: a part starts where the part before it ends, so overlaps and holes cannot be
-expressed. The header pins the SHA-256 of the index, the index pins the sections, and a kernel's section pins its groups.
+expressed. The header pins the SHA-256 of the index, the index pins the sections and the attachments, and a kernel's section
+pins its groups.
 This module turns records into raw bytes and back, but for sections: tables are `nojit.runtime.table_codec`'s, the placement
 behind them is `nojit.runtime.payload`'s. Compression and files are `nojit.runtime.bundle`'s.
 """
@@ -26,6 +27,7 @@ __all__ = [
     "PROFILE_SCRATCH",
     "RECORDS",
     "SUFFIX",
+    "Attachment",
     "BundleIndex",
     "Header",
     "KernelEntry",
@@ -97,6 +99,13 @@ class KernelEntry(Record):
     """Its variant table, and where its images lie."""
 
 
+class Attachment(Record):
+    """Bytes that the build put into the bundle under a name."""
+
+    name: str
+    section: Section
+
+
 class BundleIndex(Record):
     """What a bundle holds, without the variants' details."""
 
@@ -111,9 +120,11 @@ class BundleIndex(Record):
     """SHA-256 over everything that the bundle is a function of, in hex: equal inputs, equal bundle."""
     kernels: tuple[KernelEntry, ...]
     """Sorted by name, each name once."""
+    attachments: tuple[Attachment, ...] = ()
+    """Sorted by name, each name once."""
 
 
-RECORDS = (BundleIndex, TargetInfo, KernelEntry, Section)
+RECORDS = (BundleIndex, TargetInfo, KernelEntry, Section, Attachment)
 """The classes of records that an index is made of, in the order in which the engine's binding takes them."""
 
 
@@ -139,6 +150,10 @@ def encode_index(index: BundleIndex) -> bytes:
             "min_driver": index.min_driver,
             "inputs": index.inputs,
             "kernels": [_entry_json(entry) for entry in index.kernels],
+            "attachments": [
+                {"name": attachment.name, "section": _section_json(attachment.section)}
+                for attachment in index.attachments
+            ],
         }
     )
 

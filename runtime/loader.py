@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Self
 
 from nojit.runtime import _core
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle import BundleFile, no_attachment
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, counted, nearest_or_few, typed
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
@@ -192,6 +192,29 @@ class Bundle:
                 f"expected one of {counted(len(self._sources), 'kernel')}", got=f"{name!r}{near}", where=where
             )
         return sources
+
+    @property
+    def attachments(self) -> tuple[str, ...]:
+        """The names of the attachments of all files, sorted."""
+        return tuple(sorted({name for file in self.files for name in file.attachments}))
+
+    def attachment(self, name: str) -> bytes:
+        """Read an attachment: bytes that a build put into a bundle under a name. Opening a bundle does not read them.
+
+        To read the attachment of one file of several, call ``attachment`` of a member of `files`.
+
+        Raises:
+            BundleError: no file has an attachment of this name, two files have different ones, or the bytes are damaged.
+        """
+        found = {file.path: file.attachment(name) for file in self.files if name in file.attachments}
+        if not found:
+            raise no_attachment(name, self.attachments, ", ".join(file.path for file in self.files))
+        (path, content), *others = found.items()
+        for other, theirs in others:
+            if theirs != content:
+                what = f"expected equal attachments {name} in all files; read one with bundle.files[i].attachment"
+                raise BundleError(what, got="different ones", where=f"{path} and {other}")
+        return content
 
     def preload(
         self, kernels: Iterable[str] | None = None, device: int | None = None, *, only: Only | None = None

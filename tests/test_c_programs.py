@@ -110,6 +110,8 @@ int main(int, char **words)
             std::printf("%d\n", thrown);
         }
     }
+    std::string_view notes = bundle.attachment("notes.txt");
+    std::printf("%.*s\n", int(notes.size()), notes.data());
     try {
         bundle.kernel(std::string("none"));
     } catch (const nojit::error &error) {
@@ -122,13 +124,14 @@ int main(int, char **words)
 def test_a_program_in_cpp_asks_and_launches(tmp_path: Path, fakecuda: FakeCuda) -> None:
     (tmp_path / "ask.cpp").write_text(CPP, encoding="utf-8")
     build("g++", tmp_path / "ask.cpp", tmp_path / "ask", "-std=c++17", "-pedantic")
-    bundle = make_bundle(tmp_path / "a.nojit", VECTOR_ADD)
+    bundle = make_bundle(tmp_path / "a.nojit", VECTOR_ADD, attachments=(("notes.txt", b"built on a Monday"),))
     ran = run(tmp_path / "ask", bundle, fakecuda=fakecuda)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == [
         "x_ptr y_ptr out_ptr n BLOCK i32 4",
         "4",
         "5",
+        "built on a Monday",
         f"expected one of 1 kernels, got 'none' - at {bundle}",
     ]
 

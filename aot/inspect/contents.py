@@ -20,6 +20,7 @@ from nojit.runtime.tuning_codec import encode_tuning
 from nojit.runtime.values import encode_value, spell
 
 __all__ = [
+    "AttachmentFacts",
     "BundleFacts",
     "KernelFacts",
     "VariantFacts",
@@ -30,6 +31,16 @@ __all__ = [
     "open_bundle",
     "variant_facts",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentFacts:
+    """One attachment of a bundle: bytes that the build put into it under a name."""
+
+    name: str
+    content_bytes: int
+    stored_bytes: int
+    """Size in the bundle, compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,7 @@ class BundleFacts:
     """Number of distinct images, counted for each kernel and summed."""
     groups: int
     variants: int
+    attachments: tuple[AttachmentFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +147,9 @@ def bundle_facts(bundle: BundleFile) -> BundleFacts:
         images=sum(entry.images for entry in index.kernels),
         groups=sum(entry.groups for entry in index.kernels),
         variants=sum(entry.variants for entry in index.kernels),
+        attachments=tuple(
+            AttachmentFacts(one.name, one.section.raw_bytes, one.section.stored_bytes) for one in index.attachments
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, fields
 
 from nojit.aot.inspect.contents import VariantFacts, definition, variant_facts
@@ -63,11 +64,13 @@ class BundleDiff:
     """Differences in name, version, arch, driver and tools."""
     kernels: tuple[KernelDiff, ...]
     """All kernels of both, sorted by name."""
+    attachments: tuple[Change, ...]
+    """Attachments that differ, with the SHA-256 of their bytes, sorted by name."""
 
     @property
     def alike(self) -> bool:
         """Whether all compared facts are equal; the files' bytes may still differ."""
-        return not self.facts and all(kernel.status == "same" for kernel in self.kernels)
+        return not self.facts and not self.attachments and all(kernel.status == "same" for kernel in self.kernels)
 
 
 def diff_bundles(before: BundleFile, after: BundleFile) -> BundleDiff:
@@ -81,7 +84,13 @@ def diff_bundles(before: BundleFile, after: BundleFile) -> BundleDiff:
         identical=before.digest == after.digest,
         facts=_changes(_facts(before), _facts(after)),
         kernels=tuple(_diff_kernel(before, after, name) for name in names),
+        attachments=tuple(sorted(_changes(_attachments(before), _attachments(after)), key=lambda change: change.name)),
     )
+
+
+def _attachments(bundle: BundleFile) -> dict[str, Json]:
+    # of the bytes themselves: another zstd stores equal ones differently
+    return {name: hashlib.sha256(bundle.attachment(name)).hexdigest() for name in bundle.attachments}
 
 
 def _facts(bundle: BundleFile) -> dict[str, Json]:

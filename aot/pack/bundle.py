@@ -15,6 +15,7 @@ from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime import _core
 from nojit.runtime.errors import BundleFormatError, PackageError
 from nojit.runtime.format import (
+    Attachment,
     BundleIndex,
     Header,
     KernelEntry,
@@ -45,8 +46,10 @@ _GROUP_IMAGES = 6
 _SMALL_IMAGE_BYTES = 16 * 1024
 _SMALL_GROUP_IMAGES = 2
 _LEVEL = 22
+# of a zstd block without content, which is all zeros (RFC 8878)
+_EMPTY_BLOCK_BYTES = 3
 # raise it when the layout of the same content changes
-PACKING = 9
+PACKING = 10
 
 
 def packer_version() -> str:
@@ -65,6 +68,8 @@ class BundleContent:
     min_driver: int
     inputs: str
     kernels: tuple[KernelContent, ...]
+    attachments: tuple[tuple[str, bytes], ...] = ()
+    """Name and bytes of each attachment, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,7 @@ def pack(content: BundleContent) -> PackedBundle:
     """
     with ThreadPoolExecutor(os.cpu_count() or 1) as executor:
         kernels = _pack_kernels(sorted(content.kernels, key=lambda kernel: kernel.name), executor)
+        attachments = _pack_attachments(sorted(content.attachments), executor)
     raw_index = encode_index(
         BundleIndex(
             name=content.name,
@@ -111,14 +117,16 @@ def pack(content: BundleContent) -> PackedBundle:
             min_driver=content.min_driver,
             inputs=content.inputs,
             kernels=tuple(kernel.entry for kernel in kernels),
+            attachments=tuple(entry for entry, _ in attachments),
         )
     )
     _check_readable(content, raw_index, kernels)
     index = _compress(raw_index)
     header = Header(len(index), len(raw_index), hashlib.sha256(index).digest())
+    sections = [*[kernel.section for kernel in kernels], *[stored for _, stored in attachments]]
     payload = [group for kernel in kernels for group in kernel.payload]
     return PackedBundle(
-        data=b"".join([encode_header(header), index, *[kernel.section for kernel in kernels], *payload]),
+        data=b"".join([encode_header(header), index, *sections, *payload]),
         digest=header.index_sha256.hex(),
         images=sum(kernel.entry.images for kernel in kernels),
         image_bytes=sum(kernel.image_bytes for kernel in kernels),
@@ -143,6 +151,27 @@ def _pack_kernels(kernels: Sequence[KernelContent], executor: Executor) -> list[
     return list(map(_packed, kernels, grouped, payloads, raws, sections))
 
 
+def _pack_attachments(attachments: Sequence[tuple[str, bytes]], executor: Executor) -> list[tuple[Attachment, bytes]]:
+    """Compress attachments; return the entry in the index and the stored bytes of each."""
+    packed = executor.map(_compress_attachment, [raw for _, raw in attachments])
+    return [
+        (Attachment(name, _pin(raw, stored)), stored) for (name, raw), stored in zip(attachments, packed, strict=True)
+    ]
+
+
+def _compress_attachment(raw: bytes) -> bytes:
+    """Compress an attachment, and pad the frame with empty blocks if readers would refuse to expand it so far."""
+    frame = _compress(raw)
+    least = (len(raw) - _core.FREE_BYTES) // _core.ATTACHMENT_RATIO_MAX + 1
+    blocks = max(0, least - len(frame) + _EMPTY_BLOCK_BYTES - 1) // _EMPTY_BLOCK_BYTES
+    header = zstandard.frame_header_size(frame)
+    return frame[:header] + bytes(_EMPTY_BLOCK_BYTES * blocks) + frame[header:]
+
+
+def _pin(raw: bytes, stored: bytes) -> Section:
+    return Section(len(stored), len(raw), hashlib.sha256(stored).hexdigest())
+
+
 def _raw_section(kernel: KernelContent, grouped: Sequence[Sequence[bytes]], payload: Sequence[bytes]) -> bytes:
     images = [image for members in grouped for image in members]
     groups = [
@@ -157,8 +186,7 @@ def _packed(
     kernel: KernelContent, grouped: Sequence[Sequence[bytes]], payload: tuple[bytes, ...], raw: bytes, section: bytes
 ) -> _Packed:
     images, payload_bytes = sum(map(len, grouped)), sum(map(len, payload))
-    table = Section(len(section), len(raw), hashlib.sha256(section).hexdigest())
-    entry = KernelEntry(kernel.name, len(kernel.variants), images, len(payload), payload_bytes, table)
+    entry = KernelEntry(kernel.name, len(kernel.variants), images, len(payload), payload_bytes, _pin(raw, section))
     return _Packed(entry, raw, section, payload, sum(len(image) for members in grouped for image in members))
 
 
@@ -177,8 +205,10 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
 
 
 def _compress(raw: bytes) -> bytes:
+    # for a long attachment, zstd would choose a window that readers refuse
+    window = {"window_log": _core.WINDOW_LOG_MAX} if len(raw) > 1 << _core.WINDOW_LOG_MAX else {}
     parameters = zstandard.ZstdCompressionParameters.from_level(
-        _LEVEL, source_size=len(raw), write_content_size=True, write_checksum=True
+        _LEVEL, source_size=len(raw), write_content_size=True, write_checksum=True, **window
     )
     return zstandard.ZstdCompressor(compression_params=parameters).compress(raw)
 

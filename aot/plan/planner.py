@@ -137,6 +137,8 @@ class Plan:
     """Path of the existing bundle, of this or an older version, in the output folder; None if there is none."""
     twin_of: str = ""
     """Inputs digest of the bundle that this one, its copy with line info (*twin*), can replace; else empty."""
+    attachments: tuple[tuple[str, bytes], ...] = ()
+    """Name and bytes of each attachment of the bundle; part of its inputs."""
 
     @property
     def file_name(self) -> str:

@@ -176,16 +176,22 @@ static PyObject *bundle_index(nj_bundle_object *self, PyObject *classes)
     return nj_index_record(&self->it.index, classes);
 }
 
-static PyObject *bundle_find(nj_bundle_object *self, PyObject *name)
+/* Finds a part of the bundle by its name; -1 if there is none. */
+static int find_number(const nj_bundle_object *self, PyObject *name, int (*find)(const nj_reader *, nj_span))
 {
     Py_ssize_t size;
     const char *utf8 = PyUnicode_AsUTF8AndSize(name, &size);
     if (utf8 == NULL) {
-        /* a surrogate: no kernel has such a name */
+        /* a surrogate, or no text: nothing has such a name */
         PyErr_Clear();
-        return PyLong_FromLong(-1);
+        return -1;
     }
-    return PyLong_FromLong(nj_reader_find(&self->it, (nj_span){(const unsigned char *)utf8, (size_t)size}));
+    return find(&self->it, (nj_span){(const unsigned char *)utf8, (size_t)size});
+}
+
+static PyObject *bundle_find(nj_bundle_object *self, PyObject *name)
+{
+    return PyLong_FromLong(find_number(self, name, nj_reader_find));
 }
 
 static PyObject *bundle_check_index(nj_bundle_object *self, PyObject *Py_UNUSED(none))
@@ -231,6 +237,28 @@ static PyObject *bundle_section(nj_bundle_object *self, PyObject *number)
                                     (const char *)section.placement.at, (Py_ssize_t)section.placement.size);
     free(section.raw);
     return parts;
+}
+
+static PyObject *bundle_attachment(nj_bundle_object *self, PyObject *name)
+{
+    int number = find_number(self, name, nj_reader_find_attachment);
+    nj_error error;
+    bool read;
+    if (number < 0) {
+        return Py_NewRef(Py_None);
+    }
+    PyObject *content = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)self->it.index.attachments[number].section.raw_bytes);
+    if (content == NULL) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    read = nj_reader_attachment(&self->it, (size_t)number, PyBytes_AS_STRING(content), &error);
+    Py_END_ALLOW_THREADS
+    if (!read) {
+        raise_found(self, &error);
+        Py_CLEAR(content);
+    }
+    return content;
 }
 
 /* Reads an image of a kernel by its number; false with an exception raised. */
@@ -325,6 +353,7 @@ static PyMethodDef bundle_methods[] = {
     {"find", (PyCFunction)bundle_find, METH_O, PyDoc_STR("The number of a kernel by its name; -1 if there is none.")},
     {"check_index", (PyCFunction)bundle_check_index, METH_NOARGS, PyDoc_STR("Read the index once more and check its digest.")},
     {"section", (PyCFunction)bundle_section, METH_O, PyDoc_STR("The variant table of a kernel, and the bytes of its placement.")},
+    {"attachment", (PyCFunction)bundle_attachment, METH_O, PyDoc_STR("The bytes of an attachment by its name; None if there is none.")},
     {"image", (PyCFunction)bundle_image, METH_VARARGS, PyDoc_STR("An image of a kernel by its number. IndexError if there is none.")},
     {"load", (PyCFunction)bundle_load, METH_VARARGS, PyDoc_STR("The kernel of a row's image, and whether the image was loaded now.")},
     {"read", (PyCFunction)bundle_read, METH_VARARGS, PyDoc_STR("So many bytes of the file from a place on, unchecked.")},

@@ -7,10 +7,10 @@
 #include "bundle/index.h"
 #include "bundle/text.h"
 
-enum { INDEX_FIELDS = 7, TARGET_FIELDS = 4, ENTRY_FIELDS = 6, SECTION_FIELDS = 3 };
+enum { INDEX_FIELDS = 8, TARGET_FIELDS = 4, ENTRY_FIELDS = 6, SECTION_FIELDS = 3, ATTACHMENT_FIELDS = 2 };
 
 typedef struct {
-    nj_record index, target, entry, section;
+    nj_record index, target, entry, section, attachment;
 } nj_records;
 
 static nj_span span_of(const Py_buffer *buffer)
@@ -49,17 +49,16 @@ static PyObject *toolchain_of(const nj_index *index)
     return tools;
 }
 
-static PyObject *section_of(const nj_records *records, const nj_kernel_entry *kernel)
+static PyObject *section_of(const nj_records *records, const nj_stored_section *section)
 {
-    PyObject *values[SECTION_FIELDS] = {number_of(kernel->section_stored_bytes), number_of(kernel->section_raw_bytes),
-                                        text_of(kernel->section_sha256)};
+    PyObject *values[SECTION_FIELDS] = {number_of(section->stored_bytes), number_of(section->raw_bytes), text_of(section->sha256)};
     return nj_record_make(&records->section, values);
 }
 
 static PyObject *entry_of(const nj_records *records, const nj_kernel_entry *kernel)
 {
     PyObject *values[ENTRY_FIELDS] = {text_of(kernel->name),     number_of(kernel->variants),      number_of(kernel->images),
-                                      number_of(kernel->groups), number_of(kernel->payload_bytes), section_of(records, kernel)};
+                                      number_of(kernel->groups), number_of(kernel->payload_bytes), section_of(records, &kernel->section)};
     return nj_record_make(&records->entry, values);
 }
 
@@ -77,29 +76,51 @@ static PyObject *kernels_of(const nj_records *records, const nj_index *index)
     return kernels;
 }
 
+static PyObject *attachment_of(const nj_records *records, const nj_attachment_entry *attachment)
+{
+    PyObject *values[ATTACHMENT_FIELDS] = {text_of(attachment->name), section_of(records, &attachment->section)};
+    return nj_record_make(&records->attachment, values);
+}
+
+static PyObject *attachments_of(const nj_records *records, const nj_index *index)
+{
+    PyObject *attachments = PyTuple_New((Py_ssize_t)index->attachment_count);
+    for (size_t i = 0; attachments != NULL && i < index->attachment_count; i++) {
+        PyObject *attachment = attachment_of(records, &index->attachments[i]);
+        if (attachment == NULL) {
+            Py_CLEAR(attachments);
+            break;
+        }
+        PyTuple_SET_ITEM(attachments, (Py_ssize_t)i, attachment);
+    }
+    return attachments;
+}
+
 static PyObject *record_of(const nj_records *records, const nj_index *index)
 {
     PyObject *values[INDEX_FIELDS] = {text_of(index->name),         text_of(index->version),      target_of(records, index),
                                       toolchain_of(index),          number_of(index->min_driver), text_of(index->inputs),
-                                      kernels_of(records, index)};
+                                      kernels_of(records, index),   attachments_of(records, index)};
     return nj_record_make(&records->index, values);
 }
 
 PyObject *nj_index_record(const nj_index *index, PyObject *classes)
 {
-    PyObject *of_index, *target, *entry, *section, *record = NULL;
+    PyObject *of_index, *target, *entry, *section, *attachment, *record = NULL;
     nj_records records = {0};
-    if (!PyArg_ParseTuple(classes, "OOOO:classes of records", &of_index, &target, &entry, &section)) {
+    if (!PyArg_ParseTuple(classes, "OOOOO:classes of records", &of_index, &target, &entry, &section, &attachment)) {
         return NULL;
     }
     if (nj_record_of(of_index, INDEX_FIELDS, &records.index) == 0 && nj_record_of(target, TARGET_FIELDS, &records.target) == 0 &&
-        nj_record_of(entry, ENTRY_FIELDS, &records.entry) == 0 && nj_record_of(section, SECTION_FIELDS, &records.section) == 0) {
+        nj_record_of(entry, ENTRY_FIELDS, &records.entry) == 0 && nj_record_of(section, SECTION_FIELDS, &records.section) == 0 &&
+        nj_record_of(attachment, ATTACHMENT_FIELDS, &records.attachment) == 0) {
         record = record_of(&records, index);
     }
     nj_record_clear(&records.index);
     nj_record_clear(&records.target);
     nj_record_clear(&records.entry);
     nj_record_clear(&records.section);
+    nj_record_clear(&records.attachment);
     return record;
 }
 
@@ -153,13 +174,16 @@ int nj_limits_init(PyObject *module)
         {"FORMAT_VERSION", NJ_FORMAT_VERSION},
         {"INDEX_BYTES_MAX", NJ_INDEX_BYTES_MAX},
         {"SECTION_BYTES_MAX", NJ_SECTION_BYTES_MAX},
+        {"ATTACHMENT_BYTES_MAX", NJ_ATTACHMENT_BYTES_MAX},
         {"GROUP_BYTES_MAX", NJ_GROUP_BYTES_MAX},
         {"IMAGE_BYTES_MAX", NJ_IMAGE_BYTES_MAX},
+        {"ATTACHMENTS_MAX", NJ_ATTACHMENTS_MAX},
         {"KERNELS_MAX", NJ_KERNELS_MAX},
         {"VARIANTS_MAX", NJ_VARIANTS_MAX},
         {"FREE_BYTES", NJ_FREE_BYTES},
         {"SECTION_RATIO_MAX", NJ_SECTION_RATIO_MAX},
         {"PAYLOAD_RATIO_MAX", NJ_PAYLOAD_RATIO_MAX},
+        {"ATTACHMENT_RATIO_MAX", NJ_ATTACHMENT_RATIO_MAX},
         {"WINDOW_LOG_MAX", NJ_WINDOW_LOG_MAX},
         {"JSON_BYTES_MAX", NJ_JSON_BYTES_MAX},
         {"JSON_COMMAS_MAX", NJ_JSON_COMMAS_MAX},

@@ -7,10 +7,10 @@
 
 struct nj_index;
 
-/* `read_index(raw, where, (BundleIndex, TargetInfo, KernelEntry, Section))`: the index as a record. Raises BundleFormatError. */
+/* `read_index(raw, where, (BundleIndex, TargetInfo, KernelEntry, Section, Attachment))`: the index as a record. Raises BundleFormatError. */
 PyObject *nj_read_index(PyObject *module, PyObject *args);
 
-/* The record of an index: `classes` are those four. NULL with an exception raised. */
+/* The record of an index: `classes` are those five. NULL with an exception raised. */
 PyObject *nj_index_record(const struct nj_index *index, PyObject *classes);
 
 /* `check_json(raw, where)`: checks that bytes are canonical JSON. Raises BundleFormatError. */

@@ -136,6 +136,11 @@ def long_layouts() -> bytes:
 
 
 @cheap
+def attachments_that_expand_far() -> bytes:
+    return write_bundle(PlainKernel(), frame=padded, attachments=[(f"a{i:02}", bytes(4 << 20)) for i in range(64)])
+
+
+@cheap
 def groups_of_one_image() -> bytes:
     n = 8_000
     held = columns(n, hints=range(n), image=range(n))

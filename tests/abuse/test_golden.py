@@ -85,14 +85,16 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_parts_of_two_bundles_make_none(damaged: Path, golden: bytes) -> None:
-    # another value of the same length somewhere in a table: only the hashes tell
+    # other values of the same length in a table and in the index: only the hashes tell
     others = (
         golden_parts().seal(
-            edit=lambda _part, raw, digit=digit: raw.replace(b"n % BLOCK == 0", b"n % BLOCK == " + digit).replace(
-                b"n BLOCK % 0 ==", b"n BLOCK % " + digit + b" =="
+            edit=lambda _part, raw, digit=b"%d" % number: (
+                raw.replace(b"n % BLOCK == 0", b"n % BLOCK == " + digit)
+                .replace(b"n BLOCK % 0 ==", b"n BLOCK % " + digit + b" ==")
+                .replace(b'"inputs":"0', b'"inputs":"' + digit)
             )
         )
-        for digit in b"1 2 3 4 5 6 7 8 9".split()
+        for number in range(1, 10)
     )
     other = next(other for other in others if len(other) == len(golden))
     damaged.write_bytes(other)

@@ -48,6 +48,16 @@ def move_payload(index: dict[str, Any], length: int) -> None:
     index["kernels"][1]["payload_bytes"] += length
 
 
+def attached(index: dict[str, Any], number: int) -> dict[str, Any]:
+    attachment: dict[str, Any] = index["attachments"][number]
+    return attachment
+
+
+def stored_bytes(index: dict[str, Any], number: int) -> int:
+    stored: int = attached(index, number)["section"]["stored_bytes"]
+    return stored
+
+
 def spoken(name: str) -> Lie:
     return lambda index: put(index, ("kernels", 0, "name"), name)
 
@@ -113,6 +123,32 @@ BROKEN: dict[str, tuple[str, Lie]] = {
         lambda index: index["kernels"][0]["table"].update(stored_bytes=(64 << 20) + 1),
     ),
     "payload past its limit": ("size", lambda index: index["kernels"][0].update(payload_bytes=(1 << 40) + 1)),
+    "attachments in another order": ("order", lambda index: index["attachments"].reverse()),
+    "an attachment twice": ("order", lambda index: attached(index, 1).update(name=attached(index, 0)["name"])),
+    "an attachment with a path as its name": ("name", lambda index: attached(index, 0).update(name="../notes.txt")),
+    "an attachment that is a hidden file": ("name", lambda index: attached(index, 0).update(name=".notes")),
+    "an attachment without section": ("fields", lambda index: attached(index, 0).pop("section")),
+    "an attachment with a kind": ("fields", lambda index: attached(index, 0).update(kind="text")),
+    "an attachment past its limit": (
+        "size",
+        lambda index: attached(index, 0)["section"].update(raw_bytes=(64 << 20) + 1, stored_bytes=2 << 20),
+    ),
+    "a stored attachment past its limit": (
+        "size",
+        lambda index: attached(index, 0)["section"].update(stored_bytes=(64 << 20) + 1),
+    ),
+    "an attachment that expands too far": (
+        "size",
+        lambda index: attached(index, 0)["section"].update(raw_bytes=4097 + 64 * stored_bytes(index, 0)),
+    ),
+    "an attachment that is said to expand as far as it may": (
+        "zstd-size",
+        lambda index: attached(index, 0)["section"].update(raw_bytes=4096 + 64 * stored_bytes(index, 0)),
+    ),
+    "65 attachments": (
+        "size",
+        lambda index: index.update(attachments=[{**attached(index, 0), "name": f"a{i:02}"} for i in range(65)]),
+    ),
     "a table without variants": ("size", lambda index: index["kernels"][0].update(variants=0)),
 }
 
@@ -124,6 +160,10 @@ def test_a_broken_rule_is_named(tmp_path: Path, case: str) -> None:
 
 
 PLACES: dict[str, tuple[str, Lie]] = {
+    "$.attachments[1].section.sha256": (
+        "expected 64 lower-case hex digits, got '0'",
+        lambda index: put(index, ("attachments", 1, "section", "sha256"), "0"),
+    ),
     "$.kernels[1].name": ("expected a name of letters", lambda index: put(index, ("kernels", 1, "name"), "a/b")),
     "$.kernels[1].table.sha256": (
         "expected 64 lower-case hex digits, got '0'",
@@ -298,6 +338,22 @@ SECTIONS: dict[str, tuple[str, str, Any]] = {
 def test_a_wrong_section_is_named(tmp_path: Path, case: str) -> None:
     part, rule, change = SECTIONS[case]
     assert rule_of(refuse(tmp_path, edit_raw(PARTS, part, change))) == rule
+
+
+def test_a_digest_of_an_attachment_is_checked(tmp_path: Path) -> None:
+    error = refuse(tmp_path, edit_index(PARTS, lambda index: attached(index, 1)["section"].update(sha256="0" * 64)))
+    assert "SHA-256" in str(error)
+    assert error.where.endswith(" attachment origins.json")
+
+
+def test_bytes_of_one_attachment_are_not_those_of_the_next(tmp_path: Path) -> None:
+    def move(index: dict[str, Any]) -> None:
+        attached(index, 0)["section"]["stored_bytes"] += 1
+        attached(index, 1)["section"]["stored_bytes"] -= 1
+
+    error = refuse(tmp_path, edit_index(PARTS, move))
+    assert "SHA-256" in str(error)
+    assert error.where.endswith(" attachment notes.txt")
 
 
 def test_a_digest_of_a_group_is_checked(tmp_path: Path) -> None:

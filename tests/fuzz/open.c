@@ -1,6 +1,6 @@
 /* Fuzz what opening a bundle reads: the bytes as a header, as an index, as the header of a zstd frame, as a section, and as the
- * placement of images, whose number the last two bytes are; as a whole bundle in memory; and as the section of a kernel in a bundle
- * that is else right, of which everything is asked that needs no device. */
+ * placement of images, whose number the last two bytes are; as a whole bundle in memory; and as the section of a kernel and as an
+ * attachment in a bundle that is else right, of which everything is asked that needs no device. */
 #include "bundle/frame.h"
 #include "bundle/header.h"
 #include "bundle/index.h"
@@ -9,6 +9,7 @@
 #include "base/sha256.h"
 #include "nojit.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +31,15 @@ static void read_index(nj_span raw)
     expect(good, &error);
     for (size_t i = 0; good && i < index.kernel_count; i++) {
         nj_kernel_entry *kernel = &index.kernels[i];
-        if (kernel->name.size == 0 || kernel->payload_bytes > NJ_PAYLOAD_BYTES_MAX || kernel->section_sha256.size != 64) {
+        if (kernel->name.size == 0 || kernel->payload_bytes > NJ_PAYLOAD_BYTES_MAX || kernel->section.sha256.size != 64) {
+            abort();
+        }
+    }
+    for (size_t i = 0; good && i < index.attachment_count; i++) {
+        nj_attachment_entry *attachment = &index.attachments[i];
+        nj_stored_section *section = &attachment->section;
+        if (attachment->name.size == 0 || section->sha256.size != 64 || section->raw_bytes > NJ_ATTACHMENT_BYTES_MAX ||
+            section->stored_bytes > NJ_ATTACHMENT_BYTES_MAX) {
             abort();
         }
     }
@@ -97,7 +106,7 @@ static size_t put_frame(unsigned char *to, const void *raw, size_t size)
     return FRAME_HEAD_BYTES + size;
 }
 
-/* Writes the index of a bundle of one kernel. */
+/* Writes the index of a bundle of one kernel, and of one attachment that is stored as the kernel's section is. */
 static size_t put_index(char *to, nj_span section, size_t stored_bytes, const unsigned counts[3], size_t payload_bytes)
 {
     unsigned char digest[NJ_SHA256_BYTES];
@@ -107,11 +116,12 @@ static size_t put_index(char *to, nj_span section, size_t stored_bytes, const un
     nj_sha256(section, digest);
     nj_sha256_spell(digest, spelled);
     int length = snprintf(to, INDEX_ROOM,
-                          "{\"inputs\":\"%s\",\"kernels\":[{\"groups\":%u,\"images\":%u,\"name\":\"k\",\"payload_bytes\":%zu,"
+                          "{\"attachments\":[{\"name\":\"a\",\"section\":{\"raw_bytes\":%zu,\"sha256\":\"%s\",\"stored_bytes\":%zu}}],"
+                          "\"inputs\":\"%s\",\"kernels\":[{\"groups\":%u,\"images\":%u,\"name\":\"k\",\"payload_bytes\":%zu,"
                           "\"table\":{\"raw_bytes\":%zu,\"sha256\":\"%s\",\"stored_bytes\":%zu},\"variants\":%u}],\"min_driver\":12000,"
                           "\"name\":\"fuzz\",\"target\":{\"arch\":\"sm_90\",\"backend\":\"cuda\",\"image_arch\":\"sm_90a\","
                           "\"warp_size\":32},\"toolchain\":[],\"version\":\"1\"}",
-                          zeros, counts[2], counts[1], payload_bytes, stored_bytes - FRAME_HEAD_BYTES, spelled, stored_bytes, counts[0]);
+                          stored_bytes - FRAME_HEAD_BYTES, spelled, stored_bytes, zeros, counts[2], counts[1], payload_bytes, stored_bytes - FRAME_HEAD_BYTES, spelled, stored_bytes, counts[0]);
     return (size_t)length;
 }
 
@@ -145,6 +155,15 @@ static void open_whole(const unsigned char *bytes, size_t size)
         abort();
     }
     nj_kernel *kernel = bundle == NULL ? NULL : nj_bundle_kernel(bundle, "k", &error);
+    size_t bytes_attached = 0;
+    const unsigned char *attached = bundle == NULL ? NULL : nj_bundle_attachment(bundle, "a", &bytes_attached, &error);
+    unsigned sum = 0;
+    for (size_t i = 0; attached != NULL && i < bytes_attached; i++) {
+        sum += attached[i]; /* a sanitizer sees whether they are there */
+    }
+    if (sum == UINT_MAX) {
+        abort();
+    }
     if (kernel != NULL) {
         ask_kernel(kernel);
     }
@@ -163,7 +182,7 @@ static void open_section(const unsigned char *bytes, size_t size)
     if (payload > PAYLOAD_BYTES_MAX) {
         return;
     }
-    unsigned char *file = calloc(1, NJ_HEADER_BYTES + INDEX_ROOM + size + payload + (size_t)2 * FRAME_HEAD_BYTES);
+    unsigned char *file = calloc(1, NJ_HEADER_BYTES + INDEX_ROOM + 2 * size + payload + (size_t)3 * FRAME_HEAD_BYTES);
     unsigned char *packed = malloc(size + FRAME_HEAD_BYTES);
     char index[INDEX_ROOM];
     if (file == NULL || packed == NULL) {
@@ -176,8 +195,10 @@ static void open_section(const unsigned char *bytes, size_t size)
     memcpy(file + 16, &in_file, sizeof in_file);
     memcpy(file + 24, &raw, sizeof raw);
     nj_sha256((nj_span){file + NJ_HEADER_BYTES, (size_t)in_file}, file + 32);
-    memcpy(file + NJ_HEADER_BYTES + in_file, packed, stored);
-    open_whole(file, NJ_HEADER_BYTES + (size_t)in_file + stored + payload);
+    for (size_t i = 0; i < 2; i++) {
+        memcpy(file + NJ_HEADER_BYTES + in_file + i * stored, packed, stored);
+    }
+    open_whole(file, NJ_HEADER_BYTES + (size_t)in_file + 2 * stored + payload);
     free(packed);
     free(file);
 }

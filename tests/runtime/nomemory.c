@@ -42,7 +42,9 @@ static int ignore(void *user, const nj_reason *reason)
 
 static nj_code use(nj_bundle *bundle, nj_error *error)
 {
-    nj_kernel *add = nj_bundle_kernel(bundle, "add", error);
+    size_t size;
+    const void *notes = nj_bundle_attachment(bundle, "notes.txt", &size, error);
+    nj_kernel *add = notes == NULL ? NULL : nj_bundle_kernel(bundle, "add", error);
     if (add == NULL) {
         return error->code;
     }

@@ -381,6 +381,32 @@ def test_a_bundle_and_its_kernels_say_what_they_are(open_c: Callable[..., CBundl
     assert bundle.fit(0) == 0
 
 
+def test_an_attachment_is_read_once_and_kept(open_c: Callable[..., CBundle]) -> None:
+    attached = (("empty", b""), ("notes.txt", b"of a build\0\xff"))
+    bundle = open_c(kernel("add", **VECTOR_ADD), attachments=attached)
+    at, content = bundle.attachment("notes.txt")
+    assert content == b"of a build\0\xff"
+    assert bundle.attachment("notes.txt") == (at, content)
+    assert bundle.attachment("empty")[1] == b""
+    with pytest.raises(CError, match=r"expected one of 2 attachments: empty, notes.txt, got 'notes' - at .*nojit"):
+        bundle.attachment("notes")
+    with pytest.raises(CError, match=r"expected one of 0 attachments, got 'notes.txt'") as caught:
+        open_c(kernel("add", **VECTOR_ADD)).attachment("notes.txt")
+    assert caught.value.code == ARGUMENT
+
+
+def test_a_damaged_attachment_is_refused_when_it_is_read(api: CApi, tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), attachments=(("notes.txt", b"of a build"),))
+    data = path.read_bytes().replace(b"of a build", b"of a bui1d")
+    bundle = api.open_memory(data)
+    for _ in range(2):
+        with pytest.raises(CError, match=r"expected SHA-256 .* attachment notes.txt") as caught:
+            bundle.attachment("notes.txt")
+        assert caught.value.code == INTEGRITY
+    assert bundle.kernel("add").params()
+    bundle.close()
+
+
 def test_each_variant_has_a_reason(open_c: Callable[..., CBundle]) -> None:
     made = kernel(
         "k", {"x": "*{dtype}", "n": "i32", "A": "constexpr", "B": "constexpr", "E": "constexpr"},
@@ -426,8 +452,8 @@ def test_a_struct_without_its_size_is_refused(
     path = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD))
     with pytest.raises(CError, match="expected nj_options to have its size set, got 0"):
         api.open(path, Options(verify=VERIFY(lambda _user, _claim: 1)))
-    monkeypatch.setattr("tests.support.capi._setup", lambda *_facts: ctypes.c_size_t(0))
-    with pytest.raises(CError, match="expected nj_launch_setup to have its size set, got 0"):
+    monkeypatch.setattr("tests.support.capi._config", lambda *_facts: ctypes.c_size_t(0))
+    with pytest.raises(CError, match="expected nj_launch_config to have its size set, got 0"):
         add.launch(X, Y, 1000)
 
 

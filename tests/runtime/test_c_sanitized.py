@@ -11,6 +11,7 @@ from tests.support.bundles import kernel, make_bundle
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1] / "runtime/engine"
+NOTES = (("notes.txt", b"notes"),)
 WRAPPED = ("malloc", "calloc", "realloc")
 
 
@@ -27,7 +28,9 @@ def test_threads_share_a_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
     # gcc says of each fence that ThreadSanitizer does not see it
     program = build("launches", tmp_path, ["-fsanitize=thread", "-Wno-tsan"], "pthread_mutex_lock")
     tile = kernel("tile", {"tile": "tensordesc<fp16[64,64]>", "n": "i32"}, grid=["n"])
-    bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), kernel("sub", **VECTOR_ADD), tile)
+    bundle = make_bundle(
+        tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), kernel("sub", **VECTOR_ADD), tile, attachments=NOTES
+    )
     environment = fakecuda.environment(90, 90) | {"TSAN_OPTIONS": "halt_on_error=1"}
     ran = subprocess.run([program, bundle], env=environment, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -37,6 +40,6 @@ def test_threads_share_a_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
 def test_each_allocation_can_fail(tmp_path: Path, fakecuda: FakeCuda) -> None:
     program = build("nomemory", tmp_path, ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
     tile = kernel("tile", {"both": "(tensordesc<fp16[64,64]>,i32)"}, grid=["1"])
-    bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), tile)
+    bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), tile, attachments=NOTES)
     ran = subprocess.run([program, bundle], env=fakecuda.environment(90), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "many failed\n")

@@ -399,3 +399,59 @@ def test_every_public_name_is_there() -> None:
     assert set(runtime.__all__) <= set(dir(runtime))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = runtime.nothing
+
+
+# -- attachments -----------------------------------------------------------------------------------------------------
+
+NOTES = (("notes.txt", b"built on a Monday"), ("origins.json", b"{}"))
+
+
+def test_attachments_are_read_by_name(tmp_path: Path) -> None:
+    with loader.load(make_bundle(tmp_path / "a.nojit", ADD, attachments=NOTES)) as bundle:
+        assert bundle.attachments == ("notes.txt", "origins.json")
+        assert bundle.attachment("notes.txt") == b"built on a Monday"
+        assert bundle.files[0].attachment("origins.json") == b"{}"
+
+
+@pytest.mark.parametrize("name", ["notes", "", "\ud800", "add"])
+def test_an_attachment_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path, name: str) -> None:
+    path = make_bundle(tmp_path / "a.nojit", ADD, attachments=NOTES)
+    with loader.load(path) as bundle:
+        for one in (bundle, bundle.files[0]):
+            with pytest.raises(BundleError, match=r"expected one of 2 attachments, got .*notes.txt.* - at .*a.nojit"):
+                one.attachment(name)
+
+
+def test_a_bundle_without_attachments_says_so(tmp_path: Path) -> None:
+    with loader.load(make_bundle(tmp_path / "a.nojit", ADD)) as bundle:
+        assert bundle.attachments == ()
+        with pytest.raises(BundleError, match=r"expected one of 0 attachments, got 'notes.txt' - at"):
+            bundle.attachment("notes.txt")
+
+
+def test_opening_and_launching_read_no_attachment(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    path = make_bundle(tmp_path / "a.nojit", ADD, attachments=NOTES)
+    data = path.read_bytes()
+    at = data.index(b"built on a Monday")
+    path.write_bytes(data[:at] + b"x" + data[at + 1 :])
+    with loader.load(path) as bundle:
+        bundle.kernel("add")[(1,)](4, stream=0)
+        assert fakecuda.launch_count() == 1
+        assert bundle.attachment("origins.json") == b"{}"
+        with pytest.raises(BundleIntegrityError, match=r"expected SHA-256 .* - at .*a.nojit attachment notes.txt"):
+            bundle.attachment("notes.txt")
+        with pytest.raises(BundleIntegrityError, match=r"attachment notes.txt"):
+            bundle.files[0].verify()
+
+
+def test_files_of_a_folder_may_share_an_attachment_and_must_not_differ_in_it(tmp_path: Path) -> None:
+    older = kernel("add", {"n": "i32"}, on=target("sm_80"))
+    make_bundle(tmp_path / "a.nojit", ADD, attachments=(NOTES[0], ("origins.json", b"{}"), ("seen.txt", b"of one")))
+    other = (("notes.txt", b"built on a Tuesday"), ("origins.json", b"{}"))
+    make_bundle(tmp_path / "b.nojit", older, on=target("sm_80"), attachments=other)
+    with loader.load(tmp_path) as bundle:
+        assert bundle.attachments == ("notes.txt", "origins.json", "seen.txt")
+        assert bundle.attachment("origins.json") == b"{}"
+        assert bundle.attachment("seen.txt") == b"of one"
+        with pytest.raises(BundleError, match=r"equal attachments notes.txt in all files; read one with bundle.files"):
+            bundle.attachment("notes.txt")

@@ -17,7 +17,7 @@ import zstandard
 
 _EMPTY_FRAME = bytes.fromhex("28 b5 2f fd 24 00 01 00 00 99 e9 d8 51")
 _MIB = 1 << 20
-_INDEX_FIELDS = ["inputs", "kernels", "min_driver", "name", "target", "toolchain", "version"]
+_INDEX_FIELDS = ["attachments", "inputs", "kernels", "min_driver", "name", "target", "toolchain", "version"]
 _KERNEL_FIELDS = ["groups", "images", "name", "payload_bytes", "table", "variants"]
 _TABLE_FIELDS = [
     "axes",
@@ -58,6 +58,7 @@ class Bundle:
     digest: str
     index: dict[str, Any]
     tables: dict[str, Table]
+    attachments: dict[str, bytes]
     images: tuple[bytes, ...]
     """Of all kernels, in file order."""
 
@@ -74,11 +75,26 @@ def read_bundle(data: bytes) -> Bundle:
     _expect(all(sorted(kernel) == _KERNEL_FIELDS for kernel in kernels), "the fields of a kernel")
     tables = {kernel["name"]: _table(place.section(kernel["table"]), kernel) for kernel in kernels}
     _expect(list(tables) == sorted(tables) and len(tables) == len(kernels), "kernels sorted, each once")
+    attachments = dict(_attachments(place, index["attachments"]))
     images = [image for kernel in kernels for image in _images(place, tables[kernel["name"]], kernel["payload_bytes"])]
     _expect(place.at == len(data), "nothing after the last group")
     return Bundle(
-        hashlib.sha256(data[64 : 64 + struct.unpack_from("<Q", data, 16)[0]]).hexdigest(), index, tables, tuple(images)
+        hashlib.sha256(data[64 : 64 + struct.unpack_from("<Q", data, 16)[0]]).hexdigest(),
+        index,
+        tables,
+        attachments,
+        tuple(images),
     )
+
+
+def _attachments(place: _Place, entries: list[dict[str, Any]]) -> Iterator[tuple[str, bytes]]:
+    names = [entry["name"] for entry in entries]
+    _expect(names == sorted(set(names)) and len(names) <= 64, "at most 64 attachments, sorted, each once")
+    for entry in entries:
+        _expect(sorted(entry) == ["name", "section"], "the fields of an attachment")
+        section = entry["section"]
+        _expect(section["raw_bytes"] <= 4096 + 64 * section["stored_bytes"], "at most 64 times what is stored")
+        yield entry["name"], place.section(section, 64 * _MIB)
 
 
 def _images(place: _Place, table: Table, payload_bytes: int) -> Iterator[bytes]:
@@ -112,9 +128,9 @@ class _Place:
         self.data = data
         self.at = at
 
-    def section(self, section: dict[str, Any]) -> bytes:
+    def section(self, section: dict[str, Any], most: int = 5 * _MIB) -> bytes:
         _expect(section.keys() == {"raw_bytes", "sha256", "stored_bytes"}, "the fields of a section")
-        _expect(max(section["raw_bytes"], section["stored_bytes"]) <= 5 * _MIB, "a section of at most 5 MiB")
+        _expect(max(section["raw_bytes"], section["stored_bytes"]) <= most, "a section within its limit")
         return self.take(section["stored_bytes"], section["raw_bytes"], bytes.fromhex(section["sha256"]))
 
     def take(self, stored: int, raw: int, digest: bytes) -> bytes:

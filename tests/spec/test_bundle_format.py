@@ -87,6 +87,7 @@ def test_a_group_record_is_as_the_page_says() -> None:
         ("index", keys_of(INDEX)),
         ("target", keys_of(INDEX, "target")),
         ("kernel", keys_of(INDEX, "kernels", 0)),
+        ("attachment", keys_of(INDEX, "attachments", 0)),
         ("table", keys_of(TABLE)),
         ("param", keys_of(TABLE, "params", 0)),
         ("axis", keys_of(TABLE, "axes", 0)),
@@ -146,6 +147,9 @@ def test_the_limits_are_the_codes() -> None:
         "index, stored or raw": {_core.INDEX_BYTES_MAX},
         "a kernel's section, stored or raw": {_core.SECTION_BYTES_MAX},
         "a kernel's section, raw": {(_core.FREE_BYTES, _core.SECTION_RATIO_MAX)},
+        "an attachment, stored or raw": {_core.ATTACHMENT_BYTES_MAX},
+        "an attachment, raw": {(_core.FREE_BYTES, _core.ATTACHMENT_RATIO_MAX)},
+        "attachments": {_core.ATTACHMENTS_MAX},
         "a group, stored or raw": {_core.GROUP_BYTES_MAX},
         "a kernel's groups, raw": {(_core.FREE_BYTES, _core.PAYLOAD_RATIO_MAX)},
         "an image": {_core.IMAGE_BYTES_MAX},
@@ -334,6 +338,7 @@ def test_the_library_reads_the_example(tmp_path: Path) -> None:
         assert bundle.index.name == "tiny"
         assert bundle.table("scale") == tiny.TABLE
         assert tuple(bundle.images()) == tiny.IMAGES
+        assert bundle.attachment(tiny.ATTACHMENT[0]) == tiny.ATTACHMENT[1]
 
 
 def test_the_example_is_shown_as_it_is() -> None:
@@ -343,6 +348,7 @@ def test_the_example_is_shown_as_it_is() -> None:
 def test_a_reader_written_from_the_page_reads_the_example() -> None:
     bundle = read_bundle(EXAMPLE)
     assert bundle.images == tiny.IMAGES
+    assert bundle.attachments == dict([tiny.ATTACHMENT])
     assert list(bundle.tables) == ["scale"]
     assert bundle.tables["scale"].columns["hints"] == (0, 1)
 
@@ -358,6 +364,7 @@ def test_a_reader_written_from_the_page_agrees_with_the_library(tmp_path: Path, 
         assert second.index["target"] == asdict(bundle.index.target)
         assert tuple(second.tables) == bundle.kernels
         assert second.images == tuple(bundle.images())
+        assert second.attachments == {name: bundle.attachment(name) for name in bundle.attachments}
         for name in bundle.kernels:
             _agree(second.tables[name], bundle.table(name))
 

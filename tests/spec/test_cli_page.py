@@ -36,7 +36,7 @@ MEASURED = ("bench launch", "bench cold-start", "bench bundles", "tune run", "tu
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     scale = kernel("scale", {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}, configs=[{"BLOCK": 256}])
-    return make_bundle(tmp_path / "some.nojit", scale)
+    return make_bundle(tmp_path / "some.nojit", scale, attachments=(("a.txt", b"a"),))
 
 
 def run(*words: object, code: int = 0) -> dict[str, Any]:
@@ -71,6 +71,7 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
         "sign": run("sign", "--new-key", tmp_path / "key.pem"),
         "diff": run("diff", bundle, bundle),
         "extract": run("extract", bundle, "--kernel", "scale", "--out", tmp_path / "out"),
+        "extract --attachment": run("extract", bundle, "--attachment", "a.txt", "--out", tmp_path / "out"),
         "wheel": run("wheel", bundle, "--out", tmp_path / "dist"),
         "completion": run("completion", "bash"),
         "help": run("help", "build"),

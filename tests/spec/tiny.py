@@ -21,9 +21,10 @@ from nojit.runtime.table_codec import encode_table
 
 from tests.support.bundles import Parts
 
-__all__ = ["IMAGES", "TABLE", "parse", "render", "tiny_bundle"]
+__all__ = ["ATTACHMENT", "IMAGES", "TABLE", "parse", "render", "tiny_bundle"]
 
 IMAGES = (b"image without hints", b"image with hints")
+ATTACHMENT = ("notes.txt", b"built for a page")
 _TYPES = (("x_ptr", "*fp32"), ("n", "i32"))
 _SCRATCH = ((GLOBAL_SCRATCH, "*i8"), (PROFILE_SCRATCH, "*i8"))
 TABLE = KernelTable(
@@ -64,7 +65,7 @@ def tiny_bundle() -> bytes:
         inputs="0" * 64,
         kernels=(),
     )
-    return Parts(index, (("scale", 2, encode_table(TABLE)),), (IMAGES,), ((2,),)).seal()
+    return Parts(index, (("scale", 2, encode_table(TABLE)),), (IMAGES,), ((2,),), (ATTACHMENT,)).seal()
 
 
 def render(data: bytes) -> str:
@@ -72,8 +73,16 @@ def render(data: bytes) -> str:
     (index_bytes,) = struct.unpack_from("<16xQ", data)
     index = decode_index(_open(data, HEADER_BYTES, index_bytes), "tiny")
     (kernel,) = index.kernels
-    names = ["header", "index", f"section of `{kernel.name}`", f"group 0 of `{kernel.name}`"]
-    lengths = [HEADER_BYTES, index_bytes, kernel.table.stored_bytes, kernel.payload_bytes]
+    (attachment,) = index.attachments
+    names = [
+        "header",
+        "index",
+        f"section of `{kernel.name}`",
+        f"attachment `{attachment.name}`",
+        f"group 0 of `{kernel.name}`",
+    ]
+    sections = [kernel.table.stored_bytes, attachment.section.stored_bytes]
+    lengths = [HEADER_BYTES, index_bytes, *sections, kernel.payload_bytes]
     text, at = "\n", 0
     for name, length in zip(names, lengths, strict=True):
         text += f"{name.capitalize()}, {length} bytes at {at}:\n\n```hex\n{_dump(data[at : at + length], at)}```\n\n"

@@ -19,6 +19,7 @@ import zstandard
 from nojit.runtime.format import (
     GLOBAL_SCRATCH,
     PROFILE_SCRATCH,
+    Attachment,
     BundleIndex,
     Header,
     KernelEntry,
@@ -291,6 +292,8 @@ class Parts:
     """Of each kernel."""
     group_sizes: tuple[tuple[int, ...], ...]
     """Of each kernel, how many images each of its groups holds."""
+    attachments: tuple[tuple[str, bytes], ...] = ()
+    """Name and bytes of each attachment, in the order of the file."""
 
     def seal(self, edit: Edit = _leave, frame: Edit = _frame) -> bytes:
         """Lay out the bundle with right lengths and hashes.
@@ -298,8 +301,9 @@ class Parts:
         Args:
             edit: gets the name and the raw bytes of each part, gives the raw bytes to store. Of kernel 0 come its groups,
                 ``group 0``..., then ``table 0``, ``images 0`` and ``groups 0``, which lie in one section. Groups are
-                numbered on from kernel to kernel. Last come ``index`` and ``header``.
-            frame: gets the name and the raw bytes of each group, of each ``section 0`` and of the index, gives the frame.
+                numbered on from kernel to kernel. Then come ``attachment 0``..., and last ``index`` and ``header``.
+            frame: gets the name and the raw bytes of each group, of each ``section 0``, of each attachment and of the index, gives
+                the frame.
         """
 
         def store(part: str, raw: bytes) -> tuple[bytes, bytes]:
@@ -324,7 +328,13 @@ class Parts:
             counts = (rows, len(raw_images) // 4, len(raw_groups) // 44, sum(len(packed) for _, packed in held))
             entries.append(KernelEntry(name, *counts, _section(raw, packed)))
             sections.append(packed)
-        raw_index, packed_index = store("index", encode_index(replace(self.index, kernels=tuple(entries))))
+        attached = []
+        for number, (name, content) in enumerate(self.attachments):
+            raw, packed = store(f"attachment {number}", content)
+            attached.append(Attachment(name, _section(raw, packed)))
+            sections.append(packed)
+        index = replace(self.index, kernels=tuple(entries), attachments=tuple(attached))
+        raw_index, packed_index = store("index", encode_index(index))
         header = Header(len(packed_index), len(raw_index), hashlib.sha256(packed_index).digest())
         return b"".join([edit("header", encode_header(header)), packed_index, *sections, *payload])
 
@@ -341,6 +351,7 @@ class Parts:
         on: TargetInfo = SM_90,
         min_driver: int = 12000,
         group_images: int = 4,
+        attachments: tuple[tuple[str, bytes], ...] = (),
     ) -> Parts:
         """Take apart the bundle of `kernels`; equal images of a kernel are stored once."""
         tables, images, groups = [], [], []
@@ -354,7 +365,7 @@ class Parts:
             whole, rest = divmod(len(numbers), group_images)
             groups.append((group_images,) * whole + (rest,) * bool(rest))
         index = BundleIndex(name, version, on, (("triton", "3.9.0"),), min_driver, "0" * 64, ())
-        return Parts(index, tuple(tables), tuple(images), tuple(groups))
+        return Parts(index, tuple(tables), tuple(images), tuple(groups), attachments)
 
 
 def _section(raw: bytes, packed: bytes) -> Section:

@@ -78,17 +78,20 @@ class Draft:
     kernels: list[KernelDraft]
     raw: dict[str, Change] = field(default_factory=dict)
     """By the name of a part, what changes its raw bytes: ``header``, ``index``; of kernel 0 ``table 0``, ``images 0``, ``groups 0`` and
-    ``payload 0.0`` for its first group."""
+    ``payload 0.0`` for its first group; ``attachment 0``."""
     frames: dict[str, Change] = field(default_factory=dict)
-    """By the name of a frame, what makes it of raw bytes: ``index``, ``section 0``, ``payload 0.0``."""
+    """By the name of a frame, what makes it of raw bytes: ``index``, ``section 0``, ``attachment 0``, ``payload 0.0``."""
     frame: Change | None = None
     """Compresses every other frame; None does it as a build might."""
+    attachments: list[tuple[str, bytes]] = field(default_factory=list)
+    """Name and bytes of each attachment, in the order of the file."""
     statement: Change | None = None
     """What changes the statement that is signed, if one is to lie beside the bundle."""
 
     def copied(self) -> Draft:
         """Return a copy that shares no list or dict."""
-        return Draft(clone(self.index), [kernel.copied() for kernel in self.kernels])
+        kernels = [kernel.copied() for kernel in self.kernels]
+        return Draft(clone(self.index), kernels, attachments=[*self.attachments])
 
     def seal(self) -> bytes:
         """Lay the bundle out."""
@@ -108,15 +111,16 @@ class Draft:
                     "images": len(images) // 4,
                     "groups": len(groups) // _GROUP.size,
                     "payload_bytes": sum(map(len, frames)),
-                    "table": {
-                        "raw_bytes": len(raw),
-                        "sha256": hashlib.sha256(section).hexdigest(),
-                        "stored_bytes": len(section),
-                    },
+                    "table": _section(raw, section),
                 }
                 | kernel.entry
             )
-        raw_index = self._raw("index", canonical({"kernels": entries} | self.index))
+        attached = []
+        for number, (name, content) in enumerate(self.attachments):
+            raw = self._raw(f"attachment {number}", content)
+            sections.append(self._frame(f"attachment {number}", raw))
+            attached.append({"name": name, "section": _section(raw, sections[-1])})
+        raw_index = self._raw("index", canonical({"kernels": entries, "attachments": attached} | self.index))
         index = self._frame("index", raw_index)
         digest = hashlib.sha256(index).digest()
         header = _HEADER.pack(b"nojit\r\n\x1a", 2, 0, len(index), len(raw_index), digest)
@@ -145,12 +149,16 @@ class Draft:
         for number, kernel in enumerate(self.kernels):
             names += [f"table {number}", f"images {number}", f"groups {number}"]
             names += [f"payload {number}.{place}" for place in range(len(kernel.groups))]
-        return names
+        return [*names, *(f"attachment {number}" for number in range(len(self.attachments)))]
 
 
 @functools.lru_cache(maxsize=64)
 def _compressed(raw: bytes) -> bytes:
     return compress(raw, 1)
+
+
+def _section(raw: bytes, stored: bytes) -> Document:
+    return {"raw_bytes": len(raw), "sha256": hashlib.sha256(stored).hexdigest(), "stored_bytes": len(stored)}
 
 
 def _table(kernel: KernelDraft) -> bytes:
@@ -170,8 +178,9 @@ def take_apart(data: bytes, rows: int | None = None) -> Draft:
     _, _, _, stored, _, _ = _HEADER.unpack_from(data)
     index = json.loads(_open(data[_HEADER.size : _HEADER.size + stored]))
     at = _HEADER.size + stored
-    entries = index.pop("kernels")
-    payload = at + sum(entry["table"]["stored_bytes"] for entry in entries)
+    entries, attached = index.pop("kernels"), index.pop("attachments")
+    start = at + sum(entry["table"]["stored_bytes"] for entry in entries)
+    attachments, payload = _attachments(attached, data, start)
     kernels = []
     for entry in entries:
         end = at + entry["table"]["stored_bytes"]
@@ -179,7 +188,17 @@ def take_apart(data: bytes, rows: int | None = None) -> Draft:
         kernel = _kernel(entry, _open(data[at:end]), groups)
         kernels.append(kernel if rows is None else _thinned(kernel, rows))
         at, payload = end, payload + entry["payload_bytes"]
-    return Draft(index, kernels)
+    return Draft(index, kernels, attachments=attachments)
+
+
+def _attachments(entries: list[Document], data: bytes, at: int) -> tuple[list[tuple[str, bytes]], int]:
+    """Read the attachments, which start at `at`; return them and where they end."""
+    found = []
+    for entry in entries:
+        end = at + entry["section"]["stored_bytes"]
+        found.append((entry["name"], _open(data[at:end])))
+        at = end
+    return found, at
 
 
 def _open(frame: bytes) -> bytes:

@@ -13,9 +13,11 @@ from tests.support.bundles import Parts, kernel
 
 __all__ = ["golden_parts", "read_everything", "small_parts", "use_everything"]
 
+ATTACHMENTS = (("notes.txt", b"of a build " * 9), ("origins.json", b"{}"))
+
 
 def read_everything(path: Path) -> int:
-    """Open and verify a bundle, read every table, row and image, check each row against its image; count the rows.
+    """Open and verify a bundle, read every attachment, table, row and image, check each row against its image; count the rows.
 
     Raises:
         BundleError: as it must be for anything that is not a whole, right bundle.
@@ -23,6 +25,8 @@ def read_everything(path: Path) -> int:
     rows = 0
     with BundleFile(path) as bundle:
         bundle.verify()
+        for name in bundle.attachments:
+            bundle.attachment(name)
         images = bundle.images()
         for name in bundle.kernels:
             table = bundle.table(name)
@@ -38,13 +42,15 @@ def read_everything(path: Path) -> int:
 
 
 def use_everything(path: Path) -> int:
-    """Use every row of a bundle as a launch would, without verifying the bundle first; count the rows.
+    """Use every row of a bundle as a launch would, and its attachments, without verifying the bundle first; count the rows.
 
     Raises:
         BundleError: as it must be for anything that cannot be used.
     """
     rows = 0
     with BundleFile(path) as bundle:
+        for name in bundle.attachments:
+            bundle.attachment(name)
         for name in bundle.kernels:
             table = bundle.table(name)
             _core.Spec(table.handle(), 0, _core.Ids(), 90, None, f"{path} kernel {name}")
@@ -62,7 +68,7 @@ def use_everything(path: Path) -> int:
 
 @functools.cache
 def golden_parts() -> Parts:
-    """A bundle of two kernels with everything that a table can say, and three groups of images."""
+    """A bundle of two kernels with everything that a table can say, three groups of images and two attachments."""
     scale = kernel(
         "scale",
         {"x_ptr": "*{dtype}", "n": "i32", "factor": "fp32", "BLOCK": "constexpr", "EVEN": "constexpr"},
@@ -74,7 +80,7 @@ def golden_parts() -> Parts:
         grid=["cdiv(n, BLOCK)"],
     )
     fill = kernel("fill", {"out_ptr": "*i8", "MODE": "constexpr"}, matrix={"MODE": ["zero", None, True, 3, (1, 2.0)]})
-    return Parts.of(scale, fill, group_images=12)
+    return Parts.of(scale, fill, group_images=12, attachments=ATTACHMENTS)
 
 
 @functools.cache
@@ -89,4 +95,4 @@ def small_parts() -> Parts:
         defaults={"n": 1},
         grid=["cdiv(n, BLOCK)"],
     )
-    return Parts.of(scale, group_images=1)
+    return Parts.of(scale, group_images=1, attachments=ATTACHMENTS[:1])

@@ -127,6 +127,18 @@ def a_fact_of_a_kernel_in_the_index(chance: random.Random, draft: Draft) -> None
 
 
 @way(2)
+def attachments_that_lie(chance: random.Random, draft: Draft) -> None:
+    name = chance.choice(("a", "origins.json", chance.choice(NAMES), chance.choice(TEXTS)))
+    content = bytes(chance.choice((0, 1, 4 << 10, 5 << 10, 1 << 20, 5 << 20)))
+    draft.attachments.insert(chance.randrange(len(draft.attachments) + 1), (name, content))
+    if chance.random() < 0.5:
+        draft.attachments.sort()
+    if chance.random() < 0.3:
+        section = {"raw_bytes": chance.choice(WIDE), "sha256": "0" * 64, "stored_bytes": chance.choice(WIDE)}
+        draft.index["attachments"] = [{"name": name, "section": section}]
+
+
+@way(2)
 def kernels_that_collide(chance: random.Random, draft: Draft) -> None:
     number, kernel = _kernel(chance, draft)
     other = kernel.copied()
@@ -578,6 +590,7 @@ def _frames(chance: random.Random) -> Change:
 def a_frame_that_lies(chance: random.Random, draft: Draft) -> None:
     number, kernel = _kernel(chance, draft)
     names = ["index", f"section {number}", *(f"payload {number}.{place}" for place in range(len(kernel.groups)))]
+    names += [f"attachment {place}" for place in range(len(draft.attachments))]
     draft.frames[chance.choice(names)] = _frames(chance)
 
 

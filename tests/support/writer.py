@@ -94,7 +94,10 @@ def _packed(raw: bytes) -> bytes:
 
 
 def write_bundle(
-    *kernels: PlainKernel, index: dict[str, Any] | None = None, frame: Callable[[bytes], bytes] = _packed
+    *kernels: PlainKernel,
+    index: dict[str, Any] | None = None,
+    frame: Callable[[bytes], bytes] = _packed,
+    attachments: Sequence[tuple[str, bytes]] = (),
 ) -> bytes:
     """Lay out a bundle.
 
@@ -102,6 +105,7 @@ def write_bundle(
         kernels: sorted by name, or not.
         index: what the index is to say otherwise.
         frame: compresses a part.
+        attachments: name and bytes of each.
     """
     spelled = {
         "name": "hostile",
@@ -111,4 +115,4 @@ def write_bundle(
         "min_driver": 12000,
         "inputs": "0" * 64,
     } | (index or {})
-    return Draft(spelled, [kernel.draft() for kernel in kernels], frame=frame).seal()
+    return Draft(spelled, [kernel.draft() for kernel in kernels], frame=frame, attachments=[*attachments]).seal()

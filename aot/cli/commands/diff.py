@@ -49,6 +49,8 @@ def _show(out: Output, diff: BundleDiff) -> None:
     for change in diff.facts:
         spelled = _SPELLED.get(change.name.rpartition(".")[2], str)
         out.line(f"{change.name}: {_arrow(change, spelled)}", style="yellow")
+    for change in diff.attachments:
+        out.line(f"attachment {change.name}: {_arrow(change, _SPELLED['digest'])}", style="yellow")
     for kernel in diff.kernels:
         if kernel.status != "same":
             _show_kernel(out, kernel)

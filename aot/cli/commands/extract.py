@@ -1,4 +1,4 @@
-"""``nojit extract``: Write a kernel's cubins as files."""
+"""``nojit extract``: Write a kernel's cubins, or an attachment, as files."""
 
 from __future__ import annotations
 
@@ -28,30 +28,53 @@ class _File:
 
 @click.command("extract")
 @click.argument("path", metavar="BUNDLE", type=PLACE)
-@click.option("--kernel", required=True, metavar="K", help="Kernel to extract.")
+@click.option("--kernel", metavar="K", help="Kernel whose cubins to extract.")
 @click.option(
     "--variant", metavar="ID", help="Extract only the variant with this id, as `nojit inspect --kernel` shows it."
 )
+@click.option("--attachment", metavar="NAME", help="Attachment to extract, as `nojit inspect` lists it.")
 @click.option("--out", "folder", required=True, type=PLACE, help="Output folder.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
-    out: Output, path: Path, kernel: str, variant: str | None, folder: Path, force: bool
+    out: Output,
+    path: Path,
+    kernel: str | None,
+    variant: str | None,
+    attachment: str | None,
+    folder: Path,
+    force: bool,
 ) -> None:
-    """Write a kernel's cubins as <id>.cubin, each with its launch description in <id>.json.
+    """Write a kernel's cubins as <id>.cubin, each with its launch description in <id>.json; or an attachment under its name.
 
     cuobjdump, nvdisasm and ncu read the cubins.
     """
+    if (kernel is None) == (attachment is None):
+        raise click.UsageError(f"expected --kernel or --attachment, got {'neither' if kernel is None else 'both'}")
+    if variant is not None and kernel is None:
+        raise click.UsageError("expected --kernel with --variant: add --kernel")
     with open_bundle(path) as bundle:
-        table, variants = bundle.table(kernel), variant_facts(bundle, kernel)
-        rows = _chosen(variants, variant, str(path))
-        files = [file for row in rows for file in _files(bundle, table, variants, row, folder)]
-    there = [file.path for file in files if file.path.exists() or file.path.is_symlink()]
-    if there and not force:
-        raise PackageError(
-            "expected a folder without these files: overwrite them with --force", got=there[0].name, where=str(folder)
-        )
-    _write(files)
+        if kernel is not None:
+            _extract_kernel(out, bundle, kernel, variant, folder, force=force)
+        if attachment is not None:
+            _extract_attachment(out, bundle, attachment, folder, force=force)
+
+
+def _extract_attachment(out: Output, bundle: BundleFile, name: str, folder: Path, *, force: bool) -> None:
+    # a name of the format is safe in a path: it holds neither slashes nor a leading dot
+    file = _File(folder / name, bundle.attachment(name))
+    _write([file], folder, force=force)
+    out.emit("extract", {"attachment": name, "files": [{"path": str(file.path), "content_bytes": len(file.data)}]})
+    out.line(f"{name}, {size(len(file.data))}, in {folder}")
+
+
+def _extract_kernel(
+    out: Output, bundle: BundleFile, kernel: str, variant: str | None, folder: Path, *, force: bool
+) -> None:
+    table, variants = bundle.table(kernel), variant_facts(bundle, kernel)
+    rows = _chosen(variants, variant, bundle.path)
+    files = [file for row in rows for file in _files(bundle, table, variants, row, folder)]
+    _write(files, folder, force=force)
     written = [
         {"id": variants[row].id, "cubin": str(cubin.path), "facts": str(facts.path)}
         for row, cubin, facts in zip(rows, files[::2], files[1::2], strict=True)
@@ -64,8 +87,17 @@ def command(  # noqa: PLR0917 - click passes each by name
             out.line(f"{variants[row].id}  {variants[row].label}")
 
 
-def _write(files: Sequence[_File]) -> None:
-    """Write files; on a failure remove those that did not exist before."""
+def _write(files: Sequence[_File], folder: Path, *, force: bool) -> None:
+    """Write files; on a failure remove those that did not exist before.
+
+    Raises:
+        PackageError: one of them exists, and `force` is false.
+    """
+    there = [file.path for file in files if file.path.exists() or file.path.is_symlink()]
+    if there and not force:
+        raise PackageError(
+            "expected a folder without these files: overwrite them with --force", got=there[0].name, where=str(folder)
+        )
     made: list[Path] = []
     try:
         for file in files:

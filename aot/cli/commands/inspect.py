@@ -119,6 +119,7 @@ def _show_bundle(out: Output, facts: BundleFacts, origin: ProvenanceFacts | None
             "images",
             f"{size(facts.image_bytes)} in {counted(facts.groups, 'group')} of {size(facts.payload_bytes)}: {ratio}",
         ),
+        *(("attachment", f"{one.name}, {size(one.content_bytes)}") for one in facts.attachments),
     ]
     out.facts(pairs if out.verbosity < 1 else [*pairs, ("inputs", facts.inputs)])
     if origin and origin.signed_problem:

@@ -67,7 +67,8 @@ static bool copy_texts(nj_bundle *it, nj_error *error)
     char *at = it->texts = malloc(count_chars(index));
     it->kernel_names = malloc((index->kernel_count + 1) * sizeof *it->kernel_names);
     it->kernels = calloc(index->kernel_count + 1, sizeof *it->kernels);
-    if (it->texts == NULL || it->kernel_names == NULL || it->kernels == NULL) {
+    it->attachments = calloc(index->attachment_count + 1, sizeof *it->attachments);
+    if (it->texts == NULL || it->kernel_names == NULL || it->kernels == NULL || it->attachments == NULL) {
         return nj_no_memory(error);
     }
     it->name = nj_text_put(&at, index->name);
@@ -97,6 +98,7 @@ static void drop_bundle(nj_bundle *it)
     free(it->texts);
     free(it->kernel_names);
     free(it->kernels);
+    free(it->attachments);
     free(it);
 }
 
@@ -147,8 +149,65 @@ void nj_bundle_close(nj_bundle *it)
     for (size_t i = 0; i < it->reader.index.kernel_count; i++) {
         nj_kernel_close(atomic_load(&it->kernels[i]));
     }
+    for (size_t i = 0; i < it->reader.index.attachment_count; i++) {
+        free(atomic_load(&it->attachments[i]));
+    }
     nj_reader_close(&it->reader);
     drop_bundle(it);
+}
+
+/* -- attachments -- */
+
+/* Says which attachments there are. Returns -1. */
+static int refuse_attachment(const nj_bundle *it, nj_span name, nj_error *error)
+{
+    const nj_index *index = &it->reader.index;
+    nj_text known = {""};
+    for (size_t i = 0; i < index->attachment_count; i++) {
+        nj_span next = index->attachments[i].name;
+        known = nj_format("%s%s%.*s", known.text, i == 0 ? "" : ", ", (int)next.size, (const char *)next.at);
+    }
+    nj_text got = nj_format("%s", nj_quote(name).text);
+    nj_refuse_argument(error, -1, got.text, "expected one of %zu attachments%s%s", index->attachment_count,
+                       index->attachment_count == 0 ? "" : ": ", known.text);
+    if (it->path != NULL) {
+        nj_note_place(error, it->path);
+    }
+    return -1;
+}
+
+/* Reads an attachment, new; NULL with `error` filled. */
+static void *read_attachment(const nj_bundle *it, size_t number, nj_error *error)
+{
+    void *content = malloc((size_t)it->reader.index.attachments[number].section.raw_bytes + 1);
+    if (content == NULL) {
+        nj_no_memory(error);
+    } else if (!nj_reader_attachment(&it->reader, number, content, error)) {
+        free(content);
+        content = NULL;
+        if (it->path != NULL) {
+            nj_note_place(error, it->path);
+        }
+    }
+    return content;
+}
+
+const void *nj_bundle_attachment(nj_bundle *it, const char *name, size_t *size, nj_error *error)
+{
+    nj_span wanted = {(const unsigned char *)name, strlen(name)};
+    int number = nj_reader_find_attachment(&it->reader, wanted);
+    number = number < 0 ? refuse_attachment(it, wanted, error) : number;
+    if (number < 0) {
+        return NULL;
+    }
+    void *known = atomic_load_explicit(&it->attachments[number], memory_order_acquire);
+    void *made = known != NULL ? NULL : read_attachment(it, (size_t)number, error);
+    if (made != NULL && !atomic_compare_exchange_strong(&it->attachments[number], &known, made)) {
+        free(made); /* another thread was faster */
+        made = known;
+    }
+    *size = (size_t)it->reader.index.attachments[number].section.raw_bytes;
+    return known != NULL ? known : made;
 }
 
 /* -- questions -- */

@@ -23,6 +23,7 @@ struct nj_bundle {
     const char **kernel_names;
     pthread_mutex_t lock;        /* of who adds kernels */
     _Atomic(nj_kernel *) *kernels; /* by number; NULL until they are asked for */
+    _Atomic(void *) *attachments;  /* their bytes, by number; likewise */
 };
 
 /* A kernel on one device. */
@@ -73,7 +74,7 @@ typedef struct {
 struct nj_plan {
     nj_plan *next; /* of its kernel */
     nj_kernel *kernel;
-    nj_runnable it;
+    nj_launch_plan it;
     size_t row;
     size_t item_count, hinted_count;
     nj_plan_item *items;

@@ -12,19 +12,33 @@ static nj_kernel_entry *last_kernel(nj_index *index)
     return &index->kernels[index->kernel_count - 1];
 }
 
-static bool take_stored_bytes(nj_document *it, void *index)
+static nj_attachment_entry *last_attachment(nj_index *index)
 {
-    return nj_take_count(it, 0, NJ_SECTION_BYTES_MAX, &last_kernel(index)->section_stored_bytes);
+    return &index->attachments[index->attachment_count - 1];
 }
 
-static bool take_raw_bytes(nj_document *it, void *index)
+/* A section that is being read, and the most bytes that it may have, stored or raw. */
+typedef struct {
+    nj_stored_section *section;
+    uint64_t most_bytes;
+} nj_section_taking;
+
+static bool take_stored_bytes(nj_document *it, void *into)
 {
-    return nj_take_count(it, 0, NJ_SECTION_BYTES_MAX, &last_kernel(index)->section_raw_bytes);
+    nj_section_taking *taking = into;
+    return nj_take_count(it, 0, taking->most_bytes, &taking->section->stored_bytes);
 }
 
-static bool take_sha256(nj_document *it, void *index)
+static bool take_raw_bytes(nj_document *it, void *into)
 {
-    return nj_take_digest(it, &last_kernel(index)->section_sha256);
+    nj_section_taking *taking = into;
+    return nj_take_count(it, 0, taking->most_bytes, &taking->section->raw_bytes);
+}
+
+static bool take_sha256(nj_document *it, void *into)
+{
+    nj_section_taking *taking = into;
+    return nj_take_digest(it, &taking->section->sha256);
 }
 
 static const nj_field section_fields[] = {
@@ -33,9 +47,15 @@ static const nj_field section_fields[] = {
     {"stored_bytes", take_stored_bytes},
 };
 
-static bool take_section(nj_document *it, void *index)
+static bool take_section(nj_document *it, uint64_t most_bytes, nj_stored_section *section)
 {
-    return nj_take_object(it, section_fields, COUNT(section_fields), index);
+    nj_section_taking taking = {section, most_bytes};
+    return nj_take_object(it, section_fields, COUNT(section_fields), &taking);
+}
+
+static bool take_table(nj_document *it, void *index)
+{
+    return take_section(it, NJ_SECTION_BYTES_MAX, &last_kernel(index)->section);
 }
 
 static bool take_groups(nj_document *it, void *index)
@@ -75,7 +95,7 @@ static const nj_field kernel_fields[] = {
     {"images", take_images},
     {"name", take_kernel_name},
     {"payload_bytes", take_payload_bytes},
-    {"table", take_section},
+    {"table", take_table},
     {"variants", take_variants},
 };
 
@@ -98,6 +118,54 @@ static bool take_kernel(nj_document *it, void *into)
 static bool take_kernels(nj_document *it, void *index)
 {
     return nj_take_array(it, NJ_KERNELS_MAX, take_kernel, index);
+}
+
+static bool take_attachment_name(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    nj_attachment_entry *attachment = last_attachment(index);
+    if (!nj_take_name(it, &attachment->name)) {
+        return false;
+    }
+    bool ascends = index->attachment_count == 1 || nj_span_compare(attachment[-1].name, attachment->name) < 0;
+    return ascends || nj_break(it->error, "order", nj_quote(attachment->name).text,
+                               "expected attachments sorted by name, each once");
+}
+
+static bool take_attachment_section(nj_document *it, void *index)
+{
+    nj_stored_section *section = &last_attachment(index)->section;
+    if (!take_section(it, NJ_ATTACHMENT_BYTES_MAX, section)) {
+        return false;
+    }
+    uint64_t most = NJ_FREE_BYTES + NJ_ATTACHMENT_RATIO_MAX * section->stored_bytes;
+    return section->raw_bytes <= most ||
+           nj_break(it->error, "size", nj_format("%llu", (unsigned long long)section->raw_bytes).text,
+                    "expected an attachment that decompresses to at most %llu bytes, %d times what is stored", (unsigned long long)most,
+                    NJ_ATTACHMENT_RATIO_MAX);
+}
+
+static const nj_field attachment_fields[] = {
+    {"name", take_attachment_name},
+    {"section", take_attachment_section},
+};
+
+static bool take_attachment(nj_document *it, void *into)
+{
+    nj_index *index = into;
+    if (index->attachments == NULL) {
+        index->attachments = malloc(NJ_ATTACHMENTS_MAX * sizeof *index->attachments);
+        if (index->attachments == NULL) {
+            return nj_no_memory(it->error);
+        }
+    }
+    index->attachments[index->attachment_count++] = (nj_attachment_entry){0};
+    return nj_take_object(it, attachment_fields, COUNT(attachment_fields), index);
+}
+
+static bool take_attachments(nj_document *it, void *index)
+{
+    return nj_take_array(it, NJ_ATTACHMENTS_MAX, take_attachment, index);
 }
 
 /* Whether a text is `sm_` and two or three digits. */
@@ -227,8 +295,8 @@ static bool take_version(nj_document *it, void *into)
 }
 
 static const nj_field index_fields[] = {
-    {"inputs", take_inputs}, {"kernels", take_kernels}, {"min_driver", take_min_driver}, {"name", take_name},
-    {"target", take_target}, {"toolchain", take_toolchain}, {"version", take_version},
+    {"attachments", take_attachments}, {"inputs", take_inputs}, {"kernels", take_kernels}, {"min_driver", take_min_driver},
+    {"name", take_name},               {"target", take_target}, {"toolchain", take_toolchain}, {"version", take_version},
 };
 
 static bool take_index(nj_document *it, void *index)
@@ -246,5 +314,7 @@ void nj_index_close(nj_index *index)
 {
     nj_document_close(&index->document);
     free(index->kernels);
+    free(index->attachments);
     index->kernels = NULL;
+    index->attachments = NULL;
 }

@@ -5,15 +5,26 @@
 #include "bundle/document.h"
 #include "bundle/limits.h"
 
+/* A compressed part of the file that the index pins. */
+typedef struct {
+    uint64_t stored_bytes, raw_bytes;
+    nj_span sha256; /* of what is stored, in hex */
+} nj_stored_section;
+
 /* One kernel, as the index lists it. */
 typedef struct {
     nj_span name;
     uint64_t variants; /* rows of its table */
     uint64_t images, groups;
-    uint64_t payload_bytes;                             /* of its groups together, as stored */
-    uint64_t section_stored_bytes, section_raw_bytes;   /* of its table, and of where its images lie */
-    nj_span section_sha256;                             /* of the section as stored, in hex */
+    uint64_t payload_bytes; /* of its groups together, as stored */
+    nj_stored_section section;     /* its table, and where its images lie */
 } nj_kernel_entry;
+
+/* Bytes that a build put into the bundle under a name. */
+typedef struct {
+    nj_span name;
+    nj_stored_section section;
+} nj_attachment_entry;
 
 typedef struct {
     nj_span name, version;
@@ -24,9 +35,10 @@ typedef struct nj_index {
     nj_span name, version, inputs;
     nj_span backend, arch, image_arch;
     uint64_t warp_size, min_driver;
-    size_t tool_count, kernel_count, kernel_room;
-    nj_tool tools[NJ_TOOLS_MAX]; /* sorted by name */
-    nj_kernel_entry *kernels;    /* sorted by name */
+    size_t tool_count, kernel_count, kernel_room, attachment_count;
+    nj_tool tools[NJ_TOOLS_MAX];      /* sorted by name */
+    nj_kernel_entry *kernels;         /* sorted by name */
+    nj_attachment_entry *attachments; /* sorted by name; NULL if there are none */
 } nj_index;
 
 /* Reads an index, whose texts lie in `raw`. False with `error` filled (may be NULL) where a rule is broken. To be closed, whether

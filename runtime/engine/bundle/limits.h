@@ -5,16 +5,19 @@
 enum {
     NJ_INDEX_BYTES_MAX = 2 << 20, /* stored or raw */
     NJ_SECTION_BYTES_MAX = 5 << 20, /* of a kernel, stored or raw */
+    NJ_ATTACHMENT_BYTES_MAX = 64 << 20, /* stored or raw */
     NJ_GROUP_BYTES_MAX = 8 << 20, /* stored or raw */
     NJ_IMAGE_BYTES_MAX = 8 << 20,
     NJ_KERNELS_MAX = 4096,
     NJ_VARIANTS_MAX = 32768, /* of a kernel; images and groups of one, too */
     NJ_TOOLS_MAX = 64,
+    NJ_ATTACHMENTS_MAX = 64,
     NJ_DRIVER_MAX = 1000000,
-    /* what is decompressed stays in proportion to the file: a kernel may have so much, and so many times what is stored */
+    /* what is decompressed stays in proportion to the file: a kernel, or an attachment, may have so much, and so many times what is stored */
     NJ_FREE_BYTES = 4 << 10,
     NJ_SECTION_RATIO_MAX = 32,
     NJ_PAYLOAD_RATIO_MAX = 64,
+    NJ_ATTACHMENT_RATIO_MAX = 64,
     NJ_WINDOW_LOG_MAX = 23, /* of a zstd frame */
     /* a few kilobytes of zstd can hold both many times over */
     NJ_JSON_BYTES_MAX = 2 << 20,

@@ -62,8 +62,8 @@ static bool read_part(const nj_reader *it, const nj_part_place *part, void *raw,
     return read;
 }
 
-/* Gives each kernel its places; checks that they end where the file does. */
-static bool place_kernels(nj_reader *it, nj_error *error)
+/* Gives each part its place; checks that they end where the file does. */
+static bool place_parts(nj_reader *it, nj_error *error)
 {
     size_t count = it->index.kernel_count;
     uint64_t start = NJ_HEADER_BYTES + it->index_bytes;
@@ -74,7 +74,11 @@ static bool place_kernels(nj_reader *it, nj_error *error)
     it->payload_starts = it->section_starts + count;
     for (size_t i = 0; i < count; i++) {
         it->section_starts[i] = start;
-        start += it->index.kernels[i].section_stored_bytes;
+        start += it->index.kernels[i].section.stored_bytes;
+    }
+    it->attachments_start = start;
+    for (size_t i = 0; i < it->index.attachment_count; i++) {
+        start += it->index.attachments[i].section.stored_bytes;
     }
     for (size_t i = 0; i < count; i++) {
         it->payload_starts[i] = start;
@@ -129,7 +133,7 @@ static bool read_all(nj_reader *it, nj_error *error)
 {
     unsigned char raw[NJ_HEADER_BYTES];
     nj_header header;
-    bool read = read_header(it, raw, &header, error) && read_index(it, &header, error) && place_kernels(it, error);
+    bool read = read_header(it, raw, &header, error) && read_index(it, &header, error) && place_parts(it, error);
     if (!read) {
         nj_reader_close(it);
     }
@@ -205,6 +209,15 @@ bool nj_reader_check_index(const nj_reader *it, nj_error *error)
     return read;
 }
 
+/* Reads a part that the index pins and that starts at `start`. */
+static bool read_pinned(const nj_reader *it, uint64_t start, const nj_stored_section *section, void *raw, nj_error *error)
+{
+    unsigned char sha256[NJ_SHA256_BYTES];
+    nj_sha256_read(section->sha256.at, sha256);
+    nj_part_place part = {start, section->raw_bytes, (size_t)section->stored_bytes, sha256};
+    return read_part(it, &part, raw, error);
+}
+
 static bool within_kernel(const nj_reader *it, size_t kernel, nj_error *error)
 {
     nj_span name = it->index.kernels[kernel].name;
@@ -214,18 +227,15 @@ static bool within_kernel(const nj_reader *it, size_t kernel, nj_error *error)
 static bool read_section(const nj_reader *it, size_t kernel, nj_section_bytes *section, nj_error *error)
 {
     const nj_kernel_entry *entry = &it->index.kernels[kernel];
-    unsigned char sha256[NJ_SHA256_BYTES];
-    nj_sha256_read(entry->section_sha256.at, sha256);
-    nj_part_place part = {it->section_starts[kernel], entry->section_raw_bytes, (size_t)entry->section_stored_bytes, sha256};
-    if (!nj_section_check(entry->section_stored_bytes, entry->section_raw_bytes, error)) {
+    if (!nj_section_check(entry->section.stored_bytes, entry->section.raw_bytes, error)) {
         return false;
     }
-    section->raw = malloc((size_t)part.raw_bytes + 1);
+    section->raw = malloc((size_t)entry->section.raw_bytes + 1);
     if (section->raw == NULL) {
         return nj_no_memory(error);
     }
-    nj_span raw = {section->raw, (size_t)part.raw_bytes};
-    if (read_part(it, &part, section->raw, error) &&
+    nj_span raw = {section->raw, (size_t)entry->section.raw_bytes};
+    if (read_pinned(it, it->section_starts[kernel], &entry->section, section->raw, error) &&
         nj_section_split(raw, entry->images, entry->groups, &section->table, &section->placement, error)) {
         return true;
     }
@@ -237,6 +247,27 @@ static bool read_section(const nj_reader *it, size_t kernel, nj_section_bytes *s
 bool nj_reader_section(const nj_reader *it, size_t kernel, nj_section_bytes *section, nj_error *error)
 {
     return read_section(it, kernel, section, error) || within_kernel(it, kernel, error);
+}
+
+int nj_reader_find_attachment(const nj_reader *it, nj_span name)
+{
+    for (size_t i = 0; i < it->index.attachment_count; i++) {
+        if (nj_span_equal(it->index.attachments[i].name, name)) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+bool nj_reader_attachment(const nj_reader *it, size_t number, void *raw, nj_error *error)
+{
+    const nj_attachment_entry *entry = &it->index.attachments[number];
+    uint64_t start = it->attachments_start;
+    for (size_t i = 0; i < number; i++) {
+        start += it->index.attachments[i].section.stored_bytes;
+    }
+    return read_pinned(it, start, &entry->section, raw, error) ||
+           nj_note_place(error, nj_format("attachment %.*s", (int)entry->name.size, (const char *)entry->name.at).text);
 }
 
 /* Holds the group that was read last, if it is this one; else NULL. */

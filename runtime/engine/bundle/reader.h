@@ -32,6 +32,7 @@ typedef struct {
     char digest[NJ_SHA256_CHARS + 1]; /* of the index as stored, which pins the rest */
     uint64_t index_bytes, index_raw_bytes;
     uint64_t *section_starts, *payload_starts; /* of each kernel, in the file */
+    uint64_t attachments_start;                /* of the first one, in the file */
     pthread_mutex_t lock;                      /* guards `last` */
     nj_group_bytes *last;                      /* the group that was read last: neighbours are often asked for one after the other */
 } nj_reader;
@@ -65,6 +66,12 @@ NJ_INTERNAL bool nj_reader_check_index(const nj_reader *reader, nj_error *error)
 
 /* Reads the section of a kernel, whose `raw` is the caller's to free. */
 NJ_INTERNAL bool nj_reader_section(const nj_reader *reader, size_t kernel, nj_section_bytes *section, nj_error *error);
+
+/* Finds an attachment by its name; -1 if there is none. */
+NJ_INTERNAL int nj_reader_find_attachment(const nj_reader *reader, nj_span name);
+
+/* Reads an attachment by its number into `raw`, which has room for its raw bytes. */
+NJ_INTERNAL bool nj_reader_attachment(const nj_reader *reader, size_t number, void *raw, nj_error *error);
 
 /* Reads an image by its number, which is below those of `placement`, the kernel's. */
 NJ_INTERNAL bool nj_reader_image(nj_reader *reader, size_t kernel, const nj_placement *placement, size_t number, nj_image_bytes *image,

@@ -21,7 +21,7 @@ from nojit.runtime.table import Slot
 from nojit.runtime.trust.policy import signed_path
 
 from tests.aot.cli.conftest import Run, scale
-from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
+from tests.support.bundles import Parts, SyntheticKernel, compress, kernel, make_bundle, target
 from tests.support.images import Image, kernel_info
 from tests.support.signing import Signer, envelope, make_statement
 from tests.support.wheels import put_provider
@@ -579,3 +579,91 @@ def test_what_the_system_refuses_is_told_with_what_was_expected(run: Run, tmp_pa
     assert (
         run("inspect", long).stderr == f"error: expected a file or folder to use, got File name too long - at {long}\n"
     )
+
+
+# -- attachments -----------------------------------------------------------------------------------------------------
+
+NOTES = (("notes.txt", b"built on a Monday"), ("origins.json", b"{}"))
+
+
+@pytest.fixture
+def noted(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path / "noted.nojit", scale(), attachments=NOTES)
+
+
+def test_inspect_lists_attachments_with_their_sizes(run: Run, document: Document, noted: Path) -> None:
+    assert "attachment  notes.txt, 17 B\n" in run("inspect", noted).stdout
+    (notes, origins) = document("inspect", noted)["bundle"]["attachments"]
+    assert (notes["name"], notes["content_bytes"]) == ("notes.txt", 17)
+    assert origins["stored_bytes"] > origins["content_bytes"] == 2
+
+
+def test_extract_writes_an_attachment_under_its_name(run: Run, document: Document, noted: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    written = document("extract", noted, "--attachment", "notes.txt", "--out", out)
+    assert written["files"] == [{"path": str(out / "notes.txt"), "content_bytes": 17}]
+    assert [(file.name, file.read_bytes()) for file in out.iterdir()] == [NOTES[0]]
+    again = run("extract", noted, "--attachment", "notes.txt", "--out", out)
+    assert again.exit_code == 1
+    assert "overwrite them with --force, got notes.txt" in again.stderr
+    assert run("extract", noted, "--attachment", "notes.txt", "--out", out, "--force").exit_code == 0
+
+
+def test_extract_of_an_attachment_that_does_not_exist_names_those_that_do(
+    run: Run, noted: Path, tmp_path: Path
+) -> None:
+    wrong = run("extract", noted, "--attachment", "origin.json", "--out", tmp_path / "out")
+    assert wrong.exit_code == 1
+    assert "expected one of 2 attachments, got 'origin.json'; did you mean 'origins.json'?" in wrong.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "expected --kernel or --attachment, got neither"),
+        (("--kernel", "scale", "--attachment", "notes.txt"), "expected --kernel or --attachment, got both"),
+        (("--attachment", "notes.txt", "--variant", "1234"), "expected --kernel with --variant: add --kernel"),
+    ],
+)
+def test_extract_takes_one_of_a_kernel_and_an_attachment(
+    run: Run, noted: Path, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    result = run("extract", noted, *words, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_verify_reads_attachments(run: Run, noted: Path) -> None:
+    assert run("verify", noted).exit_code == 0
+    data = noted.read_bytes()
+    at = data.index(b"built on a Monday")
+    noted.write_bytes(data[:at] + b"x" + data[at + 1 :])
+    result = run("verify", noted)
+    assert result.exit_code == 3
+    assert "attachment notes.txt" in result.stdout + result.stderr
+
+
+def test_diff_tells_attachments_by_their_bytes(run: Run, document: Document, noted: Path, tmp_path: Path) -> None:
+    changed = (("more.txt", b"m"), ("notes.txt", b"built on a Tuesday"), NOTES[1])
+    after = make_bundle(tmp_path / "after.nojit", scale(), attachments=changed)
+    more, notes = document("diff", noted, after)["attachments"]
+    digests = [
+        hashlib.sha256(content).hexdigest() for content in (b"m", *(each[0][1] for each in (NOTES, changed[1:])))
+    ]
+    assert more == {"name": "more.txt", "before": None, "after": digests[0]}
+    assert notes == {"name": "notes.txt", "before": digests[1], "after": digests[2]}
+    shown = run("diff", noted, after, "--exit-code")
+    assert shown.exit_code == 1
+    assert f"attachment more.txt: none -> {digests[0][:12]}\n" in shown.stdout
+    assert f"attachment notes.txt: {digests[1][:12]} -> {digests[2][:12]}\n" in shown.stdout
+    assert "packed differently" not in shown.stdout
+
+
+def test_equal_attachments_that_are_stored_differently_do_not_differ(run: Run, noted: Path, tmp_path: Path) -> None:
+    after = tmp_path / "after.nojit"
+    parts = Parts.of(scale(), attachments=NOTES)
+    after.write_bytes(parts.seal(frame=lambda _, raw: compress(raw, 9)))
+    before = tmp_path / "before.nojit"
+    before.write_bytes(parts.seal(frame=lambda _, raw: compress(raw, 1)))
+    assert run("diff", before, after).stdout == "the same kernels, variants and images, packed differently\n"

@@ -209,3 +209,40 @@ def test_nor_a_kernel(tmp_path):
     ):
         with pytest.raises(PackageError, match="expected content that the bundle format can hold, got "):
             pack(bundle_content(broken))
+
+
+class TestAttachments:
+    def test_what_goes_in_comes_out_sorted_by_name(self, tmp_path):
+        attached = (("z.json", b"{}"), ("a", b""), ("long", noise(3, 9 << 20)))
+        content = bundle_content(content_of(), attachments=attached)
+        with read(content, tmp_path) as bundle:
+            bundle.verify()
+            assert bundle.attachments == ("a", "long", "z.json")
+            assert {name: bundle.attachment(name) for name in bundle.attachments} == dict(attached)
+        assert pack(content).data == pack(replace(content, attachments=attached[::-1])).data
+
+    @pytest.mark.parametrize("length", [4096, 4097, 1 << 20, 64 << 20])
+    def test_bytes_that_compress_well_stay_within_what_readers_expand(self, tmp_path, length):
+        content = bundle_content(content_of(), attachments=(("zeros", bytes(length)),))
+        with read(content, tmp_path) as bundle:
+            assert bundle.attachment("zeros") == bytes(length)
+
+    def test_images_are_stored_as_without_them(self):
+        plain = bundle_content(content_of())
+        without, attached = pack(plain), pack(replace(plain, attachments=(("a", b"b"),)))
+        assert (without.images, without.payload_bytes) == (attached.images, attached.payload_bytes)
+        assert without.data[-without.payload_bytes :] == attached.data[-attached.payload_bytes :]
+
+    @pytest.mark.parametrize(
+        ("attached", "said"),
+        [
+            ((("a", b""), ("a", b"")), "expected attachments sorted by name, each once"),
+            ((("a/b", b""),), "expected a name of letters"),
+            ((("a", bytes((64 << 20) + 1)),), "expected an integer from 0 to 67108864"),
+            (tuple((f"a{i:02}", b"") for i in range(65)), "expected at most 64"),
+        ],
+    )
+    def test_what_readers_would_refuse_is_not_packed(self, attached, said):
+        with pytest.raises(PackageError, match="expected content that the bundle format can hold") as caught:
+            pack(bundle_content(content_of(), attachments=attached))
+        assert said in str(caught.value.__cause__)

@@ -1,1 +1,0 @@
-"""Serve unmodified Triton programs from bundles."""
