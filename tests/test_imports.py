@@ -26,6 +26,11 @@ ASKED_FOR = {
     ("nojit.runtime.fallback.jit_call", "torch"),
     ("nojit.runtime.fallback.jit_call", "triton"),
     ("nojit.runtime.observe.telemetry", "nvtx"),
+    # where a program has imported them: what torch.compile generates
+    ("nojit.runtime.recording.generated", "torch"),
+    ("nojit.runtime.recording.generated", "triton"),
+    ("nojit.runtime.serve.inductor", "torch"),
+    ("nojit.runtime.serve.inductor", "triton"),
     ("nojit.runtime.trust.policy", "cryptography"),
     ("nojit.runtime.trust.trusted_keys", "cryptography"),
 }
@@ -52,6 +57,7 @@ RUNTIME: dict[str, set[str]] = {
     "trust": {"discovery"},
     "fallback": {"discovery"},
     "recording": set(),
+    "serve": {"recording"},
 }
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
 RUNTIME_AT_ONCE = {"observe"}

@@ -9,7 +9,7 @@ from typing import Any
 from nojit.aot.bench.stage import Stage, Unavailable
 from nojit.runtime import _core
 
-__all__ = ["Arg", "CallInC", "LaunchConfig", "Value", "library_path"]
+__all__ = ["Arg", "CallInC", "LaunchSetup", "Value", "library_path"]
 
 # of nj_arg_kind and nj_dtype
 _INT, _POINTER, _FP32 = 3, 6, 13
@@ -39,8 +39,8 @@ class Arg(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_uint32), ("dtype", ctypes.c_uint32), ("value", Value), ("count", ctypes.c_size_t))
 
 
-class LaunchConfig(ctypes.Structure):
-    """``nj_launch_config``."""
+class LaunchSetup(ctypes.Structure):
+    """``nj_launch_setup``."""
 
     _fields_ = (
         ("size", ctypes.c_size_t),
@@ -58,7 +58,7 @@ class CallInC:
         library: libnojit.
         kernel: the handle of the kernel.
         args: its arguments.
-        config: device, stream and grid.
+        setup: device, stream and grid.
 
     Args:
         stage: the case.
@@ -81,13 +81,13 @@ class CallInC:
         args = [Arg(_POINTER, _FP32, Value(natural=address)) for address in stage.addresses.values()]
         args += [Arg(_INT, 0, Value(integer=number)) for number in stage.case.numbers.values()]
         self.args: Any = (Arg * len(args))(*args)
-        self.config = LaunchConfig(ctypes.sizeof(LaunchConfig), stage.stream or None, stage.device, 1)
-        self.config.grid[0] = 1
+        self.setup = LaunchSetup(ctypes.sizeof(LaunchSetup), stage.stream or None, stage.device, 1)
+        self.setup.grid[0] = 1
 
     def plan(self) -> tuple[ctypes.c_void_p, Any]:
         """Return a plan, and pointers to its values."""
-        count, config = ctypes.c_size_t(len(self.args)), ctypes.byref(self.config)
-        found = self.library.nj_prepare(self.kernel, self.args, count, None, ctypes.c_size_t(0), config, None)
+        count, setup = ctypes.c_size_t(len(self.args)), ctypes.byref(self.setup)
+        found = self.library.nj_prepare(self.kernel, self.args, count, None, ctypes.c_size_t(0), setup, None)
         if not found:
             raise Unavailable("libnojit selects no variant for the call")
         # the low bytes of an int are that int in fewer bytes

@@ -98,9 +98,7 @@ def c_launch(stage: Stage) -> Timer:
     call, loop = CallInC(stage), compile_loops(stage.folder).call_loop
     count = ctypes.c_size_t(len(call.args))
     return _timer(
-        lambda launches: loop(
-            call.library.nj_launch, call.kernel, call.args, count, ctypes.byref(call.config), launches
-        )
+        lambda launches: loop(call.library.nj_launch, call.kernel, call.args, count, ctypes.byref(call.setup), launches)
     )
 
 

@@ -122,7 +122,7 @@ static int default_grid(nj_dispatcher *self, const nj_plan_object *plan, const n
                   "the bundle has no grid for this kernel: expected kernel[grid](...)");
         return -1;
     }
-    int failed = nj_plan_grid(&plan->it, call->values, grid);
+    int failed = nj_runnable_grid(&plan->it, call->values, grid);
     if (failed < 0) {
         return 0;
     }

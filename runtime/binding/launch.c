@@ -68,7 +68,7 @@ static __attribute__((noinline)) int run_in_steps(const nj_plan_object *plan, co
     nj_scratch_held held = {{NULL}, {NULL}};
     launch->scratch_address[0] = launch->scratch_address[1] = 0;
     int status = nj_plan_pack(plan, signature, call, launch);
-    if (status == 0 && nj_plan_needs_scratch(&plan->it)) {
+    if (status == 0 && nj_runnable_needs_scratch(&plan->it)) {
         status = nj_scratch_borrow(plan, signature, call, launch, &held);
     }
     if (status == 0) {
@@ -97,7 +97,7 @@ int nj_run_plan(const nj_plan_object *plan, const nj_signature *signature, const
         return -1;
     }
     launch.stream = stream;
-    if (nj_plan_needs_scratch(&plan->it) || atomic_load_explicit(&nj_hooked, memory_order_relaxed)) {
+    if (nj_runnable_needs_scratch(&plan->it) || atomic_load_explicit(&nj_hooked, memory_order_relaxed)) {
         return run_in_steps(plan, signature, call, &launch);
     }
     nj_arguments arguments = arguments_of(call);

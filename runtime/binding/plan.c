@@ -42,12 +42,12 @@ static int refuse(const nj_plan_object *self, const nj_error *error)
     return -1;
 }
 
-static int make(nj_plan_object *self, const nj_plan_facts *facts)
+static int make(nj_plan_object *self, const nj_runnable_facts *facts)
 {
     nj_error error;
     bool made;
     Py_BEGIN_ALLOW_THREADS
-    made = nj_plan_init(&self->it, facts, &error);
+    made = nj_runnable_init(&self->it, facts, &error);
     Py_END_ALLOW_THREADS
     return made ? 0 : refuse(self, &error);
 }
@@ -64,7 +64,7 @@ static int plan_init(nj_plan_object *self, PyObject *args, PyObject *kwargs)
     self->label = Py_NewRef(label);
     self->meta = Py_NewRef(meta);
     self->payload = Py_NewRef(payload);
-    nj_plan_facts facts = nj_row_of(row)->facts;
+    nj_runnable_facts facts = nj_row_of(row)->facts;
     facts.function = ((nj_function_object *)function)->it;
     facts.device = device;
     return make(self, &facts);
@@ -101,7 +101,7 @@ static void plan_dealloc(nj_plan_object *self)
     NJ_BEGIN_FREE(self, plan_dealloc);
     plan_clear(self);
     Py_XDECREF(self->label);
-    nj_plan_clear(&self->it);
+    nj_runnable_clear(&self->it);
     type->tp_free(self);
     Py_DECREF(type);
     NJ_END_FREE();

@@ -11,7 +11,7 @@ typedef struct {
     PyObject *label;   /* errors call it `str(label)` */
     PyObject *meta;    /* dict: constexprs and options, for a callable grid */
     PyObject *payload; /* the slow path's own notes */
-    nj_launch_plan it;
+    nj_runnable it;
 } nj_plan_object;
 
 extern PyTypeObject *nj_plan_type;

@@ -69,9 +69,9 @@ static void launch_all(nj_kernel *kernel, int from)
         nj_dtype dtype = which & 1 ? NJ_FP16 : NJ_FP32;
         nj_arg args[] = {nj_arg_pointer(which & 2 ? 0x1000 : 0x1004, dtype), nj_arg_pointer(0x2000, dtype),
                          nj_arg_int(which & 4 ? 1024 : 1001)};
-        nj_launch_config config = NJ_LAUNCH_CONFIG_INIT;
-        config.device = which >> 3;
-        must(nj_launch(kernel, args, 3, NULL, 0, &config, &error) == NJ_OK, "launch", &error);
+        nj_launch_setup setup = NJ_LAUNCH_SETUP_INIT;
+        setup.device = which >> 3;
+        must(nj_launch(kernel, args, 3, NULL, 0, &setup, &error) == NJ_OK, "launch", &error);
     }
 }
 

@@ -452,8 +452,8 @@ def test_a_struct_without_its_size_is_refused(
     path = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD))
     with pytest.raises(CError, match="expected nj_options to have its size set, got 0"):
         api.open(path, Options(verify=VERIFY(lambda _user, _claim: 1)))
-    monkeypatch.setattr("tests.support.capi._config", lambda *_facts: ctypes.c_size_t(0))
-    with pytest.raises(CError, match="expected nj_launch_config to have its size set, got 0"):
+    monkeypatch.setattr("tests.support.capi._setup", lambda *_facts: ctypes.c_size_t(0))
+    with pytest.raises(CError, match="expected nj_launch_setup to have its size set, got 0"):
         add.launch(X, Y, 1000)
 
 

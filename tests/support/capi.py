@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.bench.c_calls import Arg, LaunchConfig, Value, library_path
+from nojit.aot.bench.c_calls import Arg, LaunchSetup, Value, library_path
 from nojit.runtime.values import DType, FunctionRef
 
 __all__ = ["DTYPES", "CApi", "CBundle", "CError", "CKernel", "CPlan", "Event", "Options", "Reason", "library_path"]
@@ -300,13 +300,13 @@ class CKernel:
         pen = _Pen()
         with self._api.checked() as error:
             error.result = self._api.library.nj_launch(
-                self.handle, *pen.call(args, named), ctypes.byref(_config(grid, stream, device)), ctypes.byref(error)
+                self.handle, *pen.call(args, named), ctypes.byref(_setup(grid, stream, device)), ctypes.byref(error)
             )
 
     def prepare(self, *args: Any, device: int = CURRENT_DEVICE, **named: Any) -> CPlan:
         pen, error = _Pen(), _Error()
         handle = self._api.library.nj_prepare(
-            self.handle, *pen.call(args, named), ctypes.byref(_config(None, 0, device)), ctypes.byref(error)
+            self.handle, *pen.call(args, named), ctypes.byref(_setup(None, 0, device)), ctypes.byref(error)
         )
         if not handle:
             raise CError(error)
@@ -324,7 +324,7 @@ class CKernel:
 
         with self._api.checked() as error:
             error.result = self._api.library.nj_explain(
-                self.handle, *pen.call(args, named), ctypes.byref(_config(None, 0, device)), _VISITOR(visit), None,
+                self.handle, *pen.call(args, named), ctypes.byref(_setup(None, 0, device)), _VISITOR(visit), None,
                 ctypes.byref(error),
             )  # fmt: skip
         return told
@@ -397,11 +397,11 @@ class _Checked(_Error):  # noqa: N818 - what a function fills, not raised
     result = 0
 
 
-def _config(grid: tuple[int, ...] | None, stream: int, device: int) -> LaunchConfig:
-    config = LaunchConfig(ctypes.sizeof(LaunchConfig), stream or None, device, 0 if grid is None else len(grid))
+def _setup(grid: tuple[int, ...] | None, stream: int, device: int) -> LaunchSetup:
+    setup = LaunchSetup(ctypes.sizeof(LaunchSetup), stream or None, device, 0 if grid is None else len(grid))
     for place, size in enumerate(grid or ()):
-        config.grid[place] = size
-    return config
+        setup.grid[place] = size
+    return setup
 
 
 class CApi:

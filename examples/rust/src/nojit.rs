@@ -32,7 +32,7 @@ struct Keyword {
 }
 
 #[repr(C)]
-struct LaunchConfig {
+struct LaunchSetup {
     size: usize,
     stream: *mut c_void,
     device: c_int,
@@ -55,7 +55,7 @@ extern "C" {
         arg_count: usize,
         keywords: *const Keyword,
         keyword_count: usize,
-        config: *const LaunchConfig,
+        setup: *const LaunchSetup,
         error: *mut NjError,
     ) -> c_int;
 }
@@ -133,8 +133,8 @@ impl Kernel<'_> {
     /// Pointers among `args` are to memory of the device that the kernel may use.
     pub unsafe fn launch(&self, args: &[Arg]) -> Result<(), Error> {
         let mut error: NjError = mem::zeroed();
-        let config = LaunchConfig { size: mem::size_of::<LaunchConfig>(), stream: ptr::null_mut(), device: -1, grid_rank: 0, grid: [0; 3] };
-        match nj_launch(self.0, args.as_ptr(), args.len(), ptr::null(), 0, &config, &mut error) {
+        let setup = LaunchSetup { size: mem::size_of::<LaunchSetup>(), stream: ptr::null_mut(), device: -1, grid_rank: 0, grid: [0; 3] };
+        match nj_launch(self.0, args.as_ptr(), args.len(), ptr::null(), 0, &setup, &mut error) {
             0 => Ok(()),
             _ => Err(Error::from(&error)),
         }

@@ -42,7 +42,7 @@ void nj_constants_drop(nj_given_constants *made);
 /* Finds the row that serves a bound call, whose arguments `nj_spec_key` has coerced; false with `error` filled. */
 bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error);
 
-/* Reads where a caller launches, and finds the device; `config` may be NULL. False with `error` filled. */
-bool nj_config_read(const nj_launch_config *config, nj_launch_config *read, nj_error *error);
+/* Reads where a caller launches, and finds the device; `setup` may be NULL. False with `error` filled. */
+bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error *error);
 
 #endif

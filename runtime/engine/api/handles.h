@@ -74,7 +74,7 @@ typedef struct {
 struct nj_plan {
     nj_plan *next; /* of its kernel */
     nj_kernel *kernel;
-    nj_launch_plan it;
+    nj_runnable it;
     size_t row;
     size_t item_count, hinted_count;
     nj_plan_item *items;

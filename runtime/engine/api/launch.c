@@ -6,11 +6,11 @@
 
 #include <stdlib.h>
 
-bool nj_config_read(const nj_launch_config *config, nj_launch_config *read, nj_error *error)
+bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error *error)
 {
-    static const nj_sized sized = {"nj_launch_config", sizeof *config, NJ_END_OF(nj_launch_config, grid), -1};
-    *read = (nj_launch_config)NJ_LAUNCH_CONFIG_INIT;
-    if (config != NULL && !nj_sized_take(&sized, config, read, error)) {
+    static const nj_sized sized = {"nj_launch_setup", sizeof *setup, NJ_END_OF(nj_launch_setup, grid), -1};
+    *read = (nj_launch_setup)NJ_LAUNCH_SETUP_INIT;
+    if (setup != NULL && !nj_sized_take(&sized, setup, read, error)) {
         return false;
     }
     return nj_find_device(read->device, &read->device, error);
@@ -177,34 +177,34 @@ bool nj_enqueue(const nj_plan *plan, nj_launch_state *launch, nj_error *error)
     if (launch->stream == NULL && options->find_stream != NULL) {
         launch->stream = options->find_stream(options->user, plan->it.ordinal);
     }
-    bool done = nj_plan_needs_scratch(&plan->it) ? enqueue_with_scratch(plan, launch, error) : nj_launch_enqueue(&plan->it, launch, error);
+    bool done = nj_runnable_needs_scratch(&plan->it) ? enqueue_with_scratch(plan, launch, error) : nj_launch_enqueue(&plan->it, launch, error);
     return done || nj_within_kernel(plan->kernel, error);
 }
 
 /* -- launches -- */
 
-static bool read_grid(const nj_plan *plan, const nj_launch_config *config, const nj_bound_call *call, int64_t grid[3], nj_error *error)
+static bool read_grid(const nj_plan *plan, const nj_launch_setup *setup, const nj_bound_call *call, int64_t grid[3], nj_error *error)
 {
-    if (config->grid_rank < 0 || config->grid_rank > 3) {
-        nj_note_argument(error, -1, nj_format("%d", config->grid_rank).text, "expected a grid_rank of 0 to 3");
+    if (setup->grid_rank < 0 || setup->grid_rank > 3) {
+        nj_note_argument(error, -1, nj_format("%d", setup->grid_rank).text, "expected a grid_rank of 0 to 3");
         return nj_within_kernel(plan->kernel, error);
     }
     for (int i = 0; i < 3; i++) {
-        grid[i] = i < config->grid_rank ? config->grid[i] : 1;
+        grid[i] = i < setup->grid_rank ? setup->grid[i] : 1;
     }
-    if (config->grid_rank > 0) {
+    if (setup->grid_rank > 0) {
         return true;
     }
-    int failed = plan->it.grid_count == 0 ? 0 : nj_plan_grid(&plan->it, call->values, grid);
+    int failed = plan->it.grid_count == 0 ? 0 : nj_runnable_grid(&plan->it, call->values, grid);
     return failed < 0 || nj_refuse_grid(plan->kernel, failed, error);
 }
 
-static bool launch_call(const nj_plan *plan, const nj_launch_config *config, const nj_bound_call *call, nj_error *error)
+static bool launch_call(const nj_plan *plan, const nj_launch_setup *setup, const nj_bound_call *call, nj_error *error)
 {
     nj_launch_state launch;
     nj_arguments arguments = nj_call_arguments(call);
     int64_t grid[3];
-    if (!read_grid(plan, config, call, grid, error)) {
+    if (!read_grid(plan, setup, call, grid, error)) {
         return false;
     }
     if (!nj_launch_size(&plan->it, grid, &launch, error)) {
@@ -213,7 +213,7 @@ static bool launch_call(const nj_plan *plan, const nj_launch_config *config, con
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) {
         return true;
     }
-    launch.stream = config->stream;
+    launch.stream = setup->stream;
     launch.scratch_address[0] = launch.scratch_address[1] = 0;
     if (!nj_launch_pack(&plan->it, &arguments, &launch, error)) {
         return nj_name_argument(plan->kernel, error);
@@ -222,26 +222,26 @@ static bool launch_call(const nj_plan *plan, const nj_launch_config *config, con
 }
 
 nj_code nj_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                  const nj_launch_config *config, nj_error *error)
+                  const nj_launch_setup *setup, nj_error *error)
 {
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    nj_launch_config all;
+    nj_launch_setup all;
     error = error == NULL ? &own : error;
-    nj_plan *plan = nj_config_read(config, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
+    nj_plan *plan = nj_setup_read(setup, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
     return plan != NULL && launch_call(plan, &all, &call, error) ? NJ_OK : error->code;
 }
 
 const nj_plan *nj_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                    const nj_launch_config *config, nj_error *error)
+                    const nj_launch_setup *setup, nj_error *error)
 {
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    nj_launch_config all;
+    nj_launch_setup all;
     error = error == NULL ? &own : error;
-    return nj_config_read(config, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
+    return nj_setup_read(setup, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
 }
 
 nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error)

@@ -174,14 +174,14 @@ static bool fill_plan(nj_plan *plan, nj_row_facts *facts, int device, nj_error *
     if (facts->facts.function == NULL) {
         return false;
     }
-    bool filled = nj_plan_init(&plan->it, &facts->facts, error) && fill_items(plan, facts->launch.symbol, error);
+    bool filled = nj_runnable_init(&plan->it, &facts->facts, error) && fill_items(plan, facts->launch.symbol, error);
     return filled || nj_within_kernel(plan->kernel, error);
 }
 
 void nj_plan_free(nj_plan *plan)
 {
     if (plan != NULL) {
-        nj_plan_clear(&plan->it);
+        nj_runnable_clear(&plan->it);
         free(plan->items);
         free(plan->hinted);
         free(plan->item_names);
@@ -399,7 +399,7 @@ static __attribute__((noinline)) bool compute_grid(const nj_plan *plan, const vo
         const nj_plan_item *item = &plan->items[i];
         seen[item->source] = item->leaf >= 0 ? (nj_value){.tag = NJ_TAG_TUPLE} : value_of(item, values[i]);
     }
-    int failed = plan->it.grid_count == 0 ? 0 : nj_plan_grid(&plan->it, seen, grid);
+    int failed = plan->it.grid_count == 0 ? 0 : nj_runnable_grid(&plan->it, seen, grid);
     return failed < 0 || nj_refuse_grid(plan->kernel, failed, error);
 }
 

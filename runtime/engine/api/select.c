@@ -311,13 +311,13 @@ static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call
 }
 
 nj_code nj_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                   const nj_launch_config *config, nj_visitor visit, void *user, nj_error *error)
+                   const nj_launch_setup *setup, nj_visitor visit, void *user, nj_error *error)
 {
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    nj_launch_config all;
+    nj_launch_setup all;
     error = error == NULL ? &own : error;
-    nj_kernel_device *on = nj_config_read(config, &all, error) ? nj_kernel_on(kernel, all.device, error) : NULL;
+    nj_kernel_device *on = nj_setup_read(setup, &all, error) ? nj_kernel_on(kernel, all.device, error) : NULL;
     return on != NULL && nj_bind_call(kernel, &given, &call, error) && explain(kernel, on, &call, visit, user, error) ? NJ_OK : error->code;
 }

@@ -36,7 +36,7 @@ static nj_outcome raise_shared(nj_function *function, const nj_device *device, i
     return outcome;
 }
 
-/* Where they are lost, to what every plan of the function needs: each sees only that the limits were raised since. */
+/* Where they are lost, to what every runnable of the function needs: each sees only that the limits were raised since. */
 static nj_outcome raise_locked(nj_function *function, const nj_device *device, unsigned int dynamic_bytes, unsigned int num_ctas,
                                bool lost)
 {

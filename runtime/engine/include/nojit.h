@@ -4,9 +4,9 @@
  *     nj_bundle *bundle = nj_bundle_open("acme-1.0-sm_90.nojit", NULL, &error);
  *     nj_kernel *kernel = bundle == NULL ? NULL : nj_bundle_kernel(bundle, "add", &error);
  *     nj_arg args[] = {nj_arg_pointer(x, NJ_FP32), nj_arg_pointer(y, NJ_FP32), nj_arg_pointer(out, NJ_FP32), nj_arg_int(n)};
- *     nj_launch_config config = NJ_LAUNCH_CONFIG_INIT;
- *     config.stream = stream;
- *     if (kernel == NULL || nj_launch(kernel, args, 4, NULL, 0, &config, &error) != NJ_OK) {
+ *     nj_launch_setup setup = NJ_LAUNCH_SETUP_INIT;
+ *     setup.stream = stream;
+ *     if (kernel == NULL || nj_launch(kernel, args, 4, NULL, 0, &setup, &error) != NJ_OK) {
  *         char text[1024];
  *         nj_error_text(&error, text, sizeof text);
  *         fprintf(stderr, "%s\n", text);
@@ -294,31 +294,31 @@ NJ_API nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error);
 /* -- launches -- */
 
 /* Where and how a kernel is launched. */
-typedef struct nj_launch_config {
+typedef struct nj_launch_setup {
     size_t size;
     struct CUstream_st *stream; /* of the device; NULL: nj_options.find_stream, or the default stream */
     int device;                 /* its ordinal, or NJ_CURRENT_DEVICE */
     int grid_rank;              /* how many numbers of `grid` are set; 0: the bundle computes the grid */
     uint32_t grid[3];           /* in blocks, or in clusters of them; a 0 launches nothing */
-} nj_launch_config;
+} nj_launch_setup;
 
-#define NJ_LAUNCH_CONFIG_INIT {sizeof(nj_launch_config), NULL, NJ_CURRENT_DEVICE, 0, {0, 0, 0}}
+#define NJ_LAUNCH_SETUP_INIT {sizeof(nj_launch_setup), NULL, NJ_CURRENT_DEVICE, 0, {0, 0, 0}}
 
 /* Selects the variant that serves a call and enqueues it, as `kernel[grid](*args, **keywords)` does in Python: `args[i]` is param i, and
- * `keywords` gives params, constexprs and options by name. `config` may be NULL. Returns as soon as the driver has taken the launch;
+ * `keywords` gives params, constexprs and options by name. `setup` may be NULL. Returns as soon as the driver has taken the launch;
  * arguments may be freed then. A specialization that was launched before takes no lock, allocates nothing and opens nothing; in a
  * capture of a stream, only such calls are allowed. A kernel remembers 65,536 specializations on each device, and selects anew for
  * each call of any other. */
 NJ_API nj_code nj_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                         const nj_launch_config *config, nj_error *error);
+                         const nj_launch_setup *setup, nj_error *error);
 
 /* A variant on a device, ready to launch without selection; lives until the bundle is closed. Immutable. */
 typedef struct nj_plan nj_plan;
 
-/* Selects and loads the variant that serves a call, as `nj_launch` does, and enqueues nothing. Of `config` only `device` counts. Calls
+/* Selects and loads the variant that serves a call, as `nj_launch` does, and enqueues nothing. Of `setup` only `device` counts. Calls
  * that the same variant serves on a device get the same plan. NULL on failure. */
 NJ_API const nj_plan *nj_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                                 const nj_launch_config *config, nj_error *error);
+                                 const nj_launch_setup *setup, nj_error *error);
 
 typedef struct nj_plan_info {
     size_t size;
@@ -385,7 +385,7 @@ typedef int (*nj_visitor)(void *user, const nj_reason *reason);
 
 /* Tells the visitor of each variant whether it serves a call, in the order of the table. Launches nothing, and loads no image. */
 NJ_API nj_code nj_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                          const nj_launch_config *config, nj_visitor visit, void *user, nj_error *error);
+                          const nj_launch_setup *setup, nj_visitor visit, void *user, nj_error *error);
 
 /* -- arguments -- */
 

@@ -157,9 +157,9 @@ struct launch {
     nojit::grid grid = {};
     std::vector<keyword> keywords = {};
 
-    nj_launch_config config() const noexcept
+    nj_launch_setup setup() const noexcept
     {
-        return {sizeof(nj_launch_config), stream, device, grid.rank(), {grid.sizes()[0], grid.sizes()[1], grid.sizes()[2]}};
+        return {sizeof(nj_launch_setup), stream, device, grid.rank(), {grid.sizes()[0], grid.sizes()[1], grid.sizes()[2]}};
     }
 };
 
@@ -206,19 +206,19 @@ public:
     template <typename... Args> void operator()(const launch &where, const Args &...args) const
     {
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
-        const nj_launch_config config = where.config();
+        const nj_launch_setup setup = where.setup();
         nj_error found;
-        detail::check(nj_launch(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &config, &found), found);
+        detail::check(nj_launch(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, &found), found);
     }
 
     // Selects and loads the variant, and enqueues nothing.
     template <typename... Args> plan prepare(const launch &where, const Args &...args) const
     {
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
-        const nj_launch_config config = where.config();
+        const nj_launch_setup setup = where.setup();
         nj_error found;
         return plan(detail::check(
-            nj_prepare(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &config, &found), found));
+            nj_prepare(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, &found), found));
     }
 
     // Calls `visit` with an nj_reason of each variant: whether it serves the call, and why not. Ends where `visit` throws.
@@ -240,9 +240,9 @@ public:
             }
         } told{visit, nullptr};
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
-        const nj_launch_config config = where.config();
+        const nj_launch_setup setup = where.setup();
         nj_error found;
-        detail::check(nj_explain(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &config, visitor::call, &told,
+        detail::check(nj_explain(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, visitor::call, &told,
                                  &found),
                       found);
         if (told.thrown != nullptr) {

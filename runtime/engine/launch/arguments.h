@@ -1,4 +1,4 @@
-/* What a call passes, as a plan takes it. */
+/* What a call passes, as a runnable takes it. */
 #ifndef NOJIT_LAUNCH_ARGUMENTS_H
 #define NOJIT_LAUNCH_ARGUMENTS_H
 
@@ -25,7 +25,7 @@ typedef struct {
 } nj_descriptor;
 
 typedef struct {
-    const nj_value *values;           /* as many as the plan has arguments */
+    const nj_value *values;           /* as many as the runnable has arguments */
     const nj_value *leaves;           /* members of tuples; those of a tuple in a tuple follow it */
     const nj_descriptor *descriptors; /* that values and leaves count */
 } nj_arguments;

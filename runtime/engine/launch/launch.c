@@ -9,16 +9,16 @@ static __attribute__((noinline, cold)) bool refuse_size(int dimension, int64_t s
     return nj_at(error, nj_format("grid[%d]", dimension).text);
 }
 
-bool nj_launch_size(const nj_launch_plan *plan, const int64_t grid[3], nj_launch_state *launch, nj_error *error)
+bool nj_launch_size(const nj_runnable *runnable, const int64_t grid[3], nj_launch_state *launch, nj_error *error)
 {
-    const int64_t limits[3] = {GRID_X_MAX / plan->num_ctas, GRID_YZ_MAX, GRID_YZ_MAX};
+    const int64_t limits[3] = {GRID_X_MAX / runnable->num_ctas, GRID_YZ_MAX, GRID_YZ_MAX};
     for (int i = 0; i < 3; i++) {
         if (grid[i] < 0 || grid[i] > limits[i]) {
             return refuse_size(i, grid[i], limits[i], error);
         }
         launch->grid[i] = (unsigned int)grid[i];
     }
-    launch->grid[0] *= plan->num_ctas;
+    launch->grid[0] *= runnable->num_ctas;
     return true;
 }
 
@@ -33,51 +33,51 @@ bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch,
     return *bytes <= INT64_MAX - (int64_t)scratch->align;
 }
 
-static nj_outcome enqueue(const nj_launch_plan *plan, nj_launch_state *launch)
+static nj_outcome enqueue(const nj_runnable *runnable, nj_launch_state *launch)
 {
     /* a CUkernel stands for the function of whichever context is current, and outlives a reset of it */
-    CUfunction function = (CUfunction)plan->function->handle;
+    CUfunction function = (CUfunction)runnable->function->handle;
     const unsigned int *grid = launch->grid;
-    if (plan->attribute_count == 0) {
-        return NJ_TRY(cuLaunchKernel, function, grid[0], grid[1], grid[2], plan->block_threads, 1, 1,
-                      plan->shared_bytes, launch->stream, launch->params, NULL);
+    if (runnable->attribute_count == 0) {
+        return NJ_TRY(cuLaunchKernel, function, grid[0], grid[1], grid[2], runnable->block_threads, 1, 1,
+                      runnable->shared_bytes, launch->stream, launch->params, NULL);
     }
     CUlaunchConfig config = {
         .gridDimX = grid[0],
         .gridDimY = grid[1],
         .gridDimZ = grid[2],
-        .blockDimX = plan->block_threads,
+        .blockDimX = runnable->block_threads,
         .blockDimY = 1,
         .blockDimZ = 1,
-        .sharedMemBytes = plan->shared_bytes,
+        .sharedMemBytes = runnable->shared_bytes,
         .hStream = launch->stream,
-        .attrs = (CUlaunchAttribute *)plan->attributes,
-        .numAttrs = plan->attribute_count,
+        .attrs = (CUlaunchAttribute *)runnable->attributes,
+        .numAttrs = runnable->attribute_count,
     };
     return NJ_TRY(cuLaunchKernelEx, &config, function, launch->params, NULL);
 }
 
-static nj_outcome raise_limits(const nj_launch_plan *plan, bool lost)
+static nj_outcome raise_limits(const nj_runnable *runnable, bool lost)
 {
-    return nj_function_raise(plan->function, plan->device, plan->shared_bytes, plan->num_ctas, lost);
+    return nj_function_raise(runnable->function, runnable->device, runnable->shared_bytes, runnable->num_ctas, lost);
 }
 
 typedef struct {
-    const nj_launch_plan *plan;
+    const nj_runnable *runnable;
     nj_launch_state *launch;
 } enqueuing;
 
 static nj_outcome prepare_and_enqueue(void *facts)
 {
-    const nj_launch_plan *plan = ((enqueuing *)facts)->plan;
-    bool lost = plan->limited && nj_function_has_lost(plan->function, plan->device);
-    nj_outcome outcome = lost ? raise_limits(plan, false) : NJ_SUCCESS;
+    const nj_runnable *runnable = ((enqueuing *)facts)->runnable;
+    bool lost = runnable->limited && nj_function_has_lost(runnable->function, runnable->device);
+    nj_outcome outcome = lost ? raise_limits(runnable, false) : NJ_SUCCESS;
     bool pushed;
     if (outcome.call == NULL) {
-        outcome = nj_context_enter(plan->device, &pushed);
+        outcome = nj_context_enter(runnable->device, &pushed);
     }
     if (outcome.call == NULL) {
-        outcome = enqueue(plan, ((enqueuing *)facts)->launch);
+        outcome = enqueue(runnable, ((enqueuing *)facts)->launch);
         nj_context_leave(pushed);
     }
     return outcome;
@@ -89,21 +89,21 @@ static nj_outcome prepare_and_enqueue(void *facts)
 static __attribute__((noinline, cold)) nj_outcome enqueue_anew(enqueuing *facts, nj_outcome failed)
 {
     bool beyond = failed.code == CUDA_ERROR_INVALID_VALUE || failed.code == CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    if (!facts->plan->limited || !beyond) {
+    if (!facts->runnable->limited || !beyond) {
         return failed;
     }
-    nj_outcome outcome = raise_limits(facts->plan, true);
+    nj_outcome outcome = raise_limits(facts->runnable, true);
     return outcome.call == NULL ? prepare_and_enqueue(facts) : outcome;
 }
 
-bool nj_launch_enqueue(const nj_launch_plan *plan, nj_launch_state *launch, nj_error *error)
+bool nj_launch_enqueue(const nj_runnable *runnable, nj_launch_state *launch, nj_error *error)
 {
-    enqueuing facts = {plan, launch};
-    nj_outcome outcome = nj_on_device(plan->device, prepare_and_enqueue, &facts);
+    enqueuing facts = {runnable, launch};
+    nj_outcome outcome = nj_on_device(runnable->device, prepare_and_enqueue, &facts);
     return outcome.call == NULL || nj_outcome_good(enqueue_anew(&facts, outcome), error);
 }
 
-bool nj_launch_run(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error)
+bool nj_launch_run(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error)
 {
-    return nj_launch_pack(plan, arguments, launch, error) && nj_launch_enqueue(plan, launch, error);
+    return nj_launch_pack(runnable, arguments, launch, error) && nj_launch_enqueue(runnable, launch, error);
 }

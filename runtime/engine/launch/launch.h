@@ -2,9 +2,9 @@
 #ifndef NOJIT_LAUNCH_LAUNCH_H
 #define NOJIT_LAUNCH_LAUNCH_H
 
-#include "launch/plan.h"
+#include "launch/runnable.h"
 
-/* What one launch needs beside the plan and the arguments; lives on the stack. */
+/* What one launch needs beside the runnable and the arguments; lives on the stack. */
 typedef struct {
     unsigned int grid[3]; /* in CTAs */
     CUstream stream;
@@ -15,21 +15,21 @@ typedef struct {
 } nj_launch_state;
 
 /* Reads a grid, in clusters; false with `error` filled. */
-NJ_INTERNAL bool nj_launch_size(const nj_launch_plan *plan, const int64_t grid[3], nj_launch_state *launch, nj_error *error);
+NJ_INTERNAL bool nj_launch_size(const nj_runnable *runnable, const int64_t grid[3], nj_launch_state *launch, nj_error *error);
 
 /* Bytes of scratch for the whole grid; false if that, aligned, is no size at all. */
 NJ_INTERNAL bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes);
 
 /* Fills `params`, which point into `arguments` and `launch`; false with `error` filled. */
-NJ_INTERNAL bool nj_launch_pack(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
+NJ_INTERNAL bool nj_launch_pack(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
 
 /* Fills the one of `params` that is a part of a descriptor; false with `error` filled. */
-bool nj_launch_pack_part(const nj_launch_plan *plan, size_t slot, const nj_descriptor *descriptor, nj_launch_state *launch, nj_error *error);
+bool nj_launch_pack_part(const nj_runnable *runnable, size_t slot, const nj_descriptor *descriptor, nj_launch_state *launch, nj_error *error);
 
 /* Enqueues the kernel with what was packed; false with `error` filled. Waits where the driver's queue is full. */
-NJ_INTERNAL bool nj_launch_enqueue(const nj_launch_plan *plan, nj_launch_state *launch, nj_error *error);
+NJ_INTERNAL bool nj_launch_enqueue(const nj_runnable *runnable, nj_launch_state *launch, nj_error *error);
 
 /* Packs and enqueues. */
-NJ_INTERNAL bool nj_launch_run(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
+NJ_INTERNAL bool nj_launch_run(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
 
 #endif

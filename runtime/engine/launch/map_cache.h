@@ -1,4 +1,4 @@
-/* Tensor maps that a plan keeps, so that each is encoded once: found without a lock while others are added. */
+/* Tensor maps that a runnable keeps, so that each is encoded once: found without a lock while others are added. */
 #ifndef NOJIT_LAUNCH_MAP_CACHE_H
 #define NOJIT_LAUNCH_MAP_CACHE_H
 
@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What tells one map of a plan from another. */
+/* What tells one map of a runnable from another. */
 typedef struct {
     uint64_t address;
     int64_t shape[NJ_RANK_MAX];

@@ -87,22 +87,22 @@ static bool pack_part(const nj_slot *slot, const nj_descriptor *descriptor, uint
     }
 }
 
-bool nj_launch_pack_part(const nj_launch_plan *plan, size_t at, const nj_descriptor *descriptor, nj_launch_state *launch, nj_error *error)
+bool nj_launch_pack_part(const nj_runnable *runnable, size_t at, const nj_descriptor *descriptor, nj_launch_state *launch, nj_error *error)
 {
-    const nj_slot *slot = &plan->slots[at];
+    const nj_slot *slot = &runnable->slots[at];
     launch->params[at] = &launch->cells[at];
     if (slot->part == NJ_PART_MAP) {
         CUtensorMap *map = &launch->maps[slot->index];
         launch->params[at] = map;
-        return nj_map_encode(&plan->maps[slot->index], plan->device, descriptor, slot->source, map, error);
+        return nj_map_encode(&runnable->maps[slot->index], runnable->device, descriptor, slot->source, map, error);
     }
     return pack_part(slot, descriptor, &launch->cells[at], error);
 }
 
-static __attribute__((noinline)) bool pack_other(const nj_launch_plan *plan, size_t at, const nj_arguments *arguments, nj_launch_state *launch,
+static __attribute__((noinline)) bool pack_other(const nj_runnable *runnable, size_t at, const nj_arguments *arguments, nj_launch_state *launch,
                                                  nj_error *error)
 {
-    const nj_slot *slot = &plan->slots[at];
+    const nj_slot *slot = &runnable->slots[at];
     const nj_value *value = find_value(slot, arguments);
     launch->params[at] = &launch->cells[at];
     if (value == NULL) {
@@ -114,13 +114,13 @@ static __attribute__((noinline)) bool pack_other(const nj_launch_plan *plan, siz
     if (value->tag != NJ_TAG_DESCRIPTOR) {
         return refuse_shape(slot, error, "a tensor descriptor");
     }
-    return nj_launch_pack_part(plan, at, &arguments->descriptors[value->bits], launch, error);
+    return nj_launch_pack_part(runnable, at, &arguments->descriptors[value->bits], launch, error);
 }
 
-bool nj_launch_pack(const nj_launch_plan *plan, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error)
+bool nj_launch_pack(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error)
 {
-    for (size_t i = 0; i < plan->slot_count; i++) {
-        const nj_slot *slot = &plan->slots[i];
+    for (size_t i = 0; i < runnable->slot_count; i++) {
+        const nj_slot *slot = &runnable->slots[i];
         bool packed = true;
         switch (slot->packing) {
         case NJ_PACK_BITS:
@@ -134,7 +134,7 @@ bool nj_launch_pack(const nj_launch_plan *plan, const nj_arguments *arguments, n
         case NJ_PACK_SCRATCH:
             launch->params[i] = &launch->scratch_address[NJ_SOURCE_GLOBAL_SCRATCH - slot->source];
             break;
-        default: packed = pack_other(plan, i, arguments, launch, error); break; /* NJ_PACK_OTHER */
+        default: packed = pack_other(runnable, i, arguments, launch, error); break; /* NJ_PACK_OTHER */
         }
         if (!packed) {
             return false;

@@ -137,7 +137,7 @@ static bool can_stand(void *context, nj_span name)
 static bool read_grid(row_reading *it)
 {
     const nj_table *table = it->home->table;
-    nj_plan_facts *facts = &it->facts->facts;
+    nj_runnable_facts *facts = &it->facts->facts;
     grid_names names = {.home = it->home, .row = it->row};
     nj_assembly made;
     for (uint32_t i = 0; i < table->grid_count; i++) {
@@ -223,7 +223,7 @@ static bool is_hinted_one(const row_reading *it, nj_span path)
 
 static bool add_map(row_reading *it, const nj_slot_facts *slot)
 {
-    nj_plan_facts *facts = &it->facts->facts;
+    nj_runnable_facts *facts = &it->facts->facts;
     const nj_tensor_map *map = &it->facts->launch.maps[it->map++];
     if (facts->map_count == NJ_DESCRIPTORS_MAX) {
         return nj_differ(it->error, nj_format("%u", it->facts->launch.map_count).text, "expected at most %d tensor maps", NJ_DESCRIPTORS_MAX);
@@ -317,7 +317,7 @@ static void take_launch(nj_row_facts *it, const nj_row_home *home)
     it->entry.symbol = launch->symbol;
     it->entry.num_warps = launch->num_warps;
     it->entry.num_ctas = launch->num_ctas;
-    it->facts = (nj_plan_facts){
+    it->facts = (nj_runnable_facts){
         .argument_count = home->argument_count,
         .slots = it->slots,
         .maps = it->maps,

@@ -1,9 +1,9 @@
-/* A row of a variant table as a plan takes it: what its image must be, what fills its parameters, the programs of its grid. */
+/* A row of a variant table as a runnable takes it: what its image must be, what fills its parameters, the programs of its grid. */
 #ifndef NOJIT_LAUNCH_ROW_H
 #define NOJIT_LAUNCH_ROW_H
 
 #include "image/entry.h"
-#include "launch/plan.h"
+#include "launch/runnable.h"
 #include "select/ids.h"
 #include "table/launch_facts.h"
 
@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     nj_launch_facts launch;
     nj_entry entry;
-    nj_plan_facts facts;
+    nj_runnable_facts facts;
     nj_slot_facts slots[NJ_ARGUMENTS_MAX];
     nj_map_facts maps[NJ_DESCRIPTORS_MAX];
 } nj_row_facts;

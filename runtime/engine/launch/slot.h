@@ -1,8 +1,8 @@
-/* Parameters of a compiled kernel, as plans hold them. */
+/* Parameters of a compiled kernel, as runnables hold them. */
 #ifndef NOJIT_LAUNCH_SLOT_H
 #define NOJIT_LAUNCH_SLOT_H
 
-#include "launch/plan.h"
+#include "launch/runnable.h"
 
 /* How the bytes of a parameter are made. */
 typedef enum {
@@ -21,7 +21,7 @@ typedef struct nj_slot {
 } nj_slot;
 
 /* Copies and checks slots and maps; false with `error` filled. */
-bool nj_plan_read_slots(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error);
-bool nj_plan_read_maps(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error);
+bool nj_runnable_read_slots(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error);
+bool nj_runnable_read_maps(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error);
 
 #endif

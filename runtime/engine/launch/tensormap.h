@@ -5,7 +5,7 @@
 #include "cuda/driver.h"
 #include "launch/map_cache.h"
 
-/* How one descriptor of a plan is encoded. */
+/* How one descriptor of a runnable is encoded. */
 typedef struct {
     int16_t source;   /* an argument of the call */
     int16_t leaf;     /* and which entry of it; -1: the argument itself */

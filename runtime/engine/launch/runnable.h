@@ -1,7 +1,7 @@
-/* Plans: a variant bound to a device, with all that a launch needs worked out. Immutable, but for the tensor maps that
- * they keep. */
-#ifndef NOJIT_LAUNCH_PLAN_H
-#define NOJIT_LAUNCH_PLAN_H
+/* A variant on a device, with all that a launch needs worked out: what the plans of nojit.h and of the binding hold. Immutable, but
+ * for the tensor maps that it keeps. */
+#ifndef NOJIT_LAUNCH_RUNNABLE_H
+#define NOJIT_LAUNCH_RUNNABLE_H
 
 #include "cuda/function.h"
 #include "expr/machine.h"
@@ -12,7 +12,7 @@ enum {
     NJ_SOURCE_PROFILE_SCRATCH = -2,
 };
 
-/* What of its source a parameter is; the numbers are those of runtime/slots.py. */
+/* What of its source a parameter is. */
 typedef enum {
     NJ_PART_VALUE = 0,
     NJ_PART_MAP = 1, /* from here on, of a descriptor */
@@ -28,7 +28,7 @@ typedef struct {
     int16_t source; /* an argument of the call, or one of the above */
     int16_t leaf;   /* which of the argument's entries in `leaves`; -1: the argument itself */
     uint8_t part;
-    uint8_t index;  /* which map of the plan, or which dimension */
+    uint8_t index;  /* which of the maps, or which dimension */
     uint8_t dtype;  /* how its bytes are made; pointers and maps count as NJ_U64 */
 } nj_slot_facts;
 
@@ -37,7 +37,7 @@ typedef struct {
     uint64_t align;
 } nj_scratch;
 
-/* What a plan is made of; nothing of it is kept but the function. */
+/* What it is made of; nothing of it is kept but the function. */
 typedef struct {
     nj_function *function;
     int device;            /* its ordinal */
@@ -55,7 +55,7 @@ typedef struct {
     bool pdl;
     nj_scratch global_scratch;
     nj_scratch profile_scratch;
-} nj_plan_facts;
+} nj_runnable_facts;
 
 struct nj_slot;
 
@@ -80,19 +80,19 @@ typedef struct {
     nj_program grid[3];
     unsigned int attribute_count;
     CUlaunchAttribute attributes[NJ_ATTRIBUTES_MAX];
-} nj_launch_plan;
+} nj_runnable;
 
-/* Makes a plan and raises the limits that its launches need; false with `error` filled: NJ_ERROR_INTEGRITY for facts that no
- * build gives. `nj_plan_clear` is due in either case. */
-NJ_INTERNAL bool nj_plan_init(nj_launch_plan *plan, const nj_plan_facts *facts, nj_error *error);
-NJ_INTERNAL void nj_plan_clear(nj_launch_plan *plan);
+/* Makes one and raises the limits that its launches need; false with `error` filled: NJ_ERROR_INTEGRITY for facts that no
+ * build gives. `nj_runnable_clear` is due in either case. */
+NJ_INTERNAL bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error);
+NJ_INTERNAL void nj_runnable_clear(nj_runnable *runnable);
 
-static inline bool nj_plan_needs_scratch(const nj_launch_plan *plan)
+static inline bool nj_runnable_needs_scratch(const nj_runnable *runnable)
 {
-    return plan->global_scratch.bytes != 0 || plan->profile_scratch.bytes != 0;
+    return runnable->global_scratch.bytes != 0 || runnable->profile_scratch.bytes != 0;
 }
 
 /* Computes the grid that the bundle gives: -1, or the dimension that comes to no int. */
-NJ_INTERNAL int nj_plan_grid(const nj_launch_plan *plan, const nj_value *values, int64_t grid[3]);
+NJ_INTERNAL int nj_runnable_grid(const nj_runnable *runnable, const nj_value *values, int64_t grid[3]);
 
 #endif

@@ -1,0 +1,101 @@
+#include "launch/runnable.h"
+
+#include "launch/slot.h"
+
+#include <stdlib.h>
+
+static bool read_grid(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error)
+{
+    for (int i = 0; i < facts->grid_count && i < 3; i++) {
+        size_t bytes = facts->grid[i].length * sizeof *facts->grid[i].code;
+        nj_instruction *code = malloc(bytes + 1);
+        if (code == NULL) {
+            return nj_no_memory(error);
+        }
+        memcpy(code, facts->grid[i].code, bytes);
+        runnable->grid[i] = (nj_program){facts->grid[i].length, code};
+        runnable->grid_count++;
+    }
+    return true;
+}
+
+int nj_runnable_grid(const nj_runnable *runnable, const nj_value *values, int64_t grid[3])
+{
+    grid[0] = grid[1] = grid[2] = 1;
+    for (int i = 0; i < runnable->grid_count; i++) {
+        nj_value result;
+        if (!nj_run(&runnable->grid[i], values, &result, NULL) || result.tag != NJ_TAG_INT) {
+            return i;
+        }
+        grid[i] = result.bits;
+    }
+    return -1;
+}
+
+static void add_number(nj_runnable *runnable, int id, int number)
+{
+    runnable->attributes[runnable->attribute_count++] = (CUlaunchAttribute){.id = id, .value.number = number};
+}
+
+/* As Triton launches: a cluster spreads over as many SMs as it can. */
+static void set_attributes(nj_runnable *runnable, const nj_runnable_facts *facts)
+{
+    if (facts->cooperative) {
+        add_number(runnable, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1);
+    }
+    if (facts->pdl) {
+        add_number(runnable, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 1);
+    }
+    if (runnable->num_ctas > 1) {
+        add_number(runnable, CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, CU_CLUSTER_SCHEDULING_POLICY_SPREAD);
+        runnable->attributes[runnable->attribute_count++] = (CUlaunchAttribute){
+            .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {runnable->num_ctas, 1, 1}};
+    }
+}
+
+static bool is_align(const nj_scratch *scratch)
+{
+    return scratch->bytes == 0 || (scratch->align != 0 && (scratch->align & (scratch->align - 1)) == 0);
+}
+
+static bool check_numbers(const nj_runnable_facts *facts, nj_error *error)
+{
+    bool good = facts->block_threads > 0 && facts->block_threads <= 2048 && facts->num_ctas > 0 && facts->num_ctas <= 16 &&
+                facts->shared_bytes <= 1u << 20 && is_align(&facts->global_scratch) && is_align(&facts->profile_scratch);
+    return good || nj_differ(error, "", "expected the launch facts of a variant");
+}
+
+bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error)
+{
+    memset(runnable, 0, sizeof *runnable);
+    runnable->function = facts->function;
+    runnable->ordinal = facts->device;
+    runnable->argument_count = facts->argument_count;
+    runnable->block_threads = facts->block_threads;
+    runnable->num_ctas = facts->num_ctas;
+    runnable->shared_bytes = facts->shared_bytes;
+    runnable->global_scratch = facts->global_scratch;
+    runnable->profile_scratch = facts->profile_scratch;
+    runnable->limited = nj_function_limited(runnable->function, runnable->shared_bytes, runnable->num_ctas);
+    if (!check_numbers(facts, error) || !nj_runnable_read_maps(runnable, facts, error) || !nj_runnable_read_slots(runnable, facts, error) ||
+        !read_grid(runnable, facts, error)) {
+        return false;
+    }
+    set_attributes(runnable, facts);
+    runnable->device = nj_device_ready(runnable->ordinal, error);
+    return runnable->device != NULL &&
+           (!runnable->limited ||
+            nj_outcome_good(nj_function_raise(runnable->function, runnable->device, runnable->shared_bytes, runnable->num_ctas, false), error));
+}
+
+void nj_runnable_clear(nj_runnable *runnable)
+{
+    free(runnable->slots);
+    for (size_t i = 0; i < runnable->map_count; i++) {
+        nj_map_cache_clear(&runnable->maps[i].cache);
+    }
+    free(runnable->maps);
+    for (int i = 0; i < 3; i++) {
+        free(runnable->grid[i].code);
+    }
+}

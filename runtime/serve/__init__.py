@@ -1,0 +1,1 @@
+"""Serve unmodified Triton programs from bundles."""

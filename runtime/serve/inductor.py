@@ -1,0 +1,132 @@
+"""Serve the kernels that torch.compile generates: Inductor's autotuners launch from a bundle and compile nothing.
+
+`install` replaces ``CachingAutotuner.precompile``. For a recorded kernel, the autotuner gets the launcher of the recorded config. The
+graph itself comes from torch's own cache, which this module does not write to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from nojit.runtime.recording.generated import config_of, key_of
+from nojit.runtime.values import decode_value
+
+__all__ = ["Generated", "Server", "install"]
+
+
+class Generated(NamedTuple):
+    """A recorded kernel of torch.compile, ready to launch."""
+
+    kernel: Any
+    """The bundle's `Kernel`."""
+    config: Mapping[str, Any]
+    """The recorded config, as `nojit.runtime.recording.generated.config_of` spells it."""
+    options: Mapping[str, Any]
+    """Compiler options that the recorded compile had, by name: they select the variant."""
+
+
+class Server(Protocol):
+    """What the serving package provides."""
+
+    def generated(self, function: Any, key: str) -> Generated | None:
+        """Return the recorded kernel for a generated function and the key of its autotuner.
+
+        None if the policy lets Inductor compile it.
+
+        Raises:
+            NoMatchingVariantError: the policy is ``error``, and nothing was recorded for it.
+        """
+
+
+def install(server: Server) -> Callable[[], None]:
+    """Serve the kernels of torch.compile from now on; return a function that ends it.
+
+    Args:
+        server: finds recorded kernels.
+    """
+    import torch._inductor.config as settings  # noqa: PLC0415 - only programs that compile have it
+    from torch._inductor.runtime import triton_helpers, triton_heuristics  # noqa: PLC0415 - as above
+
+    tuner = triton_heuristics.CachingAutotuner
+    precompile, to_gpu = tuner.precompile, triton_helpers.set_driver_to_gpu
+    threads, bundling = settings.compile_threads, settings.bundle_triton_into_fx_graph_cache
+
+    def precompiling(self: Any, *args: Any, **kwargs: Any) -> None:
+        if self.launchers or not _serves(self):
+            precompile(self, *args, **kwargs)
+            return
+        found = server.generated(self.fn, key_of(self))
+        if found is None:
+            precompile(self, *args, **kwargs)
+            return
+        with self.lock:
+            config = _config_in(self, found.config)
+            self.launchers = [_launcher(triton_heuristics, self, config, found)]
+            self.configs = None
+
+    tuner.precompile = precompiling
+    # generated modules ask for Triton's own driver, which compiles C; the serving package has set another one
+    triton_helpers.set_driver_to_gpu = lambda: None
+    # a worker process would compile; a bundle in the graph cache would be written to Triton's cache at each hit
+    settings.compile_threads, settings.bundle_triton_into_fx_graph_cache = 1, False
+
+    def end() -> None:
+        tuner.precompile, triton_helpers.set_driver_to_gpu = precompile, to_gpu
+        settings.compile_threads, settings.bundle_triton_into_fx_graph_cache = threads, bundling
+
+    return end
+
+
+def _serves(autotuner: Any) -> bool:
+    return bool(autotuner.device_props.type == "cuda")
+
+
+def _config_in(autotuner: Any, recorded: Mapping[str, Any]) -> Any:
+    """Return the recorded config as Inductor's object: one of the autotuner's, or a new one that tuning found."""
+    configs = autotuner.configs or ()
+    for config in configs:
+        if config_of(config) == recorded:
+            return config
+    kind = type(configs[0]) if configs else _config_class()
+    kwargs = {name: decode_value(value, "config") for name, value in recorded["kwargs"]}
+    return kind(kwargs, num_warps=recorded["num_warps"], num_stages=recorded["num_stages"])
+
+
+def _config_class() -> Any:
+    from triton import Config  # noqa: PLC0415 - Triton's or the stand-in's
+
+    return Config
+
+
+def _launcher(heuristics: Any, autotuner: Any, config: Any, found: Generated) -> Any:
+    """Return a function ``launcher(*args, stream)`` that computes the grid as Inductor does and launches from the bundle."""
+    function = autotuner.fn
+    meta = autotuner.triton_meta
+    constants = {**meta.get("constants", {}), **config.kwargs}
+    compile_meta = {**meta, "constants": constants}
+    result = heuristics.CompileResult(None, config, compile_meta, autotuner.inductor_meta)
+    _, arguments, _ = result._get_arg_lists(function.arg_names, heuristics.get_constexprs(function))  # noqa: SLF001 - Inductor's order
+    signature = meta["signature"]
+    passed = [name for name in function.arg_names if signature.get(name, "constexpr") != "constexpr"]
+    fixed = {name: constants[name] for name in function.arg_names if name not in passed and name in constants}
+    scope = {"runner": _runner(found.kernel, passed, {**fixed, **found.options})}
+    launcher = result._gen_launcher_code(  # noqa: SLF001 - as above
+        scope, arguments, ["grid_0", "grid_1", "grid_2", "stream", *passed]
+    )
+    launcher.config = config
+    # nothing is tuned further
+    config.found_by_coordesc = config.found_by_combo_autotune = True
+    # what torch's tuning and profiling read of a compiled kernel
+    launcher.n_regs, launcher.n_spills, launcher.shared = None, None, None
+    launcher.cache_hash, launcher.store_cubin = found.kernel.name, False
+    return launcher
+
+
+def _runner(kernel: Any, passed: list[str], fixed: Mapping[str, Any]) -> Callable[..., None]:
+    names = kernel.arg_names
+    if names[: len(passed)] == passed:
+        return lambda x, y, z, stream, *args: kernel[x, y, z](*args, stream=stream, **fixed)
+    return lambda x, y, z, stream, *args: kernel[x, y, z](
+        **dict(zip(passed, args, strict=True)), stream=stream, **fixed
+    )

@@ -1,0 +1,171 @@
+"""Kernels that torch.compile generates: recorded from Inductor's autotuner, and launched from a bundle without a compile."""
+
+import json
+
+import pytest
+import torch._inductor.config as settings
+import triton
+from nojit.aot.compile.closures import functions_of
+from nojit.runtime.recording import generated
+from nojit.runtime.recording.closure import digest_of, drift_of, fingerprint
+from nojit.runtime.serve import inductor
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from tests.runtime.recording.programs.generated import Kernel, load, pointwise
+
+pytestmark = pytest.mark.triton
+
+
+@pytest.fixture(autouse=True)
+def no_driver(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setattr(triton_helpers, "set_driver_to_gpu", lambda: None)
+    with settings.patch(use_static_triton_launcher=False):
+        yield
+
+
+class Server:
+    def __init__(self, known):
+        self.known = known
+
+    def generated(self, function, key):
+        del function
+        return self.known.get(key)
+
+
+def compiled(autotuner, number=0):
+    """Compile one config as Inductor does; return the facts of the watch."""
+    told = []
+    end = generated.watch(lambda *facts: told.append(facts))
+    try:
+        autotuner._precompile_config(autotuner.configs[number])
+    finally:
+        end()
+    config, source, options = autotuner._nojit_compiled[-1]
+    return config, source, options
+
+
+def test_a_key_depends_on_no_device_and_no_path():
+    first, second = load(pointwise(device=0, count=132)), load(pointwise(device=3, count=114))
+    assert first.filename != second.filename
+    assert generated.key_of(first) == generated.key_of(second)
+    assert digest_of(generated.capture_generated(first.fn)) == digest_of(generated.capture_generated(second.fn))
+
+
+def test_another_constant_in_the_text_is_another_closure():
+    known = fingerprint(generated.capture_generated(load(pointwise(constant=1.0)).fn))
+    assert not drift_of(load(pointwise(constant=1.0)).fn, known)
+    assert "source text" in drift_of(load(pointwise(constant=2.0)).fn, known)
+
+
+def test_a_specialization_is_what_inductor_compiled():
+    autotuner = load(pointwise())
+    config, source, options = compiled(autotuner)
+    found = generated.read_generated(autotuner.fn, source, options, arch="sm_90", closure="c")
+    assert (found["module"], found["qualname"]) == ("torch._inductor", "triton_poi_fused_tanh_0")
+    assert found["types"] == [["in_ptr0", "*fp32"], ["out_ptr0", "*fp32"], ["xnumel", "i32"]]
+    assert found["hints"] == [["in_ptr0", 16], ["out_ptr0", 16]]
+    assert found["constexprs"] == [["XBLOCK", config.kwargs["XBLOCK"]]]
+    assert dict(found["options"])["sanitize_overflow"] is False
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_closure_of_a_generated_kernel_compiles_to_inductors_machine_code():
+    autotuner = load(pointwise())
+    _, source, options = compiled(autotuner)
+    made = functions_of(generated.capture_generated(autotuner.fn), "recording")[0]
+    with triton.knobs.compilation.scope():
+        triton.knobs.compilation.disable_line_info = True
+        triton.knobs.compilation.always_compile = True
+        images = [
+            triton.compile(
+                ASTSource(function, source.signature, source.constants, source.attrs),
+                target=GPUTarget("cuda", 90, 32),
+                options=options,
+            ).asm["cubin"]
+            for function in (autotuner.fn, made)
+        ]
+    assert images[0] == images[1]
+
+
+def test_a_recorded_kernel_is_launched_with_inductors_grid_and_nothing_is_compiled(monkeypatch):
+    autotuner = load(pointwise())
+    recorded = generated.config_of(autotuner.configs[0])
+    key, block = generated.key_of(autotuner), autotuner.configs[0].kwargs["XBLOCK"]
+    kernel = Kernel()
+    end = inductor.install(Server({key: inductor.Generated(kernel, recorded, {"num_warps": recorded["num_warps"]})}))
+    monkeypatch.setattr(triton, "compile", None)
+    try:
+        from torch._inductor.async_compile import AsyncCompile
+
+        served = AsyncCompile().triton("triton_poi_fused_tanh_0", pointwise(device=0, count=1))
+        served.run("in", "out", 5000, stream=7)
+        served.run("in", "out", 100, stream=8)
+    finally:
+        end()
+    assert [each.grid for each in kernel.launches] == [(-(-5000 // block), 1, 1), (1, 1, 1)]
+    assert [each.args for each in kernel.launches] == [("in", "out", 5000), ("in", "out", 100)]
+    assert kernel.launches[0].kwargs == {"stream": 7, "XBLOCK": block, "num_warps": recorded["num_warps"]}
+
+
+def test_a_config_that_tuning_found_is_taken_although_the_autotuner_does_not_list_it():
+    autotuner = load(pointwise())
+    recorded = {"kwargs": [["XBLOCK", 2048]], "num_warps": 2, "num_stages": 1}
+    kernel = Kernel()
+    end = inductor.install(Server({generated.key_of(autotuner): inductor.Generated(kernel, recorded, {})}))
+    try:
+        autotuner.precompile()
+        autotuner.run("in", "out", 5000, stream=7)
+    finally:
+        end()
+    assert kernel.launches[0].grid == (3, 1, 1)
+    assert kernel.launches[0].kwargs["XBLOCK"] == 2048
+
+
+def test_without_a_recording_inductor_goes_on_alone():
+    autotuner = load(pointwise())
+    end = inductor.install(Server({}))
+    ran = []
+    try:
+        autotuner._precompile_worker = lambda: ran.append("compiled")
+        autotuner.compile_results = []
+        autotuner._make_launchers = lambda: ran.append("launchers")
+        autotuner._dynamic_scale_rblock = lambda: None
+        autotuner.precompile()
+    finally:
+        end()
+    assert ran == ["compiled", "launchers"]
+
+
+def test_the_end_restores_inductor_and_its_settings():
+    before = (triton_heuristics.CachingAutotuner.precompile, triton_helpers.set_driver_to_gpu, settings.compile_threads)
+    inductor.install(Server({}))()
+    after = (triton_heuristics.CachingAutotuner.precompile, triton_helpers.set_driver_to_gpu, settings.compile_threads)
+    assert before == after
+    compile_before, run_before = triton.compile, triton_heuristics.CachingAutotuner.run
+    generated.watch(lambda *_: None)()
+    assert (triton.compile, triton_heuristics.CachingAutotuner.run) == (compile_before, run_before)
+
+
+def test_the_winner_is_told_once_after_the_first_launch(monkeypatch):
+    autotuner, told = load(pointwise()), []
+    end = generated.watch(lambda *facts: told.append(facts))
+    try:
+        compiled_config = autotuner.configs[0]
+        autotuner._precompile_config(compiled_config)
+
+        def launcher(*args, stream):
+            del args, stream
+
+        launcher.config, launcher.cache_hash, launcher.store_cubin = compiled_config, "", False
+        compiled_config.found_by_coordesc = True
+        autotuner.launchers = [launcher]
+        autotuner.run("in", "out", 5, stream=0)
+        autotuner.run("in", "out", 5, stream=0)
+    finally:
+        end()
+    assert [(each[0], each[3]) for each in told] == [(autotuner, compiled_config)]
