@@ -2,10 +2,9 @@
  * and run it if it is valid. Slots hold a value of each tag. */
 #include "expr/infix.h"
 #include "expr/postfix.h"
+#include "starve.h"
 
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
 enum { SLOTS = 8 };
 
@@ -20,13 +19,25 @@ static const nj_value slots[SLOTS] = {
     {.tag = NJ_TAG_OPAQUE, .bits = 7},
 };
 
-/* Names of one letter stand for slots, from `a` on. */
+/* Names of one letter stand for slots, from `a` on, then for constants; what is quoted is a string. */
 static bool find(void *context, nj_span name, nj_instruction *push)
 {
+    static const nj_instruction constants[] = {
+        {.op = NJ_OP_CONST_INT, .operand = 48}, {.op = NJ_OP_CONST_INT, .operand = INT64_MIN}, {.op = NJ_OP_CONST_BOOL, .operand = 1},
+        {.op = NJ_OP_CONST_NONE}, {.op = NJ_OP_CONST_OPAQUE, .operand = 7},
+    };
     (void)context;
-    push->op = NJ_OP_LOAD;
-    push->operand = name.size == 1 ? name.at[0] - 'a' : -1;
-    return push->operand >= 0 && push->operand < SLOTS;
+    int letter = name.size == 1 ? name.at[0] - 'a' : -1;
+    if (letter >= SLOTS && letter < SLOTS + (int)(sizeof constants / sizeof *constants)) {
+        *push = constants[letter - SLOTS];
+        return true;
+    }
+    if (*name.at == '\'' || *name.at == '"') {
+        *push = (nj_instruction){.op = NJ_OP_CONST_OPAQUE, .operand = NJ_OPAQUE_BASE + name.at[name.size / 2]};
+        return name.size >= 2;
+    }
+    *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = letter};
+    return letter >= 0 && letter < SLOTS;
 }
 
 static void run(nj_instruction *code, size_t length)
@@ -67,7 +78,7 @@ static void read_text(nj_span text)
     free(words);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+void fuzz_input(const unsigned char *bytes, size_t size)
 {
     nj_instruction code[NJ_PROGRAM_LENGTH_MAX];
     size_t length = size / sizeof *code;
@@ -77,5 +88,4 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
         memcpy(code, bytes, length * sizeof *code);
         run(code, length);
     }
-    return 0;
 }

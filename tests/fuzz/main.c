@@ -1,9 +1,11 @@
 /* Stand in for libFuzzer where there is no clang: run a target over files, and over mutations of them.
  *
- *     TARGET [--mutations N] [--seed S] FILE...
+ *     TARGET [--starve] [--mutations N] [--seed S] FILE...
  *
- * Each mutation starts from a file, and overwrites, cuts, repeats or swaps a few of its bytes. A crash names its seed and number:
+ * With --starve each file is run once for each of its allocations, which fails. Each mutation starts from a file, and overwrites, cuts, repeats or swaps a few of its bytes. A crash names its seed and number:
  * the sequence is the same on every machine. */
+#include "starve.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,11 +77,14 @@ static size_t read_file(const char *path, unsigned char *bytes)
 }
 
 /* Runs one input in memory of its own size, so that a sanitizer sees each byte that is read behind its end. */
-static void run(const unsigned char *bytes, size_t size)
+static void run(const unsigned char *bytes, size_t size, bool starve)
 {
     unsigned char *exact = malloc(size);
     memcpy(exact, bytes, size);
     LLVMFuzzerTestOneInput(exact, size);
+    if (starve) {
+        fuzz_starve_each(exact, size);
+    }
     free(exact);
 }
 
@@ -87,6 +92,7 @@ int main(int count, char **words)
 {
     static unsigned char original[BYTES_MAX], bytes[BYTES_MAX];
     unsigned long mutations = 0, seed = 1, ran = 0;
+    bool starve = false;
     for (int i = 1; i < count; i++) {
         if (strcmp(words[i], "--mutations") == 0 && i + 1 < count) {
             mutations = strtoul(words[++i], NULL, 10);
@@ -96,13 +102,17 @@ int main(int count, char **words)
             seed = strtoul(words[++i], NULL, 10);
             continue;
         }
+        if (strcmp(words[i], "--starve") == 0) {
+            starve = true;
+            continue;
+        }
         size_t size = read_file(words[i], original);
-        run(original, size);
+        run(original, size, starve);
         ran++;
         state = 0x9e3779b97f4a7c15ull * (seed + 1) + (uint64_t)i;
         for (unsigned long n = 0; n < mutations; n++) {
             memcpy(bytes, original, size);
-            run(bytes, mutate(bytes, size));
+            run(bytes, mutate(bytes, size), false);
             ran++;
         }
     }

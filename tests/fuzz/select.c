@@ -1,11 +1,13 @@
-/* Fuzz selection: a call out of the first 128 bytes is set against the table that the rest holds, if it is one. The rows that are
- * handed out are those that break no rule, the best first. */
+/* Fuzz selection: a call out of the first 128 bytes is set against the table whose JSON and columns the rest holds, if it is one, and
+ * the last four bytes the numbers of its rows and images. The rows that are handed out are those that break no rule, the best first. */
 #include "select/choose.h"
 #include "select/spec.h"
+#include "table/type_name.h"
+#include "parts.h"
+#include "starve.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size);
 
 enum { CALL_BYTES = 128, OPTIONS = 2 };
 
@@ -29,6 +31,7 @@ typedef struct {
     nj_constant constants[NJ_ARGUMENTS_MAX];
     const nj_constant *given[NJ_ARGUMENTS_MAX];
     nj_span options[OPTIONS];
+    nj_ids *ids; /* of the kernel */
 } call;
 
 static int64_t draw_int(source *from)
@@ -88,65 +91,158 @@ static nj_value draw_value(source *from, call *into, int depth)
 /* A constexpr: one of a table's own, or any other. */
 static nj_constant draw_constant(source *from, const nj_table *table)
 {
-    static const char *const texts[] = {"fp16", "bfloat16", "zero", "torch.half", ""};
+    static const char *const texts[] = {"fp16", "bfloat16", "zero", "torch.half", "", "tl.int32", "torch.uint8", "double", "float8_e5m2", "int1"};
+    static const nj_constant pair[2] = {{.kind = NJ_CONSTANT_INT, .magnitude = 1}, {.kind = NJ_CONSTANT_TEXT, .text = {(const unsigned char *)"half", 4}}};
     if (table->axis_count > 0 && draw(from, 4) != 0) {
         const nj_axis *axis = &table->axes[draw(from, table->axis_count)];
         if (axis->count > 0) {
             return axis->values[draw(from, axis->count)];
         }
     }
-    switch (draw(from, 5)) {
+    switch (draw(from, 7)) {
     case 0: return (nj_constant){.kind = NJ_CONSTANT_NONE};
     case 1: return (nj_constant){.kind = NJ_CONSTANT_BOOL, .truth = draw(from, 2) != 0};
     case 2: return (nj_constant){.kind = NJ_CONSTANT_FLOAT, .number = (double)draw_int(from) / 3};
     case 3: return (nj_constant){.kind = NJ_CONSTANT_INT, .magnitude = draw(from, 256), .negative = draw(from, 2) != 0};
+    case 4: return (nj_constant){.kind = NJ_CONSTANT_TUPLE, .count = draw(from, 3), .items = pair};
     default: break;
     }
     const char *text = texts[draw(from, sizeof texts / sizeof *texts)];
     return (nj_constant){.kind = NJ_CONSTANT_TEXT, .text = {(const unsigned char *)text, strlen(text)}};
 }
 
-/* A value that a plain type takes; any other for another type. */
-static nj_value draw_fitting(source *from, nj_span type, call *into)
+/* The next of a tuple's members, whose text it is cut off. */
+static nj_span next_member(nj_span *members)
 {
-    char element[16];
-    if (type.size > 1 && type.size < sizeof element && *type.at == '*') {
-        memcpy(element, type.at + 1, type.size - 1);
-        element[type.size - 1] = '\0';
-        return (nj_value){.tag = NJ_TAG_POINTER, .dtype = (uint8_t)nj_dtype_parse(element), .bits = 16 * (int64_t)draw(from, 16)};
+    size_t depth = 0, end = 0;
+    while (end < members->size && (depth > 0 || members->at[end] != ',')) {
+        unsigned char c = members->at[end++];
+        depth += (size_t)(c == '(' || c == '[') - (size_t)((c == ')' || c == ']') && depth > 0);
     }
-    if (type.size > 1 && type.size < 4 && (*type.at == 'i' || *type.at == 'u') && !nj_span_is(type, "i1") && !nj_span_is(type, "u1")) {
+    nj_span member = {members->at, end};
+    size_t used = end < members->size ? end + 1 : end;
+    *members = (nj_span){members->at + used, members->size - used};
+    return member;
+}
+
+static nj_value draw_fitting(source *from, nj_span type, call *into, int depth);
+
+static nj_value draw_members(source *from, nj_span members, call *into, int depth)
+{
+    uint16_t start = into->leaf_count, count = 0;
+    for (; members.size > 0 && into->leaf_count < NJ_LEAVES_MAX; count++) {
+        nj_value *leaf = &into->leaves[into->leaf_count++];
+        *leaf = draw_fitting(from, next_member(&members), into, depth + 1);
+    }
+    return (nj_value){.tag = NJ_TAG_TUPLE, .bits = nj_tuple(start, (uint16_t)(into->leaf_count - start), count)};
+}
+
+/* A descriptor of an element type and a block, as `tensordesc<fp16[64,32]>` spells them. */
+static nj_value draw_described(source *from, nj_span type, call *into)
+{
+    nj_value value = draw_descriptor(from, into);
+    char text[32] = "";
+    if (value.tag == NJ_TAG_DESCRIPTOR && type.size < sizeof text) {
+        nj_descriptor *descriptor = &into->descriptors[value.bits];
+        char *at = text + strlen("tensordesc<"), *block;
+        memcpy(text, type.at, type.size);
+        block = strchr(at, '[');
+        descriptor->rank = 0;
+        while (block != NULL && descriptor->rank < NJ_RANK_MAX) {
+            *block = 0;
+            descriptor->block[descriptor->rank++] = (uint32_t)strtoul(block + 1, NULL, 10);
+            block = strchr(block + 1, ',');
+        }
+        descriptor->base.dtype = (uint8_t)nj_dtype_of((nj_span){(unsigned char *)at, strlen(at)});
+    }
+    return value;
+}
+
+/* What was compiled in: numbers as they are, all else by its id. */
+static nj_value draw_compiled_in(source *from, nj_span type, call *into, int depth)
+{
+    static unsigned char decoded[1 << 12];
+    nj_constant constant;
+    if (type.size > sizeof decoded || !nj_type_constant(type, decoded, &constant)) {
+        return draw_value(from, into, depth);
+    }
+    nj_value value = nj_ids_find(into->ids, &constant);
+    value.tag = nj_is_id(&value) ? NJ_TAG_CONSTANT : value.tag;
+    return value;
+}
+
+/* A value that a type takes, if it is one of those below; any value for another. */
+static nj_value draw_fitting(source *from, nj_span type, call *into, int depth)
+{
+    nj_span rest = {type.at + 1, type.size - 1};
+    if (type.size > 2 && *type.at == '(' && depth < 6) {
+        return draw_members(from, (nj_span){rest.at, rest.size - 1}, into, depth);
+    }
+    if (type.size > 1 && *type.at == '=') {
+        return draw_compiled_in(from, type, into, depth);
+    }
+    if (type.size > 12 && memcmp(type.at, "tensordesc<", 11) == 0) {
+        return draw_described(from, type, into);
+    }
+    if (type.size > 1 && *type.at == '*') {
+        uint32_t dtype = draw(from, 8) == 0 ? NJ_DTYPE_NONE : nj_dtype_of(rest);
+        return (nj_value){.tag = NJ_TAG_POINTER, .dtype = (uint8_t)dtype, .bits = 16 * (int64_t)draw(from, 16)};
+    }
+    if (nj_span_is(type, "i1") || nj_span_is(type, "u1")) {
+        return (nj_value){.tag = NJ_TAG_BOOL, .bits = draw(from, 2)};
+    }
+    if (type.size > 1 && type.size < 4 && (*type.at == 'i' || *type.at == 'u')) {
         return (nj_value){.tag = NJ_TAG_INT, .bits = draw(from, 2) ? 16 : draw(from, 128)};
     }
     if (type.size == 4 && memcmp(type.at, "fp", 2) == 0) {
         return (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(1.5)};
     }
-    return nj_span_is(type, "none") ? (nj_value){.tag = NJ_TAG_NONE} : draw_value(from, into, 0);
+    return nj_span_is(type, "none") ? (nj_value){.tag = NJ_TAG_NONE} : draw_value(from, into, depth);
 }
 
+/* A constexpr's or an option's value: mostly that of a case, if it is an axis's; NULL for none. */
+static const nj_constant *draw_given(source *from, const nj_table *table, const nj_case *of, uint32_t place, call *into)
+{
+    for (uint32_t axis = 0; of != NULL && place < table->param_count && axis < table->axis_count; axis++) {
+        if (nj_span_equal(table->axes[axis].name, table->params[place].name) && draw(from, 8) != 0) {
+            return &table->axes[axis].values[of->places[axis]];
+        }
+    }
+    if (draw(from, 8) != 1) {
+        return NULL;
+    }
+    into->constants[place] = draw_constant(from, table);
+    return &into->constants[place];
+}
+
+/* A call that is much like one of the table's cases. */
 static void draw_call(source *from, const nj_table *table, call *into)
 {
     static const char *const names[] = {"num_warps", "num_ctas", "num_stages", "other"};
-    memset(into->given, 0, sizeof into->given);
-    into->leaf_count = into->descriptor_count = 0;
+    const nj_case *of = table->case_count > 0 ? &table->cases[draw(from, table->case_count)] : NULL;
+    const nj_span *types = of == NULL ? NULL : table->signatures[of->signature];
     uint32_t runtime = 0;
-    const nj_span *types = table->signature_count > 0 ? table->signatures[draw(from, table->signature_count)] : NULL;
+    into->leaf_count = into->descriptor_count = 0;
     for (uint32_t i = 0; i < table->param_count + OPTIONS; i++) {
-        bool passed = i < table->param_count && !table->params[i].is_constexpr;
         into->values[i] = (nj_value){.tag = NJ_TAG_MISSING};
-        if (passed) {
+        into->given[i] = NULL;
+        if (i < table->param_count && !table->params[i].is_constexpr) {
             nj_span type = types == NULL ? (nj_span){0} : types[runtime++];
-            into->values[i] = types == NULL || draw(from, 8) == 0 ? draw_value(from, into, 0) : draw_fitting(from, type, into);
-        }
-        if (!passed && draw(from, i < table->param_count ? 2 : 8) == 1) {
-            into->constants[i] = draw_constant(from, table);
-            into->given[i] = &into->constants[i];
+            into->values[i] = types == NULL || draw(from, 16) == 0 ? draw_value(from, into, 0) : draw_fitting(from, type, into, 0);
+        } else if ((into->given[i] = draw_given(from, table, of, i, into)) != NULL) {
+            into->values[i] = nj_ids_find(into->ids, into->given[i]);
         }
     }
     for (int i = 0; i < OPTIONS; i++) {
         const char *name = names[draw(from, sizeof names / sizeof *names)];
         into->options[i] = (nj_span){(const unsigned char *)name, strlen(name)};
     }
+}
+
+/* Stops a search, or not. */
+static bool interrupt(void *context)
+{
+    return *(bool *)context;
 }
 
 /* The rows that were handed out. */
@@ -165,10 +261,13 @@ static bool take(void *context, size_t row)
     uint32_t bits = it->choice->typing->bits[it->table->cases[case_number].signature];
     if (nj_choice_stage(it->choice, row) != NJ_STAGE_SERVES ||
         !nj_choice_rank(it->choice, it->preference, case_number, nj_table_at(it->table, NJ_COLUMN_CONFIG, row), &rank)) {
-        abort();
+        if (!fuzz_is_starved()) {
+            abort();
+        }
+        return false;
     }
     bool later = bits > it->last_bits || (bits == it->last_bits && rank >= it->last_rank);
-    if (it->count > 0 && (!later || row == it->last)) {
+    if (it->count > 0 && (!later || row == it->last) && !fuzz_is_starved()) {
         abort();
     }
     it->count++;
@@ -193,27 +292,50 @@ static void choose(const nj_typing *typing, const nj_passed *passed, const nj_pr
         for (size_t row = 0; row < table->rows; row++) {
             serving += nj_choice_stage(&choice, row) == NJ_STAGE_SERVES;
         }
-        if (serving != it.count || (verdict == NJ_SERVED) != (serving > 0)) {
+        bool whole = verdict != NJ_STOPPED && !fuzz_is_starved();
+        if (whole && (serving != it.count || (verdict == NJ_SERVED) != (serving > 0))) {
             abort();
         }
-        if (nj_choose(&choice, preference, &best) != verdict || (serving > 0 && nj_choice_stage(&choice, best) != NJ_STAGE_SERVES)) {
+        nj_verdict chosen = nj_choose(&choice, preference, &best);
+        whole = whole && chosen != NJ_STOPPED && !fuzz_is_starved();
+        if (whole && (chosen != verdict || (serving > 0 && nj_choice_stage(&choice, best) != NJ_STAGE_SERVES))) {
             abort();
         }
-        if (serving > 0 && nj_near_hints(typing, &passed->arguments, best, &hints) &&
+        if (chosen == NJ_SERVED && serving > 0 && !fuzz_is_starved() && nj_near_hints(typing, &passed->arguments, best, &hints) &&
             table->hint_sets[hints].count <= table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, best)].count) {
             abort();
         }
-    } else if (fault.place >= table->param_count + OPTIONS + table->axis_count) {
+    } else if (verdict != NJ_NO_MEMORY && fault.place >= table->param_count + OPTIONS + table->axis_count) {
         abort();
     }
     nj_choice_close(&choice);
+}
+
+/* A key over params that is not the table's own, as a tuning file has it. */
+static nj_tuning draw_tuning(source *from, const nj_table *table, char text[128])
+{
+    static const char *const forms[] = {"%.*s * %.*s", "cdiv(%.*s, 2) + %.*s", "%.*s * 'x' - %.*s", "%.*s (%.*s", "has(%.*s) and %.*s == \"a\"", "m - %.*s%.*s"};
+    nj_tuning tuning = {.key_count = 1 + draw(from, 2), .table_count = table->tuning.table_count, .tables = table->tuning.tables};
+    nj_span name = table->params[draw(from, table->param_count)].name;
+    int size = name.size < 32 ? (int)name.size : 32;
+    snprintf(text, 128, forms[draw(from, sizeof forms / sizeof *forms)], size, name.at, size, name.at);
+    tuning.key[0] = (nj_span){(const unsigned char *)text, strlen(text)};
+    tuning.key[1] = name;
+    tuning.bucket = (nj_bucket)draw(from, NJ_BUCKET_SIXTEENTH_POW2 + 1);
+    return tuning;
 }
 
 static void select_of(const nj_table *table, source *from)
 {
     static call made;
     static nj_key key;
+    char text[128];
+    nj_tuning foreign;
     const nj_tuning *tuning = table->tuning.key_count > 0 && table->tuning.table_count > 0 ? &table->tuning : NULL;
+    if (table->param_count > 0 && draw(from, 8) == 0) {
+        foreign = draw_tuning(from, table, text);
+        tuning = &foreign;
+    }
     nj_ids *ids = nj_ids_new();
     nj_error error;
     nj_spec spec;
@@ -221,14 +343,18 @@ static void select_of(const nj_table *table, source *from)
         nj_ids_free(ids);
         return;
     }
-    draw_call(from, table, &made);
     if (nj_spec_init(&spec, table, ids, OPTIONS, 90, tuning, &error)) {
+        made.ids = ids;
+        draw_call(from, table, &made);
+        bool stop = draw(from, 8) == 0;
         nj_passed passed = {
             .arguments = {made.values, made.leaves, made.descriptors},
             .given = made.given,
             .option_count = OPTIONS,
             .options = made.options,
             .arch = draw(from, 2) ? 90 : 0,
+            .interrupted = interrupt,
+            .context = &stop,
         };
         int64_t numbers[NJ_TUNING_KEYS_MAX];
         nj_preference preference = {.key = numbers, .key_count = spec.tuning_count, .multiprocessors = draw(from, 200)};
@@ -236,28 +362,32 @@ static void select_of(const nj_table *table, source *from)
         for (uint32_t i = 0; i < spec.tuning_count; i++) {
             numbers[i] = nj_bucket_of(spec.bucket, nj_tuning_number(&spec.tuning[i], made.values));
         }
-        preference.table = tuning == NULL ? NULL : &tuning->tables[draw(from, tuning->table_count)];
+        preference.table = tuning == NULL || tuning->table_count == 0 ? NULL : &tuning->tables[draw(from, tuning->table_count)];
         choose(&spec.typing, &passed, &preference);
-    } else if (error.what[0] == 0) {
-        abort();
+    } else {
+        fuzz_expect(false, &error, false);
     }
     nj_spec_clear(&spec);
     nj_ids_free(ids);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t size)
+void fuzz_input(const unsigned char *bytes, size_t size)
 {
     nj_table table;
     if (size < CALL_BYTES + 4) {
-        return 0;
+        return;
     }
     source from = {bytes, 0};
     size_t rest = size - 4, rows = nj_u16(bytes + rest), images = nj_u16(bytes + rest + 2);
-    if (nj_table_read((nj_span){bytes + CALL_BYTES, rest - CALL_BYTES}, rows, images, &table, NULL)) {
+    nj_span raw = fuzz_lay_out((nj_span){bytes + CALL_BYTES, rest - CALL_BYTES}, rows);
+    if (raw.at == NULL) {
+        return;
+    }
+    if (nj_table_read(raw, rows, images, &table, NULL)) {
         for (int calls = 0; calls < 4; calls++) {
             select_of(&table, &from);
         }
     }
     nj_table_close(&table);
-    return 0;
+    free((void *)raw.at);
 }

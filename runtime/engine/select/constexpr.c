@@ -52,7 +52,7 @@ static size_t keep_tuples(const nj_constant *const *known, size_t count, uint32_
 static bool resolve_tuple(const nj_constant *value, const nj_constant *const *known, size_t count, nj_resolved_items **made,
                           nj_constant *resolved)
 {
-    const nj_constant **kept = malloc((2 * count + 1) * sizeof *kept), **items = kept + count;
+    const nj_constant **kept = malloc((2 * count + 1) * sizeof *kept), **items = kept == NULL ? NULL : kept + count;
     nj_resolved_items *room = malloc(sizeof *room + value->count * sizeof *room->items);
     bool done = kept != NULL && room != NULL;
     size_t used = done ? keep_tuples(known, count, value->count, kept) : 0;
