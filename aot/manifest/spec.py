@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS
 from nojit.aot.manifest.function_names import EXPECTED
 
 __all__ = [
@@ -30,14 +31,13 @@ __all__ = [
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$(?!\n)"
 _LEAF = r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[0-9]{1,3})*$(?!\n)"
 _EFFECT = r"^[A-Za-z_][A-Za-z0-9_]{0,99}(\.[A-Za-z_]{1,99})?$(?!\n)"
-_BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
 _VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
 _SOURCE = r"^[^:]+:[A-Za-z_].*$(?!\n)"
 PATTERNS = {
     _NAME: "a name of at most 200 letters, digits and '_', not first a digit",
     _LEAF: "a param's name, or name.0 and so on for a member of a tuple",
     _EFFECT: "a name such as reset_to_zero or Config.pre_hook",
-    _BUNDLE_NAME: "a name of at most 100 letters, digits, '.', '_' and '-', first a letter",
+    BUNDLE_NAME: BUNDLE_NAME_WORDS,
     _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
     _SOURCE: EXPECTED,
 }
@@ -51,7 +51,7 @@ Expression = Annotated[str, Meta(min_length=1)]
 class BundleSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The bundle that the kernels go into. Manifests with the same bundle name merge; they must agree on version and architectures."""
 
-    name: Annotated[str, Meta(pattern=_BUNDLE_NAME, description="Name of the bundle and of its files.")]
+    name: Annotated[str, Meta(pattern=BUNDLE_NAME, description="Name of the bundle and of its files.")]
     version: Annotated[str, Meta(pattern=_VERSION, description="Version of the bundle.")]
     archs: Annotated[
         list[str], Meta(min_length=1, description="Architectures to build for by default, such as `sm_90`.")
