@@ -22,9 +22,10 @@ from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.outcome import Outcome, sort_out
 from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, pack, packer_version
 from nojit.aot.pack.tables import KernelContent
+from nojit.aot.plan.left_out import Refused
 from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
 from nojit.aot.plan.variant import CompiledVariant
-from nojit.aot.report import BuildResult, BundleReport, VariantReport, as_found, decode_report, encode_report
+from nojit.aot.report import BuildResult, BundleReport, Failure, VariantReport, as_found, decode_report, encode_report
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.discovery.twins import twin_inputs
 from nojit.runtime.errors import ManifestError
@@ -68,12 +69,13 @@ def build(
         check_folder(out)
     keep_going = keep_going or any(plan.tuning for plan in plans)
     done: dict[Job, Finished] = {}
-    jobs = [job for work in stale for job in work.jobs]
+    refused = not keep_going and any(plan.refused for plan in plans)
+    jobs = [] if refused else [job for work in stale for job in work.jobs]
     check = compiler.check_compiled
     for finished in farm.run(jobs, compiler.compile_variant, open_executor, cache, keep_going=keep_going, check=check):
         done[finished.job] = finished
         on_event(finished)
-    stopped = not keep_going and any(finished.error is not None for finished in done.values())
+    stopped = refused or (not keep_going and any(finished.error is not None for finished in done.values()))
     made = [
         (work.existing, work.sha256) if work.existing else _finish(work, done, compiler, write=not stopped)
         for work in works
@@ -146,6 +148,9 @@ def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:
     if existing is not None and plan.twin_of and {each.key for each in existing.variants} != {job.key for job in jobs}:
         # a twin's images hold line numbers, and those changed
         existing = None
+    if plan.refused:
+        # the report must name the refused specializations
+        existing = None
     return _Work(plan, path, toolchain, jobs, inputs, existing, sha256)
 
 
@@ -202,7 +207,7 @@ def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, wr
     kernels = tuple(content for content in _contents(work.plan, outcome) if content.variants)
     if write and kernels:
         # a bundle that lacks variants must not pass for the complete one
-        whole = all(done[job].error is None for job in work.jobs)
+        whole = not work.plan.refused and all(done[job].error is None for job in work.jobs)
         content = BundleContent(
             name=work.plan.bundle.name,
             version=work.plan.bundle.version,
@@ -258,9 +263,13 @@ def _report(work: _Work, outcome: Outcome, packed: PackedBundle | None) -> Bundl
         variants=tuple(
             _variant_report(f.job, f.compiled, f.cached) for kept in outcome.kept for f in kept if f.compiled
         ),
-        failures=outcome.failures,
+        failures=(*map(_failure, work.plan.refused), *outcome.failures),
         pruned=outcome.pruned,
     )
+
+
+def _failure(refused: Refused) -> Failure:
+    return Failure(refused.label, refused.where, refused.message, "")
 
 
 def _variant_report(job: Job, compiled: CompiledVariant, cached: bool) -> VariantReport:

@@ -75,6 +75,7 @@ _BYTES_MAX: Final = 64 << 20
 # of commands that nobody gives any more, most of them
 _STAMPS_MAX: Final = 100
 _MANIFESTS: Final = "*.toml"
+_RECORDINGS: Final = ("*.nojitrec", "*.jsonl")
 _BUNDLES: Final = "*.nojit"
 _TUNED: Final = "tuned"
 
@@ -235,7 +236,7 @@ class Draft:
 
     Args:
         asked: key of the stamp, from `asked_of`.
-        places: paths of manifests, or of folders with manifests, from the command line.
+        places: paths of manifests and recordings, or of folders with them, from the command line.
         out: the output folder of the bundles.
         tools: paths of programs from the command line.
     """
@@ -337,12 +338,16 @@ class Draft:
             self._file(Path(inside))
 
     def _manifests(self, place: Path) -> None:
-        """Record the facts of manifests, of the files in their folders, and of tuned tables."""
+        """Record the facts of manifests and recordings, of the files in their folders, and of tuned tables."""
         self._file(place)
         folder = place if place.is_dir() else place.parent
         for inside in (folder, folder / _TUNED):
             self._folder(inside, _MANIFESTS)
             for path in sorted(inside.glob(_MANIFESTS)):
+                self._file(path)
+        for kind in _RECORDINGS if place.is_dir() else ():
+            self._folder(place, kind)
+            for path in sorted(place.glob(kind)):
                 self._file(path)
 
     def _note_python(self) -> None:

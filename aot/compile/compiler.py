@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 import triton
 from nojit.aot.backends.interface import Backend, StandIn
 from nojit.aot.backends.registry import vendor_of, vendors
-from nojit.aot.compile import reads, source_import
+from nojit.aot.compile import closures, reads, source_import
 from nojit.aot.compile.decorators import read_decorators
 from nojit.aot.compile.failures import Lines, account_of
 from nojit.aot.compile.images import check_compiled, checked_registers
 from nojit.aot.compile.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.compile.patches import Baseline
 from nojit.aot.compile.settings import read_settings, settings_words
-from nojit.aot.compile.source_import import import_source
+from nojit.aot.compile.source_import import import_source, recorded_closure
 from nojit.aot.compile.toolchain import file_digest, tree_digest
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.function_names import find_named
@@ -201,7 +201,7 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
         begun.device.arch = arch
     # before the import: under TRITON_INTERPRET the decorator makes functions of another class
     _settings()
-    _imported(place)
+    _named(place)
     settings = _settings()
     function = _find(place)
     try:
@@ -274,6 +274,8 @@ def _named(place: SourcePlace) -> Any:
 
     `place`: where the kernel's source is.
     """
+    if place.recorded:
+        return closures.functions_of(recorded_closure(place), place.where)[0]
     module = _imported(place)
     try:
         return find_named(module, place.spelling, place.where)
@@ -645,7 +647,13 @@ def _to_triton(value: Value, place: SourcePlace) -> Any:
 
 
 def _function_place(function: FunctionRef, place: SourcePlace) -> SourcePlace:
-    return dataclasses.replace(place, spelling=function.name)
+    if not place.recorded:
+        return dataclasses.replace(place, spelling=function.name)
+    spelling = dict(place.functions).get(function.name)
+    if spelling is None:
+        what = f"expected the recording to hold the function {function.name}: record again"
+        raise ManifestError(what, where=place.where)
+    return dataclasses.replace(place, spelling=spelling)
 
 
 @contextlib.contextmanager

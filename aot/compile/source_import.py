@@ -1,4 +1,4 @@
-"""Import of kernel sources: by module name, or by file, as a module of its package or as a script.
+"""Import of kernel sources: by module name, by file, as a module of its package or as a script, or from a recording.
 
 After `begin`, the process searches the project's folders in every import. Without `begin` it does so only while it
 imports a source.
@@ -16,13 +16,18 @@ from pathlib import Path
 from types import ModuleType
 
 from nojit.aot.plan.source import SourceImportError, SourcePlace
+from nojit.runtime.errors import RecordingError
+from nojit.runtime.recording.closure import Closure
+from nojit.runtime.recording.file import read_recording
 
-__all__ = ["begin", "import_source"]
+__all__ = ["begin", "import_source", "recorded_closure"]
 
 _INSTALLED = ("site-packages", "dist-packages")
 # keyed by path and spelling: the spelling determines the name of a module outside packages
 _files: dict[tuple[Path, str], ModuleType] = {}
 _begun: list[SourcePlace] = []
+# source closures of each recording, by digest
+_recordings: dict[Path, dict[str, Closure]] = {}
 
 
 def begin(place: SourcePlace) -> None:
@@ -51,6 +56,27 @@ def import_source(place: SourcePlace) -> ModuleType:
     if key not in _files:
         _files[key] = _import_file(path, place)
     return _files[key]
+
+
+def recorded_closure(place: SourcePlace) -> Closure:
+    """Return the source closure that a place names in a recording.
+
+    `place`: the place of a recorded kernel or function.
+
+    Raises:
+        SourceImportError: the recording cannot be read, or has no such closure.
+    """
+    path, digest = place.folder / place.module, place.spelling.rpartition(":")[2]
+    if digest not in _recordings.get(path, {}):
+        try:
+            _recordings[path] = read_recording(path).closures
+        except RecordingError as error:
+            raise SourceImportError(error.what, got=error.got, where=error.where) from error
+    closure = _recordings[path].get(digest)
+    if closure is None:
+        what = f"expected {path} to hold the source closure {digest[:12]}: build again, since the recording changed"
+        raise SourceImportError(what, where=place.where)
+    return closure
 
 
 def _import_file(path: Path, place: SourcePlace) -> ModuleType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Absence", "Pruned"]
+__all__ = ["Absence", "Pruned", "Refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +27,13 @@ class Pruned:
     """Category of the reason for skipping it; reports count variants by category."""
     detail: str
     """Details of the reason; empty if the category is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One recorded specialization that cannot be built for an arch, found before compiling."""
+
+    kernel: str
+    label: str
+    where: str
+    message: str

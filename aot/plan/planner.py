@@ -22,7 +22,7 @@ from nojit.aot.manifest.text import ManifestText
 from nojit.aot.plan.counting import MAX_VARIANTS
 from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.plan.in_place import InPlace
-from nojit.aot.plan.left_out import Absence, Pruned
+from nojit.aot.plan.left_out import Absence, Pruned, Refused
 from nojit.aot.plan.points import hint_places
 from nojit.aot.plan.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
 from nojit.aot.plan.space import expand_space
@@ -135,6 +135,8 @@ class Plan:
     """Kernels that are in the existing bundle but no longer in a manifest, sorted."""
     in_place: Path | None = None
     """Path of the existing bundle, of this or an older version, in the output folder; None if there is none."""
+    refused: tuple[Refused, ...] = ()
+    """Recorded specializations that cannot be built for the arch. They count as failures."""
     twin_of: str = ""
     """Inputs digest of the bundle that this one, its copy with line info (*twin*), can replace; else empty."""
     attachments: tuple[tuple[str, bytes], ...] = ()

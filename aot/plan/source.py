@@ -118,11 +118,15 @@ class SourcePlace:
 
     The entry's own module comes first, then those of functions that its constexprs name.
     """
+    recorded: bool = False
+    """True if the function is rebuilt from a recording; `spelling` is then ``path:digest of the source closure``."""
+    functions: tuple[tuple[str, str], ...] = ()
+    """For a recorded kernel, the spelling of each function that its constexprs name, by ``module:name``."""
 
     @property
     def module(self) -> str:
-        """The module's name, or the file's path, which ends with ``.py``."""
-        return module_of(self.spelling)
+        """The module's name, the file's path, which ends with ``.py``, or the path of the recording."""
+        return self.spelling.rpartition(":")[0] if self.recorded else module_of(self.spelling)
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -16,8 +16,12 @@ from nojit.aot.compile.cache import Cache
 from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.inspect.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.plan.planner import Compiler, Plan, make_plans
+from nojit.aot.recording.places import is_recording, read_recordings
+from nojit.aot.recording.plan import TRIALS
+from nojit.aot.recording.plan import make_plans as make_recorded_plans
 from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle import BundleFile
+from nojit.runtime.discovery.twins import TWIN
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError, few
 
 __all__ = ["rebuild"]
@@ -102,8 +106,28 @@ def _check_sources(recipe: Recipe, sources: Path) -> None:
 
 def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
     _check_sources(recipe, sources)
-    plans = make_plans(
-        [_inside(sources, name) for name in recipe.manifests],
+    paths = [_inside(sources, name) for name in recipe.manifests]
+    plans = (_recorded_plans if any(map(is_recording, paths)) else _manifest_plans)(recipe, paths, sources, compiler)
+    if recipe.line_info:
+        plans = [twin_plan(plan, inputs_of(plan, compiler)) for plan in plans]
+    named = [plan for plan in plans if plan.bundle.name == recipe.name]
+    if len(named) != 1:
+        names = ", ".join(plan.bundle.name for plan in plans)
+        what = f"expected the manifests of bundle {recipe.name}: pass the root of its checkout as --sources"
+        raise PackageError(what, got=f"those of {names}" if names else "none", where=str(sources))
+    return named[0]
+
+
+def _recorded_plans(recipe: Recipe, paths: list[Path], _sources: Path, compiler: Compiler) -> list[Plan]:
+    name = recipe.name.removesuffix(TWIN) if recipe.line_info else recipe.name
+    trials = recipe.profile == TRIALS
+    recorded = read_recordings(paths)
+    return make_recorded_plans(recorded, [recipe.arch], compiler, name=name, kernels=recipe.kernels, trials=trials)
+
+
+def _manifest_plans(recipe: Recipe, paths: list[Path], sources: Path, compiler: Compiler) -> list[Plan]:
+    return make_plans(
+        paths,
         [recipe.arch],
         recipe.profile,
         compiler,
@@ -114,14 +138,6 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
         # the bundle exists, so its number of variants was allowed
         most=None,
     )
-    if recipe.line_info:
-        plans = [twin_plan(plan, inputs_of(plan, compiler)) for plan in plans]
-    named = [plan for plan in plans if plan.bundle.name == recipe.name]
-    if len(named) != 1:
-        names = ", ".join(plan.bundle.name for plan in plans)
-        what = f"expected the manifests of bundle {recipe.name}: pass the root of its checkout as --sources"
-        raise PackageError(what, got=f"those of {names}" if names else "none", where=str(sources))
-    return named[0]
 
 
 def _inside(sources: Path, name: str) -> Path:

@@ -34,7 +34,17 @@ from nojit.runtime.recording import closure as closures
 from nojit.runtime.recording import specialization as specializations
 from nojit.runtime.strict import Json, canonical_json
 
-__all__ = ["FORMAT", "KINDS", "SUFFIX", "Recording", "Writer", "read_recording", "write_recording"]
+__all__ = [
+    "FORMAT",
+    "KINDS",
+    "PART_SUFFIX",
+    "SUFFIX",
+    "Recording",
+    "Writer",
+    "files_of",
+    "read_recording",
+    "write_recording",
+]
 
 FORMAT: Final = 1
 SUFFIX: Final = ".nojitrec"
@@ -255,12 +265,20 @@ def read_recording(*paths: Path) -> Recording:
     """
     recording = Recording()
     for path in paths:
-        for file in _files_of(path):
+        for file in files_of(path):
             _read_file(file, recording)
     return recording
 
 
-def _files_of(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a recording: itself, or one for each process.
+
+    Args:
+        path: the recording, a file or folder.
+
+    Raises:
+        RecordingError: a folder without files of processes.
+    """
     if path.is_dir():
         files = sorted(path.glob(f"*{PART_SUFFIX}"))
         if not files:

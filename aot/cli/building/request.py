@@ -15,6 +15,7 @@ class Request:
     """The build that the command line requests."""
 
     places: tuple[Path, ...]
+    """Manifests, recordings, and folders of either."""
     archs: tuple[str, ...]
     profile: str | None
     kernels: tuple[str, ...]
@@ -30,6 +31,10 @@ class Request:
     build_number: int | None
     builder: str | None
     twins: bool
+    name: str | None
+    """Name of the bundle of recordings; None for that of the first recording."""
+    trials: bool
+    """Whether to build recorded specializations that only an autotuner's trials launched."""
     assemblers: Mapping[str, Path]
     """Programs that assemble, by the name of their option; of the others, the build chooses one of Triton's."""
     dry_run: bool

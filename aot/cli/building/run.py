@@ -1,4 +1,4 @@
-"""Build bundles from manifests, unless a stamp shows that nothing has changed."""
+"""Build bundles from manifests and recordings, unless a stamp shows that nothing has changed."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.outcome import failure_of
 from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.planner import Compiler, Plan, absent_kernels, make_plans
+from nojit.aot.recording.origins import recorded_triton
+from nojit.aot.recording.places import bundle_name, is_recording, read_recordings
+from nojit.aot.recording.plan import make_plans as make_recorded_plans
 from nojit.aot.report import TWINS, BuildResult, Done
 from nojit.aot.stamp import Draft, Stamp
 from nojit.aot.trust.provenance import Invocation, attest, is_attested
@@ -93,7 +96,7 @@ def run(out: Output, request: Request, asked: str) -> int:
     if result is None:
         out.emit("build", plan_document(plans, absent))
         show_plans(out, plans)
-        return 0
+        return EXIT_FAILED if any(plan.refused for plan in plans) and not request.keep_going else 0
     _attest(request, plans, result, request.folder, clock)
     done = Done(
         result,
@@ -130,7 +133,49 @@ def load_compiler() -> Compiler:
 
 
 def _plan(request: Request, compiler: Compiler, view: View) -> tuple[list[Plan], tuple[Absence, ...]]:
-    unique = {path.resolve(): path for path in find_manifests(request.places)}
+    recordings = [place for place in request.places if is_recording(place)]
+    manifests = [place for place in request.places if not is_recording(place)]
+    plans, absent = _plan_manifests(request, manifests, compiler, view) if manifests else ([], ())
+    recorded = _plan_recordings(request, recordings, compiler, view) if recordings else []
+    names = {plan.bundle.name for plan in plans}
+    for plan in recorded:
+        if plan.bundle.name in names:
+            what = "expected another name for the bundle of the recordings than for one of the manifests: pass --name"
+            raise ManifestError(what, got=repr(plan.bundle.name), where=str(recordings[0]))
+    return [*plans, *recorded], absent
+
+
+def _plan_recordings(request: Request, places: Sequence[Path], compiler: Compiler, view: View) -> list[Plan]:
+    recorded = read_recordings(places)
+    for what, where in recorded.recording.problems:
+        view.warn(f"the recording lacks {what} - at {where}")
+    plans = make_recorded_plans(
+        recorded,
+        request.archs,
+        compiler,
+        name=request.name or bundle_name(places[0]),
+        kernels=request.kernels,
+        trials=request.trials,
+        on_planned=view.planned,
+    )
+    recorded_with = recorded_triton(recorded.recording)
+    for plan in plans[:1]:
+        built_with = dict(compiler.toolchain(plan.arch)).get("triton", "")
+        if recorded_with and built_with.partition("+")[0] != recorded_with:
+            view.warn(
+                f"recorded with Triton {recorded_with}, built with {built_with}: programs that use the first one are not served; "
+                f"build with it: pip install triton=={recorded_with}"
+            )
+    if request.dry_run:
+        for refused in (each for plan in plans for each in plan.refused):
+            view.warn(f"FAILED {refused.message}")
+    return plans
+
+
+def _plan_manifests(
+    request: Request, places: Sequence[Path], compiler: Compiler, view: View
+) -> tuple[list[Plan], tuple[Absence, ...]]:
+    unique = {path.resolve(): path for path in find_manifests(places)}
     where = ", ".join(map(str, unique.values()))
     planned = make_plans(
         list(unique.values()),

@@ -1,4 +1,4 @@
-"""``nojit build``: Compile manifests into bundles."""
+"""``nojit build``: Compile manifests and recordings into bundles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nojit.aot.cli.building.report import Failures, show_result
 from nojit.aot.cli.building.request import Request
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
 from nojit.aot.compile.cache import default_cache_folder
-from nojit.aot.defaults import LOCAL_BUILDER, MAX_VARIANTS
+from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.stamp import Stamp, asked_of, changes, find_stamp
 from nojit.runtime.errors import few
 
@@ -32,6 +32,12 @@ def _uri(_context: click.Context, _option: click.Parameter, text: str | None) ->
     return text
 
 
+def _name(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not re.fullmatch(BUNDLE_NAME, text):
+        raise click.BadParameter(f"expected {BUNDLE_NAME_WORDS}, got {text!r}")
+    return text
+
+
 def _driver(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     if text is None:
         return None
@@ -42,7 +48,7 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
 
 
 @click.command("build")
-@click.argument("places", metavar="[MANIFEST|DIR]...", nargs=-1, type=PLACE)
+@click.argument("places", metavar="[MANIFEST|RECORDING|DIR]...", nargs=-1, type=PLACE)
 @click.option(
     "--arch",
     "archs",
@@ -63,6 +69,13 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
     metavar="K",
     help="Build only this kernel; keep the others of the existing bundle; repeatable.",
 )
+@click.option(
+    "--name",
+    metavar="NAME",
+    callback=_name,
+    help="Name of the bundle of recordings; default: that of the first recording.",
+)
+@click.option("--trials", is_flag=True, help="Also build what only an autotuner's trials launched in recordings.")
 @click.option("--tuning", is_flag=True, help="Build tuning bundles instead: every config of the tuning spaces.")
 @click.option("--no-tuned", "untuned", is_flag=True, help="Ignore the tuned tables beside the manifests.")
 @click.option(
@@ -128,6 +141,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     archs: tuple[str, ...],
     profile: str | None,
     kernels: tuple[str, ...],
+    name: str | None,
+    trials: bool,
     tuning: bool,
     untuned: bool,
     folder: Path | None,
@@ -144,12 +159,15 @@ def command(  # noqa: PLR0917 - click passes each by name
     cache_dir: Path | None,
     **assemblers: Path | None,
 ) -> int:
-    """Compile manifests into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
+    """Compile manifests and recordings into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
 
     Without arguments it builds every manifest in manifests/ for the architectures that it names. It compiles only variants that are not
     in the cache and leaves up-to-date bundles alone. If no file, setting or argument has changed since the last build, it does not
     even import the sources; --recheck does. It needs no GPU. Beside each bundle it writes a report and a provenance statement,
     which `nojit sign` signs.
+
+    Recordings become one bundle with exactly the recorded specializations, for the recorded architectures or those of
+    --arch. The build needs neither the program nor its packages.
 
     With --kernel, or some manifests of a folder, the existing bundle keeps its other kernels, from the cache unless their sources
     changed. The build then uses the existing bundle's profile and refuses another --profile. Without an existing bundle in --out, only
@@ -184,6 +202,8 @@ def command(  # noqa: PLR0917 - click passes each by name
         build_number=build_number,
         builder=builder,
         twins=debug_info == "twin",
+        name=name,
+        trials=trials,
         assemblers=given_assemblers(assemblers),
         dry_run=dry_run,
     )

@@ -1,0 +1,1 @@
+"""From recordings to builds: plans, coverage and manifests of a program's launches."""
