@@ -13,6 +13,7 @@ from pathlib import Path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.format import SUFFIX
+from nojit.runtime.recording.origins import ATTACHMENT, read_origins
 from nojit.runtime.strict import Json
 from nojit.runtime.table import Config, KernelTable, Missing, Param, config_json
 from nojit.runtime.target import by_arch
@@ -23,12 +24,15 @@ __all__ = [
     "AttachmentFacts",
     "BundleFacts",
     "KernelFacts",
+    "RecordedFacts",
+    "RecordingFacts",
     "VariantFacts",
     "bundle_facts",
     "config_words",
     "definition",
     "kernel_facts",
     "open_bundle",
+    "recording_facts",
     "variant_facts",
 ]
 
@@ -109,6 +113,56 @@ class VariantFacts:
     """Number of its image; variants with the same machine code share an image."""
     image_bytes: int
     image_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFacts:
+    """The function that a kernel was recorded from."""
+
+    kernel: str
+    """Name of the kernel in the bundle."""
+    module: str
+    """Module of the function."""
+    qualname: str
+    """Qualified name of the function in its module."""
+    closure: str
+    """Digest of its source closure."""
+    winners: int
+    """Number of keys for which an autotuner's choice is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingFacts:
+    """The recording that a bundle was built from."""
+
+    triton: str
+    """Version of the program's Triton."""
+    torch: str
+    """Version of the program's torch; empty if it had none."""
+    kernels: tuple[RecordedFacts, ...]
+    """Every kernel of the bundle."""
+    distributions: tuple[tuple[str, str, str], ...]
+    """Name, version and licence of each package with recorded source."""
+
+
+def recording_facts(bundle: BundleFile) -> RecordingFacts | None:
+    """Return the facts of the recording that a bundle was built from; None for a bundle of manifests.
+
+    Raises:
+        BundleError: the attachment with the origins is damaged.
+    """
+    if ATTACHMENT not in bundle.attachments:
+        return None
+    origins = read_origins(bundle.attachment(ATTACHMENT), bundle.path)
+    return RecordingFacts(
+        origins.triton,
+        origins.torch,
+        tuple(
+            RecordedFacts(each.kernel, each.module, each.qualname, each.closure, len(each.winners))
+            for each in origins.kernels
+        ),
+        tuple((each.name, each.version, each.license) for each in origins.distributions),
+    )
 
 
 def open_bundle(path: Path) -> BundleFile:

@@ -32,6 +32,8 @@ FACTS = (
     left_out.Pruned,
     cache.Misfit,
     contents.BundleFacts,
+    contents.RecordingFacts,
+    contents.RecordedFacts,
     contents.AttachmentFacts,
     contents.KernelFacts,
     contents.VariantFacts,

@@ -13,11 +13,14 @@ from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.inspect.contents import (
     BundleFacts,
     KernelFacts,
+    RecordedFacts,
+    RecordingFacts,
     VariantFacts,
     bundle_facts,
     config_words,
     definition,
     kernel_facts,
+    recording_facts,
     variant_facts,
 )
 from nojit.aot.inspect.places import Place, bundles_at
@@ -62,19 +65,29 @@ def command(out: Output, path: Path, kernel: str | None) -> None:
 def _inspect(out: Output, place: Place, kernel: str | None) -> dict[str, Any]:
     """Show a bundle or one of its kernels; return the JSON document."""
     with place.opened() as bundle:
-        facts = replace(bundle_facts(bundle), path=place.name)
+        facts, recording = replace(bundle_facts(bundle), path=place.name), recording_facts(bundle)
         if kernel is None:
             kernels = [kernel_facts(bundle, name) for name in bundle.kernels]
             origin = _provenance(place.path, bundle.digest)
-            _show_bundle(out, facts, origin)
+            _show_bundle(out, facts, origin, recording)
             _show_kernels(out, kernels)
             documents = {"bundle": asdict(facts), "kernels": [asdict(one) for one in kernels]}
-            return {**documents, "provenance": None if origin is None else asdict(origin)}
+            return {
+                **documents,
+                "provenance": None if origin is None else asdict(origin),
+                "recording": None if recording is None else asdict(recording),
+            }
         table, summary, variants = bundle.table(kernel), kernel_facts(bundle, kernel), variant_facts(bundle, kernel)
+    recorded = next((each for each in recording.kernels if each.kernel == kernel), None) if recording else None
     body = {**asdict(summary), **definition(table)}
-    _show_definition(out, table, facts)
+    _show_definition(out, table, facts, recorded)
     _show_variants(out, variants)
-    return {"bundle": asdict(facts), "kernel": body, "variants": [asdict(one) for one in variants]}
+    return {
+        "bundle": asdict(facts),
+        "kernel": body,
+        "variants": [asdict(one) for one in variants],
+        "recorded": None if recorded is None else asdict(recorded),
+    }
 
 
 def _provenance(path: Path, digest: str) -> ProvenanceFacts | None:
@@ -100,7 +113,14 @@ def _origin(facts: ProvenanceFacts) -> str:
     return f"{commit}{of}, build {facts.build_number} by {facts.builder}, {facts.finished}{signed}"
 
 
-def _show_bundle(out: Output, facts: BundleFacts, origin: ProvenanceFacts | None) -> None:
+def _recording(facts: RecordingFacts) -> str:
+    versions = [f"Triton {facts.triton or 'of unknown version'}", *([f"torch {facts.torch}"] if facts.torch else [])]
+    return f"a recording of {counted(len(facts.kernels), 'kernel')} with {' and '.join(versions)}"
+
+
+def _show_bundle(
+    out: Output, facts: BundleFacts, origin: ProvenanceFacts | None, recording: RecordingFacts | None
+) -> None:
     out.line(f"{facts.name} {facts.version} for {facts.arch}", style="cyan")
     ratio = f"{facts.image_bytes / facts.payload_bytes:.1f} times smaller" if facts.payload_bytes else "empty"
     pairs = [
@@ -109,6 +129,11 @@ def _show_bundle(out: Output, facts: BundleFacts, origin: ProvenanceFacts | None
         ("runs on", f"images for {facts.image_arch}; driver for CUDA {driver_version(facts.min_driver)} or newer"),
         ("toolchain", toolchain_words(tuple(facts.toolchain.items()))),
         *([("built from", _origin(origin))] if origin else []),
+        *([("recorded", _recording(recording))] if recording else []),
+        *(
+            ("package", " ".join(filter(None, (name, version, f"({licence})" if licence else ""))))
+            for name, version, licence in (recording.distributions if recording else ())
+        ),
         *(
             [("imports", ", ".join(origin.distributions))]
             if origin and origin.describes and origin.distributions
@@ -145,10 +170,11 @@ def _show_kernels(out: Output, kernels: Iterable[KernelFacts]) -> None:
     out.table(headers, rows)
 
 
-def _show_definition(out: Output, table: KernelTable, facts: BundleFacts) -> None:
+def _show_definition(out: Output, table: KernelTable, facts: BundleFacts, recorded: RecordedFacts | None) -> None:
     out.line(f"{table.kernel} of {facts.name} {facts.version} for {facts.arch}", style="cyan")
     tuning, types = table.tuning, table.param_types()
     pairs = [
+        *([("recorded", f"{recorded.module}:{recorded.qualname}")] if recorded else []),
         ("params", ", ".join(_param(param, types.get(param.name, ())) for param in table.params)),
         ("grid", ", ".join(table.grid) or "given by every call"),
         *(
