@@ -26,11 +26,11 @@ from nojit.aot.plan.left_out import Refused
 from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.report import BuildResult, BundleReport, Failure, VariantReport, as_found, decode_report, encode_report
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import twin_inputs
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.strict import Json, canonical_json
-from nojit.runtime.table import Tuning
+from nojit.runtime.table.table import Tuning
 
 __all__ = ["BuildResult", "build", "inputs_of", "toolchain_of"]
 

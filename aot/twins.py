@@ -13,7 +13,7 @@ from nojit.aot.inspect.places import report_path
 from nojit.aot.plan.planner import Plan
 from nojit.aot.report import TWINS as FOLDER
 from nojit.aot.report import BuildResult, BundleReport, encode_report
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import TWIN
 
 __all__ = ["FOLDER", "compare_twins", "twin_plan", "twin_plans"]

@@ -90,7 +90,7 @@ def nojit_build(archs: list[str], kernels: list[str], jobs: int, folder: Path) -
 
 def read_times_us(bundle: Path) -> list[float]:
     """Time the first read of every image, each in a newly opened bundle so that no group is cached."""
-    from nojit.runtime.bundle import BundleFile
+    from nojit.runtime.bundle.file import BundleFile
 
     with BundleFile(bundle) as probe:
         images = [(entry.name, number) for entry in probe.index.kernels for number in range(entry.images)]
@@ -172,7 +172,7 @@ def timed(command: list[str]) -> tuple[float, float]:
 
 def size_bars(given: argparse.Namespace) -> None:
     """Print a bundle's size, and the time to read an image."""
-    from nojit.runtime.bundle import BundleFile
+    from nojit.runtime.bundle.file import BundleFile
 
     with BundleFile(given.bundle) as opened:
         arch = opened.index.target.arch

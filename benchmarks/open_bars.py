@@ -20,8 +20,8 @@ from nojit.aot.manifest.archs import target_of
 from nojit.aot.pack.bundle import BundleContent, pack
 from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.variant import CompiledVariant, Variant
-from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
-from nojit.runtime.table import Axis, Config, Launch, Param, Slot
+from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
+from nojit.runtime.table.table import Axis, Config, Launch, Param, Slot
 
 _PROBE = """
 import json, resource, sys, time

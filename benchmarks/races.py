@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nojit import runtime
-from nojit.runtime.cubin import read_sections
+from nojit.runtime.bundle.cubin import read_sections
 
 REPORT = re.compile(
     r"Race reported between (?:Write|Read) access at (\w+)\+0x([0-9a-f]+)[^\n]*\n((?:=========\s+and [^\n]*\n?)+)"

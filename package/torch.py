@@ -27,10 +27,10 @@ from typing import Any, Final, TypeAlias
 import torch
 from nojit.kernels.dispatch import PLAIN
 from nojit.runtime import Kernel
-from nojit.runtime.call import slot_kind
 from nojit.runtime.errors import ArgumentError, did_you_mean, few, shown
 from nojit.runtime.handle import KernelParam
-from nojit.runtime.type_names import is_tuple, members
+from nojit.runtime.launch.call import slot_kind
+from nojit.runtime.table.type_names import is_tuple, members
 from nojit.runtime.values import DType, Value
 
 __all__ = ["CustomOp", "custom_op"]

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
         StreamWarning,
         TuningError,
     )
+    from nojit.runtime.explain.explanation import Explanation
     from nojit.runtime.fallback.jit import MissWarning, register_source
     from nojit.runtime.kernel import Kernel, Warmed
     from nojit.runtime.loader import Bundle, load
     from nojit.runtime.observe import events, hooks, telemetry
     from nojit.runtime.observe.events import Counters, counters
-    from nojit.runtime.select import Explanation
 
 __all__ = [
     "ArgumentError",
@@ -74,7 +74,7 @@ __all__ = [
 _HOMES = {
     "Bundle": "loader",
     "Counters": "observe.events",
-    "Explanation": "select",
+    "Explanation": "explain.explanation",
     "Kernel": "kernel",
     "MissWarning": "fallback.jit",
     "TensorDescriptor": "descriptor",

@@ -1,9 +1,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, TypeAlias, overload
 
-from nojit.runtime.call import Argument
-from nojit.runtime.format import Attachment, BundleIndex, KernelEntry, Section, TargetInfo
-from nojit.runtime.table import Launch, Slot
+from nojit.runtime.bundle.format import Attachment, BundleIndex, KernelEntry, Section, TargetInfo
+from nojit.runtime.launch.call import Argument
+from nojit.runtime.table.table import Launch, Slot
 from nojit.runtime.values import Value
 
 State: TypeAlias = tuple[Callable[[], Any], Any] | tuple[dict[str, Any], str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.type_names import RANK_MAX
+from nojit.runtime.table.type_names import RANK_MAX
 
 __all__ = ["TensorDescriptor"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nojit.runtime.record import Record
-from nojit.runtime.table import Config, KernelTable, Missing
+from nojit.runtime.table.table import Config, KernelTable, Missing
 from nojit.runtime.values import Value, spell
 
 __all__ = ["KernelParam", "LaunchConfig", "config_of", "params_of"]

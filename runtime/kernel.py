@@ -1,7 +1,7 @@
 """The user's handle on a kernel. The C core launches; Python selects the variant for each new specialization.
 
-`Kernel` finds the bundle for a device, selects the variant (`nojit.runtime.select`) from the core's facts about a call
-(`nojit.runtime.facts`), and gives the core a plan (`nojit.runtime.plans`).
+`Kernel` finds the bundle for a device, selects the variant (`nojit.runtime.explain.explanation`) from the core's facts about a call
+(`nojit.runtime.launch.facts`), and gives the core a plan (`nojit.runtime.launch.plans`).
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nojit.runtime import _core
-from nojit.runtime.call import CallFacts
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
-from nojit.runtime.facts import Facts, call_facts, is_dtype, placeholder
-from nojit.runtime.images import Source, best_source, closest_source
-from nojit.runtime.keys import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
-from nojit.runtime.loading import Only, check_only, rows_to_load
+from nojit.runtime.launch.call import CallFacts
+from nojit.runtime.launch.facts import Facts, call_facts, is_dtype, placeholder
+from nojit.runtime.launch.images import Source, best_source, closest_source
+from nojit.runtime.launch.keys import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
+from nojit.runtime.launch.plans import grid_error, make_plan, read_row
+from nojit.runtime.launch.rows_to_load import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log
-from nojit.runtime.plans import grid_error, make_plan, read_row
 from nojit.runtime.record import Record
-from nojit.runtime.table import MISSING, KernelTable
+from nojit.runtime.table.table import MISSING, KernelTable
 from nojit.runtime.target import ImageArch, parse_image_arch
-from nojit.runtime.tuning import Lookup, Ordering, lookup_of
+from nojit.runtime.tuning.lookup import Lookup, Ordering, lookup_of
 from nojit.runtime.values import DType, FunctionRef, Value
 
 if TYPE_CHECKING:
     # imported on demand: calls without a variant are rare, and NOJIT_TUNING is seldom set
+    from nojit.runtime.explain.explanation import Explanation
     from nojit.runtime.fallback.jit_call import JitFallback
     from nojit.runtime.handle import KernelParam, LaunchConfig
-    from nojit.runtime.select import Explanation
-    from nojit.runtime.tuning_source import TuningSource
+    from nojit.runtime.tuning.overrides import TuningSource
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ class Kernel(_core.Dispatcher):
                 several devices, the first one counts.
             kwargs: the named arguments of a call.
         """
-        from nojit.runtime.select import explain  # noqa: PLC0415 - launches ask for no reasons
+        from nojit.runtime.explain.explanation import explain  # noqa: PLC0415 - launches ask for no reasons
 
         there, facts = self._facts(*args, **kwargs)
         ordinal = there if device is None else device
@@ -160,7 +160,7 @@ class Kernel(_core.Dispatcher):
             ArgumentError: the kernel cannot take an argument.
             NoMatchingVariantError: no variant matches.
         """
-        from nojit.runtime.select import choose  # noqa: PLC0415 - tuners ask
+        from nojit.runtime.explain.explanation import choose  # noqa: PLC0415 - tuners ask
 
         there, facts = self._facts(*args, **kwargs)
         source = self._source_for(self._capability(arch, there if device is None else device))
@@ -317,7 +317,7 @@ class Kernel(_core.Dispatcher):
         self._or_miss(device, lambda: self._best(device, facts))
 
     def _best(self, device: int, facts: Facts) -> int:
-        from nojit.runtime.select import best  # noqa: PLC0415 - the core chooses
+        from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the core chooses
 
         source, table = self._home(device)
         call = call_facts(facts, table, source.arch)
@@ -376,7 +376,7 @@ class Kernel(_core.Dispatcher):
 
     def _note_hints(self, plan: _core.Plan, hint_set: int, facts: Facts) -> None:
         """Note the hints that a specialization misses, where a variant of its config has more than the one that serves it."""
-        from nojit.runtime.observe.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
+        from nojit.runtime.explain.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
 
         source, row = plan.payload
         call = self._call_facts(source, facts)
@@ -398,8 +398,8 @@ class Kernel(_core.Dispatcher):
 
     def _check_option(self, name: str, value: object) -> None:
         """Refuse a keyword that the kernel does not have, unless it is an option of Triton with the built value."""
-        from nojit.runtime.options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
-        from nojit.runtime.refusals import not_as_built, unexpected  # noqa: PLC0415 - as above
+        from nojit.runtime.explain.options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
+        from nojit.runtime.explain.refusals import not_as_built, unexpected  # noqa: PLC0415 - as above
 
         if name not in BUILT_WITH:
             what = unexpected(name, (*self.arg_names, *self._options, "stream", *BUILT_WITH))
@@ -482,7 +482,7 @@ class Kernel(_core.Dispatcher):
         if self._overrides and (override := self._overrides.get(source)):
             tuning, origins = override.tuning, override.origins
         if self._batch_invariant:
-            from nojit.runtime.invariance import settled  # noqa: PLC0415 - seldom asked for
+            from nojit.runtime.tuning.invariance import settled  # noqa: PLC0415 - seldom asked for
 
             tuning = settled(tuning, table, f"sm_{source.arch}")
             origins = origins or [source.images.file.path]
@@ -520,7 +520,7 @@ def _option_names(table: KernelTable) -> tuple[str, ...]:
 def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
     if table.tuning is None:
         return {}
-    from nojit.runtime.selection import Selection  # noqa: PLC0415 - tuners ask
+    from nojit.runtime.explain.selection import Selection  # noqa: PLC0415 - tuners ask
 
     numbers = Selection(table, call, Lookup(table.tuning, None, "")).core.numbers
     return dict(zip(table.tuning.key, numbers, strict=True))

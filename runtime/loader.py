@@ -12,18 +12,18 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Self
 
 from nojit.runtime import _core
-from nojit.runtime.bundle import BundleFile, no_attachment
+from nojit.runtime.bundle.file import BundleFile, no_attachment
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, counted, nearest_or_few, typed
-from nojit.runtime.format import SUFFIX
-from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel, Source
-from nojit.runtime.loading import Only, check_only
+from nojit.runtime.launch.images import Images
+from nojit.runtime.launch.rows_to_load import Only, check_only
 from nojit.runtime.observe.events import emit, log
 from nojit.runtime.target import by_arch
 
 if TYPE_CHECKING:
-    from nojit.runtime.bundle import Accept
-    from nojit.runtime.tuning_source import TuningSource
+    from nojit.runtime.bundle.file import Accept
+    from nojit.runtime.tuning.overrides import TuningSource
 
 __all__ = ["Bundle", "load", "process_policy"]
 
@@ -301,9 +301,9 @@ def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tupl
     """Keep the newest version of each bundle of a folder and close the others; return both, the others with the reason."""
     if len({file.index.target.image_arch for file in files}) == len(files):
         return files, ()
-    from nojit.runtime.discovery.versions import newer_lies_beside, superseded  # noqa: PLC0415 - rarely needed
+    from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded  # noqa: PLC0415 - rarely needed
 
-    older = superseded([file.release for file in files])
+    older = superseded([Release.of(file) for file in files])
     kept = []
     for file in files:
         if file.path in older:
@@ -314,14 +314,14 @@ def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tupl
 
 
 def _batch_invariant() -> bool:
-    from nojit.runtime.invariance import is_batch_invariant  # noqa: PLC0415 - seldom set
+    from nojit.runtime.tuning.invariance import is_batch_invariant  # noqa: PLC0415 - seldom set
 
     return is_batch_invariant()
 
 
 def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str, dict[Source, TuningSource]]:
     """Read the tuned tables of ``NOJIT_TUNING``, which replace the bundles' own; return them by kernel and file."""
-    from nojit.runtime.tuning_source import override_of, read_overrides  # noqa: PLC0415 - seldom set
+    from nojit.runtime.tuning.overrides import override_of, read_overrides  # noqa: PLC0415 - seldom set
 
     overrides: dict[str, dict[Source, TuningSource]] = {}
     for kernel, tuned in read_overrides(places).items():

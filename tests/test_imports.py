@@ -65,15 +65,21 @@ AOT = {
 }
 # for each package of the runtime, the others that its modules import, at once or later
 RUNTIME: dict[str, set[str]] = {
-    "discovery": set(),
     "observe": set(),
-    "trust": {"discovery"},
-    "fallback": {"discovery"},
-    "recording": set(),
+    "table": set(),
+    "expr": set(),
+    "bundle": {"table"},
+    "tuning": {"table", "expr"},
+    "launch": {"bundle", "table", "expr", "observe"},
+    "explain": {"launch", "table", "expr", "observe"},
+    "discovery": {"bundle"},
+    "trust": {"bundle", "discovery"},
+    "fallback": {"discovery", "explain", "launch", "table", "expr"},
+    "recording": {"launch", "table"},
     "serve": {"recording"},
 }
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
-RUNTIME_AT_ONCE = {"observe"}
+RUNTIME_AT_ONCE = {"bundle", "launch", "observe", "table", "tuning"}
 ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
 REGISTRY = "nojit.aot.backends.registry"
 # of aot and runtime, the modules that import Triton: the compiler, and backends, which nothing but their vendor imports
@@ -180,7 +186,7 @@ def loaded_by(name: str) -> frozenset[str]:
 
 def test_the_graph_is_not_empty():
     assert Import(COMPILER, "triton", lazy=False) in imports()
-    assert Import("nojit.aot.build", "nojit.runtime.bundle", lazy=False) in imports()
+    assert Import("nojit.aot.build", "nojit.runtime.bundle.file", lazy=False) in imports()
     assert {room(name) for name in modules()} == set(ROOMS)
 
 
@@ -276,6 +282,13 @@ def test_packages_of_the_runtime_import_few_others():
                 found[importer].add(target)
     assert found.pop("") == RUNTIME_AT_ONCE
     assert found == RUNTIME
+    order = list(RUNTIME)
+    assert [
+        (importer, each)
+        for importer in order
+        for each in RUNTIME[importer]
+        if order.index(each) > order.index(importer)
+    ] == []
 
 
 def test_the_page_of_the_architecture_shows_these_imports():

@@ -12,8 +12,8 @@ from nojit.aot.backends.options import Option
 from nojit.aot.backends.settings import Setting
 
 if TYPE_CHECKING:
-    from nojit.runtime.format import TargetInfo
-    from nojit.runtime.table import Launch
+    from nojit.runtime.bundle.format import TargetInfo
+    from nojit.runtime.table.table import Launch
 
 __all__ = ["Backend", "Limits", "StandIn", "Tool", "Vendor", "WheelVariants"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from nojit.aot.bench import children
 from nojit.aot.inspect.doctor import probe_driver
 from nojit.aot.manifest.archs import check_arch
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError, NojitError, PackageError, worded
-from nojit.runtime.format import SUFFIX
 
 __all__ = ["LAUNCH", "build", "cold_name", "cold_source", "device_arch", "find"]
 

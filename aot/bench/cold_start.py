@@ -13,7 +13,7 @@ from os import environ
 from pathlib import Path
 
 from nojit.aot.bench.bundles import cold_source
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 
 __all__ = ["REFERENCE", "WAYS", "ColdStartBench", "Fixture", "StartFigure", "StartStage", "Unstarted", "Way", "measure"]
 

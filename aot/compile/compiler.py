@@ -39,11 +39,11 @@ from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.types import NONE, layout_in, plain
 from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_of
-from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import CompileError, ManifestError, worded
 from nojit.runtime.strict import Json, canonical_json
-from nojit.runtime.table import MISSING, Launch, Param
-from nojit.runtime.type_names import descriptor_parts, dtype_name, is_descriptor
+from nojit.runtime.table.constant_types import constant_of, is_constant
+from nojit.runtime.table.table import MISSING, Launch, Param
+from nojit.runtime.table.type_names import descriptor_parts, dtype_name, is_descriptor
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars, getenv

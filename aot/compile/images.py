@@ -5,7 +5,7 @@ from __future__ import annotations
 from nojit.aot.backends.registry import vendor_of
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import BundleError, CompileError
-from nojit.runtime.table import Launch
+from nojit.runtime.table.table import Launch
 
 __all__ = ["check_compiled", "checked_registers"]
 

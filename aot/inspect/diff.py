@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, fields
 
 from nojit.aot.inspect.contents import VariantFacts, definition, variant_facts
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.strict import Json
 
 __all__ = ["BundleDiff", "Change", "KernelDiff", "VariantChange", "diff_bundles"]

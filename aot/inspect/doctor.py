@@ -18,15 +18,15 @@ from typing import NoReturn
 from nojit.aot.inspect.choice import BundleState, driver_for, taken
 from nojit.aot.inspect.statement import expiry_of
 from nojit.aot.inspect.wheel_file import PROVENANCE
-from nojit.runtime.bundle import Accept, BundleFile
+from nojit.runtime.bundle.file import Accept, BundleFile
 from nojit.runtime.discovery.discover import Found, asked_names, named, names, operators_ask, serving
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.twins import with_twins
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded
 from nojit.runtime.fallback.jit import policy_of
-from nojit.runtime.invariance import is_batch_invariant
 from nojit.runtime.loader import Bundle, load, process_policy
-from nojit.runtime.tuning_source import read_overrides
+from nojit.runtime.tuning.invariance import is_batch_invariant
+from nojit.runtime.tuning.overrides import read_overrides
 
 __all__ = [
     "CacheState",

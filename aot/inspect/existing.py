@@ -9,10 +9,10 @@ from pathlib import Path
 
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.plan.in_place import InPlace
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.versions import version_key
 from nojit.runtime.errors import BundleError, PackageError
-from nojit.runtime.format import SUFFIX
 
 __all__ = ["read_in_place"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.discover import asked_names, named
 from nojit.runtime.errors import BundleError
-from nojit.runtime.format import SUFFIX
 from nojit.runtime.target import by_arch
 from nojit.runtime.trust.policy import signed_path
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
-from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json, canonical_json, parse_json
 from nojit.runtime.trust.policy import (
     EXPIRES,

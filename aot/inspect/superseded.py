@@ -8,10 +8,10 @@ from pathlib import Path
 
 from nojit.aot.inspect.places import report_path
 from nojit.aot.inspect.statement import statement_path
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.versions import Release, superseded
 from nojit.runtime.errors import BundleError, PackageError, worded
-from nojit.runtime.format import SUFFIX
 from nojit.runtime.trust.policy import signed_path
 
 __all__ = ["Leftover", "find_leftovers", "remove"]
@@ -48,7 +48,7 @@ def find_leftovers(folders: Iterable[Path]) -> tuple[list[Leftover], list[str]]:
         for path in _bundles_in(folder):
             try:
                 with BundleFile(path) as bundle:
-                    releases[str(path)] = bundle.release, bundle.index.target.arch
+                    releases[str(path)] = Release.of(bundle), bundle.index.target.arch
             except (BundleError, OSError) as error:
                 alone.append(f"{path}: {worded(error)}")
         for old, new in superseded(release for release, _ in releases.values()).items():

@@ -7,10 +7,10 @@ from functools import partial
 
 from nojit.aot.backends.interface import Vendor
 from nojit.aot.backends.registry import vendor_named
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleIntegrityError
-from nojit.runtime.launch_codec import Launches
-from nojit.runtime.table import KernelTable, Launch
+from nojit.runtime.table.launches import Launches
+from nojit.runtime.table.table import KernelTable, Launch
 
 __all__ = ["verify_bundle"]
 

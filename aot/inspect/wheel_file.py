@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn, Self
 
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import ENTRY_POINTS, normalized
 from nojit.runtime.errors import BundleError, BundleIntegrityError, few, worded
-from nojit.runtime.format import SUFFIX
 from nojit.runtime.trust.policy import signed_path
 
 __all__ = ["PROVENANCE", "Recorded", "WheelFile"]

@@ -12,7 +12,7 @@ from nojit.aot.backends.registry import expected, vendor_of, vendors
 from nojit.runtime.errors import ManifestError, did_you_mean
 
 if TYPE_CHECKING:
-    from nojit.runtime.format import TargetInfo
+    from nojit.runtime.bundle.format import TargetInfo
 
 __all__ = ["arch_number", "check_arch", "check_assembled", "check_known", "known_archs", "target_of"]
 

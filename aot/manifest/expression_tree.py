@@ -1,7 +1,7 @@
 """Expressions as trees, for the build: checked, folded, and searched for what they imply.
 
 A tree is immutable, compares by structure (``true`` and ``1`` differ), and is at most `MAX_HEIGHT` levels high, so that
-walking it never comes near Python's recursion limit. The core reads text and computes values; `nojit.runtime.expr` is what
+walking it never comes near Python's recursion limit. The core reads text and computes values; `nojit.runtime.expr.expression` is what
 launches need.
 """
 
@@ -12,9 +12,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from nojit.runtime.expr_ops import MISSING, ExpressionError, Op, Value, identity, same
-from nojit.runtime.postfix import UNARY, WORDS, infix, postfix, words_of
-from nojit.runtime.postfix import evaluate as compute
+from nojit.runtime.expr.operations import MISSING, ExpressionError, Op, Value, identity, same
+from nojit.runtime.expr.postfix import UNARY, WORDS, infix, postfix, words_of
+from nojit.runtime.expr.postfix import evaluate as compute
 from nojit.runtime.record import Record
 
 __all__ = [

@@ -27,12 +27,12 @@ from nojit.aot.manifest.type_checker import (
     term_of,
 )
 from nojit.aot.manifest.types import BOOLS, FLOATS, INTS, NONE, axes_in, fill
-from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.expr_ops import Op
-from nojit.runtime.expr_ops import Value as Operand
-from nojit.runtime.table import Missing, Param
-from nojit.runtime.tuned import TunedConfig
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.expr.operations import Op
+from nojit.runtime.expr.operations import Value as Operand
+from nojit.runtime.table.table import Missing, Param
+from nojit.runtime.tuning.tuned import TunedConfig
 from nojit.runtime.values import Value, identity
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import BOOLS, FLOATS, NONE
-from nojit.runtime import expr
 from nojit.runtime.errors import did_you_mean
-from nojit.runtime.neighbours import cost_words, is_cost
-from nojit.runtime.tuned import MULTIPROCESSORS, is_name
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.tuning.neighbours import cost_words, is_cost
+from nojit.runtime.tuning.tuned import MULTIPROCESSORS, is_name
 
 if TYPE_CHECKING:
     from nojit.aot.manifest.spec import KernelSpec, TuningSpec

@@ -21,8 +21,8 @@ from nojit.aot.manifest.expression_tree import (
     apply,
     render,
 )
-from nojit.runtime.expr_ops import ExpressionError, Op, Value, describe
-from nojit.runtime.postfix import WORDS
+from nojit.runtime.expr.operations import ExpressionError, Op, Value, describe
+from nojit.runtime.expr.postfix import WORDS
 
 __all__ = ["ANY", "BOOL", "INT", "Case", "Kind", "Known", "Term", "TypeMistake", "check", "kind_of", "kinds", "term_of"]
 

@@ -15,10 +15,10 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from nojit.runtime.constant_types import constant_of, constant_type
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.type_names import ELEMENTS as _OF_POINTERS
-from nojit.runtime.type_names import NONE, RANK_MAX, SCALARS, dtype_name, element_name, members
+from nojit.runtime.table.constant_types import constant_of, constant_type
+from nojit.runtime.table.type_names import ELEMENTS as _OF_POINTERS
+from nojit.runtime.table.type_names import NONE, RANK_MAX, SCALARS, dtype_name, element_name, members
 
 __all__ = [
     "NONE",

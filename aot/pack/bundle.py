@@ -13,8 +13,7 @@ from nojit.aot.pack.likeness import group_alike
 from nojit.aot.pack.tables import KernelContent, build_table
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime import _core
-from nojit.runtime.errors import BundleFormatError, PackageError
-from nojit.runtime.format import (
+from nojit.runtime.bundle.format import (
     Attachment,
     BundleIndex,
     Header,
@@ -25,8 +24,9 @@ from nojit.runtime.format import (
     encode_header,
     encode_index,
 )
-from nojit.runtime.payload import Group, encode_groups, encode_images
-from nojit.runtime.table_codec import check_table, decode_table, encode_table
+from nojit.runtime.bundle.payload import Group, encode_groups, encode_images
+from nojit.runtime.errors import BundleFormatError, PackageError
+from nojit.runtime.table.table_codec import check_table, decode_table, encode_table
 
 __all__ = [
     "GROUP_RAW_BYTES",

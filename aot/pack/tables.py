@@ -9,11 +9,11 @@ from typing import Generic, TypeVar
 
 from nojit.aot.manifest.types import plain
 from nojit.aot.plan.variant import CompiledVariant, Variant
-from nojit.runtime.expr import ExpressionError
-from nojit.runtime.postfix import postfix
-from nojit.runtime.table import COLUMNS, Axis, Case, Config, Derived, KernelTable, Launch, Param, Tuning
-from nojit.runtime.tuned import TunedCost, TunedEntry, TunedRow, TunedTable
-from nojit.runtime.tuning import resolve
+from nojit.runtime.expr.expression import ExpressionError
+from nojit.runtime.expr.postfix import postfix
+from nojit.runtime.table.table import COLUMNS, Axis, Case, Config, Derived, KernelTable, Launch, Param, Tuning
+from nojit.runtime.tuning.lookup import resolve
+from nojit.runtime.tuning.tuned import TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import Value, identity
 
 __all__ = ["KernelContent", "build_table"]

@@ -11,9 +11,9 @@ from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import constexprs_in, told_options
 from nojit.aot.manifest.matrix import read_value
 from nojit.aot.manifest.options import OPTIONS, option_value
-from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table import Config
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.table.table import Config
 from nojit.runtime.values import Value, identity
 
 if TYPE_CHECKING:

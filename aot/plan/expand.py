@@ -18,9 +18,9 @@ from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.plan.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.plan.points import Axes, Point, Settings, points_of
 from nojit.aot.plan.variant import Variant
-from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table import Derived
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.table.table import Derived
 from nojit.runtime.values import Value, identity
 
 __all__ = ["Expander", "Expansion", "Names", "derived_of", "expand_kernel", "settings_of"]

@@ -28,11 +28,11 @@ from nojit.aot.plan.source import KernelSource, SourcePlace, check_decorators, f
 from nojit.aot.plan.space import expand_space
 from nojit.aot.plan.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_in, functions_of
-from nojit.runtime.constant_types import constant_of
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
-from nojit.runtime.format import SUFFIX
-from nojit.runtime.table import Axis, Derived
-from nojit.runtime.tuned import TunedTable
+from nojit.runtime.table.constant_types import constant_of
+from nojit.runtime.table.table import Axis, Derived
+from nojit.runtime.tuning.tuned import TunedTable
 
 __all__ = ["Compiler", "Plan", "Planned", "PlannedKernel", "absent_kernels", "make_plans"]
 

@@ -21,7 +21,7 @@ from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import fill, types_of
 from nojit.aot.plan.hints import WrittenHints, subsets
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.table import Axis
+from nojit.runtime.table.table import Axis
 from nojit.runtime.values import Value, identity
 
 __all__ = ["Axes", "Point", "Settings", "Signature", "hint_places", "points_of"]

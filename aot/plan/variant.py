@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from nojit.aot.manifest.types import NONE, plain
 from nojit.runtime._core import IMAGE_BYTES_MAX, read_launch
-from nojit.runtime.constant_types import constant_of, is_constant
-from nojit.runtime.launch_codec import encode_launches
 from nojit.runtime.strict import Json, canonical_json, count, fields, parse_json, refuse, text
-from nojit.runtime.table import Config, Launch
-from nojit.runtime.type_names import leaves
+from nojit.runtime.table.constant_types import constant_of, is_constant
+from nojit.runtime.table.launches import encode_launches
+from nojit.runtime.table.table import Config, Launch
+from nojit.runtime.table.type_names import leaves
 from nojit.runtime.values import FunctionRef, Value, spell
 
 __all__ = [

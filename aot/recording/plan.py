@@ -18,10 +18,10 @@ from nojit.aot.recording.origins import origins_of
 from nojit.aot.recording.places import Recorded
 from nojit.aot.recording.specs import RecordedKernel, Spec, kernels_of, option_default
 from nojit.runtime.errors import BundleFormatError, ManifestError, NojitError, RecordingError, nearest_or_few
-from nojit.runtime.options import BUILT_WITH
+from nojit.runtime.explain.options import BUILT_WITH
 from nojit.runtime.recording.origins import ATTACHMENT, encode_origins
 from nojit.runtime.strict import canonical_json
-from nojit.runtime.table import Axis, Config, Missing, Param
+from nojit.runtime.table.table import Axis, Config, Missing, Param
 from nojit.runtime.values import Value, decode_value, encode_value, identity
 
 __all__ = ["AXES_MAX", "TRIALS", "VERSION", "make_plans", "table_params"]

@@ -20,7 +20,7 @@ from nojit.aot.recording.places import is_recording, read_recordings
 from nojit.aot.recording.plan import TRIALS
 from nojit.aot.recording.plan import make_plans as make_recorded_plans
 from nojit.aot.twins import twin_plan
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import TWIN
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError, few
 

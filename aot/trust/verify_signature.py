@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nojit.aot.inspect.statement import Statement, open_signed, read_signed
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.trust.key_files import read_key_file
 from nojit.runtime.trust.policy import (

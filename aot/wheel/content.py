@@ -10,8 +10,8 @@ from pathlib import Path
 
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.trust.verify_signature import read_vouched, sha256_of
+from nojit.runtime.bundle.format import SUFFIX, BundleIndex
 from nojit.runtime.errors import BundleError, PackageError
-from nojit.runtime.format import SUFFIX, BundleIndex
 from nojit.runtime.trust.policy import signed_path
 
 _VERSION = re.compile(r"[0-9][A-Za-z0-9_.+!]{0,99}")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from nojit.kernels.maps import Described
-from nojit.runtime import expr
 from nojit.runtime.errors import KernelNotFoundError, NoMatchingVariantError
-from nojit.runtime.type_names import descriptor_parts
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.table.type_names import descriptor_parts
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 

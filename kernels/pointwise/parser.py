@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from nojit.kernels.pointwise.program import COMPARISONS, FUNCTIONS, Builder, Number, Program
 from nojit.runtime.errors import did_you_mean
-from nojit.runtime.expr_ops import ExpressionError
+from nojit.runtime.expr.operations import ExpressionError
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "RESERVED", "check_name", "parse", "parse_gradients"]
 

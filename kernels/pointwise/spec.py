@@ -14,7 +14,7 @@ from nojit.kernels.pointwise.derivatives import gradients
 from nojit.kernels.pointwise.parser import check_name, parse, parse_gradients
 from nojit.kernels.pointwise.program import Program
 from nojit.runtime.errors import ManifestError, did_you_mean, key_among
-from nojit.runtime.expr_ops import ExpressionError
+from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.target import ARCHS, is_arch
 
 __all__ = ["FLOATING", "INTEGRAL", "OperatorSpec", "SpecFile", "read_specs", "specify"]

@@ -1,4 +1,4 @@
-/* Arguments as runtime/call.py describes them, for the engine. Every function needs the GIL. */
+/* Arguments as runtime/launch/call.py describes them, for the engine. Every function needs the GIL. */
 #ifndef NOJIT_ARGUMENTS_H
 #define NOJIT_ARGUMENTS_H
 

@@ -12,7 +12,7 @@ static struct {
 
 int nj_launch_record_init(void)
 {
-    static const char *const home = "nojit.runtime.table";
+    static const char *const home = "nojit.runtime.table.table";
     bool found = nj_record_find(home, "Launch", 12, &classes.launch) == 0 && nj_record_find(home, "TensorMap", 6, &classes.map) == 0 &&
                  nj_record_find(home, "Slot", 2, &classes.slot) == 0;
     return found ? 0 : -1;

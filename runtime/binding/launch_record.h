@@ -1,4 +1,4 @@
-/* Launches of variant tables, as the records of runtime/table.py. Every function needs the GIL. */
+/* Launches of variant tables, as the records of runtime/table/table.py. Every function needs the GIL. */
 #ifndef NOJIT_LAUNCH_RECORD_H
 #define NOJIT_LAUNCH_RECORD_H
 

@@ -16,7 +16,7 @@ static struct {
 
 static int find_missing(void)
 {
-    PyObject *module = PyImport_ImportModule("nojit.runtime.table");
+    PyObject *module = PyImport_ImportModule("nojit.runtime.table.table");
     Py_XSETREF(classes.missing, module == NULL ? NULL : PyObject_GetAttrString(module, "MISSING"));
     Py_XDECREF(module);
     return classes.missing == NULL ? -1 : 0;
@@ -29,15 +29,15 @@ int nj_table_parts_init(void)
         Py_ssize_t fields;
         nj_record *record;
     } wanted[] = {
-        {"nojit.runtime.table", "Param", 3, &classes.param},
-        {"nojit.runtime.table", "Axis", 3, &classes.axis},
-        {"nojit.runtime.table", "Derived", 2, &classes.derived},
-        {"nojit.runtime.table", "Case", 2, &classes.one_case},
-        {"nojit.runtime.table", "Config", 3, &classes.config},
-        {"nojit.runtime.tuning_table", "Tuning", 3, &classes.tuning},
-        {"nojit.runtime.tuning_table", "TuningTable", 2, &classes.tuning_table},
-        {"nojit.runtime.tuning_table", "TuningBlock", 3, &classes.block},
-        {"nojit.runtime.tuning_table", "TunedDevice", 4, &classes.device},
+        {"nojit.runtime.table.table", "Param", 3, &classes.param},
+        {"nojit.runtime.table.table", "Axis", 3, &classes.axis},
+        {"nojit.runtime.table.table", "Derived", 2, &classes.derived},
+        {"nojit.runtime.table.table", "Case", 2, &classes.one_case},
+        {"nojit.runtime.table.table", "Config", 3, &classes.config},
+        {"nojit.runtime.table.tuning", "Tuning", 3, &classes.tuning},
+        {"nojit.runtime.table.tuning", "TuningTable", 2, &classes.tuning_table},
+        {"nojit.runtime.table.tuning", "TuningBlock", 3, &classes.block},
+        {"nojit.runtime.table.tuning", "TunedDevice", 4, &classes.device},
         {"nojit.runtime.values", "DType", 1, &classes.dtype},
         {"nojit.runtime.values", "FunctionRef", 1, &classes.function},
     };

@@ -1,4 +1,4 @@
-/* Parts of a variant table, as the records of runtime/table.py. Every function needs the GIL. */
+/* Parts of a variant table, as the records of runtime/table/table.py. Every function needs the GIL. */
 #ifndef NOJIT_TABLE_PARTS_H
 #define NOJIT_TABLE_PARTS_H
 

@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import Provider, normalized, providers
 from nojit.runtime.errors import BundleError, did_you_mean, worded
-from nojit.runtime.format import SUFFIX
 from nojit.runtime.record import Record
 from nojit.runtime.target import by_arch
 
 if TYPE_CHECKING:
-    from nojit.runtime.bundle import BundleFile
+    from nojit.runtime.bundle.file import BundleFile
 
 __all__ = [
     "LIBRARY",
@@ -270,7 +270,7 @@ def remedy(name: str) -> str:
 
 
 def _open(path: Path) -> BundleFile:
-    from nojit.runtime.bundle import BundleFile  # noqa: PLC0415 - to list files needs none
+    from nojit.runtime.bundle.file import BundleFile  # noqa: PLC0415 - to list files needs none
 
     return BundleFile(path)
 

@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleError, worded
-from nojit.runtime.format import SUFFIX
 
 if TYPE_CHECKING:
-    from nojit.runtime.bundle import Accept
+    from nojit.runtime.bundle.file import Accept
 
 __all__ = ["TWIN", "is_called", "twin_inputs", "with_twins"]
 

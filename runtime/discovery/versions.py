@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from nojit.runtime.discovery.installed import normalized
+
+if TYPE_CHECKING:
+    from nojit.runtime.bundle.file import BundleFile
 
 __all__ = ["Release", "newer_lies_beside", "superseded", "version_key"]
 
@@ -36,6 +39,11 @@ class Release(NamedTuple):
     name: str
     version: str
     image_arch: str
+
+    @staticmethod
+    def of(bundle: BundleFile) -> Release:
+        """Return the release that a bundle file is."""
+        return Release(bundle.path, bundle.index.name, bundle.index.version, bundle.index.target.image_arch)
 
 
 def superseded(releases: Iterable[Release]) -> dict[str, str]:

@@ -15,9 +15,9 @@ from functools import cache, partial
 from types import FunctionType
 from typing import Any, TypeAlias
 
-from nojit.runtime import expr
-from nojit.runtime.call import Argument, CallFacts, accepts
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
+from nojit.runtime.explain.refusals import check_names
+from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback.jit import MissWarning, UnavailableError, function_of, load, load_named, policy
 from nojit.runtime.fallback.jit_configs import (
     BuiltConfig,
@@ -28,11 +28,11 @@ from nojit.runtime.fallback.jit_configs import (
     specialization_of,
     value_of,
 )
+from nojit.runtime.launch.call import Argument, CallFacts, accepts
 from nojit.runtime.record import Record
-from nojit.runtime.refusals import check_names
-from nojit.runtime.table import KernelTable
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.target import PDL_SINCE
-from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef
 
 __all__ = ["Described", "JitFallback", "MissedCall"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Final
 
-from nojit.runtime import expr
-from nojit.runtime.call import Argument, CallFacts, accepts, expression_value, pointee
+from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback.jit import UnavailableError
+from nojit.runtime.launch.call import Argument, CallFacts, accepts, expression_value, pointee
 from nojit.runtime.record import Record
-from nojit.runtime.table import Config, KernelTable, Missing
-from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor
+from nojit.runtime.table.table import Config, KernelTable, Missing
+from nojit.runtime.table.type_names import NONE, descriptor_parts, is_descriptor
 from nojit.runtime.values import Value, identity
 
 __all__ = [

@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nojit.runtime.constant_types import constant_type
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.keys import constexpr_value
+from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.recording.closure import Closure, capture
 from nojit.runtime.recording.specialization import Specialization
 from nojit.runtime.strict import Json, canonical_json
-from nojit.runtime.type_names import NONE
+from nojit.runtime.table.constant_types import constant_type
+from nojit.runtime.table.type_names import NONE
 from nojit.runtime.values import encode_value
 
 __all__ = ["MODULE", "capture_generated", "config_of", "key_of", "read_generated", "watch"]

@@ -15,10 +15,10 @@ import time
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.twins import is_called
 from nojit.runtime.errors import BundleError, BundleTrustError, worded
-from nojit.runtime.format import SUFFIX
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, parse_json
 from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys
@@ -26,8 +26,8 @@ from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nojit.runtime.bundle import Accept, Allow
-    from nojit.runtime.format import BundleIndex
+    from nojit.runtime.bundle.file import Accept, Allow
+    from nojit.runtime.bundle.format import BundleIndex
     from nojit.runtime.trust.trusted_keys import TrustedKey
 
 __all__ = [

@@ -24,16 +24,16 @@ from nojit.aot.inspect.diff import diff_bundles
 from nojit.aot.inspect.statement import read_signed_statement
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.trust.verify_signature import verify_signed
-from nojit.runtime.bundle import BundleFile
-from nojit.runtime.constant_types import constant_of
-from nojit.runtime.cubin import check_launch, read_cubin
+from nojit.runtime.bundle.cubin import check_launch, read_cubin
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import NojitError, StreamWarning
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.table import KernelTable
+from nojit.runtime.table.constant_types import constant_of
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.type_names import NONE, descriptor_parts, is_compiled_in, is_descriptor, is_tuple, members
 from nojit.runtime.trust.policy import accept_of, signed_path
 from nojit.runtime.trust.trusted_keys import read_trusted_keys
-from nojit.runtime.type_names import NONE, descriptor_parts, is_compiled_in, is_descriptor, is_tuple, members
 
 from tests.conftest import forget_images
 from tests.fakecuda import FakeCuda

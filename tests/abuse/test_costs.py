@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from nojit import runtime
 from nojit.aot.inspect.verification import verify_bundle
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleFormatError, NojitError
-from nojit.runtime.postfix import postfix
+from nojit.runtime.expr.postfix import postfix
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import compress

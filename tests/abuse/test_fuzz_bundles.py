@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 from nojit.aot.inspect.verification import verify_bundle
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 
 from tests.abuse.exercise import Exerciser, FindingError
 from tests.abuse.fuzz_structures import Limits, take_one

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError
 
 from tests.support.hostile import golden_parts, read_everything

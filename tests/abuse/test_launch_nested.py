@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime import bundle
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle import file as bundle
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.observe import hooks
 

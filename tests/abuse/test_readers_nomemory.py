@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from nojit.runtime import _core
-from nojit.runtime import format as layout
-from nojit.runtime.launch_codec import Layout
-from nojit.runtime.table import COLUMNS, MISSING, Case, Config, KernelTable, Launch, Param, TensorMap
-from nojit.runtime.tuning_table import Tuning
+from nojit.runtime.bundle import format as layout
+from nojit.runtime.table.launches import Layout
+from nojit.runtime.table.table import COLUMNS, MISSING, Case, Config, KernelTable, Launch, Param, TensorMap
+from nojit.runtime.table.tuning import Tuning
 
 from tests.support.hostile import golden_parts
 from tests.support.jsonlies import canonical, edit_index, split_table

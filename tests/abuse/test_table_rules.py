@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.table import COLUMNS, KernelTable
+from nojit.runtime.table.table import COLUMNS, KernelTable
 
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
 from tests.support.hostile import golden_parts, read_everything

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleTrustError
 from nojit.runtime.trust.policy import Claim, check_envelope, check_signed, signed_path
 from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.runtime import _core, bundle, zstd
+from nojit.runtime import _core
+from nojit.runtime.bundle import file as bundle
+from nojit.runtime.bundle import zstd
 from nojit.runtime.errors import BundleError, BundleFormatError
 
 from tests.support.bundles import compress

@@ -13,7 +13,7 @@ from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.expand import derived_of, expand_kernel
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.table import Param, Tuning
+from nojit.runtime.table.table import Param, Tuning
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 

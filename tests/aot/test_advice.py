@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nojit.aot.pack.tables import build_table
-from nojit.runtime.call import Argument, CallFacts
 from nojit.runtime.errors import ArgumentError, ManifestError, NoMatchingVariantError
-from nojit.runtime.select import choose
-from nojit.runtime.table import KernelTable
+from nojit.runtime.explain.explanation import choose
+from nojit.runtime.launch.call import Argument, CallFacts
+from nojit.runtime.table.table import KernelTable
 
 from tests.aot.contents import kernel_content
 from tests.aot.entries import spec

@@ -20,8 +20,8 @@ from nojit.aot.compile.settings import all_knobs, all_variables, setting_of
 from nojit.aot.compile.toolchain import all_left_out
 from nojit.aot.manifest.archs import arch_number, check_arch, check_assembled, known_archs, target_of
 from nojit.aot.plan.planner import make_plans
+from nojit.runtime.bundle.format import TargetInfo
 from nojit.runtime.errors import BundleError, CompileError, ManifestError
-from nojit.runtime.format import TargetInfo
 
 from tests.aot.conftest import HEADER, KERNEL
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -21,7 +21,7 @@ from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.inspect.places import report_path
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.report import decode_report, encode_report
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import ManifestError, PackageError
 
 from tests.aot.conftest import HEADER, ROOT

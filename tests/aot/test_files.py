@@ -14,7 +14,7 @@ import pytest
 from nojit.aot import files
 from nojit.aot.files import check_folder, write_file
 from nojit.aot.pack.bundle import pack
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError
 
 from tests.aot.contents import bundle_content, kernel_content

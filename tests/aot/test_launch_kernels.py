@@ -16,7 +16,7 @@ from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace, fit_variant
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.table import Launch, TensorMap
+from nojit.runtime.table.table import Launch, TensorMap
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"
 SPECS = {spec.name: spec for spec in load_manifest(MANIFEST).kernel}

@@ -189,7 +189,7 @@ def test_and_the_same_report_but_for_the_time_it_took(bundles):
 
 
 def test_no_byte_says_where_or_by_whom(bundles):
-    from nojit.runtime.bundle import BundleFile
+    from nojit.runtime.bundle.file import BundleFile
 
     parent, first, _ = bundles
     for name in first:

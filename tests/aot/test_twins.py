@@ -16,7 +16,7 @@ from nojit.aot.inspect.places import report_path
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.report import decode_report
 from nojit.aot.twins import FOLDER, compare_twins, twin_plans
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import twin_inputs
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler

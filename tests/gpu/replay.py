@@ -21,12 +21,12 @@ import torch
 from nojit.aot.plan.planner import Plan, PlannedKernel
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant
-from nojit.runtime import expr
-from nojit.runtime.call import expression_value
 from nojit.runtime.errors import NoMatchingVariantError
-from nojit.runtime.keys import row_names
-from nojit.runtime.select import choose
-from nojit.runtime.table import KernelTable
+from nojit.runtime.explain.explanation import choose
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.launch.call import expression_value
+from nojit.runtime.launch.keys import row_names
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import identity
 from torch import Tensor
 
@@ -203,7 +203,7 @@ def _is_beyond_triton(value: Any) -> bool:
 
 def _as_triton(descriptor: Any, kind: str) -> Any:
     """Describe the same tensor to Triton, with the block of the variant and its default layout."""
-    from nojit.runtime.type_names import descriptor_parts, dtype_name
+    from nojit.runtime.table.type_names import descriptor_parts, dtype_name
     from triton.experimental.gluon.language import NVMMASharedLayout
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
     from triton.language.core import dtype

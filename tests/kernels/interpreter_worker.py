@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 import triton.language as tl
-from nojit.runtime import expr
+from nojit.runtime.expr import expression as expr
 from nojit.runtime.values import FunctionRef
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 

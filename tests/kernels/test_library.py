@@ -7,7 +7,7 @@ import pytest
 import torch
 from nojit.kernels import library, memos
 from nojit.kernels.bmm import mm
-from nojit.runtime import bundle
+from nojit.runtime.bundle import file as bundle
 from nojit.runtime.discovery.discover import Found
 from nojit.runtime.errors import BundleError, BundleFormatError, BundleTrustError, KernelNotFoundError
 from nojit.runtime.loader import Bundle
@@ -115,7 +115,7 @@ def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_a
     monkeypatch.setattr(library, "_open", lambda files, names: Bundle(files))
     opened = []
     monkeypatch.setattr(
-        "nojit.runtime.bundle.BundleFile",
+        "nojit.runtime.bundle.file.BundleFile",
         lambda path, *rest, plain=bundle.BundleFile: opened.append(path) or plain(path, *rest),
     )
     for name in ("add", "mul", "add"):

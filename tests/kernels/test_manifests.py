@@ -13,7 +13,7 @@ from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import Expansion, expand_kernel
 from nojit.aot.plan.space import expand_space
 from nojit.aot.plan.tuned import check_tuned, expand_tuned, read_folder
-from nojit.runtime.expr import parse
+from nojit.runtime.expr.expression import parse
 
 from tests.support.points import point_of
 

@@ -13,7 +13,7 @@ from nojit.kernels.pointwise.derivatives import gradients
 from nojit.kernels.pointwise.evaluation import evaluate
 from nojit.kernels.pointwise.parser import MAX_DEPTH, MAX_LENGTH, parse
 from nojit.kernels.pointwise.program import FUNCTIONS, MAX_STEPS
-from nojit.runtime.expr_ops import ExpressionError
+from nojit.runtime.expr.operations import ExpressionError
 
 from tests.kernels.expressions import expressions
 

@@ -20,8 +20,8 @@ from nojit.kernels.pointwise.__main__ import generate, generate_own, main
 from nojit.kernels.pointwise.op_from_spec import OTHERS
 from nojit.kernels.pointwise.spec import read_specs, specify
 from nojit.kernels.pointwise.tiling import Rectangles, holds, tile
-from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.expr import expression as expr
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = ROOT / "kernels/pointwise/operators.toml"

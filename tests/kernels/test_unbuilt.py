@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from nojit import runtime
 from nojit.kernels import library, manifests, unbuilt
-from nojit.runtime import expr
 from nojit.runtime.discovery.discover import Found
 from nojit.runtime.errors import ArgumentError, KernelNotFoundError, NoMatchingVariantError
+from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback import jit
 from nojit.runtime.observe import events
-from nojit.runtime.table import Param
+from nojit.runtime.table.table import Param
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.fallback.test_jit import Function, make_torch
@@ -193,7 +193,7 @@ def test_its_table_is_that_of_the_calls_arch_and_case(policy, monkeypatch, faket
 
 def test_a_table_says_of_a_config_what_its_descriptors_blocks_are():
     pytest.importorskip("triton")
-    from nojit.runtime.call import Argument, CallFacts
+    from nojit.runtime.launch.call import Argument, CallFacts
 
     entry = manifests.entry_of("bmm_sm90")
     params = tuple(Param(param.name, param.is_constexpr) for param in function_of("bmm_sm90").params)

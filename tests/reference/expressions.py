@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nojit.runtime.expr import MISSING, UNSEEN, Pointer
+from nojit.runtime.expr.expression import MISSING, UNSEEN, Pointer
 
 __all__ = ["FAILS", "NoValueError", "evaluate", "outcome", "postfix"]
 

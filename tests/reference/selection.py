@@ -8,9 +8,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nojit.runtime.call import Argument, CallFacts
-from nojit.runtime.expr import UNSEEN, Pointer
-from nojit.runtime.table import KernelTable, Missing
+from nojit.runtime.expr.expression import UNSEEN, Pointer
+from nojit.runtime.launch.call import Argument, CallFacts
+from nojit.runtime.table.table import KernelTable, Missing
 from nojit.runtime.values import DType, FunctionRef
 
 from tests.reference import expressions

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core
-from nojit.runtime.call import CallFacts
 from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
-from nojit.runtime.facts import Facts, call_facts
-from nojit.runtime.keys import constexpr_value
-from nojit.runtime.postfix import postfix
-from nojit.runtime.select import best
-from nojit.runtime.table import Derived, KernelTable, Missing
-from nojit.runtime.tuning import Lookup
+from nojit.runtime.explain.explanation import best
+from nojit.runtime.expr.postfix import postfix
+from nojit.runtime.launch.call import CallFacts
+from nojit.runtime.launch.facts import Facts, call_facts
+from nojit.runtime.launch.keys import constexpr_value
+from nojit.runtime.table.table import Derived, KernelTable, Missing
+from nojit.runtime.tuning.lookup import Lookup
 from nojit.runtime.values import DType
 
 from tests.fakecuda import FakeCuda
 from tests.reference.selection import serving
-from tests.runtime.test_select import calls, preferring, tables
+from tests.runtime.explain.test_explanation import calls, preferring, tables
 from tests.support.bundles import kernel
 
 DTYPES = {"fp16": "float16", "bf16": "bfloat16"}

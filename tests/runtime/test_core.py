@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.runtime import _core, expr
-from nojit.runtime.call import Argument
+from nojit.runtime import _core
 from nojit.runtime.errors import BundleError
-from nojit.runtime.expr import ExpressionError, Op, Pointer, Tag
-from nojit.runtime.postfix import evaluate, postfix
-from nojit.runtime.table import COLUMNS, Case, Config, KernelTable, Param
-from nojit.runtime.tuning_table import BUCKETS
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.expr.expression import ExpressionError, Op, Pointer, Tag
+from nojit.runtime.expr.postfix import evaluate, postfix
+from nojit.runtime.launch.call import Argument
+from nojit.runtime.table.table import COLUMNS, Case, Config, KernelTable, Param
+from nojit.runtime.table.tuning import BUCKETS
 from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda.driver import FakeCuda

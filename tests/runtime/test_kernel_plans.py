@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from nojit.runtime import loader
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.table import Tuning, TuningTable
-from nojit.runtime.tuning_table import BUCKETS, TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.table import Tuning, TuningTable
+from nojit.runtime.table.tuning import BUCKETS, TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.values import DType
 
 from tests.fakecuda import FakeCuda

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from nojit.runtime import Bundle, SettingError, TuningError, _core, loader
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.table import Tuning, TuningTable
-from nojit.runtime.tuning import TuningDecision
-from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.table import Tuning, TuningTable
+from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.tuning.lookup import TuningDecision
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle, target

@@ -218,9 +218,9 @@ def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda:
         "runtime.load(sys.argv[1]).kernel('add')(7); print(*(set(sys.modules) - before))"
     )
     brought = set(run(code, path).split())
-    assert "nojit.runtime.plans" in brought
+    assert "nojit.runtime.launch.plans" in brought
     # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule
-    others = ("expr", "postfix", "select", "selection", "refusals", "slots", "cubin")
+    others = ("expr", "explain", "fallback", "discovery", "trust", "bundle.cubin", "tuning.tuned", "tuning.invariance")
     assert not {"json", *(f"nojit.runtime.{name}" for name in others)} & brought
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from nojit import runtime
 from nojit.runtime import _core
 from nojit.runtime._core import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, Placement
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.bundle.format import HEADER_BYTES
+from nojit.runtime.bundle.payload import Place
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.format import HEADER_BYTES
-from nojit.runtime.payload import Place
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import Parts, kernel

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.bench.cases import CASES
 from nojit.runtime import _core
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.images import Images, Source
-from nojit.runtime.launch_codec import Layout
-from nojit.runtime.table import KernelTable, Missing
-from nojit.runtime.table_codec import decode_table, encode_table
+from nojit.runtime.launch.images import Images, Source
+from nojit.runtime.table.launches import Layout
+from nojit.runtime.table.table import KernelTable, Missing
+from nojit.runtime.table.table_codec import decode_table, encode_table
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
 from tests.runtime.conftest import VECTOR_ADD

@@ -10,7 +10,7 @@ from nojit.aot.manifest import types
 from nojit.aot.manifest.archs import known_archs
 from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
 from nojit.aot.manifest.spec import struct_schema
-from nojit.runtime import expr
+from nojit.runtime.expr import expression as expr
 
 __all__ = ["render_grammar", "render_reference"]
 

@@ -14,17 +14,19 @@ from typing import Any
 import pytest
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.manifest.expression_tree import MAX_HEIGHT
-from nojit.runtime import _core, payload, strict, type_names
-from nojit.runtime import format as layout
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime import _core, strict
+from nojit.runtime.bundle import format as layout
+from nojit.runtime.bundle import payload
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleFormatError
-from nojit.runtime.expr import MAX_LENGTH
-from nojit.runtime.launch_codec import encode_launches
+from nojit.runtime.expr.expression import MAX_LENGTH
 from nojit.runtime.strict import canonical_json
-from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning, TuningTable
-from nojit.runtime.table_codec import encode_table
+from nojit.runtime.table import type_names
+from nojit.runtime.table.launches import encode_launches
+from nojit.runtime.table.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning, TuningTable
+from nojit.runtime.table.table_codec import encode_table
+from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.target import ALONE, FAMILIES
-from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.values import Value, encode_value
 
 from tests.spec import tiny
@@ -307,7 +309,7 @@ def raised_rules() -> Iterator[str]:
         yield from re.findall(
             r'(?:nj_(?:note_)?break\([^,]+|slice\(\w+), "([a-z-]+)"', path.read_text(encoding="utf-8")
         )
-    for path in sorted((ROOT / "runtime").glob("*.py")):
+    for path in sorted((ROOT / "runtime").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "refuse":
                 yield from _words(node.args[0])

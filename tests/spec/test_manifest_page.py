@@ -13,10 +13,10 @@ from nojit.aot.manifest.mistakes import shorten
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
-from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.postfix import FUNCTIONS
-from nojit.runtime.tuned import read_tuned
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.expr.postfix import FUNCTIONS
+from nojit.runtime.tuning.tuned import read_tuned
 
 from tests.spec.pages import ROOT, Block, blocks, rows
 

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator
 
 import zstandard
-from nojit.runtime.format import (
+from nojit.runtime.bundle.format import (
     GLOBAL_SCRATCH,
     HEADER_BYTES,
     PROFILE_SCRATCH,
@@ -16,8 +16,8 @@ from nojit.runtime.format import (
     TargetInfo,
     decode_index,
 )
-from nojit.runtime.table import COLUMNS, Axis, Case, Config, KernelTable, Launch, Param, Slot
-from nojit.runtime.table_codec import encode_table
+from nojit.runtime.table.table import COLUMNS, Axis, Case, Config, KernelTable, Launch, Param, Slot
+from nojit.runtime.table.table_codec import encode_table
 
 from tests.support.bundles import Parts
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
-from nojit.runtime.format import (
+from nojit.runtime.bundle.format import (
     GLOBAL_SCRATCH,
     PROFILE_SCRATCH,
     Attachment,
@@ -28,9 +28,9 @@ from nojit.runtime.format import (
     encode_header,
     encode_index,
 )
-from nojit.runtime.payload import Group, encode_groups, encode_images
-from nojit.runtime.postfix import postfix
-from nojit.runtime.table import (
+from nojit.runtime.bundle.payload import Group, encode_groups, encode_images
+from nojit.runtime.expr.postfix import postfix
+from nojit.runtime.table.table import (
     COLUMNS,
     MISSING,
     Axis,
@@ -44,15 +44,15 @@ from nojit.runtime.table import (
     TensorMap,
     Tuning,
 )
-from nojit.runtime.table_codec import encode_table
-from nojit.runtime.target import parse_image_arch
-from nojit.runtime.type_names import (
+from nojit.runtime.table.table_codec import encode_table
+from nojit.runtime.table.type_names import (
     TENSOR_MAP,
     descriptor_parts,
     is_compiled_in,
     is_descriptor,
     leaves,
 )
+from nojit.runtime.target import parse_image_arch
 from nojit.runtime.values import Value
 
 from tests.support.cubins import CubinSpec, build_cubin

@@ -1,7 +1,7 @@
 """Expressions of every kind, and values for their names."""
 
 from hypothesis import strategies as st
-from nojit.runtime.expr import INT64_MAX, INT64_MIN, UNSEEN, Pointer
+from nojit.runtime.expr.expression import INT64_MAX, INT64_MIN, UNSEEN, Pointer
 
 __all__ = ["ANY_TEXT", "TYPED", "VALUES"]
 

@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 
 from nojit.runtime import _core
-from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import check_launch
+from nojit.runtime.bundle.cubin import check_launch
+from nojit.runtime.bundle.file import BundleFile
 
 from tests.support.bundles import Parts, kernel
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 
 __all__ = ["Signer", "envelope", "make_statement", "trusted_keys"]
 

@@ -26,8 +26,8 @@ from nojit.runtime.target import is_arch as is_spelled
 
 if TYPE_CHECKING:
     from nojit.aot.backends.interface import Backend, Limits
-    from nojit.runtime.format import TargetInfo
-    from nojit.runtime.table import Launch
+    from nojit.runtime.bundle.format import TargetInfo
+    from nojit.runtime.table.table import Launch
 
 __all__ = [
     "ARCHS",
@@ -71,7 +71,7 @@ def target_of(arch: str) -> TargetInfo:
     Raises:
         ValueError: `arch` is not spelled ``sm_NN``.
     """
-    from nojit.runtime.format import TargetInfo  # noqa: PLC0415 - commands check archs before they need more
+    from nojit.runtime.bundle.format import TargetInfo  # noqa: PLC0415 - commands check archs before they need more
 
     return TargetInfo(NAME, arch, str(image_arch_of(arch)), WARP_SIZE)
 
@@ -96,7 +96,7 @@ def check_image(image: bytes, launch: Launch, image_arch: str, where: str) -> in
     Raises:
         BundleError: the cubin and the launch facts differ.
     """
-    from nojit.runtime import cubin  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.bundle import cubin  # noqa: PLC0415 - few commands need it
 
     _, _, registers = cubin.check_launch(image, launch, image_arch, where)
     return registers
@@ -104,7 +104,7 @@ def check_image(image: bytes, launch: Launch, image_arch: str, where: str) -> in
 
 def code_of(image: bytes) -> dict[bytes, bytes]:
     """Return the sections of a cubin that hold instructions; the whole cubin if its sections cannot be read."""
-    from nojit.runtime import cubin  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.bundle import cubin  # noqa: PLC0415 - few commands need it
 
     try:
         sections = cubin.read_sections(image)

@@ -14,7 +14,7 @@ from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.inspect.contents import VariantFacts, config_words, open_bundle
 from nojit.aot.inspect.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
 from nojit.runtime.strict import Json
-from nojit.runtime.table import Config
+from nojit.runtime.table.table import Config
 from nojit.runtime.values import decode_value
 
 __all__ = ["command"]

@@ -17,7 +17,7 @@ from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningSta
 from nojit.runtime.discovery import discover
 from nojit.runtime.discovery.versions import newer_lies_beside
 from nojit.runtime.errors import TuningError, told
-from nojit.runtime.tuning_source import VARIABLE
+from nojit.runtime.tuning.overrides import VARIABLE
 
 __all__ = ["command"]
 

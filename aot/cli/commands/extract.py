@@ -11,9 +11,9 @@ import click
 from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
 from nojit.aot.files import write_file
 from nojit.aot.inspect.contents import VariantFacts, open_bundle, variant_facts
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import KernelNotFoundError, PackageError, did_you_mean
-from nojit.runtime.table import KernelTable
+from nojit.runtime.table.table import KernelTable
 
 __all__ = ["command"]
 

@@ -18,7 +18,7 @@ from nojit.aot.inspect.statement import Statement
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.aot.trust.verify_signature import read_only_key, verify_signed
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, few, told
 from nojit.runtime.trust.policy import signed_path
 from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys

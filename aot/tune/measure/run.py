@@ -32,7 +32,7 @@ from nojit.aot.tune.measure.log import Log
 from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun, View, round_robin
 from nojit.aot.tune.store.database import Database, now
 from nojit.aot.tune.store.records import Run
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError
 
 __all__ = ["read_pruned", "tune"]

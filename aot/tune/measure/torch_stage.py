@@ -17,7 +17,7 @@ from nojit.aot.tune.measure.worker import Setup
 from nojit.aot.tune.store.records import Device, Status, identity_of
 from nojit.runtime.errors import DriverError, NojitError, NoMatchingVariantError
 from nojit.runtime.loader import Bundle
-from nojit.runtime.table import KernelTable
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import by_arch, parse_image_arch
 
 __all__ = ["TorchStage", "candidates_of", "check_fit", "open_stage"]

@@ -22,8 +22,8 @@ from nojit.aot.tune.select.lookup import find_config
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.summaries import TableFacts, table_facts
 from nojit.aot.tune.store.records import Problem
-from nojit.runtime import expr
-from nojit.runtime.tuned import TunedConfig
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.tuning.tuned import TunedConfig
 from nojit.runtime.values import Value, spell
 
 __all__ = ["BestFacts", "ClassFacts", "HeatMap", "KernelReport", "UnfitFacts", "report"]

@@ -23,10 +23,10 @@ from nojit.aot.tune.select.evidence import Evidence, Sample
 from nojit.aot.tune.select.portfolio import Portfolio, loss_curve, measure, smallest
 from nojit.aot.tune.select.rules import Class, TuningRules, class_of, spell_class
 from nojit.aot.tune.store.records import Config, Problem, identity_of
-from nojit.runtime.neighbours import ranked
-from nojit.runtime.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
-from nojit.runtime.tuning import bucket_of, rows_of
-from nojit.runtime.tuning_table import TuningBlock
+from nojit.runtime.table.tuning import TuningBlock
+from nojit.runtime.tuning.lookup import bucket_of, rows_of
+from nojit.runtime.tuning.neighbours import ranked
+from nojit.runtime.tuning.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import identity, spell
 
 if TYPE_CHECKING:

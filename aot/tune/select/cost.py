@@ -20,9 +20,9 @@ from nojit.aot.manifest.expression_tree import Expression, parse, substitute
 from nojit.aot.tune.select.rules import Class, TuningRules, spell_class
 from nojit.aot.tune.store.records import Config
 from nojit.runtime.errors import TuningError
-from nojit.runtime.expr_ops import ExpressionError, Value
-from nojit.runtime.neighbours import cost_words, is_cost
-from nojit.runtime.tuned import MULTIPROCESSORS
+from nojit.runtime.expr.operations import ExpressionError, Value
+from nojit.runtime.tuning.neighbours import cost_words, is_cost
+from nojit.runtime.tuning.tuned import MULTIPROCESSORS
 from nojit.runtime.values import DType, FunctionRef
 from scipy.optimize import nnls
 

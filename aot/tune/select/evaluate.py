@@ -11,8 +11,8 @@ from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import find_config, look_up
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.runtime.errors import TuningError
-from nojit.runtime.expr import parse
-from nojit.runtime.tuned import TunedTable
+from nojit.runtime.expr.expression import parse
+from nojit.runtime.tuning.tuned import TunedTable
 
 __all__ = ["Drift", "Evaluation", "ProblemShare", "evaluate", "mean_share", "repeat"]
 

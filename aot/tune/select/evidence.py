@@ -9,7 +9,7 @@ from statistics import median
 
 from nojit.aot.tune.store.database import Database
 from nojit.aot.tune.store.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
-from nojit.runtime.tuning_table import TunedDevice
+from nojit.runtime.table.tuning import TunedDevice
 
 __all__ = ["Evidence", "Sample", "Unfit", "collect"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nojit.aot.tune.store.records import Config, Problem
-from nojit.runtime.neighbours import nearest, ranked
-from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedTable
-from nojit.runtime.tuning import block_of, bucket_of, closest_device
+from nojit.runtime.tuning.lookup import block_of, bucket_of, closest_device
+from nojit.runtime.tuning.neighbours import nearest, ranked
+from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedTable
 from nojit.runtime.values import identity
 
 __all__ = ["LookupResult", "find_config", "look_up", "table_for"]

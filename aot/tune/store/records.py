@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nojit.runtime.strict import canonical_json
-from nojit.runtime.tuning_table import TunedDevice
+from nojit.runtime.table.tuning import TunedDevice
 from nojit.runtime.values import Value, encode_value
 
 __all__ = [

@@ -21,7 +21,7 @@
 #include "base/internal.h"
 #include "expr/value.h"
 
-/* The numbers are those of `Op` in runtime/expr_ops.py. */
+/* The numbers are those of `Op` in runtime/expr/operations.py. */
 typedef enum {
     NJ_OP_CONST_INT = 1,
     NJ_OP_CONST_BOOL = 2,

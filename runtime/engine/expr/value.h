@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The first six are `Tag` of runtime/expr_ops.py; programs know no other. */
+/* The first six are `Tag` of runtime/expr/operations.py; programs know no other. */
 typedef enum {
     NJ_TAG_MISSING = 0,
     NJ_TAG_NONE = 1,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from nojit.aot.bench import bundles, children
 from nojit.aot.inspect.doctor import DriverState
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, NojitError, PackageError
 
 from tests.aot.bench.conftest import cold_kernel

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 from nojit import runtime
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 
 from tests.aot.bench.conftest import load_script
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle

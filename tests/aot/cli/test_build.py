@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.cli.building.progress import Lines
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 
 from tests.aot.cli.conftest import Run
 from tests.aot.fake_compiler import FakeCompiler

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 
 from tests.aot.cli.conftest import MANIFEST, Run
 from tests.aot.conftest import HEADER

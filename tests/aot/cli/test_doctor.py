@@ -17,10 +17,10 @@ import pytest
 from nojit.aot.inspect.choice import BundleState, Raising, choose
 from nojit.aot.inspect.doctor import DriverState, examine_bundle, examine_cache, probe_driver
 from nojit.kernels import library
+from nojit.runtime.bundle.format import TargetInfo
 from nojit.runtime.discovery.discover import Found
 from nojit.runtime.discovery.installed import Provider
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, DriverError
-from nojit.runtime.format import TargetInfo
 from nojit.runtime.loader import Bundle, load
 from nojit.runtime.trust.policy import signed_path
 

@@ -111,7 +111,7 @@ def test_help_imports_no_command() -> None:
     code = (
         "import sys\nfrom nojit.aot.cli.group import cli\n"
         "try: cli.main(['-h'], prog_name='nojit')\nexcept SystemExit: pass\n"
-        "print([name for name in ('rich', 'zstandard', 'nojit.runtime.bundle') if name in sys.modules], file=sys.stderr)"
+        "print([name for name in ('rich', 'zstandard', 'nojit.runtime.bundle.file') if name in sys.modules], file=sys.stderr)"
     )
     assert python(code).stderr.strip() == "[]"
 

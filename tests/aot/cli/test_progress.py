@@ -16,7 +16,7 @@ from nojit.aot.plan.planner import Planned
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import CompileError
-from nojit.runtime.table import Config
+from nojit.runtime.table.table import Config
 
 PLACE = SourcePlace("demo:add", Path(), "demo")
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from nojit.aot.wheel.archive import Wheel, pack_wheel
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NoMatchingVariantError, PackageError
 from nojit.runtime.loader import load
-from nojit.runtime.table import Slot
+from nojit.runtime.table.table import Slot
 from nojit.runtime.trust.policy import signed_path
 
 from tests.aot.cli.conftest import Run, scale

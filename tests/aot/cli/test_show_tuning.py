@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from click.testing import Result
-from nojit.runtime.table import Tuning, TuningTable
-from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.table import Tuning, TuningTable
+from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
 
 from tests.support.bundles import kernel, make_bundle
 

@@ -14,7 +14,7 @@ import pytest
 from nojit.aot.compile import compiler
 from nojit.aot.plan.planner import PlannedKernel, make_plans
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.cubin import read_cubin
+from nojit.runtime.bundle.cubin import read_cubin
 from nojit.runtime.errors import ManifestError
 
 pytestmark = pytest.mark.triton

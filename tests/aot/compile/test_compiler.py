@@ -16,10 +16,10 @@ from nojit.aot.manifest.options import OPTIONS, Option
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace, fit_variant
 from nojit.aot.plan.variant import CompiledVariant, Variant
-from nojit.runtime.cubin import read_cubin
+from nojit.runtime.bundle.cubin import read_cubin
+from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.errors import CompileError, ManifestError
-from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
-from nojit.runtime.table import MISSING, Param, Slot
+from nojit.runtime.table.table import MISSING, Param, Slot
 from nojit.runtime.values import DType, FunctionRef
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDAOptions

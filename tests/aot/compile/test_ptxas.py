@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from nojit.aot.backends.cuda.ptxas import parse_cuda, pin, pinned, read_ptxas
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect.statement import statement_path
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import CompileError
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 from nojit.aot.manifest.archs import check_arch, check_assembled, known_archs, target_of
+from nojit.runtime.bundle.format import TargetInfo
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.format import TargetInfo
 
 
 @pytest.mark.parametrize("arch", known_archs())

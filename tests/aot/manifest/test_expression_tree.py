@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.manifest import expression_tree
 from nojit.aot.manifest.expression_tree import NOT_CONSTANT, parse
-from nojit.runtime import expr
-from nojit.runtime.expr import UNSEEN, ExpressionError, Pointer
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.expr.expression import UNSEEN, ExpressionError, Pointer
 
 from tests.reference import expressions as reference
 from tests.support.expressions import ANY_TEXT, VALUES

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.planner import make_plans
-from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.expr_ops import UNSEEN, Pointer
+from nojit.runtime.expr import expression as expr
+from nojit.runtime.expr.operations import UNSEEN, Pointer
 
 from tests.aot.conftest import HEADER
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -15,9 +15,9 @@ from nojit.aot.manifest.archs import target_of
 from nojit.aot.pack.bundle import GROUP_RAW_BYTES, BundleContent, pack
 from nojit.aot.pack.likeness import group_alike
 from nojit.aot.pack.tables import KernelContent
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError
-from nojit.runtime.table import Param
+from nojit.runtime.table.table import Param
 
 from tests.aot.contents import bundle_content, kernel_content, with_param
 from tests.aot.entries import entries, spec

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from nojit.aot.pack.tables import KernelContent, build_table
-from nojit.runtime.table import KernelTable
-from nojit.runtime.table_codec import decode_table, encode_table
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.table_codec import decode_table, encode_table
 from nojit.runtime.values import identity
 
 from tests.aot.contents import kernel_content

@@ -16,8 +16,8 @@ from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.expr import Pointer, parse
-from nojit.runtime.table import Derived
+from nojit.runtime.expr.expression import Pointer, parse
+from nojit.runtime.table.table import Derived
 from nojit.runtime.values import DType, FunctionRef, identity
 
 from tests.aot.conftest import ROOT

@@ -11,7 +11,7 @@ from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.planner import Plan, make_plans
 from nojit.aot.plan.source import SourcePlace, fit_tuned
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.tuned import TunedConfig
+from nojit.runtime.tuning.tuned import TunedConfig
 
 from tests.aot.conftest import HEADER, KERNEL
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -15,10 +15,10 @@ from nojit.aot.compile.cache import Cache
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.plan.planner import Plan, make_plans
 from nojit.aot.plan.tuned import check_tuned, expand_tuned
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, TuningError
-from nojit.runtime.table import KernelTable, TuningTable
-from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.table.table import KernelTable, TuningTable
+from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 
 from tests.aot.conftest import HEADER
 from tests.aot.entries import spec

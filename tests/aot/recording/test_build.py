@@ -22,7 +22,7 @@ from nojit.aot.compile.cache import Cache
 from nojit.aot.plan.planner import Plan
 from nojit.aot.recording.places import read_recordings
 from nojit.aot.recording.plan import make_plans
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import ArgumentError, ManifestError, NoMatchingVariantError, RecordingError
 from nojit.runtime.loader import Bundle
 from nojit.runtime.values import FunctionRef

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.recording.places import bundle_name, find_recordings, is_recording
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.recording.file import read_recording, write_recording
 
 from tests.aot.recording import programs

@@ -22,7 +22,7 @@ from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.plan.planner import Plan, make_plans
 from nojit.aot.trust.checkout import read_checkout
 from nojit.aot.trust.provenance import LOCAL_BUILDER, Invocation, attest
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler

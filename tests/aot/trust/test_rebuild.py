@@ -19,7 +19,7 @@ from nojit.aot.plan.planner import make_plans
 from nojit.aot.trust.provenance import attest
 from nojit.aot.trust.rebuild import rebuild
 from nojit.aot.twins import FOLDER, twin_plans
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
 from nojit.runtime.trust.policy import signed_path
 

@@ -12,7 +12,7 @@ import pytest
 from nojit.aot.inspect.statement import statement_path
 from nojit.aot.trust.sign import make_key, read_signer, sign_bundle
 from nojit.aot.trust.verify_signature import read_only_key, verify_signed
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleIntegrityError, BundleTrustError, PackageError
 from nojit.runtime.trust.policy import check_signed, signed_path
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from nojit.aot.wheel.names import check_name, check_version, escaped
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import PackageError
 from nojit.runtime.trust.policy import INDEX_DIGEST, signed_path

@@ -14,8 +14,8 @@ from nojit.aot.tune.imports.convert import TableRequest, to_tuned
 from nojit.aot.tune.imports.importers import ForeignFile, read_foreign
 from nojit.aot.tune.select.configs import Bounds
 from nojit.aot.tune.select.tuned_file import write_tuned
-from nojit.runtime.expr import ExpressionError, parse
-from nojit.runtime.tuned import TunedDevice
+from nojit.runtime.expr.expression import ExpressionError, parse
+from nojit.runtime.tuning.tuned import TunedDevice
 from nojit.runtime.values import Value
 
 __all__ = ["command"]

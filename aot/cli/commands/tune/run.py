@@ -17,8 +17,8 @@ from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
 from nojit.aot.tune.measure.run import tune
 from nojit.aot.tune.measure.worker import Setup
 from nojit.aot.tune.store.database import Database, open_database
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import NojitError, few
-from nojit.runtime.format import SUFFIX
 
 __all__ = ["command"]
 

@@ -22,7 +22,7 @@ from nojit.aot.tune.measure.run import read_pruned, tune
 from nojit.aot.tune.measure.worker import Setup
 from nojit.aot.tune.store.database import Database, open_database
 from nojit.aot.tune.store.records import Device, Pruned, identity_of
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError
 
 from tests.aot.tune.fake_stage import DEVICE, true_us

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from nojit.aot.tune.measure.torch_stage import candidates_of, check_fit
 from nojit.runtime import load
+from nojit.runtime.bundle.format import TargetInfo
 from nojit.runtime.errors import NojitError
-from nojit.runtime.format import TargetInfo
 
 from tests.support.bundles import kernel, make_bundle
 

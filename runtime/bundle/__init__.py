@@ -1,0 +1,1 @@
+"""Bundle files: format, index, images."""

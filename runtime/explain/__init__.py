@@ -1,0 +1,1 @@
+"""Explanations of selections: why variants serve a call or not, and what to build."""

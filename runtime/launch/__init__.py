@@ -1,0 +1,1 @@
+"""First launches: facts of a call, keys, images, plans."""

@@ -1,0 +1,85 @@
+"""Plans out of rows: a variant of a table, its image loaded, as the C core launches it."""
+
+from __future__ import annotations
+
+from nojit.runtime import _core
+from nojit.runtime.errors import ArgumentError, BundleError, typed
+from nojit.runtime.launch.call import Argument, CallFacts, expression_value
+from nojit.runtime.launch.images import Source
+from nojit.runtime.launch.keys import row_constexprs, row_names
+from nojit.runtime.record import Record
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.values import Value
+
+__all__ = ["grid_error", "make_plan", "read_row"]
+
+
+class _Label(Record):
+    """Names a variant in errors: put into words when there is one."""
+
+    table: KernelTable
+    row: int
+    bundle: str
+
+    def __str__(self) -> str:
+        return f"{self.table.variant_id(self.row)} ({self.table.label(self.row)}) of bundle {self.bundle}"
+
+
+def read_row(source: Source, table: KernelTable, row: int, *, arguments: int, ids: _core.Ids) -> _core.Row:
+    """Have the engine read and check what a row says to a plan.
+
+    Args:
+        source: where the row's image is.
+        table: the kernel's variants there.
+        row: one of them.
+        arguments: how many a call has, params and options together.
+        ids: gets every value that a program of the grid can hold.
+
+    Raises:
+        BundleError: it is not what was built, or more than the engine takes.
+    """
+    return _core.Row(table.handle(), row, ids, source.arch, arguments, source.where(table.kernel))
+
+
+def make_plan(source: Source, table: KernelTable, row: int, device: int, read: _core.Row) -> _core.Plan:
+    """Load a row's image for a device, and make its plan.
+
+    Args:
+        source: where the image is.
+        table: the kernel's variants there.
+        row: one of them.
+        device: the ordinal.
+        read: what `read_row` returns for it.
+
+    Raises:
+        BundleError: the image, or what the table says of it, is not what was built, or more than the engine takes.
+        DriverError: the driver refuses it.
+    """
+    function = source.images.function(table, row, device, read)
+    try:
+        return _core.Plan(
+            label=_Label(table, row, source.images.file.id),
+            function=function,
+            device=device,
+            row=read,
+            meta=row_constexprs(table, row),
+            payload=(source, row),
+        )
+    except ValueError as error:
+        raise BundleError(str(error), where=source.where(table.kernel)) from None
+
+
+def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:
+    """Make the error for a call of a row where the bundle's grid comes to no int."""
+    from nojit.runtime.expr import expression as expr  # noqa: PLC0415 - for an error alone
+
+    names: dict[str, Argument | Value] = {**row_names(table, row), **call.arguments, "arch": call.arch}
+    text = table.grid[dimension]
+    try:
+        value = expr.parse(text).evaluate({name: expression_value(value) for name, value in names.items()})
+    except expr.ExpressionError as error:
+        got = error.message
+    else:
+        got = typed(value)
+    what = f"expected an int for grid[{dimension}], which is {text!r}"
+    return ArgumentError(what, got=got, where=f"kernel {table.kernel}")

@@ -1,0 +1,1 @@
+"""Variant tables as Python sees them: params, cases, configs, launches, tuning."""

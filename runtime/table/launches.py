@@ -1,0 +1,173 @@
+"""Encode launches, and hold those of a table. The engine reads each, and checks its rules, when it is asked for.
+
+A call needs one launch of a table that can have thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, overload
+
+from nojit.runtime import _core
+from nojit.runtime.strict import Json
+from nojit.runtime.table.table import Launch, Slot, TensorMap
+
+__all__ = ["Launches", "Layout", "encode_launches", "param_sizes"]
+
+_Item = TypeVar("_Item")
+
+_NUMBERS = (
+    "num_warps",
+    "num_ctas",
+    "shared_bytes",
+    "global_scratch_bytes",
+    "global_scratch_align",
+    "profile_scratch_bytes",
+    "profile_scratch_align",
+)
+_TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
+
+
+class _Later(Sequence[_Item]):
+    """What is taken apart when it is asked for; equal to a tuple of the same."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple | _Later) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class Layout(_Later[Slot]):
+    """The params of a compiled kernel, in order. To ask for one raises `BundleFormatError` if they are spelled wrong.
+
+    Attributes:
+        text: as a table spells them.
+
+    Args:
+        text: likewise.
+        where: the bundle and kernel, for errors.
+    """
+
+    __slots__ = ("_sizes", "_slots", "_where", "text")
+
+    def __init__(self, text: str, where: str) -> None:
+        self.text = text
+        self._where = where
+        self._slots: tuple[Slot, ...] | None = None
+        self._sizes: tuple[int, ...] | None = None
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return what `param_sizes` is to return, worked out once."""
+        if self._sizes is None:
+            self._sizes = tuple([slot.size_bytes for slot in self._all()])
+        return self._sizes
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> Slot: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Slot, ...]: ...
+    def __getitem__(self, index: int | slice) -> Slot | tuple[Slot, ...]:
+        return self._all()[index]
+
+    def _all(self) -> tuple[Slot, ...]:
+        if self._slots is None:
+            self._slots = _core.read_layout(self.text, self._where)
+        return self._slots
+
+
+def param_sizes(layout: Sequence[Slot]) -> tuple[int, ...]:
+    """Return the bytes that each param of a layout takes.
+
+    Raises:
+        BundleFormatError: the layout is spelled wrong.
+        ValueError: a type that is passed in no single param.
+    """
+    return layout.sizes() if isinstance(layout, Layout) else tuple([slot.size_bytes for slot in layout])
+
+
+class Launches(_Later[Launch]):
+    """The launches of a table, decoded one by one when they are asked for; equal to a tuple of them.
+
+    To ask for one raises `BundleFormatError` if it breaks a rule. Safe to use from several threads.
+
+    Args:
+        table: as the engine holds it.
+        where: the bundle and kernel, for errors.
+    """
+
+    __slots__ = ("_count", "_decoded", "_known", "_table", "_where")
+
+    def __init__(self, table: _core.Table, where: str) -> None:
+        self._table = table
+        self._where = where
+        self._count = table.launch_count()
+        self._decoded: dict[int, Launch] = {}
+        self._known: dict[int, Layout] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Launch: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Launch, ...]: ...
+    def __getitem__(self, index: int | slice) -> Launch | tuple[Launch, ...]:
+        if isinstance(index, slice):
+            return tuple([self[place] for place in range(*index.indices(len(self)))])
+        launch = self._decoded.get(index)
+        if launch is None:
+            # another thread may have been first: all get the same object
+            launch = self._decoded.setdefault(index, self._table.launch(index, self._layout, self._where))
+        return launch
+
+    def fresh(self, number: int) -> Launch:
+        """Decode a launch, and keep nothing of it."""
+        return self._table.launch(number, self._fresh_layout, self._where)
+
+    def _layout(self, number: int) -> Layout:
+        layout = self._known.get(number)
+        if layout is None:
+            layout = self._known.setdefault(number, self._fresh_layout(number))
+        return layout
+
+    def _fresh_layout(self, number: int) -> Layout:
+        return Layout(self._table.layout(number), self._where)
+
+
+def encode_launches(launches: Iterable[Launch]) -> tuple[list[Json], list[Json]]:
+    """Lay out launches: the JSON of each, and of the layouts that they point into."""
+    launches = list(launches)
+    layouts = sorted({_spelled(launch.layout) for launch in launches})
+    places = {layout: place for place, layout in enumerate(layouts)}
+    encoded: list[Json] = []
+    for launch in launches:
+        numbers: dict[str, Json] = {field: getattr(launch, field) for field in _NUMBERS}
+        place = places[_spelled(launch.layout)]
+        maps: list[Json] = [_tensor_map_json(tensor_map) for tensor_map in launch.tensor_maps]
+        encoded.append(
+            numbers
+            | {"symbol": launch.symbol, "layout": place, "cooperative": launch.cooperative, "pdl": launch.pdl}
+            | {"tensor_maps": maps}
+        )
+    return encoded, [*layouts]
+
+
+def _spelled(layout: Iterable[Slot]) -> str:
+    return " ".join([f"{slot.source}:{slot.type}" for slot in layout])
+
+
+def _tensor_map_json(tensor_map: TensorMap) -> Json:
+    facts: dict[str, Any] = {field: getattr(tensor_map, field) for field in _TENSOR_MAP_FIELDS}
+    return facts | {"block": list(tensor_map.block)}

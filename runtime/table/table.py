@@ -1,0 +1,370 @@
+"""The variant table of one kernel: pools of distinct facts, and columns of small integers that point into them.
+
+A table begins its kernel's section of a bundle (`nojit.runtime.bundle.format`). Ten thousand variants as plain JSON take a quarter of a
+second to parse; here the JSON holds only what differs (a few signatures, cases, configs, hint sets), and one
+variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.table.table_codec` turns it into bytes and back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from nojit.runtime.record import Record
+from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.table.constant_types import constant_of, is_constant
+from nojit.runtime.table.tuning import Tuning, TuningTable
+from nojit.runtime.table.type_names import NONE, leaves
+from nojit.runtime.values import Value, encode_value, spell
+
+if TYPE_CHECKING:
+    # the core imports tables
+    from nojit.runtime import _core
+
+__all__ = [
+    "COLUMNS",
+    "KEY_COLUMNS",
+    "MISSING",
+    "Axis",
+    "Case",
+    "Config",
+    "Derived",
+    "KernelTable",
+    "Launch",
+    "Missing",
+    "Param",
+    "Slot",
+    "TensorMap",
+    "Tuning",
+    "TuningTable",
+    "config_json",
+]
+
+COLUMNS = ("case", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
+# a row is found, and told from every other row, by these
+KEY_COLUMNS = COLUMNS[:4]
+_key_columns = itemgetter(*KEY_COLUMNS)
+
+
+class Missing:
+    """The type of `MISSING`: a param without a default."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __reduce__(self) -> str:
+        # unpickled, it is the very same object
+        return "MISSING"
+
+
+MISSING = Missing()
+
+
+class Param(Record):
+    """A parameter of the kernel function, in the function's order."""
+
+    name: str
+    constexpr: bool
+    default: Value | Missing = MISSING
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is the function's `*args`, which are known by their default."""
+        return not self.constexpr and self.default == ()
+
+
+class Axis(Record):
+    """One axis of the matrix that a call's case is a point of."""
+
+    name: str
+    is_type: bool
+    """Whether its values are only used in types; otherwise the axis is a constexpr param."""
+    values: tuple[Value, ...]
+
+
+class Case(Record):
+    """What a call means: its types and the constexprs that a caller chooses."""
+
+    signature: int
+    """Index into the table's signatures."""
+    values: tuple[int, ...]
+    """For each axis, an index into its values."""
+
+
+class Config(Record):
+    """One setting of the tunable constexprs and options: changes the speed, not what is computed."""
+
+    constexprs: tuple[tuple[str, Value], ...]
+    options: tuple[tuple[str, Value], ...]
+    """``num_warps`` and its like, each spelled out."""
+    requires: str
+    """An expression that must hold for the config to run at all; empty if it always may."""
+
+
+class Derived(Record):
+    """A constexpr that follows from the call and the chosen config."""
+
+    name: str
+    expression: str
+
+
+class Slot(Record):
+    """One parameter of the compiled kernel."""
+
+    source: str
+    """What fills it: a param of the kernel function, a leaf of one (``x.1.0``), a part of a descriptor (``x.shape.0``),
+    or one of the scratch pointers of `nojit.runtime.bundle.format`."""
+    type: str
+    """Triton's spelling: ``*fp16``, ``i32``, ``fp32``; or ``tensormap``."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the param takes; it is aligned to as many, a tensor map to 64.
+
+        Raises:
+            ValueError: a type that is passed in no single param.
+        """
+        from nojit.runtime import _core  # noqa: PLC0415 - which imports tables
+
+        size = _core.param_bytes(self.type)
+        if not size:
+            raise ValueError(f"expected a scalar or pointer type, got {self.type!r} for {self.source!r}")
+        return size
+
+
+class TensorMap(Record):
+    """How the tensor map of one descriptor is encoded; the call gives address, shape and strides."""
+
+    source: str
+    """The leaf that is the descriptor: a param, or ``x.1.0``."""
+    swizzle: int
+    """A ``CUtensorMapSwizzle``."""
+    element_bytes: int
+    element_type: int
+    """A ``CUtensorMapDataType``."""
+    block: tuple[int, ...]
+    """Elements of the block along each dimension as compiled, which can be less than the descriptor's own."""
+    fp4_padded: bool
+    """Whether two values of 4 bits lie in each byte, with padding."""
+
+
+class Launch(Record):
+    """What a launch needs beside its arguments."""
+
+    symbol: str
+    layout: Sequence[Slot]
+    """The params of the compiled kernel. A tuple, or as read from a bundle: taken apart when it is asked for."""
+    num_warps: int
+    """As compiled, which warp specialization can make more than asked: a block has 32 times as many threads."""
+    num_ctas: int
+    shared_bytes: int
+    """Dynamic shared memory of a block."""
+    global_scratch_bytes: int
+    """Scratch of one CTA."""
+    global_scratch_align: int
+    profile_scratch_bytes: int
+    profile_scratch_align: int
+    cooperative: bool
+    pdl: bool
+    """Programmatic dependent launch."""
+    tensor_maps: tuple[TensorMap, ...] = ()
+    """One for each slot that is a tensor map, in the slots' order."""
+
+
+class KernelTable(Record):
+    """All variants of one kernel for one target.
+
+    Of a table that was read from a bundle (`of`), each field is made when it is asked for.
+    """
+
+    kernel: str
+    params: tuple[Param, ...]
+    grid: tuple[str, ...]
+    """One expression per dimension; empty if every call gives its own grid."""
+    tuning: Tuning | None
+    """None if nothing says what the best config depends on."""
+    axes: tuple[Axis, ...]
+    derived: tuple[Derived, ...]
+    signatures: tuple[tuple[str, ...], ...]
+    """For each runtime param in order, its type; ``none`` where None was compiled in."""
+    cases: tuple[Case, ...]
+    configs: tuple[Config, ...]
+    """In order of preference."""
+    hint_sets: tuple[tuple[tuple[str, int], ...], ...]
+    """Each a set of (param, 16 or 1): divisible by 16, equal to 1."""
+    derived_values: tuple[tuple[Value, ...], ...]
+    """For each derived constexpr in order, its value."""
+    launches: Sequence[Launch]
+    """A tuple, or as read from a bundle: each is decoded, and its rules are checked, when it is asked for."""
+    programs: tuple[str, ...]
+    """Each of `expressions` in postfix (`nojit.runtime.expr.postfix`), so that none is parsed at a launch."""
+    columns: dict[str, array[int]]
+    """Rows sorted by the key columns; each `COLUMNS` name has one integer per row."""
+    batch: tuple[str, ...] = ()
+    """Int params that grow with the batch: how many rows, say, and nothing of what is in them."""
+
+    __slots__ = ("_by_expression", "_handle", "_param_types")
+
+    @staticmethod
+    def of(kernel: str, handle: _core.Table, launches: Sequence[Launch]) -> KernelTable:
+        """Make a table of one that the engine has read."""
+        table = KernelTable.__new__(KernelTable)
+        for name, value in (("kernel", kernel), ("launches", launches), ("_handle", handle)):
+            object.__setattr__(table, name, value)
+        return table
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Make a field that nobody asked for before. All threads get the same object."""
+            if name not in _MADE_LATER:
+                raise AttributeError(name)
+            made = self._handle.part(name)
+            object.__setattr__(self, name, made)
+            return made
+
+    def handle(self) -> _core.Table:
+        """Return the table as the engine holds it.
+
+        Raises:
+            BundleFormatError: a table that was made by hand breaks a rule.
+        """
+        known: _core.Table | None = getattr(self, "_handle", None)
+        if known is None:
+            from nojit.runtime.table.table_codec import table_handle  # noqa: PLC0415 - bundles are read
+
+            known = table_handle(self)
+            object.__setattr__(self, "_handle", known)
+        return known
+
+    def check_row(self, row: int, where: str) -> None:
+        """Check what a row packs against its signature and its hints.
+
+        Each leaf of the signature that is neither None, a constant nor hinted to be 1 has its slot, in order and of its type, or the
+        slots of its descriptor; scratch pointers come last; each tensor map is described.
+
+        Raises:
+            BundleFormatError: they differ (rule ``layout``), or a hint is of a leaf that is none (rule ``param``).
+        """
+        self.handle().check_row(row, where)
+
+    def __len__(self) -> int:
+        return len(self.columns["image"])
+
+    def expressions(self) -> tuple[str, ...]:
+        """Return every expression: of the grid, the derived constexprs, the tuning key, and the configs that have one."""
+        return (
+            *self.grid,
+            *[derived.expression for derived in self.derived],
+            *(self.tuning.key if self.tuning else ()),
+            *[config.requires for config in self.configs if config.requires],
+        )
+
+    def programs_by_expression(self) -> dict[str, str]:
+        """Return the program of each expression; none of a table that has none."""
+        known: dict[str, str] | None = getattr(self, "_by_expression", None)
+        if known is None:
+            known = dict(zip(self.expressions(), self.programs, strict=True)) if self.programs else {}
+            object.__setattr__(self, "_by_expression", known)
+        return known
+
+    def runtime_params(self) -> tuple[str, ...]:
+        """Return the params that signatures type, in order."""
+        return tuple([param.name for param in self.params if not param.constexpr])
+
+    def param_types(self) -> dict[str, tuple[str, ...]]:
+        """Return the distinct types of each param that signatures type, in the order of the signatures."""
+        known: dict[str, tuple[str, ...]] | None = getattr(self, "_param_types", None)
+        if known is None:
+            names = self.runtime_params()
+            by_param = zip(*self.signatures, strict=True) if self.signatures else [()] * len(names)
+            known = dict(zip(names, map(tuple, map(dict.fromkeys, by_param)), strict=True))
+            self.know_param_types(known)
+        return known
+
+    def know_param_types(self, types: dict[str, tuple[str, ...]]) -> None:
+        """Keep what `param_types` is to return, where it is known."""
+        object.__setattr__(self, "_param_types", types)
+
+    def key(self, row: int) -> tuple[int, ...]:
+        """Return the `KEY_COLUMNS` of a row."""
+        case, config, hints, derived = _key_columns(self.columns)
+        return case[row], config[row], hints[row], derived[row]
+
+    def constexprs(self, row: int) -> dict[str, Value]:
+        """Return every constexpr that a row was compiled with, by name."""
+        case, config, _, derived = self.key(row)
+        values = {
+            axis.name: axis.values[index]
+            for axis, index in zip(self.axes, self.cases[case].values, strict=True)
+            if not axis.is_type
+        }
+        values.update(self.configs[config].constexprs)
+        values.update(zip((d.name for d in self.derived), self.derived_values[derived], strict=True))
+        return values
+
+    def settings(self, row: int) -> dict[str, Value]:
+        """Return the constexprs and options of a row's config, by name."""
+        config = self.configs[self.columns["config"][row]]
+        return dict(config.constexprs + config.options)
+
+    def axis_values(self, case: int) -> dict[str, Value]:
+        """Return the value of each axis for a case, by name."""
+        places = self.cases[case].values
+        return {axis.name: axis.values[place] for axis, place in zip(self.axes, places, strict=True)}
+
+    def built_values(self, name: str) -> tuple[Value, ...]:
+        """Return the values that a constexpr of the matrix or of configs was built with, and the function's default."""
+        axes = [value for axis in self.axes if axis.name == name and not axis.is_type for value in axis.values]
+        configs = [value for config in self.configs for key, value in config.constexprs if key == name]
+        defaults = [p.default for p in self.params if p.name == name and not isinstance(p.default, Missing)]
+        return (*axes, *configs, *defaults)
+
+    def label(self, row: int) -> str:
+        """Describe a row for people: case, config, what is None, hints."""
+        case, config, hints, derived = self.key(row)
+        words = [
+            f"{axis.name}={spell(axis.values[index])}"
+            for axis, index in zip(self.axes, self.cases[case].values, strict=True)
+        ]
+        chosen = self.configs[config]
+        words += [f"{key}={spell(value)}" for key, value in chosen.constexprs + chosen.options if value is not None]
+        words += [f"{d.name}={spell(v)}" for d, v in zip(self.derived, self.derived_values[derived], strict=True)]
+        types = zip(self.runtime_params(), self.signatures[self.cases[case].signature], strict=True)
+        compiled_in = [(path, leaf) for param, kind in types for path, leaf in leaves(kind, param)]
+        words += [f"{path}=none" for path, leaf in compiled_in if leaf == NONE]
+        words += [f"{path}={spell(constant_of(leaf))}" for path, leaf in compiled_in if is_constant(leaf)]
+        words += [f"{param}:{hint}" for param, hint in self.hint_sets[hints]]
+        return " ".join(words)
+
+    def variant_id(self, row: int) -> str:
+        """Name a row for logs and files: stable over rebuilds that keep its case, config and hints."""
+        case, config, hints, derived = self.key(row)
+        facts: Json = [
+            self.kernel,
+            list(self.signatures[self.cases[case].signature]),
+            [
+                [axis.name, encode_value(axis.values[i])]
+                for axis, i in zip(self.axes, self.cases[case].values, strict=True)
+            ],
+            config_json(self.configs[config]),
+            [encode_value(value) for value in self.derived_values[derived]],
+            [list(hint) for hint in self.hint_sets[hints]],
+        ]
+        return f"{self.kernel}-{hashlib.sha256(canonical_json(facts)).hexdigest()[:12]}"
+
+
+# `__getattr__` makes those of a table that was read
+_MADE_LATER = frozenset(KernelTable.__match_args__) - {"kernel", "launches"}
+
+
+def config_json(config: Config) -> Json:
+    """Spell a config as the table stores it."""
+    return {
+        "constexprs": [[key, encode_value(value)] for key, value in config.constexprs],
+        "options": [[key, encode_value(value)] for key, value in config.options],
+        "requires": config.requires,
+    }

@@ -1,0 +1,1 @@
+"""Tuning: look-up of configs, tuned tables as files, overrides."""

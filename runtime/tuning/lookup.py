@@ -1,0 +1,287 @@
+"""Looks configs up in tuning tables: buckets, the problems that are near, the nearest device. Pure.
+
+A decision depends on the device's table, the case and the key's buckets alone, never on the first value of a bucket
+that a process happens to see: two processes decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, log2
+from typing import TYPE_CHECKING, TypeAlias
+
+from nojit.runtime import _core
+from nojit.runtime.errors import TuningError, did_you_mean
+from nojit.runtime.record import Record
+from nojit.runtime.table.table import Config, KernelTable
+from nojit.runtime.table.tuning import BEHIND_MAX, BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.tuning.neighbours import cost_words, estimates, nearest, ranked
+from nojit.runtime.values import Value, identity, spell
+
+if TYPE_CHECKING:
+    from nojit.runtime.tuning.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
+
+__all__ = [
+    "DEFAULT_BUCKET",
+    "Lookup",
+    "TuningDecision",
+    "block_of",
+    "bucket_of",
+    "closest_device",
+    "config_number",
+    "lookup_of",
+    "resolve",
+    "rows_of",
+]
+
+DEFAULT_BUCKET = "quarter_pow2"
+_OCTAVE = 1000
+"""What a row's ``behind`` counts in: thousandths of an octave."""
+_PLACE_BEHIND = 30
+"""How far each config of a row is behind the one before if nobody says what they took: 2 %."""
+
+
+Ordering: TypeAlias = tuple[_core.Tuning, int, int]
+"""A tuning of the core's, the place of the device's table in it, -1 if there is none, and the device's multiprocessors."""
+
+
+class TuningDecision(Record):
+    """What a tuning table says of one call."""
+
+    device: str
+    """The device that was measured; empty if none was."""
+    source: str
+    """Where the table came from: the bundle, or a file."""
+    at: tuple[int, ...]
+    """The key values of the row that decides; none with ``NOJIT_BATCH_INVARIANT``, where one order serves all sizes."""
+    exact: bool
+    """Whether the call lies in that row's buckets; else the row is the nearest, and estimates decide, or others that are
+    near have a say."""
+    order: tuple[str, ...]
+    """The configs in words, the best first."""
+    estimated_us: tuple[float, ...] = ()
+    """What each of them is estimated to take, in microseconds, where that decides."""
+
+
+def bucket_of(kind: str, value: int) -> int:
+    """Round a key value to its bucket.
+
+    Args:
+        kind: ``pow2`` rounds up to a power of two; ``quarter_pow2`` to the nearest of 4, 5, 6 and 7 times a power of
+            two, halfway up, and leaves values below 8 alone; ``sixteenth_pow2`` rounds up to one of 16 steps from each power
+            of two to the next, and leaves values below 32 alone; ``exact`` rounds nothing.
+        value: what is not positive counts as 0; with a rounding kind, what is above 2^62 as 2^62.
+    """
+    return _core.bucket_of(BUCKETS.index(kind), value)
+
+
+def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:
+    """Return the place of the device most like another: by multiprocessors and memory in log space, then by name.
+
+    Args:
+        devices: at least one.
+        device: the one that the call is for.
+    """
+    tables = tuple([(known.name, known.multiprocessors, known.memory_bytes, ()) for known in devices])
+    return _core.Tuning((), 0, tables).closest(device.name, device.multiprocessors, device.memory_bytes)
+
+
+class Lookup(Record):
+    """A kernel's tuning on one device."""
+
+    tuning: Tuning
+    table: TuningTable | None
+    """None if nothing was measured for the device's arch."""
+    source: str
+    """Where the table came from."""
+    multiprocessors: int = 0
+    """Of the device."""
+
+    __slots__ = ("_core",)
+
+    def ordering(self, kernel: KernelTable) -> Ordering:
+        """Return what the core orders the configs of a kernel by."""
+        known: Ordering | None = getattr(self, "_core", None)
+        if known is None:
+            own = self.tuning is kernel.tuning
+            tuning = _core.Tuning(kernel.handle()) if own else _core_tuning(self.tuning)
+            place = next((place for place, table in enumerate(self.tuning.tables) if table is self.table), -1)
+            known = (tuning, place, self.multiprocessors)
+            object.__setattr__(self, "_core", known)
+        return known
+
+    def decision(self, key: Sequence[int], kernel: KernelTable, case: int) -> TuningDecision | None:
+        """Say what decides for a call of a case, for people; None if nothing was measured for it."""
+        block = None if self.table is None else self.table.block_of(case)
+        if block is None or self.table is None:
+            return None
+        rounded = tuple([bucket_of(self.tuning.bucket, value) for value in key])
+        problems, _, _ = block.columns()
+        at = problems[nearest(problems, rounded)]
+        order = ranked(block, rounded, self.multiprocessors)
+        costs = {} if at == rounded else estimates(block, rounded, self.multiprocessors)
+        words = tuple([_config_words(kernel.configs[number]) for number in order])
+        us = tuple([inf if (cost := costs[number]) is None else cost / 1e6 for number in order] if costs else ())
+        return TuningDecision(self.table.device.name, self.source, at, at == rounded, words, us)
+
+
+def lookup_of(
+    tuning: Tuning, origins: Sequence[str], facts: Callable[[], tuple[str, int, int]] | None = None
+) -> Lookup:
+    """Choose the table of the device that is most like the one at hand; `origins` says where each came from.
+
+    `facts` gives the device's name, multiprocessors and bytes of memory, and is called only if there is a choice, or an
+    estimate; without it the first table is taken, and its device stands for the one at hand.
+    """
+    tables = tuning.tables
+    if not tables:
+        return Lookup(tuning, None, "")
+    place, device = 0, tables[0].device
+    if facts is not None and (len(tables) > 1 or any(block.costs for block in tables[0].blocks)):
+        name, multiprocessors, memory_bytes = facts()
+        device = TunedDevice(name, tables[0].device.arch, multiprocessors, memory_bytes)
+        place = closest_device([table.device for table in tables], device)
+    return Lookup(tuning, tables[place], origins[place], device.multiprocessors)
+
+
+def _core_tuning(tuning: Tuning) -> _core.Tuning:
+    """Make the core's tuning of one that no bundle has."""
+    tables = [
+        (
+            table.device.name,
+            table.device.multiprocessors,
+            table.device.memory_bytes,
+            tuple([(block.cases, (*block.columns(), tuple(block.estimates()))) for block in table.blocks]),
+        )
+        for table in tuning.tables
+    ]
+    return _core.Tuning(tuning.key, BUCKETS.index(tuning.bucket), tuple(tables))
+
+
+def _config_words(config: Config) -> str:
+    pairs = config.constexprs + config.options
+    return " ".join([f"{name}={spell(value)}" for name, value in pairs if value is not None])
+
+
+def resolve(tuned: TunedTable, table: KernelTable) -> TuningTable:
+    """Turn the names of a tuned table into the numbers of a kernel's table.
+
+    Of several entries that cover a case the first counts; of several rows in one bucket, too. Entries that cover
+    nothing in `table` are left out: it may hold fewer cases than were measured.
+
+    Args:
+        tuned: what was measured.
+        table: the kernel's variants for the device's arch.
+
+    Raises:
+        TuningError: a config, an axis or a param that `table` lacks, or another key than `table` has.
+    """
+    bucket = _check_key(tuned, table)
+    for number, entry in enumerate(tuned.entries):
+        _check_axes(entry, table, f"{tuned.path} $.entry[{number}].where")
+    configs = [
+        config_number(table, config, f"{tuned.path} $.config[{number}]") for number, config in enumerate(tuned.configs)
+    ]
+    covered: dict[int, list[int]] = {}
+    for number in range(len(table.cases)):
+        values = table.axis_values(number)
+        first = next((place for place, entry in enumerate(tuned.entries) if entry.covers(values)), None)
+        if first is not None:
+            covered.setdefault(first, []).append(number)
+    blocks = [block_of(tuned, tuned.entries[place], cases, configs, bucket) for place, cases in sorted(covered.items())]
+    return TuningTable(tuned.device, tuple(blocks))
+
+
+def block_of(
+    tuned: TunedTable, entry: TunedEntry, cases: Sequence[int], configs: Sequence[int], bucket: str
+) -> TuningBlock:
+    """Turn an entry of a tuned table into a block; `configs` gives the number of each config of the file."""
+    costs: dict[int, str] = {}
+    for cost in entry.costs:
+        costs.setdefault(configs[cost.config], cost_words(cost.ps, tuned.names))
+    return TuningBlock.of(cases, rows_of(entry, configs, bucket), costs.items())
+
+
+def rows_of(entry: TunedEntry, configs: Sequence[int], bucket: str) -> tuple[TuningRow, ...]:
+    """Round the rows of an entry to their buckets, ascending; `configs` gives the number of each config of the file."""
+    rows: dict[tuple[int, ...], TuningRow] = {}
+    for row in entry.rows:
+        at = tuple([bucket_of(bucket, value) for value in row.at])
+        behind: dict[int, int] = {}
+        for number, far in zip(row.use, _behind(row), strict=True):
+            behind.setdefault(configs[number], far)
+        rows.setdefault(at, TuningRow(at, tuple(behind), tuple(behind.values())))
+    return tuple([rows[at] for at in sorted(rows)])
+
+
+def _behind(row: TunedRow) -> list[int]:
+    """Say how far each config of a row is behind its fastest, in thousandths of an octave."""
+    if not row.us:
+        return [place * _PLACE_BEHIND for place in range(len(row.use))]
+    best = log2(min(row.us))
+    return [min(round(_OCTAVE * (log2(time) - best)), BEHIND_MAX) for time in row.us]
+
+
+def _check_key(tuned: TunedTable, table: KernelTable) -> str:
+    """Check a tuned table's key against the kernel's, and return the bucket to use."""
+    from nojit.runtime.expr.expression import parse  # noqa: PLC0415 - tables of a bundle are checked when it is built
+
+    where = f"{tuned.path} $.key"
+    runtime = table.runtime_params()
+    for text in tuned.key:
+        for name in sorted(parse(text).names.difference(runtime)):
+            near = did_you_mean(name, runtime)
+            raise TuningError(f"expected runtime params of kernel {table.kernel}", got=f"{name!r}{near}", where=where)
+    if table.tuning is None:
+        return DEFAULT_BUCKET
+    if tuple(map(parse, tuned.key)) != tuple(map(parse, table.tuning.key)):
+        what = f"expected the key of kernel {table.kernel}: {', '.join(table.tuning.key)}"
+        raise TuningError(what, got=", ".join(tuned.key), where=where)
+    return table.tuning.bucket
+
+
+def _check_axes(entry: TunedEntry, table: KernelTable, where: str) -> None:
+    known = [axis.name for axis in table.axes]
+    for name, _ in entry.where:
+        if name not in known:
+            what = f"expected axes of kernel {table.kernel}"
+            raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=where)
+
+
+def config_number(table: KernelTable, config: TunedConfig, where: str) -> int:
+    """Find a config in a kernel's table: the one that has all its settings.
+
+    Args:
+        table: the kernel's variants.
+        config: settings that it leaves out may be anything, as long as one config fits.
+        where: the file and its place there, for errors.
+
+    Raises:
+        TuningError: no config fits, or several do.
+    """
+    fitting = [number for number, built in enumerate(table.configs) if _fits(config.settings, config.requires, built)]
+    if len(fitting) == 1:
+        return fitting[0]
+    _check_settings(table, config, where)
+    words = " ".join([f"{name}={spell(value)}" for name, value in config.settings])
+    words += f" requires {config.requires!r}" if config.requires else ""
+    if fitting:
+        what = f"expected the settings of one config of kernel {table.kernel}: name more of its options"
+        raise TuningError(what, got=f"{words}, which {len(fitting)} have", where=where)
+    built = "; ".join(map(_config_words, table.configs[:8]))
+    raise TuningError(f"expected a config of kernel {table.kernel}, such as {built}", got=words, where=where)
+
+
+def _fits(settings: Sequence[tuple[str, Value]], requires: str, built: Config) -> bool:
+    values = dict(built.constexprs + built.options)
+    return built.requires == requires and all(
+        name in values and identity(values[name]) == identity(value) for name, value in settings
+    )
+
+
+def _check_settings(table: KernelTable, config: TunedConfig, where: str) -> None:
+    known = list(dict.fromkeys([name for built in table.configs for name, _ in built.constexprs + built.options]))
+    for name, _ in config.settings:
+        if name not in known:
+            what = f"expected constexprs and options of the configs of kernel {table.kernel}"
+            raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=where)
