@@ -85,7 +85,7 @@ def limits(arch: str) -> Limits:
 
 def device_name(arch: str) -> str:
     """Return the product name of a common GPU of an arch."""
-    from nojit.aot.backends.cuda.device import common_of  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.recording.fake.properties import common_of  # noqa: PLC0415 - few commands need it
 
     return common_of(arch).name
 
