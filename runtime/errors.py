@@ -17,6 +17,7 @@
     +-- NoMatchingVariantError (LookupError) no variant of the kernel matches the call
     +-- ArgumentError        (TypeError)     the kernel cannot take an argument
     +-- DriverError          (RuntimeError)  a CUDA driver call failed
+    +-- FakeValueError       (RuntimeError)  a program on a simulated GPU asked for what only a real one computes
 
 Messages give the expected value, the found one and the place, in lower case. These facts are attributes too, and every error can be
 pickled, so an error of a worker process arrives complete.
@@ -35,6 +36,7 @@ __all__ = [
     "BundleTrustError",
     "CompileError",
     "DriverError",
+    "FakeValueError",
     "KernelNotFoundError",
     "ManifestError",
     "NoMatchingVariantError",
@@ -276,6 +278,14 @@ class DriverError(NojitError, RuntimeError):
         self.call = call
         self.code = code
         self.name = name
+
+
+class FakeValueError(NojitError, RuntimeError):
+    """A program on a simulated GPU asked for a value, a time or a feature that only a real GPU has.
+
+    Attributes:
+        where: the line of the program, ``serve.py:12``.
+    """
 
 
 class StreamWarning(UserWarning):

@@ -34,6 +34,11 @@ ASKED_FOR = {
     ("nojit.runtime.trust.policy", "cryptography"),
     ("nojit.runtime.trust.trusted_keys", "cryptography"),
 }
+# the modules of a simulated GPU that import torch or Triton at once; `machine` loads them when a simulation starts
+SIMULATION = {
+    f"nojit.runtime.recording.fake.{name}"
+    for name in ("autocast", "known", "launches", "streams", "tensors", "torch_cuda", "writes")
+}
 # for each package of aot, the others that its modules import at once: a package imports only packages that stand above it.
 # Of the modules beside the packages, ANYWHERE holds those that import nothing of aot; all others are "build"
 AOT = {
@@ -75,7 +80,7 @@ RUNTIME: dict[str, set[str]] = {
     "discovery": {"bundle"},
     "trust": {"bundle", "discovery"},
     "fallback": {"discovery", "explain", "launch", "table", "expr"},
-    "recording": {"launch", "table"},
+    "recording": {"bundle", "launch", "table"},
     "serve": {"recording"},
 }
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
@@ -199,15 +204,22 @@ def test_the_runtime_needs_the_standard_library_and_zstandard_alone():
         and top(found.target) not in allowed
         and not within(found.target, "nojit.runtime")
         and not (found.lazy and (found.importer, top(found.target)) in ASKED_FOR)
+        and not (found.importer in SIMULATION and top(found.target) in {"torch", "triton"})
     ]
     assert strangers == []
+
+
+def test_a_simulation_loads_its_modules_when_it_starts():
+    assert {name for name in modules() if loaded_by(name) & SIMULATION} == SIMULATION
 
 
 def test_of_aot_and_runtime_the_compiler_and_backends_alone_import_triton():
     importers = {
         found.importer
         for found in imports()
-        if top(found.target) == "triton" and not (found.lazy and (found.importer, "triton") in ASKED_FOR)
+        if top(found.target) == "triton"
+        and not (found.lazy and (found.importer, "triton") in ASKED_FOR)
+        and found.importer not in SIMULATION
     }
     assert {name for name in importers if room(name) != "kernels"} == {COMPILER, CLOSURES} | BACKENDS | KERNEL_SOURCES
     assert {found.importer for found in imports() if found.target in BACKENDS} == {"nojit.aot.backends.cuda.vendor"}
