@@ -29,6 +29,7 @@ from nojit.aot.compile.decorators import read_decorators
 from nojit.aot.compile.failures import Lines, account_of
 from nojit.aot.compile.images import check_compiled, checked_registers
 from nojit.aot.compile.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
+from nojit.aot.compile.outline import read_configs, read_heuristics, read_optional, read_uses
 from nojit.aot.compile.patches import Baseline
 from nojit.aot.compile.settings import read_settings, settings_words
 from nojit.aot.compile.source_import import import_source, recorded_closure
@@ -37,7 +38,8 @@ from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.function_names import find_named
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.types import NONE, layout_in, plain
-from nojit.aot.plan.source import KernelSource, SourcePlace
+from nojit.aot.plan.outline import Outline
+from nojit.aot.plan.source import HEURISTICS, KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_of
 from nojit.runtime.errors import CompileError, ManifestError, worded
 from nojit.runtime.strict import Json, canonical_json
@@ -239,6 +241,24 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
         of_device=tuple(answer for begun in _begun for answer in begun.device.answers(begun.device.by_device)),
         reached=tuple(module for begun in _begun for module in begun.baseline.news()),
     )
+
+
+def outline(place: SourcePlace, arch: str) -> Outline:
+    """Return what the source of a kernel function tells about how it is called.
+
+    Args:
+        place: where the function is.
+        arch: the target.
+
+    Raises:
+        ManifestError: as `describe`.
+    """
+    source, function = describe(place, arch), _find(place)
+    configs, key, prune = read_configs(_named(place), function)
+    runtime = [param.name for param in source.params if not param.constexpr]
+    computed = [name for name, by in source.computed if by == HEURISTICS]
+    uses, heuristics = read_uses(runtime, key, function), read_heuristics(computed, function)
+    return Outline(source, uses, read_optional(runtime, function), configs, key, prune, heuristics)
 
 
 def _default(param: Any) -> Any:

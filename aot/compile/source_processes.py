@@ -24,6 +24,7 @@ from nojit.aot.compile.images import check_compiled
 from nojit.aot.compile.process import EndedError, Process, SilentError
 from nojit.aot.compile.reads import Notes
 from nojit.aot.compile.toolchain import record_paths
+from nojit.aot.plan.outline import Outline
 from nojit.aot.plan.source import KernelSource, SourceImportError, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError, NojitError
@@ -105,6 +106,16 @@ class SourceCompiler:
                 self._save_memory()
                 self._note(known, arch)
         return known
+
+    def outline(self, place: SourcePlace, arch: str) -> Outline:
+        """Return what the source of a kernel function tells about how it is called.
+
+        `place`: where the kernel's source is.
+
+        Raises:
+            ManifestError: as `describe`.
+        """
+        return self.source(place, arch).outline(place, arch)
 
     def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
         """Import sources in parallel, each for its archs. A failed import is reported by the later `describe`.
@@ -347,6 +358,13 @@ class _Source:
         """
         with self._lock:
             return self._described(place, arch) if self.serves(arch) else None
+
+    def outline(self, place: SourcePlace, arch: str) -> Outline:
+        """See `SourceCompiler.outline`."""
+        with self._lock:
+            self._described(place, arch)
+            outline: Outline = self._call(place, arch, "outline", place, arch, timeout_s=self._first.timeout_s)
+            return outline
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
         """See `SourceCompiler.variant_keys`."""

@@ -21,6 +21,7 @@ from nojit.runtime.tuning.tuned import TunedConfig
 from nojit.runtime.values import Value, identity
 
 __all__ = [
+    "HEURISTICS",
     "ConfigHook",
     "Effect",
     "KernelSource",

@@ -65,6 +65,7 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
     documents = {
         "build --dry-run": plan_document([], []),
         "build": build_document(BuildResult((), stopped=False), [], None, Path(), 0.0),
+        "init": run("init", ROOT / "examples/vector_add/kernel.py:add_kernel"),
         "inspect": run("inspect", bundle),
         "inspect --kernel": run("inspect", bundle, "--kernel", "scale"),
         "verify": run("verify", bundle, damaged, code=3),
