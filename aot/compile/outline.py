@@ -106,9 +106,9 @@ def read_uses(params: Collection[str], key: Collection[str], function: Any) -> t
     ints = {name for name, found in uses.items() if Use.INT in found}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (_called(node) in _ACCESSES or _called(node).startswith("atomic_")):
-            terms = [name for name in _terms(_first(node)) if name in params and name not in ints]
-            if len(terms) == 1:
-                uses.setdefault(terms[0], set()).add(Use.POINTER)
+            base = _base(_first(node))
+            if base in params and base not in ints:
+                uses.setdefault(base, set()).add(Use.POINTER)
     fresh = _assigned_anew(tree)
     return tuple(
         (name, only) for name in params for only in uses.get(name, ()) if len(uses[name]) == 1 and name not in fresh
@@ -157,13 +157,11 @@ def _first(call: ast.Call) -> ast.expr | None:
     return call.args[0] if call.args else named.get("pointer", named.get("base"))
 
 
-def _terms(node: ast.expr | None) -> Iterator[str]:
-    """Yield the names that are terms of a sum."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        yield from _terms(node.left)
-        yield from _terms(node.right)
-    elif isinstance(node, ast.Name):
-        yield node.id
+def _base(node: ast.expr | None) -> str:
+    """Return the name that an address starts with, ``x`` of ``x + row * stride``; empty if it starts with anything else."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        node = node.left
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _assigned_anew(tree: ast.FunctionDef) -> set[str]:

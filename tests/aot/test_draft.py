@@ -69,6 +69,12 @@ def norm_kernel(
     tl.store(x_ptr + tl.arange(0, BLOCK), x)
 """
 
+ALIASED = """@triton.jit
+def row_kernel(x, out_ptr, x_stride, seed: tl.int64, mask_ptr: tl.const):
+    row = x + tl.program_id(0)
+    tl.store(out_ptr, tl.load(row + x_stride) + seed + tl.load(mask_ptr))
+"""
+
 DESCRIPTOR = """@triton.jit
 def copy_kernel(a_desc, out, sizes, BLOCK: tl.constexpr):
     tile = a_desc.load([tl.program_id(0) * sizes[0], 0])
@@ -156,6 +162,13 @@ def test_pointers_are_known_and_their_dtypes_are_asked(draft: Draft, tmp_path: P
     invoke("build", tmp_path / "demo.toml", "--dry-run")
 
 
+def test_an_offset_is_no_pointer_and_annotations_are_kept(draft: Draft) -> None:
+    entry, _ = draft(ALIASED, "row_kernel")
+    assert entry["params"]["x"].startswith("FILL IN: the type of x: a pointer such as")
+    assert (entry["params"]["x_stride"], entry["params"]["seed"]) == ("i32", "i64")
+    assert entry["params"]["mask_ptr"].startswith("FILL IN: the pointer mask_ptr to constants: *kfp16")
+
+
 def test_an_autotuner_gives_configs_and_its_key_and_pruning_are_named(draft: Draft, tmp_path: Path) -> None:
     entry, text = draft(TUNED, "rows_kernel")
     params = entry["params"]
@@ -203,6 +216,15 @@ def test_descriptors_and_tuples_are_told_by_their_use(draft: Draft) -> None:
     assert "the types of the tuple inputs" in params["params"]["inputs"]
     assert "the types of the tuple more" in params["params"]["more"]
     assert "hints" in params
+
+
+def test_the_block_that_a_hook_sets_is_named(draft: Draft) -> None:
+    hook = "def set_block(nargs):\n    nargs['a_desc'].block_shape = [1, nargs['BLOCK']]\n\n\n"
+    tuned = "@triton.autotune(configs=[triton.Config({'BLOCK': 64}, pre_hook=set_block)], key=[])\n"
+    entry, _ = draft(f"{hook}{tuned}{DESCRIPTOR}", "copy_kernel")
+    assert "pre_hook of the first triton.Config sets [1, 64]" in entry["params"]["a_desc"]
+    assert entry["configs"] == [{"BLOCK": 64}]
+    assert "ignores" not in entry
 
 
 def test_a_gluon_kernel_is_read_as_any_other(draft: Draft, tmp_path: Path) -> None:
