@@ -15,6 +15,7 @@ from nojit.aot.cli.group import cli
 from nojit.aot.compile import cache
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
 from nojit.aot.plan import left_out
+from nojit.aot.recording import coverage
 from nojit.aot.trust import sign
 from nojit.aot.tune.measure import request
 from nojit.aot.tune.report import importance
@@ -31,6 +32,8 @@ FACTS = (
     report.Failure,
     left_out.Pruned,
     cache.Misfit,
+    coverage.KernelCoverage,
+    coverage.Checked,
     contents.BundleFacts,
     contents.RecordingFacts,
     contents.RecordedFacts,
