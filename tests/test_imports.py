@@ -26,6 +26,9 @@ ASKED_FOR = {
     ("nojit.runtime.fallback.jit_call", "torch"),
     ("nojit.runtime.fallback.jit_call", "triton"),
     ("nojit.runtime.observe.telemetry", "nvtx"),
+    # programs that ask the stand-in for Triton for a device, or that time
+    ("nojit.runtime.serve.standin.driver", "torch"),
+    ("nojit.runtime.serve.standin.testing", "torch"),
     # where a program has imported them: what torch.compile generates
     ("nojit.runtime.recording.generated", "torch"),
     ("nojit.runtime.recording.generated", "triton"),

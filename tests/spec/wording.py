@@ -30,6 +30,7 @@ CODE = (
     "runtime/discovery",
     "runtime/fallback",
     "runtime/observe",
+    "runtime/serve/standin",
     "runtime/trust",
 )
 """Folders whose docstrings, comments and messages are checked."""
