@@ -108,7 +108,18 @@ class _Inference(FakeTensorMode):  # type: ignore[misc] # a class of torch's
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         args, kwargs = pytree.tree_map_only(torch.device, _outer, (tuple(args), dict(kwargs or {})))
-        return super().dispatch(func, types, args, kwargs)
+        found = super().dispatch(func, types, args, kwargs)
+        layout = _layout_of_convolution(func, args)
+        if layout is None:
+            return found
+        return pytree.tree_map_only(FakeTensor, lambda each: self._with_layout(each, layout), found)
+
+    def _with_layout(self, tensor: Any, layout: torch.memory_format) -> Any:
+        if tensor.dim() not in {4, 5}:
+            return tensor
+        with no_dispatch():
+            meta = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta", memory_format=layout)
+        return FakeTensor(self, meta, tensor.fake_device)
 
 
 def _inner_device(tensor: Any) -> torch.device:
@@ -120,6 +131,22 @@ def _inner_device(tensor: Any) -> torch.device:
 
 def _outer(device: torch.device) -> torch.device:
     return torch.device("cuda", device.index or 0) if device.type == _INNER else device
+
+
+def _layout_of_convolution(func: Any, args: Sequence[Any]) -> torch.memory_format | None:
+    """Return the channels-last layout of a convolution's results; None if they are contiguous.
+
+    cuDNN keeps the layout of input or weight (`cudnn_conv_suggest_memory_format`). A torch without CUDA does not know it.
+    """
+    if func not in {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}:
+        return None
+    tensors = [each for each in args[:3] if isinstance(each, FakeTensor) and each.dim() in {4, 5}]
+    if not all(each.is_cuda and each.dtype != torch.float64 for each in tensors):
+        return None
+    layout = torch.channels_last if tensors[0].dim() == 4 else torch.channels_last_3d
+    # a layout that is contiguous too counts as contiguous
+    last = (each.is_contiguous(memory_format=layout) and not each.is_contiguous() for each in tensors[-2:])
+    return layout if any(last) else None
 
 
 class _Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
@@ -351,7 +378,7 @@ class Tensors:
         return isinstance(tensor, FakeTensor) and tensor.fake_mode is self._mode.inference
 
     def _patch_fake_tensors(self) -> None:
-        own, is_own = FakeTensor.__dict__["__torch_dispatch__"].__func__, self.is_own
+        own, own_type, is_own = FakeTensor.__dict__["__torch_dispatch__"].__func__, torch.Tensor.type, self.is_own
 
         def dispatch(
             cls: Any, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -360,29 +387,37 @@ class Tensors:
                 return _inner_device(args[0])
             return own(cls, func, types, args, kwargs or {})
 
-        def data_ptr(tensor: Any) -> Any:
-            if not is_own(tensor):
-                return torch._C.TensorBase.data_ptr(tensor)  # noqa: SLF001 - the replaced method
-            if tensor.device.type != "cuda":
-                self._problems.stop(f"Tensor.data_ptr() of {described(tensor)} with values of a GPU")
-            return address_of(tensor)
+        def type_(tensor: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if dtype is None and is_own(tensor) and tensor.is_cuda:
+                return torch.empty(0, dtype=tensor.dtype, device="cpu").type().replace("torch.", "torch.cuda.")
+            return own_type(tensor, dtype, *args, **kwargs)
 
-        def refuse(name: str) -> Callable[..., Any]:
-            def refused(tensor: Any, *_args: Any, **_kwargs: Any) -> Any:
-                if tensor.device.type == "cuda" and name in {"numpy", "__array__"}:
-                    raise TypeError(f"can't convert {tensor.device} device type tensor to numpy.")
-                return self._problems.stop(f"Tensor.{name}() of {described(tensor)}")
-
-            return refused
-
-        for name in ("numpy", "__array__", "__dlpack__"):
-            self._patches.put(FakeTensor, name, refuse(name))
+        for name in ("numpy", "__array__", "__dlpack__", "__reduce_ex__"):
+            self._patches.put(FakeTensor, name, self._refusing(name))
+        self._patches.put(FakeTensor, "type", type_)
         self._patches.put(FakeTensor, "__torch_dispatch__", classmethod(dispatch))
-        self._patches.put(FakeTensor, "data_ptr", data_ptr)
+        self._patches.put(FakeTensor, "data_ptr", lambda tensor: self._data_ptr(tensor))  # noqa: PLW0108 - a method
         self._patches.put(FakeTensor, "is_cuda", property(lambda tensor: tensor.device.type == "cuda"))
         self._patches.put(FakeTensor, "record_stream", lambda tensor, stream: None)  # noqa: ARG005 - nothing runs
         # it would create a tensor of the current GPU
         self._patches.put(fake_tensor, "init_gpu_context", lambda device: None)  # noqa: ARG005 - its signature
+
+    def _data_ptr(self, tensor: Any) -> Any:
+        if not self.is_own(tensor):
+            return torch._C.TensorBase.data_ptr(tensor)  # noqa: SLF001 - the replaced method
+        if tensor.device.type != "cuda":
+            self._problems.stop(f"Tensor.data_ptr() of {described(tensor)} with values of a GPU")
+        return address_of(tensor)
+
+    def _refusing(self, name: str) -> Callable[..., Any]:
+        """Return a method that stops the program, because it needs the tensor's values."""
+
+        def refused(tensor: Any, *_args: Any, **_kwargs: Any) -> Any:
+            if tensor.device.type == "cuda" and name in {"numpy", "__array__"}:
+                raise TypeError(f"can't convert {tensor.device} device type tensor to numpy.")
+            return self._problems.stop(f"Tensor.{name}() of {described(tensor)}")
+
+        return refused
 
     def _patch_storages(self) -> None:
         own = torch.UntypedStorage.data_ptr

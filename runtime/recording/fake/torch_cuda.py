@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -11,6 +10,8 @@ from nojit.runtime.recording.fake.answers import Gpu, index_of
 from nojit.runtime.recording.fake.patches import Patches
 from nojit.runtime.recording.fake.problems import Problems
 from nojit.runtime.recording.fake.streams import kind_of, new_handle, patch_streams
+from torch._dynamo import config as dynamo_config
+from torch._dynamo import convert_frame, trace_rules
 
 __all__ = ["patch_torch"]
 
@@ -191,29 +192,28 @@ def _patch_refusals(problems: Problems, patches: Patches) -> None:
     patches.put(torch.cuda, "graph", refused("torch.cuda.graph", why))
     patches.put(torch.cuda, "make_graphed_callables", refused("torch.cuda.make_graphed_callables", why))
     patches.put(torch.cuda, "graph_pool_handle", lambda: (0, new_handle()))
-    patches.put(torch, "compile", _compile(problems))
+    _patch_compile(problems, patches)
+    # ranges are marks for a profiler
+    nvtx: dict[str, Callable[..., Any]] = {
+        "range_push": lambda *_args: 0,
+        "range_pop": lambda: 0,
+        "mark": lambda *_args: None,
+    }
+    patches.answer(torch.cuda.nvtx, {**nvtx, "range_start": lambda *_args: 0, "range_end": lambda *_args: None})
 
 
-def _compile(problems: Problems) -> Callable[..., Any]:
-    def compile_(model: Any = None, **kwargs: Any) -> Any:
-        if model is None:
-            return functools.partial(compile_, **kwargs)
-        # of the variable TORCHDYNAMO_DISABLE, torch's own way to run such functions eagerly
-        if kwargs.get("disable") or torch._dynamo.config.disable:  # noqa: SLF001 - its public name
-            return model
-        name = getattr(model, "__qualname__", type(model).__name__)
+def _patch_compile(problems: Problems, patches: Patches) -> None:
+    """Refuse functions when torch.compile would compile them, however and whenever they were wrapped."""
+    own = convert_frame.CatchErrorsWrapper.__call__
 
-        def stop(*_args: Any, **_kwargs: Any) -> NoReturn:
+    def call(wrapper: Any, frame: Any, *rest: Any) -> Any:
+        # under a dispatch mode, torch would run the function eagerly, and its kernels would be others
+        if not dynamo_config.disable and not trace_rules.check(frame.f_code):
+            name = frame.f_code.co_qualname
             problems.stop(f"a call of {name}, which torch.compile compiles (TORCHDYNAMO_DISABLE=1 runs it eagerly)")
+        return own(wrapper, frame, *rest)
 
-        if isinstance(model, torch.nn.Module):
-            patched = torch.nn.Module.__new__(type(model))
-            patched.__dict__.update(model.__dict__)
-            patched.__dict__["forward"] = stop
-            return patched
-        return functools.wraps(model)(stop)
-
-    return compile_
+    patches.put(convert_frame.CatchErrorsWrapper, "__call__", call)
 
 
 def _patch_inner(gpu: Gpu, patches: Patches) -> None:

@@ -16,6 +16,9 @@ from nojit.runtime.errors import FakeValueError, SettingError  # noqa: E402 - af
 from nojit.runtime.recording.fake.machine import Machine, gpu  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor  # noqa: E402
 
+# torch's own, of what torch.compile imports
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
 
 @pytest.fixture
 def machine():
@@ -81,11 +84,34 @@ def test_streams_and_events_are_always_done(machine):
         lambda: torch.cuda.graph(None),
         lambda: torch.compile(lambda x: x)(1),
         lambda: torch.compile(torch.nn.Linear(2, 2))(torch.zeros(2)),
+        lambda: pickle.dumps(torch.zeros(2, device="cuda")),
+        lambda: torch.zeros(2, device="cuda").__dlpack__(),
     ],
 )
 def test_what_only_a_gpu_can_do_stops_the_program(machine, ask):
     with pytest.raises(FakeValueError, match=r"test_fake\.py:\d+; compute the value on the CPU"):
         ask()
+
+
+def test_a_function_that_was_wrapped_before_the_start_is_refused_too():
+    wrapped = torch.compile(lambda x: x + 1)
+    with gpu("sm_90"), pytest.raises(FakeValueError, match=r"a call of .*<lambda>, which torch\.compile compiles"):
+        wrapped(torch.zeros(1, device="cuda"))
+
+
+def test_convolutions_keep_channels_last_as_cudnn_does(machine):
+    layer = torch.nn.Conv2d(3, 8, 3).cuda()
+    x = torch.zeros(1, 3, 8, 8, device="cuda")
+    assert layer(x).is_contiguous()
+    last = layer.to(memory_format=torch.channels_last)(x.to(memory_format=torch.channels_last).requires_grad_())
+    assert last.stride() == (288, 1, 48, 8)
+    last.sum().backward()
+    assert layer.weight.grad.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_types_are_named_as_on_a_gpu(machine):
+    assert torch.zeros(1, device="cuda").type() == "torch.cuda.FloatTensor"
+    assert torch.zeros(1, device="cuda").type(torch.float16).dtype == torch.float16
 
 
 def test_a_compiled_function_runs_eagerly_if_torch_is_told_so(machine, monkeypatch):
