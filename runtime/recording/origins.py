@@ -146,7 +146,7 @@ def read_origins(raw: bytes, where: str) -> Origins:
         _each(distributions, _distribution, f"{where} distributions"),
     )
     if encode_origins(origins) != raw:
-        raise refuse("canonical", "expected canonical JSON", where=where)
+        raise refuse("json-canonical", "expected canonical JSON", where=where)
     return origins
 
 

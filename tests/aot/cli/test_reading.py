@@ -115,7 +115,9 @@ def test_inspect_a_folder_shows_every_bundle(run: Run, document: Document, bundl
     make_bundle(bundle.with_name("u.nojit"), kernel("own", {"n": "i32"}), name="other")
     written = document("inspect", bundle.parent)["bundles"]
     assert [one["bundle"]["path"] for one in written] == [str(bundle), str(bundle.with_name("u.nojit"))]
-    assert written[0] == {key: document("inspect", bundle)[key] for key in ("bundle", "kernels", "provenance")}
+    assert written[0] == {
+        key: document("inspect", bundle)[key] for key in ("bundle", "kernels", "provenance", "recording")
+    }
     shown = run("inspect", bundle.parent).stdout
     assert shown.index("test 1.0 for sm_90") < shown.index("other 1.0 for sm_90")
     # with a kernel, those that have it
@@ -583,7 +585,7 @@ def test_what_the_system_refuses_is_told_with_what_was_expected(run: Run, tmp_pa
 
 # -- attachments -----------------------------------------------------------------------------------------------------
 
-NOTES = (("notes.txt", b"built on a Monday"), ("origins.json", b"{}"))
+NOTES = (("notes.txt", b"built on a Monday"), ("other.json", b"{}"))
 
 
 @pytest.fixture
@@ -593,9 +595,9 @@ def noted(tmp_path: Path) -> Path:
 
 def test_inspect_lists_attachments_with_their_sizes(run: Run, document: Document, noted: Path) -> None:
     assert "attachment  notes.txt, 17 B\n" in run("inspect", noted).stdout
-    (notes, origins) = document("inspect", noted)["bundle"]["attachments"]
+    (notes, other) = document("inspect", noted)["bundle"]["attachments"]
     assert (notes["name"], notes["content_bytes"]) == ("notes.txt", 17)
-    assert origins["stored_bytes"] > origins["content_bytes"] == 2
+    assert other["stored_bytes"] > other["content_bytes"] == 2
 
 
 def test_extract_writes_an_attachment_under_its_name(run: Run, document: Document, noted: Path, tmp_path: Path) -> None:
@@ -612,9 +614,9 @@ def test_extract_writes_an_attachment_under_its_name(run: Run, document: Documen
 def test_extract_of_an_attachment_that_does_not_exist_names_those_that_do(
     run: Run, noted: Path, tmp_path: Path
 ) -> None:
-    wrong = run("extract", noted, "--attachment", "origin.json", "--out", tmp_path / "out")
+    wrong = run("extract", noted, "--attachment", "oter.json", "--out", tmp_path / "out")
     assert wrong.exit_code == 1
-    assert "expected one of 2 attachments, got 'origin.json'; did you mean 'origins.json'?" in wrong.stderr
+    assert "expected one of 2 attachments, got 'oter.json'; did you mean 'other.json'?" in wrong.stderr
     assert not (tmp_path / "out").exists()
 
 
