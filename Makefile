@@ -100,7 +100,7 @@ $(VENV_TRITON)/.test: $(SOURCES)
 # no constraints but for zstandard: the newest hypothesis has no wheel for each Python
 .venv-$(TAG)/.test: $(SOURCES)
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip --disable-pip-version-check install --only-binary hypothesis pytest hypothesis pyelftools "$$(grep '^zstandard==' constraints.txt)" -e .
+	$(@D)/bin/python -m pip --disable-pip-version-check install --only-binary hypothesis pytest hypothesis pyelftools "$$(grep '^zstandard==' constraints.txt)" -e ".[cli]"
 	touch $@
 
 clean:
