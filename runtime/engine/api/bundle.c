@@ -168,8 +168,8 @@ static int refuse_attachment(const nj_bundle *it, nj_span name, nj_error *error)
         known = nj_format("%s%s%.*s", known.text, i == 0 ? "" : ", ", (int)next.size, (const char *)next.at);
     }
     nj_text got = nj_format("%s", nj_quote(name).text);
-    nj_refuse_argument(error, -1, got.text, "expected one of %zu attachments%s%s", index->attachment_count,
-                       index->attachment_count == 0 ? "" : ": ", known.text);
+    nj_note_argument(error, -1, got.text, "expected one of %zu attachments%s%s", index->attachment_count,
+                     index->attachment_count == 0 ? "" : ": ", known.text);
     if (it->path != NULL) {
         nj_note_place(error, it->path);
     }
