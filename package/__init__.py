@@ -6,13 +6,25 @@ directory would take precedence over the installed one.
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nojit.runtime.recording.session import record
+
+__all__ = ["__version__", "record"]
+
+# functions of the whole loop, by the module that holds them
+_PLACES = {"record": "nojit.runtime.recording.session"}
 
 
-def __getattr__(name: str) -> str:
-    """Return the version, looked up on first use."""
-    if name != "__version__":
+def __getattr__(name: str) -> Any:
+    """Return the version or a function of the package, looked up on first use."""
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import
+
+        return version("nojit")
+    if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import version  # noqa: PLC0415 - slow to import
+    from importlib import import_module  # noqa: PLC0415 - as above
 
-    return version("nojit")
+    return getattr(import_module(_PLACES[name]), name)

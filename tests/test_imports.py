@@ -34,6 +34,8 @@ ASKED_FOR = {
     ("nojit.runtime.recording.generated", "triton"),
     ("nojit.runtime.serve.inductor", "torch"),
     ("nojit.runtime.serve.inductor", "triton"),
+    # where a program is recorded
+    ("nojit.runtime.recording.hooks", "triton"),
     ("nojit.runtime.trust.policy", "cryptography"),
     ("nojit.runtime.trust.trusted_keys", "cryptography"),
 }
@@ -73,6 +75,7 @@ AOT = {
 }
 # for each package of the runtime, the others that its modules import, at once or later
 RUNTIME: dict[str, set[str]] = {
+    "autostart": set(),
     "observe": set(),
     "table": set(),
     "expr": set(),
@@ -83,7 +86,7 @@ RUNTIME: dict[str, set[str]] = {
     "discovery": {"bundle"},
     "trust": {"bundle", "discovery"},
     "fallback": {"discovery", "explain", "launch", "table", "expr"},
-    "recording": {"bundle", "launch", "table"},
+    "recording": {"autostart", "bundle", "launch", "table"},
     "serve": {"recording"},
 }
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them

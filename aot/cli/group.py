@@ -34,6 +34,7 @@ _TERMINATED = 143
 # commands in the order of typical use; a command that is not here follows by name
 _ORDER = (
     "init",
+    "record",
     "build",
     "inspect",
     "verify",

@@ -9,10 +9,10 @@ A recording is one file, or a folder with one file for each process. Each line i
 ``specialization`` ``digest`` and ``specialization``; ``trial`` if an autotuner only timed it; ``warmup`` if nothing was launched
 ``sample``         ``specialization`` (digest), ``grid`` and ``values`` of int arguments of one launch
 ``launches``       ``process``, ``specialization`` and ``count``: launches so far
-``winner``         choice of an autotuner: ``module``, ``qualname``, ``closure``, ``key``, ``config``
+``winner``         choice of an autotuner: ``module``, ``qualname``, ``closure``, ``key``, ``config``, ``time_ns``
 ``problem``        something that the recording lacks: ``what`` and ``where``
 ``distribution``   an installed package with recorded source: ``name``, ``version``, ``license``
-``generated``      a kernel that torch.compile generated: see `nojit.runtime.serve.inductor`
+``generated``      reserved: kernels of torch.compile are specializations and winners
 ================== ===================================================================================================
 
 A process writes whole lines with one system call each, so a killed process loses nothing that it wrote; readers ignore an unfinished
@@ -79,7 +79,15 @@ class Writer:
         self._lock = threading.Lock()
         self._file = -1
         self._owner = 0
-        self.process = ""
+        self._process = ""
+
+    @property
+    def process(self) -> str:
+        """Id of this process; a forked child has another."""
+        number = str(os.getpid())
+        if self._process.partition("-")[0] != number:
+            self._process = f"{number}-{secrets.token_hex(6)}"
+        return self._process
 
     def add(self, kind: str, **fields: Json) -> None:
         """Append one line.
@@ -103,7 +111,6 @@ class Writer:
 
     def _open(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.process = f"{os.getpid()}-{secrets.token_hex(6)}"
         path = self._folder / f"{self.process}{PART_SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._owner = os.getpid()

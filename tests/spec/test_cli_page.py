@@ -31,6 +31,8 @@ TEXT = JSON_PAGE.read_text(encoding="utf-8")
 SAID = dict(rows(JSON_PAGE, "documents"))
 # what these write has types of its own, which the page explains field by field
 MEASURED = ("coverage", "bench launch", "bench cold-start", "bench bundles", "tune run", "tune report")
+# tests/spec/test_record_page.py
+RECORDED = ("record",)
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
         "help": run("help", "build"),
         **tuning_documents(tmp_path),
     }
-    assert documents.keys() | {"doctor", *MEASURED} == SAID.keys()
+    assert documents.keys() | {"doctor", *MEASURED, *RECORDED} == SAID.keys()
     for command, document in documents.items():
         for field in set(document) - {"schema", "command"} - set(BundleDiff.__slots__):
             assert f"`{field}`" in SAID[command], f"{command}: {field}"

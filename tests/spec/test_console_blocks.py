@@ -36,7 +36,7 @@ from tests.support.cubins import CubinSpec, build_cubin
 
 # commands that need a GPU, what it measured, torch, or files that readers bring
 LEFT_OUT = re.compile(
-    r"nojit (tune|bench|completion)\b|make\b|(\.venv/bin/)?python (?!-m nojit\.)|\.venv/bin/pre-commit"
+    r"nojit (record|tune|bench|completion)\b|make\b|(\.venv/bin/)?python (?!-m nojit\.)|\.venv/bin/pre-commit"
 )
 _SIZES = {"i64": 8, "u64": 8, "fp64": 8, "i32": 4, "u32": 4, "fp32": 4}
 
@@ -176,6 +176,8 @@ def _misspelled(words: list[str]) -> str:
             return name
         command, context = found, click.Context(found, parent=context, info_name=name)
     known = {spelling for param in command.params for spelling in param.opts}
+    # what follows belongs to another program
+    words = words[: words.index("--")] if "--" in words else words
     options = (word.partition("=")[0] for word in words if word.startswith("-"))
     return next((option for option in options if option not in known), "")
 

@@ -1,4 +1,3 @@
-# ruff: noqa: N803, PLR0917 - the names and places of params are a kernel's
 """Kernels that the tests of the simulated GPU launch."""
 
 from __future__ import annotations

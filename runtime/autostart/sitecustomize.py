@@ -1,0 +1,122 @@
+"""Start nojit in this process as the environment asks, then run the ``sitecustomize`` that this module hides.
+
+Python imports this module when it starts. It imports nothing of nojit before the program imports Triton, and without its variables
+it does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # slow to import
+    from collections.abc import Callable
+    from typing import Any
+
+# by variable: what to call once a module is imported. Inductor's module imports Triton before its own end
+_STARTS = {
+    "NOJIT_RECORD": {
+        "triton": "nojit.runtime.recording.session:start",
+        "torch._inductor.runtime.triton_heuristics": "nojit.runtime.recording.session:follow_generated",
+    }
+}
+# variables that name one path: a child may start in another folder
+_PATHS = ("NOJIT_RECORD",)
+
+
+def when_imported(name: str, then: Callable[[], object]) -> Callable[[], object]:
+    """Call a function once a module is imported: now, or at the end of its import. Returns a function that forgets it.
+
+    Args:
+        name: full name of the module.
+        then: is called without arguments.
+    """
+    if name in sys.modules:
+        then()
+        return lambda: None
+    waiting = _Waiting(name, then)
+    sys.meta_path.insert(0, waiting)
+    return waiting.leave
+
+
+class _Waiting:
+    """Finder that waits for the import of one module, lets the other finders find it, and leaves at its end."""
+
+    def __init__(self, name: str, then: Callable[[], object]) -> None:
+        self._name = name
+        self._then = then
+
+    def leave(self) -> bool:
+        """Wait no longer; return whether it still waited."""
+        finders: list[Any] = sys.meta_path
+        waited = self in finders
+        if waited:
+            finders.remove(self)
+        return waited
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return what the other finders find, after a look at its loader if it is the module."""
+        if name != self._name:
+            return None
+        # those behind it alone: another one may wait for the same module
+        finders: list[Any] = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        found = next((spec for finder in finders if (spec := finder.find_spec(name, path, target))), None)
+        loader = getattr(found, "loader", None)
+        if loader is not None:
+            self._follow(loader)
+        return found
+
+    def _follow(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: object) -> None:
+            vars(loader).pop("exec_module", None)
+            execute(module)
+            if self.leave():
+                self._then()
+
+        loader.exec_module = exec_module
+
+
+def _call(variable: str, place: str) -> None:
+    """Import and call ``module:function``; a failure is one line, and the program goes on."""
+    import importlib  # noqa: PLC0415 - not before the program needs it
+
+    module, _, function = place.partition(":")
+    try:
+        getattr(importlib.import_module(module), function)()
+    except Exception as error:  # noqa: BLE001 - as the docstring says
+        if sys.stderr is not None:
+            sys.stderr.write(f"nojit: expected to follow {variable}, got {type(error).__name__}: {error}\n")
+
+
+def _wait() -> None:
+    for variable in _PATHS:
+        if os.environ.get(variable):
+            os.environ[variable] = os.path.abspath(os.environ[variable])  # noqa: PTH100 - pathlib is slow
+    for variable, starts in _STARTS.items():
+        if os.environ.get(variable):
+            for name, place in starts.items():
+                when_imported(name, lambda variable=variable, place=place: _call(variable, place))  # type: ignore[misc] # mypy cannot infer defaults
+
+
+def _run_hidden() -> None:
+    """Run the next module of this name in Python's search path."""
+    # importlib's own names for these are modules that Python would have to load
+    import _frozen_importlib  # noqa: PLC0415 - as above
+    import _frozen_importlib_external  # noqa: PLC0415 - as above
+
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow
+    rest = [each for each in sys.path if os.path.abspath(each) != here]  # noqa: PTH100 - as above
+    spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", rest)
+    if spec is not None and spec.loader is not None:
+        module = _frozen_importlib.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    _wait()
+    _run_hidden()
