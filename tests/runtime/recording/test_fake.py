@@ -114,9 +114,9 @@ def test_types_are_named_as_on_a_gpu(machine):
     assert torch.zeros(1, device="cuda").type(torch.float16).dtype == torch.float16
 
 
-def test_a_compiled_function_runs_eagerly_if_torch_is_told_so(machine, monkeypatch):
-    monkeypatch.setattr(torch._dynamo.config, "disable", True)
-    assert torch.compile(lambda x: x + 1)(torch.zeros(1)).item() == 1
+def test_a_compiled_function_runs_eagerly_if_torch_is_told_so(machine):
+    with torch._dynamo.config.patch(disable=True):
+        assert torch.compile(lambda x: x + 1)(torch.zeros(1)).item() == 1
 
 
 @pytest.mark.parametrize(
