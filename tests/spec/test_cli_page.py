@@ -141,8 +141,10 @@ def test_the_exit_codes_are_the_codes() -> None:
 def read_variables() -> Iterator[str]:
     """Find every environment variable that the code asks for."""
     sources = [path for room in ("aot", "runtime", "kernels") for path in (ROOT / room).rglob("*.[pc]*")]
+    # the stand-in for Triton reads Triton's own variables
+    standin = ROOT / "runtime/serve/standin"
     for path in sources:
-        if path.suffix in {".py", ".c"}:
+        if path.suffix in {".py", ".c"} and standin not in path.parents:
             text = path.read_text(encoding="utf-8")
             yield from re.findall(r'environ(?:\.get\(|\[)"(\w+)"', text)
             yield from re.findall(r'getenv\("(\w+)"\)', text)
