@@ -70,6 +70,9 @@ PyObject *nj_recipe_follow(const nj_recipe *recipe, PyObject *const *operands, c
 static PyObject *recipe_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
     const nj_recipe *recipe = (const nj_recipe *)self;
+    if (recipe->levels > NJ_RECIPE_LEVELS_MAX) {
+        return PyErr_Format(PyExc_RecursionError, "expected recipes nested at most %d deep", NJ_RECIPE_LEVELS_MAX);
+    }
     if (PyVectorcall_NARGS(positional) != recipe->operand_count || keywords != NULL) {
         PyErr_Format(PyExc_TypeError, "expected %zd operands by position", recipe->operand_count);
         return NULL;
@@ -154,12 +157,15 @@ static int read_recipe(PyObject *steps, PyObject *results, nj_recipe *self)
         return -1;
     }
     self->made_count = self->operand_count;
+    self->levels = 1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
         self->step_count = i + 1;
         if (read_step(PyTuple_GET_ITEM(steps, i), self->made_count, &self->steps[i]) < 0) {
             return -1;
         }
         self->made_count += self->steps[i].keeps;
+        uint32_t inner = Py_IS_TYPE(self->steps[i].function, nj_recipe_type) ? ((nj_recipe *)self->steps[i].function)->levels : 0;
+        self->levels = inner >= self->levels ? inner + 1 : self->levels;
     }
     if (PyTuple_GET_SIZE(results) > NJ_MADE_MAX) {
         PyErr_Format(PyExc_ValueError, "expected at most %d results", NJ_MADE_MAX);

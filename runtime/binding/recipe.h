@@ -12,6 +12,8 @@
 /* Operands, and what the steps make of them. */
 #define NJ_MADE_MAX 128
 #define NJ_STEP_ARGUMENTS_MAX 64
+/* Recipes whose steps are recipes: a level takes a kilobyte of the stack, and CPython 3.13 counts to 10,000 levels. */
+#define NJ_RECIPE_LEVELS_MAX 64
 
 typedef struct {
     uint16_t argument;
@@ -36,6 +38,7 @@ typedef struct {
     Py_ssize_t operand_count;
     Py_ssize_t made_count;
     Py_ssize_t step_count;
+    uint32_t levels; /* of recipes, one that has none in it included */
     nj_step *steps;
     Py_ssize_t result_count;
     uint16_t results[NJ_MADE_MAX];

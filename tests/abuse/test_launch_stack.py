@@ -121,12 +121,18 @@ print("freed")
 """
 
 
-def test_recipes_nested_deep_end_in_an_error() -> None:
+def nested_recipe(levels: int) -> _core.Recipe:
     one = _core.Recipe(0, (), ())
-    for _ in range(DEEP):
+    for _ in range(levels - 1):
         one = _core.Recipe(0, ((one, (), (), (), True),), (0,))
-    with pytest.raises(RecursionError):
-        one()
+    return one
+
+
+def test_recipes_nested_deep_end_in_an_error() -> None:
+    assert nested_recipe(64)() == ()
+    for levels in (65, 9_000, DEEP):
+        with pytest.raises(RecursionError, match="expected recipes nested at most 64 deep"):
+            nested_recipe(levels)()
 
 
 @pytest.mark.parametrize("nested", NESTED)

@@ -30,8 +30,9 @@ covered="$flags -O0 -fprofile-instr-generate -fcoverage-mapping"
 
 # compiles the engine into FOLDER/$1.objects with the flags that follow; its allocations are those of starve.c
 compile_engine() {
-    mkdir -p "$folder/$1.objects"
     objects="$folder/$1.objects"
+    rm -rf "$objects"
+    mkdir "$objects"
     shift
     for source in $engine; do
         "$compiler" "$@" -Dmalloc=fuzz_malloc -Dcalloc=fuzz_calloc -Drealloc=fuzz_realloc -c "$source" \
