@@ -17,7 +17,7 @@ from tests.support.hostile import golden_parts
 from tests.support.images import Image, attribute, kernel_info
 from tests.support.jsonlies import canonical, split_table
 
-__all__ = ["SEEDS", "write_seeds"]
+__all__ = ["SEEDS", "rich_tables", "write_seeds"]
 
 
 def _images() -> list[bytes]:
@@ -193,11 +193,11 @@ def _measured(raw: bytes, key: list[str], programs: list[str], bucket: str) -> b
     """Give a table a tuning whose key has these numbers, for all cases and two configs, with costs for every other case."""
     header, columns = split_table(raw)
     document = json.loads(header)
-    cases, configs = len(document["meanings"]), len(document["configs"])
+    cases, configs = len(document["cases"]), len(document["configs"])
     use = sorted({0, configs - 1})
     rows = [[[at] * len(key), use[::step], [0, 7][: len(use)]] for at, step in ((1, 1), (64, -1), (4096, 1))]
     costs = [[config, "key0 multiprocessors cdiv()"] for config in use]
-    blocks = [{"meanings": [case], "rows": rows} | ({"costs": costs} if case % 2 else {}) for case in range(cases)]
+    blocks = [{"cases": [case], "costs": costs if case % 2 else [], "rows": rows} for case in range(cases)]
     device = {"arch": "sm_90", "memory_bytes": 1 << 37, "multiprocessors": 132, "name": "NVIDIA H200"}
     document["tuning"] = {"bucket": bucket, "key": key, "tables": [{"blocks": blocks, "device": device}]}
     place = len(document["grid"]) + len(document["derived"])
@@ -205,7 +205,8 @@ def _measured(raw: bytes, key: list[str], programs: list[str], bucket: str) -> b
     return canonical(document) + columns
 
 
-def _rich_tables() -> list[bytes]:
+def rich_tables() -> list[bytes]:
+    """Make tables that keep all rules, each followed by its numbers of rows and images; some without the length in front."""
     made = []
     for _, rows, raw in Parts.of(*_rich_kernels()).tables:
         tables = [raw, _measured(raw, ["n"], ["n"], "exact"), _measured(raw, ["n * n", "n"], ["n n *", "n"], "pow2"),
@@ -280,7 +281,7 @@ def _broken_tables() -> list[bytes]:
     return [*made, *map(canonical, values)]
 
 
-FURTHER = {"table": lambda: [*_broken_tables(), *_rich_tables()], "select": lambda: _calls(_rich_tables(), 16)}
+FURTHER = {"table": lambda: [*_broken_tables(), *rich_tables()], "select": lambda: _calls(rich_tables(), 16)}
 """More seeds for libFuzzer, too many to try mutations of each in a test."""
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
+from nojit.runtime.table.table import COLUMNS
+from nojit.runtime.table.table_codec import check_table, decode_table
 
-from tests.fuzz.seeds import SEEDS, write_seeds
+from tests.fuzz.seeds import SEEDS, rich_tables, write_seeds
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1] / "runtime/engine"
@@ -26,6 +29,17 @@ STARVE = [f"-D{name}=fuzz_{name}" for name in ("malloc", "calloc", "realloc")]
 
 def test_every_target_has_seeds() -> None:
     assert set(SEEDS) == {path.stem for path in HERE.glob("*.c")} - {"main", "starve"}
+
+
+def test_rich_tables_keep_all_rules(tmp_path: Path) -> None:
+    assert len(write_seeds("select", tmp_path, further=True)) > len(SEEDS["select"]())
+    for table in rich_tables():
+        raw, (rows, images) = table[:-4], struct.unpack("<HH", table[-4:])
+        if raw.startswith(b"{"):
+            wide = 4 * len(COLUMNS) * rows
+            json, columns = raw[:-wide], raw[-wide:]
+            raw = struct.pack("<I", len(json)) + json + b" " * (-len(json) % 4) + columns
+        check_table(decode_table(raw, "k", rows, images, "seed"), "seed")
 
 
 @pytest.fixture(scope="module")
