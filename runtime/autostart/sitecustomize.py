@@ -20,7 +20,9 @@ _STARTS = {
     "NOJIT_RECORD": {
         "triton": "nojit.runtime.recording.session:start",
         "torch._inductor.runtime.triton_heuristics": "nojit.runtime.recording.session:follow_generated",
-    }
+    },
+    # a program asks torch for GPUs before it imports Triton
+    "NOJIT_RECORD_FAKE": {"torch": "nojit.runtime.recording.session:start"},
 }
 # variables that name one path: a child may start in another folder
 _PATHS = ("NOJIT_RECORD",)

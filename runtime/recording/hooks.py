@@ -26,6 +26,8 @@ __all__ = ["Hooks"]
 # frames between a hook and Triton's function that reached it: hooks of others may stand between
 _FRAMES_MAX: Final = 8
 _GENERATED: Final = "torch._inductor."
+_PASSES: Final = "expected Triton's own passes, which a build runs: unset knobs.runtime.add_stages_inspection_hook"
+_FAKE: Final = "nojit.runtime.recording.fake.launches"
 _COMPILED: Final = "a kernel that triton.compile made was launched: nojit records calls of @triton.jit functions"
 
 
@@ -62,12 +64,15 @@ class Hooks:
         from triton.compiler.compiler import CompiledKernel  # noqa: PLC0415 - as above
         from triton.runtime import autotuner, jit  # noqa: PLC0415 - as above
 
-        places = (
+        self._passes = knobs.runtime
+        fake = sys.modules.get(_FAKE)
+        places = [
             (jit, "compute_cache_key", self._key_hook),
             (CompiledKernel, "launch_metadata", self._launch_hook),
+            *([(fake.FakeKernel, "launch_metadata", self._launch_hook)] if fake else []),
             (autotuner.Autotuner, "_bench", self._bench_hook),
             (autotuner.Autotuner, "run", self._tuning_hook),
-        )
+        ]
         absent = next((name for owner, name, _ in places if not callable(getattr(owner, name, None))), "")
         if absent:
             what = "expected Triton 3.6 to 3.9, whose launches nojit can record"
@@ -115,7 +120,11 @@ class Hooks:
                     target=scope["target"],
                     device=scope["device"],
                 )
-                known = self._recorder.meet(call) or Known()
+                if getattr(self._passes, "add_stages_inspection_hook", None) is None:
+                    known = self._recorder.meet(call) or Known()
+                else:
+                    known = Known()
+                    self._recorder.lack(function, _PASSES)
                 self._keep(function, keys)
                 self._keys[id(keys), key] = known
                 self._settled[id(keys)][key] = not known.digest
@@ -231,7 +240,9 @@ class Hooks:
             while hasattr(function, "fn") and not hasattr(function, "device_caches"):
                 function = function.fn
             timings = getattr(tuner, "configs_timings", None) or {}
-            timed = timings.get(config) if config is getattr(tuner, "best_config", None) else None
+            # a simulated GPU has no times
+            is_measured = config is getattr(tuner, "best_config", None) and _FAKE not in sys.modules
+            timed = timings.get(config) if is_measured else None
             self._recorder.won(function, pairs, config, timed[0] if isinstance(timed, list | tuple) else timed)
         except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
             self._recorder.fail(error, "")

@@ -17,7 +17,7 @@ from operator import index
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from nojit.runtime.errors import ArgumentError, NojitError, RecordingError, worded
+from nojit.runtime.errors import NojitError, RecordingError, worded
 from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import Closure, capture, place_of
@@ -212,9 +212,6 @@ class Recorder:
     def meet(self, call: Call) -> Known:
         """Return what is known of a call's specialization."""
         self._device = self._device if self._device[0] else (call.arch, call.device)
-        if len(call.found) > len(call.function.params):
-            what = "expected Triton's own passes, which a build runs: unset knobs.runtime.add_stages_inspection_hook"
-            raise ArgumentError(what, argument="")
         closures = {"": self._closure(call.function)}
         for name, function in functions_among(call.bound).items():
             closures[name] = self._closure(function)
@@ -305,14 +302,15 @@ class Recorder:
         self._add("winner", module=found["module"], qualname=found["qualname"], closure=digest, **winner)
 
     @_safe
-    def lack(self, function: Any, what: str) -> None:
+    def lack(self, function: Any, what: str, where: str = "") -> None:
         """Write a problem, once.
 
         Args:
-            function: the ``@triton.jit`` function that the problem is about; None for the whole program.
+            function: the ``@triton.jit`` function that the problem is about; None for another place.
             what: what the recording lacks and why.
+            where: that place; empty for the whole program.
         """
-        self._write_problem(what, _place(function))
+        self._write_problem(what, where or _place(function))
 
     @_safe
     def flush(self) -> None:

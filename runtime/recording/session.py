@@ -16,20 +16,23 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from nojit.runtime.autostart import when_imported
-from nojit.runtime.errors import RecordingError, worded
+from nojit.runtime.errors import RecordingError, SettingError, worded
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.file import PART_SUFFIX, read_recording, write_recording
 from nojit.runtime.recording.hooks import Hooks
 from nojit.runtime.recording.live import Recorder, say
 from nojit.runtime.strict import Json
 
-__all__ = ["VARIABLE", "Session", "follow_generated", "merge_parts", "parts_beside", "record", "start"]
+__all__ = ["FAKE", "VARIABLE", "Session", "follow_generated", "merge_parts", "parts_beside", "record", "start"]
 
 VARIABLE = "NOJIT_RECORD"
 """Environment variable: folder in which every process records."""
+FAKE = "NOJIT_RECORD_FAKE"
+"""Environment variable: arch of GPUs to simulate for a recorded program."""
 _INDUCTOR: Final = "torch._inductor.runtime.triton_heuristics"
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+_started: set[Path] = set()
 
 
 class Session:
@@ -54,6 +57,8 @@ class Session:
         Raises:
             RecordingError: this Triton has none of the functions to hook into, or interprets kernels.
         """
+        if arch := os.environ.get(FAKE):
+            self._simulate(arch)
         self._hooks = Hooks(self._recorder)
         _watch_forks()
         _sessions.add(self)
@@ -64,6 +69,16 @@ class Session:
         if not getattr(getattr(heuristics, "__spec__", None), "_initializing", False):
             self._leave = when_imported(_INDUCTOR, self.follow_generated)
         return self
+
+    def _simulate(self, arch: str) -> None:
+        """Simulate GPUs for this process, unless it has some already."""
+        from nojit.runtime.recording.fake import machine  # noqa: PLC0415 - only programs without a GPU need it
+
+        def report(what: str, place: str) -> None:
+            self._recorder.lack(None, what, _short(place))
+
+        with contextlib.suppress(SettingError):
+            machine.Machine(arch, on_launch=lambda _: None, on_problem=report).start()
 
     def follow_generated(self) -> None:
         """Record the kernels of torch.compile, too."""
@@ -150,6 +165,10 @@ def record(path: str | os.PathLike[str]) -> Session:
 def start() -> None:
     """Record this process into the folder that ``NOJIT_RECORD`` names; if that is impossible, say so and go on."""
     folder = Path(os.environ[VARIABLE])
+    # torch and Triton both ask for it where GPUs are simulated, and the simulation imports Triton
+    if folder in _started:
+        return
+    _started.add(folder)
     session = Session(folder, folder)
     try:
         session.begin()
@@ -207,8 +226,13 @@ def _facts(arch: str, device: Any) -> dict[str, Json]:
         "torch": str(getattr(torch, "__version__", "")),
         "arch": arch,
         "device": _device_name(torch, device),
-        "fake": False,
+        "fake": bool(os.environ.get(FAKE)),
     }
+
+
+def _short(place: str) -> str:
+    """Return a place in a file, ``folder/file.py:12``, without the machine's folders above."""
+    return "/".join(Path(place).parts[-2:])
 
 
 def _device_name(torch: Any, device: Any) -> str:

@@ -14,11 +14,11 @@ from types import FrameType
 from typing import Any, Final
 
 import click
-from nojit.aot.cli.console import PLACE, Output, counted, output_options
+from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.runtime.autostart import environment
 from nojit.runtime.errors import RecordingError, worded
 from nojit.runtime.recording.file import Recording, read_recording, write_recording
-from nojit.runtime.recording.session import VARIABLE, merge_parts, parts_beside
+from nojit.runtime.recording.session import FAKE, VARIABLE, merge_parts, parts_beside
 
 __all__ = ["command"]
 
@@ -29,15 +29,21 @@ _OF_TERMINALS: Final = (signal.SIGINT, signal.SIGQUIT)
 
 @click.command("record", context_settings={"allow_interspersed_args": False})
 @click.option("-o", "--out", "path", type=PLACE, required=True, help="Recording to write, such as serve.nojitrec.")
+@click.option(
+    "--fake", "arch", type=Arch(), metavar="ARCH", help="Simulate GPUs of this architecture instead of using one."
+)
 @click.option("--merge", is_flag=True, help="Merge recordings instead: files, or folders of NOJIT_RECORD.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @output_options
-def command(out: Output, path: Path, merge: bool, words: tuple[str, ...]) -> int:
+def command(out: Output, path: Path, arch: str | None, merge: bool, words: tuple[str, ...]) -> int:
     """Run a program and record the Triton kernels that it and its child processes launch.
 
     The recording holds each kernel's source, and the types, hints, constexprs and options of its calls, autotuners' choices, and
     sample grids. The program's output, signals and exit code are its own; nojit writes its summary to standard error. The recording
     is also written if the program fails.
+
+    With --fake the program needs no GPU: its own code runs on tensors without contents, and nothing is compiled. A request
+    that needs values of a GPU raises an error in the program, and the summary names its line.
 
     With --merge, COMMAND is recordings to merge into one.
     """
@@ -46,7 +52,7 @@ def command(out: Output, path: Path, merge: bool, words: tuple[str, ...]) -> int
         write_recording(recording, path)
         code = 0
     else:
-        code, recording = _record(out, path, words)
+        code, recording = _record(out, path, arch, words)
     document = _document(recording)
     out.emit("record", {"path": str(path), "exit_code": code, **document})
     # standard output is the program's
@@ -55,7 +61,7 @@ def command(out: Output, path: Path, merge: bool, words: tuple[str, ...]) -> int
     return code
 
 
-def _record(out: Output, path: Path, words: Sequence[str]) -> tuple[int, Recording]:
+def _record(out: Output, path: Path, arch: str | None, words: Sequence[str]) -> tuple[int, Recording]:
     """Run a program; return its exit code and the recording.
 
     Raises:
@@ -67,7 +73,8 @@ def _record(out: Output, path: Path, words: Sequence[str]) -> tuple[int, Recordi
     path = path.absolute()
     parts = parts_beside(path)
     try:
-        code = _run(words, environment(os.environ, **{VARIABLE: str(parts)}), quiet=out.json)
+        variables = {VARIABLE: str(parts), **({FAKE: arch} if arch else {})}
+        code = _run(words, environment(os.environ, **variables), quiet=out.json)
     except OSError as error:
         parts.rmdir()
         raise RecordingError("expected a program to run", got=worded(error), where=words[0]) from None

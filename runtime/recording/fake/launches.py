@@ -261,15 +261,21 @@ class FakeKernel:
         """Return itself, as a kernel that was compiled in another thread does."""
         return self
 
+    @property
+    def src(self) -> Any:
+        """The source that a compile would take."""
+        return self._function.ASTSource(self._function, *self._source)
+
     def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> None:
-        """Return None: no hook sees the launch."""
+        """Return None: no hook of Triton sees the launch. A recorder replaces this function."""
 
     def run(self, *args: Any) -> None:
         """Report a launch; called by `JITFunction.run` with the grid's sizes first."""
         self._launches.report(self._function, self._launches.bound(), args[:_DIMENSIONS])
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        def launch(*args: Any, stream: Any = None) -> None:  # noqa: ARG001 - Triton's signature
+        def launch(*args: Any, stream: Any = None) -> None:
+            self.launch_metadata(grid, stream, *args)
             arguments, specialization, options = self._bound
             self._launches.report(
                 self._function, (dict(zip(arguments, args, strict=False)), specialization, options), grid
@@ -282,8 +288,7 @@ class FakeKernel:
 
     def _kernel(self) -> Any:
         if self._compiled is None:
-            source = self._function.ASTSource(self._function, *self._source)
-            self._compiled = self._function.compile(source, target=self._target, options=self._options.__dict__)
+            self._compiled = self._function.compile(self.src, target=self._target, options=self._options.__dict__)
         return self._compiled
 
     def __getattr__(self, name: str) -> Any:

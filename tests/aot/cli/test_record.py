@@ -130,3 +130,39 @@ def test_recordings_are_merged_into_one(tmp_path: Path) -> None:
     # and again, with itself
     record("-o", tmp_path / "d.nojitrec", "--merge", tmp_path / "c.nojitrec", *paths)
     assert (tmp_path / "c.nojitrec").read_bytes() == (tmp_path / "d.nojitrec").read_bytes()
+
+
+FAKE_PROGRAM = """
+import sys, torch
+assert torch.cuda.get_device_capability() == (9, 0)
+import triton, triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (256, 512)], key=["n"])
+@triton.jit
+def scale(x, n, BLOCK: tl.constexpr):
+    tl.store(x, tl.load(x))
+
+x = torch.ones(5000, device="cuda")
+for _ in range(3):
+    scale[lambda meta: (triton.cdiv(5000, meta["BLOCK"]),)](x, 5000)
+kernel = scale.fn[(1,)](x, 7, BLOCK=16)
+kernel[4, 1, 1](x, 7, 16)
+if len(sys.argv) > 1:
+    x.sum().item()
+"""
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_program_is_recorded_without_a_gpu(tmp_path: Path, asks: bool) -> None:
+    pytest.importorskip("torch")
+    program, path = tmp_path / "program.py", tmp_path / "x.nojitrec"
+    program.write_text(FAKE_PROGRAM, encoding="utf-8")
+    words = [sys.executable, program, *(["item"] if asks else [])]
+    done = record("--fake", "sm_90", "-o", path, "--", *words, code=int(asks))
+    assert "1 kernel, 2 specializations, 5 launches, 1 process, sm_90" in done.stderr
+    assert (f"not recorded: {tmp_path.name}/program.py:17: Tensor.item()" in done.stderr) == asks
+    recording = read_recording(path)
+    assert [each["fake"] for each in recording.processes.values()] == [True]
+    assert sorted(sample["grid"] for each in recording.samples.values() for sample in each) == [[1], [4, 1, 1], [20]]
+    # a simulated GPU takes no time
+    assert [each["time_ns"] for each in recording.winners] == [None]
