@@ -17,7 +17,7 @@ from operator import index
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from nojit.runtime.errors import NojitError, RecordingError, worded
+from nojit.runtime.errors import ArgumentError, NojitError, RecordingError, worded
 from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import Closure, capture, place_of
@@ -29,7 +29,7 @@ from nojit.runtime.recording.specialization import digest_of as specialization_d
 from nojit.runtime.strict import Json
 from nojit.runtime.values import encode_value
 
-__all__ = ["Call", "Known", "Recorder", "say"]
+__all__ = ["Call", "Known", "Recorder", "encoded_key", "say"]
 
 _NEVER: Final = sys.maxsize
 
@@ -271,7 +271,7 @@ class Recorder:
             module=module,
             qualname=qualname,
             closure=self._closure(function),
-            key=_encoded(key, qualname),
+            key=[[name, encoded_key(value)] for name, value in key],
             config={
                 "kwargs": _encoded(sorted(config.kwargs.items()), qualname),
                 "options": _encoded(sorted(options.items()), qualname),
@@ -393,6 +393,14 @@ class Recorder:
         if self._writer is None:
             self._writer = Writer(self._folder, self._facts(*self._device))
         return self._writer
+
+
+def encoded_key(value: Any) -> Json:
+    """Return a value of an autotuner's key as a recording holds it: encoded, or as text if no bundle can hold it."""
+    try:
+        return encode_value(constexpr_value(value, "", ""))
+    except ArgumentError:
+        return repr(value)
 
 
 def _encoded(pairs: Sequence[tuple[str, Any]], kernel: str) -> list[Json]:

@@ -252,6 +252,19 @@ def test_every_key_has_a_winner(recorded):
     assert sorted(winner["key"][0][1] for winner in recording.winners) == [100, 200, 300]
 
 
+def test_a_key_of_any_object_has_its_text(recorded):
+    configs = [triton.Config({"BLOCK": block}) for block in (16, 32)]
+
+    @triton.autotune(configs=configs, key=["kind"])
+    @triton.jit
+    def tuned(x, kind: tl.constexpr, BLOCK: tl.constexpr):
+        pass
+
+    with recorded() as recording:
+        tuned[(1,)](Tensor(), Odd(3))
+    assert recording.winners[0]["key"] == [["kind", "Odd(3)"], ["x.dtype", "float32"]]
+
+
 def test_a_choice_from_before_the_recording_is_a_winner_once_it_is_used(recorded):
     tuned = make_tuned()
     for n in (100, 200):
