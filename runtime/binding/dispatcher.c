@@ -366,8 +366,9 @@ static LARGE PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, 
     if (status == 0 && plan != atomic_load_explicit(&self->last, memory_order_relaxed)) {
         keep_last(self, plan);
     }
+    PyObject *result = status < 0 ? NULL : Py_NewRef(plan->result);
     Py_DECREF(plan);
-    return status < 0 ? NULL : Py_NewRef(Py_None);
+    return result;
 }
 
 /* Arguments of a kernel with `*args`, with those that it takes as a tuple, given by name behind the keywords. */

@@ -118,11 +118,9 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
     Py_XDECREF(traceback);
 }
 
-PyObject *nj_take_miss(void)
+/* The pending exception, new: it pends no longer. */
+static PyObject *take(void)
 {
-    if (!PyErr_ExceptionMatches(classes.no_matching_variant_error)) {
-        return NULL;
-    }
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
@@ -132,6 +130,17 @@ PyObject *nj_take_miss(void)
     Py_XDECREF(type);
     Py_XDECREF(traceback);
     return error;
+}
+
+PyObject *nj_take_miss(void)
+{
+    return PyErr_ExceptionMatches(classes.no_matching_variant_error) ? take() : NULL;
+}
+
+PyObject *nj_take_refusal(void)
+{
+    bool refused = PyErr_ExceptionMatches(classes.no_matching_variant_error) || PyErr_ExceptionMatches(classes.argument_error);
+    return refused ? take() : NULL;
 }
 
 static PyObject *dtype_spellings(void)

@@ -23,6 +23,9 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what);
 /* Takes the pending exception if it is a NoMatchingVariantError: new; NULL if it is another, which stays pending. */
 PyObject *nj_take_miss(void);
 
+/* Takes the pending exception if it is a NoMatchingVariantError or an ArgumentError, as `nj_take_miss` does. */
+PyObject *nj_take_refusal(void);
+
 /* Raises TypeError for a dtype that Triton has not; says which of those it has is spelled nearest. */
 void nj_refuse_dtype(PyObject *dtype);
 

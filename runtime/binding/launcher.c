@@ -42,8 +42,7 @@ static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_
     return nj_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
 }
 
-/* A launcher without fixed arguments; NULL with an exception raised. */
-static nj_launcher *make(nj_dispatcher *kernel, PyObject *grid)
+nj_launcher *nj_launcher_make(nj_dispatcher *kernel, PyObject *grid)
 {
     int64_t parsed[3] = {0};
     nj_grid_kind kind = NJ_GRID_FIXED;
@@ -62,13 +61,14 @@ static nj_launcher *make(nj_dispatcher *kernel, PyObject *grid)
         self->callable = kind == NJ_GRID_CALLABLE ? Py_NewRef(grid) : NULL;
         memcpy(self->grid, parsed, sizeof parsed);
         self->fixed = (nj_fixed){0, NULL, NULL};
+        self->served = self->asked = NULL;
     }
     return self;
 }
 
 PyObject *nj_launcher_subscript(nj_dispatcher *kernel, PyObject *grid)
 {
-    nj_launcher *self = nj_dispatcher_check(kernel) < 0 ? NULL : make(kernel, grid);
+    nj_launcher *self = nj_dispatcher_check(kernel) < 0 ? NULL : nj_launcher_make(kernel, grid);
     if (self != NULL) {
         PyObject_GC_Track(self);
     }
@@ -110,7 +110,7 @@ PyObject *nj_launcher_bind(nj_dispatcher *kernel, PyObject *const *arguments, Py
                   "expected bind(grid, **fixed): arguments are bound by name");
         return NULL;
     }
-    nj_launcher *self = make(kernel, positional == 0 || arguments[0] == Py_None ? NULL : arguments[0]);
+    nj_launcher *self = nj_launcher_make(kernel, positional == 0 || arguments[0] == Py_None ? NULL : arguments[0]);
     if (self == NULL) {
         return NULL;
     }
@@ -127,6 +127,8 @@ static int launcher_traverse(nj_launcher *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT((PyObject *)self->kernel);
     Py_VISIT(self->callable);
+    Py_VISIT(self->served);
+    Py_VISIT(self->asked);
     for (Py_ssize_t i = 0; i < self->fixed.count; i++) {
         Py_VISIT(self->fixed.objects[i]);
     }
@@ -143,6 +145,8 @@ static inline __attribute__((always_inline)) void drop(nj_launcher *self)
     PyMem_Free(self->fixed.objects);
     PyMem_Free(self->fixed.places);
     Py_XDECREF(self->callable);
+    Py_XDECREF(self->served);
+    Py_XDECREF(self->asked);
     Py_DECREF(self->kernel);
     release(self);
     Py_DECREF(type);

@@ -22,6 +22,7 @@
 #include "row.h"
 #include "scratch.h"
 #include "selection.h"
+#include "served.h"
 #include "spec.h"
 #include "stream.h"
 #include "table.h"
@@ -86,6 +87,17 @@ static PyObject *device_facts(PyObject *Py_UNUSED(module), PyObject *number)
     return nj_device_describe(ordinal, &facts, &error)
                ? Py_BuildValue("(sin)", facts.name, facts.multiprocessors, (Py_ssize_t)facts.memory_bytes)
                : raise_driver(&error);
+}
+
+static PyObject *device_attribute(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *number;
+    int ordinal, attribute, value;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "Oi:device_attribute", &number, &attribute) || read_ordinal(number, &ordinal) < 0) {
+        return NULL;
+    }
+    return nj_device_attribute(ordinal, attribute, &value, &error) ? PyLong_FromLong(value) : raise_driver(&error);
 }
 
 static PyObject *device_capability(PyObject *Py_UNUSED(module), PyObject *number)
@@ -178,6 +190,7 @@ static PyMethodDef functions[] = {
      PyDoc_STR("The compute capability of the device of this thread's context, 0 without one. Starts nothing.")},
     {"device_facts", device_facts, METH_O,
      PyDoc_STR("The name of a device, how many multiprocessors and how many bytes of memory it has.")},
+    {"device_attribute", device_attribute, METH_VARARGS, PyDoc_STR("What `cuDeviceGetAttribute` says of a device.")},
     {"current_device", current_device, METH_NOARGS,
      PyDoc_STR("The device of this thread's current context; 0 if there is none.")},
     {"healthy", healthy, METH_NOARGS,
@@ -249,7 +262,7 @@ static int add_types(PyObject *module)
     }
     if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_classify_init() < 0 || nj_stream_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_row_init(module) < 0 || nj_plan_type_init(module) < 0 ||
         nj_ids_init(module) < 0 || nj_tuning_object_init(module) < 0 || nj_selection_init(module) < 0 || nj_spec_type_init(module) < 0 || nj_launcher_init(module) < 0 ||
-        nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
+        nj_dispatcher_init(module) < 0 || nj_served_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
         nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_parts_init() < 0 || nj_launch_record_init() < 0 ||
         nj_table_init(module) < 0 || nj_columns_init() < 0 || nj_limits_init(module) < 0 ||
         nj_placement_init(module) < 0 || nj_bundle_init(module) < 0) {

@@ -64,6 +64,7 @@ static int plan_init(nj_plan_object *self, PyObject *args, PyObject *kwargs)
     self->label = Py_NewRef(label);
     self->meta = Py_NewRef(meta);
     self->payload = Py_NewRef(payload);
+    self->result = Py_NewRef(Py_None);
     nj_runnable_facts facts = nj_row_of(row)->facts;
     facts.function = ((nj_function_object *)function)->it;
     facts.device = device;
@@ -85,6 +86,7 @@ static int plan_traverse(nj_plan_object *self, visitproc visit, void *arg)
     Py_VISIT(self->label);
     Py_VISIT(self->meta);
     Py_VISIT(self->payload);
+    Py_VISIT(self->result);
     return 0;
 }
 
@@ -92,6 +94,7 @@ static int plan_clear(nj_plan_object *self)
 {
     Py_CLEAR(self->meta);
     Py_CLEAR(self->payload);
+    Py_CLEAR(self->result);
     return 0;
 }
 
@@ -110,6 +113,7 @@ static void plan_dealloc(nj_plan_object *self)
 static PyMemberDef plan_members[] = {
     {"label", T_OBJECT, offsetof(nj_plan_object, label), READONLY, PyDoc_STR("What errors call it: its str.")},
     {"payload", T_OBJECT, offsetof(nj_plan_object, payload), READONLY, PyDoc_STR("What the slow path noted.")},
+    {"result", T_OBJECT, offsetof(nj_plan_object, result), READONLY, PyDoc_STR("What launches return.")},
     {"device", T_INT, offsetof(nj_plan_object, it.ordinal), READONLY, PyDoc_STR("The device that it is bound to.")},
     {NULL},
 };
@@ -128,7 +132,20 @@ static PyObject *plan_load(nj_plan_object *self, PyObject *Py_UNUSED(none))
     return NULL;
 }
 
+static PyObject *plan_set_result(nj_plan_object *self, PyObject *result)
+{
+    PyObject *before;
+    NJ_BEGIN_LOCKED(self);
+    before = self->result;
+    self->result = Py_NewRef(result);
+    NJ_END_LOCKED();
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef plan_methods[] = {
+    {"set_result", (PyCFunction)plan_set_result, METH_O,
+     PyDoc_STR("Have launches return an object. Once, before the first launch.")},
     {"load", (PyCFunction)plan_load, METH_NOARGS, PyDoc_STR("Put the image on the device now.")},
     {NULL},
 };

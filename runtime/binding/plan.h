@@ -11,6 +11,7 @@ typedef struct {
     PyObject *label;   /* errors call it `str(label)` */
     PyObject *meta;    /* dict: constexprs and options, for a callable grid */
     PyObject *payload; /* the slow path's own notes */
+    PyObject *result;  /* what launches return: None but for functions of Triton */
     nj_runnable it;
 } nj_plan_object;
 

@@ -22,6 +22,17 @@ typedef struct {
 #define NJ_UNLOCK(mutex) ((void)(mutex))
 #endif
 
+/* A count that calls of several threads raise. */
+#ifdef Py_GIL_DISABLED
+typedef _Atomic(unsigned long long) nj_atomic_count;
+#define NJ_COUNT(count) ((void)atomic_fetch_add_explicit(&(count), 1, memory_order_relaxed))
+#define NJ_COUNTED(count) atomic_load_explicit(&(count), memory_order_relaxed)
+#else
+typedef unsigned long long nj_atomic_count;
+#define NJ_COUNT(count) ((void)(count)++)
+#define NJ_COUNTED(count) (count)
+#endif
+
 /* Around what frees an object that may hold others of its kind, from its first statement to its last: such objects can be
  * nested as deep as memory allows, and the stack would not allow to free them one within the other. */
 #define NJ_BEGIN_FREE(self, dealloc) \

@@ -132,6 +132,39 @@ EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel handle) {
     LEAVE(cuKernelGetFunction, CUDA_SUCCESS);
 }
 
+/* Modules, as Triton's own driver loads them: libraries whose kernels are functions of the current context. The calls that they
+ * stand for are counted. */
+EXPORT CUresult cuModuleLoadData(CUlibrary *out, const void *code) {
+    return cuLibraryLoadData(out, code, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUlibrary handle, const char *name) {
+    CUkernel kernel;
+    CUresult code = cuLibraryGetKernel(&kernel, handle, name);
+    return code == CUDA_SUCCESS ? cuKernelGetFunction(function, kernel) : code;
+}
+
+EXPORT CUresult cuModuleUnload(CUlibrary handle) {
+    return cuLibraryUnload(handle);
+}
+
+/* What Triton's driver is linked to, and these tests never need. */
+EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
+    (void)limit, (void)value;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetLimit(size_t *value, int limit) {
+    (void)limit;
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuFuncSetCacheConfig(CUfunction function, int config) {
+    (void)function, (void)config;
+    return CUDA_SUCCESS;
+}
+
 EXPORT_RECENT CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, size_t *size) {
     CUresult code;
     ENTER(cuKernelGetParamInfo);

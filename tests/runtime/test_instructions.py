@@ -25,6 +25,7 @@ from tests.support.instructions import (
     launch_kernel,
     launch_scenarios,
     remembered_scenarios,
+    served_scenarios,
     tuning_scenarios,
     variant_scenarios,
 )
@@ -37,6 +38,8 @@ UNRECORDED = 1.3
 VARIANTS = (1, 100, 10_000)
 # that looking a config up may add to a launch, with a key of two expressions
 LOOK_UP = 200
+# the share that a served function of Triton may add to a launch of its kernel
+SERVED = 1.1
 # that finding a call of three tensors and a number in a memo may add, but for what the framework does: 2,700 with Python 3.11,
 # which calls the framework in fewer instructions than 3.12 and 3.13, 3,180 and 3,050
 RECALL = 3300
@@ -50,7 +53,13 @@ Setup = tuple[Any, tuple[Any, ...], str]
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """The instructions of one launch, by scenario."""
-    scenarios = (*launch_scenarios(), *variant_scenarios(VARIANTS), *tuning_scenarios(), *remembered_scenarios())
+    scenarios = (
+        *launch_scenarios(),
+        *variant_scenarios(VARIANTS),
+        *tuning_scenarios(),
+        *remembered_scenarios(),
+        *served_scenarios(),
+    )
     return count(tmp_path_factory.mktemp("callgrind"), scenarios, VARIANTS)
 
 
@@ -88,6 +97,15 @@ def test_looking_a_config_up_costs_little(counted: dict[str, float]) -> None:
 @needs_valgrind
 def test_a_remembered_call_costs_little_more_than_its_launch(counted: dict[str, float]) -> None:
     assert counted["remembered"] <= counted["not remembered"] + RECALL
+
+
+@pytest.mark.slow
+@needs_valgrind
+@pytest.mark.parametrize("arguments", [4, 12])
+def test_a_served_function_of_triton_costs_a_tenth_more_than_its_kernel(
+    counted: dict[str, float], arguments: int
+) -> None:
+    assert counted[f"served, {arguments} arguments"] <= SERVED * counted[f"not served, {arguments} arguments"]
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ __all__ = [
     "launch_kernel",
     "launch_scenarios",
     "remembered_scenarios",
+    "served_scenarios",
     "tuning_scenarios",
     "variant_scenarios",
 ]
@@ -67,6 +68,16 @@ places = tuple((place, place) for place in range(len(tensors)))
 steps = ((kernel, (*[None] * len(tensors), *numbers), (), places, False),)
 memo.remember(_core.Recipe(len(tensors), steps, (0,)), {call})
 assert memo({call}) is {first}
+"""
+
+
+# an object with as many attributes as a function of Triton has: a dict of this size is looked up in another way than a small one
+_SERVED = """
+from nojit.runtime import _core
+Function = type("Function", (), {"__getitem__": _core.Subscript("_nojit_served", None)})
+fn = Function()
+vars(fn).update(dict.fromkeys(map("attribute_{}".format, range(32))))
+fn._nojit_served = _core.Served(kernel, None, ([], [], []))
 """
 
 
@@ -121,6 +132,22 @@ def remembered_scenarios() -> tuple[Scenario, ...]:
     return (
         Scenario("not remembered", case.kernel, f"kernel({case.positional()})", case.tensors, case.numbers),
         Scenario("remembered", case.kernel, f"memo({call})", case.tensors, case.numbers, prepared),
+    )
+
+
+def served_scenarios() -> tuple[Scenario, ...]:
+    """List launches of functions of Triton that are served, and the same launches of kernels."""
+    return tuple(
+        Scenario(
+            f"{name}, {case.arguments} arguments",
+            case.kernel,
+            f"{called}[grid]({case.as_triton()})",
+            case.tensors,
+            case.numbers,
+            _SERVED,
+        )
+        for case in (CASES[4], CASES[12])
+        for name, called in (("not served", "kernel"), ("served", "fn"))
     )
 
 

@@ -32,6 +32,12 @@ bool nj_device_describe(int ordinal, nj_device_facts *facts, nj_error *error)
            nj_outcome_good(NJ_TRY(cuDeviceTotalMem, &facts->memory_bytes, device), error);
 }
 
+bool nj_device_attribute(int ordinal, int attribute, int *value, nj_error *error)
+{
+    CUdevice device;
+    return find_device(ordinal, &device, error) && nj_outcome_good(ask(device, attribute, value), error);
+}
+
 static nj_outcome ask_capability(CUdevice device, int *capability)
 {
     int major = 0, minor = 0;

@@ -15,6 +15,7 @@ NJ_INTERNAL bool nj_driver_version(int *version, nj_error *error); /* 13010: CUD
 NJ_INTERNAL bool nj_device_count(int *count, nj_error *error);
 NJ_INTERNAL bool nj_device_describe(int ordinal, nj_device_facts *facts, nj_error *error);
 NJ_INTERNAL bool nj_device_capability(int ordinal, int *capability, nj_error *error); /* 90: 9.0 */
+NJ_INTERNAL bool nj_device_attribute(int ordinal, int attribute, int *value, nj_error *error); /* by its number in cuda.h */
 
 /* The compute capability of the device of this thread's context; 0 without one, or if anything fails. Starts nothing. */
 NJ_INTERNAL int nj_running_capability(void);
