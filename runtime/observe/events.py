@@ -1,12 +1,13 @@
 """Events of the runtime, which are rare: nojit counts them, logs them, and passes them to listeners.
 
-==== ========================================================================================== =======
-open a bundle file was opened                                                                   INFO
-load an image was loaded into the driver, at a first launch, a ``warmup`` or a ``preload``      INFO
-plan a variant was selected for a specialization and prepared on a device                       DEBUG
-miss a call without a matching variant; its error follows, or Triton's JIT runs it              WARNING
-hint a specialization just misses a set of hints, and runs a variant with fewer                 INFO
-==== ========================================================================================== =======
+===== ========================================================================================== =======
+open  a bundle file was opened                                                                   INFO
+load  an image was loaded into the driver, at a first launch, a ``warmup`` or a ``preload``      INFO
+plan  a variant was selected for a specialization and prepared on a device                       DEBUG
+miss  a call without a matching variant; its error follows, or Triton's JIT runs it              WARNING
+hint  a specialization just misses a set of hints, and runs a variant with fewer                 INFO
+serve a function of Triton was found in a bundle, at its first call                             DEBUG
+===== ========================================================================================== =======
 
 Each event is one line of the logger ``nojit`` at the level shown; after a kernel's first ``hint``, its others have level DEBUG.
 Skipped bundles are a line in the log, but no event. A launch with a cached plan is no event and costs nothing here. nojit does not
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -26,14 +27,27 @@ from nojit.runtime.record import Record
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["Counters", "Event", "HintMiss", "Listener", "add", "counters", "emit", "log", "note_hint_miss", "remove"]
+__all__ = [
+    "Counters",
+    "Event",
+    "HintMiss",
+    "Listener",
+    "Served",
+    "add",
+    "add_served",
+    "counters",
+    "emit",
+    "log",
+    "note_hint_miss",
+    "remove",
+]
 
 
 class Event(Record):
     """One event."""
 
     kind: str
-    """``open``, ``load``, ``plan``, ``miss`` or ``hint``."""
+    """``open``, ``load``, ``plan``, ``miss``, ``hint`` or ``serve``."""
     bundle: str
     """Id of the bundle: the first twelve digits of its digest; empty if no bundle is for the device."""
     kernel: str
@@ -43,7 +57,7 @@ class Event(Record):
     device: int
     """Ordinal of the device; -1 if the event concerns no device."""
     detail: str
-    """Path of an opened bundle, number of a loaded image, reason of a miss, or the hints that are false."""
+    """Path of an opened bundle, number of a loaded image, reason of a miss, the hints that are false, or the served function."""
     end_ns: int
     """End of the event, as `time.time_ns` counts."""
     duration_ns: int
@@ -76,6 +90,23 @@ class HintMiss(Record):
         return f"kernel {self.kernel} misses {failed} of the hints {wanted}"
 
 
+class Served(Record):
+    """Calls of a function of Triton while bundles served the process."""
+
+    function: str
+    """The function: ``module:name``."""
+    kernel: str
+    """Name of its kernel in the bundle; empty if no bundle serves the function."""
+    bundle: str
+    """Ids of the bundles with the kernel, separated by commas."""
+    launches: int
+    """Calls that were launched from the bundle."""
+    misses: int
+    """Calls that no variant served."""
+    nearest_configs: int
+    """Keys of its autotuner that were not recorded: the autotuner took the config of the nearest recorded key."""
+
+
 class Counters(Record):
     """Number and total time of the events since the process began."""
 
@@ -95,13 +126,17 @@ class Counters(Record):
     hint_ns: int
     hint_misses: tuple[HintMiss, ...]
     """The hint misses by kernel, set and false params; the first 256."""
+    served: tuple[Served, ...]
+    """Calls of functions of Triton, by function, if `nojit.serve` or ``NOJIT_SERVE`` serves or served the process."""
 
 
 Listener: TypeAlias = Callable[[Event], object]
 
 _KINDS: Final = ("open", "load", "plan", "miss", "hint")
+# counted by `Served`
+_UNCOUNTED: Final = "serve"
 # levels of `logging`: DEBUG, INFO, WARNING
-_LEVELS: Final = {"open": 20, "load": 20, "plan": 10, "miss": 30, "hint": 20}
+_LEVELS: Final = {"open": 20, "load": 20, "plan": 10, "miss": 30, "hint": 20, "serve": 10}
 _HINT_MISSES_MAX: Final = 256
 
 # reentrant: a finalizer may load while this thread holds the lock
@@ -112,6 +147,8 @@ _times = dict.fromkeys(_KINDS, 0)
 _hint_misses: dict[tuple[object, ...], HintMiss] = {}
 # kernels whose first hint miss was logged
 _hint_kernels: set[tuple[str, str]] = set()
+# one for each server of the process
+_served: list[Callable[[], Iterable[Served]]] = []
 # replaced, never changed: an event goes to the listeners that it found
 _listeners: tuple[Listener, ...] = ()
 _known_logger: logging.Logger | None = None
@@ -121,8 +158,17 @@ def counters() -> Counters:
     """Return how often each kind of event has happened in this process, and its total time."""
     with _lock:
         figures = [value for kind in _KINDS for value in (_counts[kind], _times[kind])]
-        values: tuple[Any, ...] = (*figures, tuple(_hint_misses.values()))
+        misses, servers = tuple(_hint_misses.values()), [*_served]
+    # without the lock: a server has its own
+    served = tuple([each for server in servers for each in server()])
+    values: tuple[Any, ...] = (*figures, misses, served)
     return Counters(*values)
+
+
+def add_served(served: Callable[[], Iterable[Served]]) -> None:
+    """Let `counters` ask a function for the counts of a server, from now on and after the server has ended."""
+    with _lock:
+        _served.append(served)
 
 
 def note_hint_miss(miss: HintMiss, began_ns: int, device: int) -> None:
@@ -201,9 +247,10 @@ def emit(
         level: level of the log line, if not that of the kind.
     """
     duration_ns = perf_counter_ns() - began_ns
-    with _lock:
-        _counts[kind] += 1
-        _times[kind] += duration_ns
+    if kind != _UNCOUNTED:
+        with _lock:
+            _counts[kind] += 1
+            _times[kind] += duration_ns
     level = _LEVELS[kind] if level is None else level
     logger = _logger(level)
     listeners = _listeners
