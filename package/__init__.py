@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nojit.runtime.recording.session import record
+    from nojit.runtime.serve.session import serve, unserve
 
-__all__ = ["__version__", "record"]
+__all__ = ["__version__", "record", "serve", "unserve"]
 
 # functions of the whole loop, by the module that holds them
-_PLACES = {"record": "nojit.runtime.recording.session"}
+_PLACES = {
+    "record": "nojit.runtime.recording.session",
+    "serve": "nojit.runtime.serve.session",
+    "unserve": "nojit.runtime.serve.session",
+}
 
 
 def __getattr__(name: str) -> Any:

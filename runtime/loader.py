@@ -178,12 +178,17 @@ class Bundle:
         with self._lock:
             kernel = self._kernels.get(name)
             if kernel is None:
-                sources, overrides = self._sources_of(name), self._overrides.get(name)
+                sources, overrides = self.sources(name), self._overrides.get(name)
                 made = Kernel(name, sources, overrides, batch_invariant=self._batch_invariant)
                 kernel = self._kernels.setdefault(name, made)
         return kernel
 
-    def _sources_of(self, name: str) -> tuple[Source, ...]:
+    def sources(self, name: str) -> tuple[Source, ...]:
+        """Return the files that hold a kernel, each for another arch.
+
+        Raises:
+            KernelNotFoundError: no file holds the kernel.
+        """
         sources = self._sources.get(name)
         if sources is None:
             where = ", ".join(file.path for file in self.files)

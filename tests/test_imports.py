@@ -34,6 +34,12 @@ ASKED_FOR = {
     ("nojit.runtime.recording.generated", "triton"),
     ("nojit.runtime.serve.inductor", "torch"),
     ("nojit.runtime.serve.inductor", "triton"),
+    # where a program is served
+    ("nojit.runtime.serve.driver", "torch"),
+    ("nojit.runtime.serve.driver", "triton"),
+    ("nojit.runtime.serve.guards", "triton"),
+    ("nojit.runtime.serve.hosts", "triton"),
+    ("nojit.runtime.serve.patches", "triton"),
     # where a program is recorded
     ("nojit.runtime.recording.hooks", "triton"),
     ("nojit.runtime.trust.policy", "cryptography"),
@@ -87,7 +93,7 @@ RUNTIME: dict[str, set[str]] = {
     "trust": {"bundle", "discovery"},
     "fallback": {"discovery", "explain", "launch", "table", "expr"},
     "recording": {"autostart", "bundle", "launch", "table"},
-    "serve": {"recording"},
+    "serve": {"autostart", "observe", "bundle", "launch", "explain", "fallback", "recording"},
 }
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
 RUNTIME_AT_ONCE = {"bundle", "launch", "observe", "table", "tuning"}

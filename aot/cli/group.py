@@ -35,6 +35,7 @@ _TERMINATED = 143
 _ORDER = (
     "init",
     "record",
+    "run",
     "build",
     "inspect",
     "verify",

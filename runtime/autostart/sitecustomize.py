@@ -23,22 +23,28 @@ _STARTS = {
     },
     # a program asks torch for GPUs before it imports Triton
     "NOJIT_RECORD_FAKE": {"torch": "nojit.runtime.recording.session:start"},
+    "NOJIT_SERVE": {"triton": "nojit.runtime.serve.session:start"},
 }
-# variables that name one path: a child may start in another folder
-_PATHS = ("NOJIT_RECORD",)
+# a program goes on without these, but not without a server: it would compile what the server forbids
+_OPTIONAL = ("NOJIT_RECORD", "NOJIT_RECORD_FAKE")
+# variables that name paths: a child may start in another folder
+_PATHS = ("NOJIT_RECORD", "NOJIT_SERVE")
 
 
-def when_imported(name: str, then: Callable[[], object]) -> Callable[[], object]:
+def when_imported(
+    name: str, then: Callable[[], object], absent: Callable[[], object] | None = None
+) -> Callable[[], object]:
     """Call a function once a module is imported: now, or at the end of its import. Returns a function that forgets it.
 
     Args:
         name: full name of the module.
         then: is called without arguments.
+        absent: is called instead when a program asks for the module and it is not installed. It may install a finder for it.
     """
     if name in sys.modules:
         then()
         return lambda: None
-    waiting = _Waiting(name, then)
+    waiting = _Waiting(name, then, absent)
     sys.meta_path.insert(0, waiting)
     return waiting.leave
 
@@ -46,9 +52,10 @@ def when_imported(name: str, then: Callable[[], object]) -> Callable[[], object]
 class _Waiting:
     """Finder that waits for the import of one module, lets the other finders find it, and leaves at its end."""
 
-    def __init__(self, name: str, then: Callable[[], object]) -> None:
+    def __init__(self, name: str, then: Callable[[], object], absent: Callable[[], object] | None) -> None:
         self._name = name
         self._then = then
+        self._absent = absent
 
     def leave(self) -> bool:
         """Wait no longer; return whether it still waited."""
@@ -68,6 +75,9 @@ class _Waiting:
         loader = getattr(found, "loader", None)
         if loader is not None:
             self._follow(loader)
+        elif self._absent is not None and self.leave():
+            self._absent()
+            return next((spec for finder in [*sys.meta_path] if (spec := finder.find_spec(name, path, target))), found)
         return found
 
     def _follow(self, loader: Any) -> None:
@@ -83,13 +93,15 @@ class _Waiting:
 
 
 def _call(variable: str, place: str) -> None:
-    """Import and call ``module:function``; a failure is one line, and the program goes on."""
+    """Import and call ``module:function``; if a program goes on without it, a failure is one line."""
     import importlib  # noqa: PLC0415 - not before the program needs it
 
     module, _, function = place.partition(":")
     try:
         getattr(importlib.import_module(module), function)()
-    except Exception as error:  # noqa: BLE001 - as the docstring says
+    except Exception as error:
+        if variable not in _OPTIONAL:
+            raise
         if sys.stderr is not None:
             sys.stderr.write(f"nojit: expected to follow {variable}, got {type(error).__name__}: {error}\n")
 
@@ -97,11 +109,23 @@ def _call(variable: str, place: str) -> None:
 def _wait() -> None:
     for variable in _PATHS:
         if os.environ.get(variable):
-            os.environ[variable] = os.path.abspath(os.environ[variable])  # noqa: PTH100 - pathlib is slow
+            os.environ[variable] = _absolute(variable, os.environ[variable])
     for variable, starts in _STARTS.items():
         if os.environ.get(variable):
             for name, place in starts.items():
-                when_imported(name, lambda variable=variable, place=place: _call(variable, place))  # type: ignore[misc] # mypy cannot infer defaults
+                call = lambda variable=variable, place=place: _call(variable, place)  # noqa: E731
+                when_imported(name, call, None if variable in _OPTIONAL else call)
+
+
+def _absolute(variable: str, value: str) -> str:
+    """Return a variable's value with absolute paths. ``NOJIT_SERVE`` is a list, and names of installed bundles in it stay."""
+    if variable != "NOJIT_SERVE":
+        return os.path.abspath(value)  # noqa: PTH100 - pathlib is slow
+    return os.pathsep.join(
+        os.path.abspath(each) if os.sep in each or os.path.exists(each) else each  # noqa: PTH100, PTH110 - as above
+        for each in value.split(os.pathsep)
+        if each
+    )
 
 
 def _run_hidden() -> None:

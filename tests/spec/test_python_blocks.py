@@ -32,8 +32,8 @@ OF_OPERATORS = [block for block in PYTHON if "from nojit.kernels" in block.text 
 COMPILED = [block for block in PYTHON if "from nojit.torch" in block.text]
 # what the build imports, and no program that launches
 KERNELS = [block for block in PYTHON if any(word.endswith("/kernel.py") for word in block.words)]
-# tests/spec/test_record_page.py
-RECORDED = [block for block in PYTHON if "nojit.record(" in block.text]
+# tests/spec/test_record_page.py and test_serve_page.py
+RECORDED = [block for block in PYTHON if "nojit.record(" in block.text or block.page.name == "serve.md"]
 ON_STAGE = [block for block in PYTHON if block not in OF_MODELS + OF_OPERATORS + COMPILED + KERNELS + RECORDED]
 PAGES = {page.name: list(found) for page, found in groupby(ON_STAGE, key=lambda block: block.page)}
 

@@ -1,0 +1,72 @@
+"""How a process is to be served: ``NOJIT_SERVE``, ``NOJIT_MISS`` and ``NOJIT_SERVE_PRELOAD``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from nojit.runtime.errors import ArgumentError, SettingError, did_you_mean, typed
+from nojit.runtime.fallback.jit import POLICIES, policy_of
+from nojit.runtime.fallback.jit import VARIABLE as MISS
+from nojit.runtime.record import Record
+
+__all__ = ["MISS", "PRELOAD", "SERVE", "Settings", "settings_of"]
+
+SERVE: Final = "NOJIT_SERVE"
+PRELOAD: Final = "NOJIT_SERVE_PRELOAD"
+
+
+class Settings(Record):
+    """What to serve, and how."""
+
+    paths: tuple[str, ...]
+    """Bundle files, folders or names, the most important first."""
+    miss: str
+    """``error``, ``warn`` or ``jit``."""
+    preload: bool
+    """Whether to load every recorded variant before the first launch on a device."""
+
+    @staticmethod
+    def of(paths: object, miss: object, preload: object) -> Settings:
+        """Check the arguments of ``nojit.serve``; None for `miss` and `preload` takes the variables.
+
+        Raises:
+            ArgumentError: an argument has a wrong type or value.
+            SettingError: a variable has an invalid value.
+        """
+        several = paths if isinstance(paths, list | tuple) else (paths,)
+        if not several or not all(isinstance(each, str | os.PathLike) for each in several):
+            what = "expected the path of a bundle or of a folder with bundles, or a list of paths"
+            raise ArgumentError(what, got=typed(paths), where="nojit.serve", argument="bundles")
+        if miss is not None and miss not in POLICIES:
+            near = did_you_mean(miss, POLICIES) if isinstance(miss, str) else ""
+            what = f"expected miss to be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
+            raise ArgumentError(what, got=f"{miss!r}{near}", where="nojit.serve", argument="miss")
+        return Settings(
+            tuple(map(os.fsdecode, several)),
+            policy_of(os.environ) if miss is None else str(miss),
+            _flag(os.environ) if preload is None else bool(preload),
+        )
+
+
+def settings_of(environment: Mapping[str, str]) -> Settings | None:
+    """Return the settings of an environment; None if it asks for no serving.
+
+    Raises:
+        SettingError: a variable has an invalid value.
+    """
+    places = environment.get(SERVE, "")
+    if not places:
+        return None
+    paths = tuple(filter(None, places.split(os.pathsep)))
+    if not paths:
+        raise SettingError("expected bundles or folders, separated by colons", got=repr(places), where=SERVE)
+    return Settings(paths, policy_of(environment), _flag(environment))
+
+
+def _flag(environment: Mapping[str, str]) -> bool:
+    given = environment.get(PRELOAD, "0")
+    if given not in ("0", "1", ""):
+        raise SettingError("expected 0 or 1", got=repr(given), where=PRELOAD)
+    return given == "1"
