@@ -6,14 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.record import Record
+from nojit.runtime.recording.live import encoded_key
 from nojit.runtime.recording.origins import Winner
 from nojit.runtime.strict import Json
-from nojit.runtime.values import encode_value
 
-__all__ = ["Choice", "choose", "encoded"]
+__all__ = ["Choice", "choose"]
 
 
 class Choice(Record):
@@ -39,7 +37,7 @@ def choose(winners: Iterable[Winner], key: tuple[Any, ...], configs: Iterable[An
         None if no recorded key is near, or the autotuner no longer has the recorded configs.
     """
     known = [(_spelled(config.all_kwargs()), config) for config in configs]
-    asked = tuple(map(encoded, key))
+    asked = tuple(map(encoded_key, key))
     best: Choice | None = None
     least = math.inf
     for winner in winners:
@@ -52,16 +50,8 @@ def choose(winners: Iterable[Winner], key: tuple[Any, ...], configs: Iterable[An
     return best
 
 
-def encoded(value: Any) -> Json:
-    """Encode a value of an autotuner's key; what no bundle can hold is its text."""
-    try:
-        return encode_value(constexpr_value(value, "", ""))
-    except ArgumentError:
-        return repr(value)
-
-
 def _spelled(config: Mapping[str, Any]) -> dict[str, Json]:
-    return {name: encoded(value) for name, value in config.items()}
+    return {name: encoded_key(value) for name, value in config.items()}
 
 
 def _distance(asked: tuple[Json, ...], known: tuple[Json, ...]) -> float:
