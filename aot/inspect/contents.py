@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nojit.aot.plan.table_json import encode_tuning
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.recording.origins import ATTACHMENT, read_origins
 from nojit.runtime.strict import Json
 from nojit.runtime.table.table import Config, KernelTable, Missing, Param, config_json
-from nojit.runtime.table.tuning_codec import encode_tuning
 from nojit.runtime.target import by_arch
 from nojit.runtime.values import encode_value, spell
 

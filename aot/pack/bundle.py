@@ -9,24 +9,24 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import zstandard
+from nojit.aot.pack.index import encode_header, encode_index
 from nojit.aot.pack.likeness import group_alike
+from nojit.aot.pack.sections import encode_groups, encode_images, encode_table
 from nojit.aot.pack.tables import KernelContent, build_table
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime import _core
 from nojit.runtime.bundle.format import (
     Attachment,
     BundleIndex,
+    Group,
     Header,
     KernelEntry,
     Section,
     TargetInfo,
     decode_index,
-    encode_header,
-    encode_index,
 )
-from nojit.runtime.bundle.payload import Group, encode_groups, encode_images
 from nojit.runtime.errors import BundleFormatError, PackageError
-from nojit.runtime.table.table_codec import check_table, decode_table, encode_table
+from nojit.runtime.table.reading import check_table, decode_table
 
 __all__ = [
     "GROUP_RAW_BYTES",

@@ -9,14 +9,13 @@ from functools import partial
 from typing import Self, TypeAlias
 
 from nojit.runtime import _core
-from nojit.runtime.bundle.format import RECORDS, BundleIndex, KernelEntry
-from nojit.runtime.bundle.payload import Group, Place
+from nojit.runtime.bundle.format import RECORDS, BundleIndex, Group, KernelEntry, Place
 from nojit.runtime.bundle.zstd import decompress
 from nojit.runtime.errors import BundleError, KernelNotFoundError, counted, nearest_or_few
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
+from nojit.runtime.table.reading import check_table, decode_table
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.table.table_codec import check_table, decode_table
 
 __all__ = ["Accept", "Allow", "BundleFile", "Look", "no_attachment"]
 

@@ -1,4 +1,4 @@
-"""Bundle format 2: the header and the index as records, and their encoding. The engine reads and checks them.
+"""Bundle format 2: the header, the index and the places of images as records. The engine reads and checks them.
 
 The bytes of a bundle, in order (``docs/bundle-format.md`` is the spec)::
 
@@ -7,17 +7,13 @@ The bytes of a bundle, in order (``docs/bundle-format.md`` is the spec)::
 Only lengths are stored, never offsets: a part starts where the part before it ends, so overlaps and holes cannot be
 expressed. The header pins the SHA-256 of the index, the index pins the sections and the attachments, and a kernel's section
 pins its groups.
-This module turns records into raw bytes and back, but for sections: tables are `nojit.runtime.table.table_codec`'s, the placement
-behind them is `nojit.runtime.bundle.payload`'s. Compression and files are `nojit.runtime.bundle.file`'s.
+`nojit.aot.pack` writes bundles.
 """
 
 from __future__ import annotations
 
-import struct
-
 from nojit.runtime import _core
 from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, canonical_json
 
 __all__ = [
     "FORMAT_VERSION",
@@ -29,20 +25,19 @@ __all__ = [
     "SUFFIX",
     "Attachment",
     "BundleIndex",
+    "Group",
     "Header",
     "KernelEntry",
+    "Place",
     "Section",
     "TargetInfo",
     "decode_index",
-    "encode_header",
-    "encode_index",
 ]
 
 MAGIC = b"nojit\r\n\x1a"
 FORMAT_VERSION = _core.FORMAT_VERSION
 SUFFIX = ".nojit"
 
-_HEADER = struct.Struct("<8sIIQQ32s")
 HEADER_BYTES = _core.HEADER_BYTES
 
 # the two pointers that Triton appends to every kernel's parameters
@@ -124,53 +119,40 @@ class BundleIndex(Record):
     """Sorted by name, each name once."""
 
 
+class Group(Record):
+    """Images that are compressed together."""
+
+    images: int
+    """Number of its images, which are consecutive."""
+    stored_bytes: int
+    """Compressed length."""
+    raw_bytes: int
+    """Sum of the lengths of its images."""
+    sha256: bytes
+    """SHA-256 of the compressed bytes."""
+
+
+class Place(Record):
+    """Position of one image: its group, which is read and checked as a whole, and its bytes in the decompressed group."""
+
+    group: int
+    """Number of the group."""
+    stored_start: int
+    """Offset of the group in the kernel's part of the payload."""
+    stored_bytes: int
+    """Compressed length of the group."""
+    raw_bytes: int
+    """Decompressed length of the group."""
+    sha256: bytes
+    """SHA-256 of the group's compressed bytes."""
+    start: int
+    """First byte of the image in the decompressed group."""
+    end: int
+    """End of the image in the decompressed group."""
+
+
 RECORDS = (BundleIndex, TargetInfo, KernelEntry, Section, Attachment)
 """The classes of records that an index is made of, in the order in which the engine's binding takes them."""
-
-
-def encode_header(header: Header) -> bytes:
-    """Lay out the first 64 bytes."""
-    return _HEADER.pack(MAGIC, FORMAT_VERSION, 0, header.index_bytes, header.index_raw_bytes, header.index_sha256)
-
-
-def encode_index(index: BundleIndex) -> bytes:
-    """Lay out the index as canonical JSON."""
-    target = index.target
-    return canonical_json(
-        {
-            "name": index.name,
-            "version": index.version,
-            "target": {
-                "backend": target.backend,
-                "arch": target.arch,
-                "image_arch": target.image_arch,
-                "warp_size": target.warp_size,
-            },
-            "toolchain": [[tool, version] for tool, version in index.toolchain],
-            "min_driver": index.min_driver,
-            "inputs": index.inputs,
-            "kernels": [_entry_json(entry) for entry in index.kernels],
-            "attachments": [
-                {"name": attachment.name, "section": _section_json(attachment.section)}
-                for attachment in index.attachments
-            ],
-        }
-    )
-
-
-def _entry_json(entry: KernelEntry) -> Json:
-    return {
-        "name": entry.name,
-        "variants": entry.variants,
-        "images": entry.images,
-        "groups": entry.groups,
-        "payload_bytes": entry.payload_bytes,
-        "table": _section_json(entry.table),
-    }
-
-
-def _section_json(section: Section) -> Json:
-    return {"stored_bytes": section.stored_bytes, "raw_bytes": section.raw_bytes, "sha256": section.sha256}
 
 
 def decode_index(raw: bytes, where: str) -> BundleIndex:

@@ -2,7 +2,7 @@
 
 A table begins its kernel's section of a bundle (`nojit.runtime.bundle.format`). Ten thousand variants as plain JSON take a quarter of a
 second to parse; here the JSON holds only what differs (a few signatures, cases, configs, hint sets), and one
-variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.table.table_codec` turns it into bytes and back.
+variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.table.reading` has the engine read one.
 """
 
 from __future__ import annotations
@@ -230,14 +230,13 @@ class KernelTable(Record):
         """Return the table as the engine holds it.
 
         Raises:
-            BundleFormatError: a table that was made by hand breaks a rule.
+            ValueError: the table was made by hand. `nojit.runtime.table.reading.decode_table` returns one that the engine holds.
         """
         known: _core.Table | None = getattr(self, "_handle", None)
         if known is None:
-            from nojit.runtime.table.table_codec import table_handle  # noqa: PLC0415 - bundles are read
-
-            known = table_handle(self)
-            object.__setattr__(self, "_handle", known)
+            raise ValueError(
+                f"expected a table that the engine has read, got one made by hand - at kernel {self.kernel}"
+            )
         return known
 
     def check_row(self, row: int, where: str) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from nojit.aot.pack.sections import encode_table
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.table.constant_types import constant_of, constant_type
+from nojit.runtime.table.reading import check_table, decode_table
 from nojit.runtime.table.table import COLUMNS, KernelTable
-from nojit.runtime.table.table_codec import check_table, decode_table, encode_table
 from nojit.runtime.table.type_names import is_type
 
 from tests.support.hostile import golden_parts

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from nojit.runtime import _core
 from nojit.runtime.bundle import format as layout
-from nojit.runtime.table.launches import Layout
+from nojit.runtime.table.reading import Layout
 from nojit.runtime.table.table import COLUMNS, MISSING, Case, Config, KernelTable, Launch, Param, TensorMap
 from nojit.runtime.table.tuning import Tuning
 
 from tests.support.hostile import golden_parts
 from tests.support.jsonlies import canonical, edit_index, split_table
 from tests.support.starve import needs_sound_python, starved
+from tests.support.tables import held
 
 pytestmark = [pytest.mark.usefixtures("locks_that_may_stay_held"), needs_sound_python]
 
@@ -102,6 +103,7 @@ wide_table = KernelTable(
     programs=(),
     columns={name: array("I", [0]) for name in COLUMNS},
 )
+wide_table = held(wide_table)
 canonical_index = canonical(INDEX)
 device = {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 132, "name": "NVIDIA H200"}
 rows = [[[number, 1 << 40], [*range(40)], [*range(0, 4000, 100)]] for number in range(300, 340)]

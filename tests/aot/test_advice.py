@@ -18,6 +18,7 @@ from nojit.runtime.table.table import KernelTable
 
 from tests.aot.contents import kernel_content
 from tests.aot.entries import spec
+from tests.support.tables import held
 
 ADVICE = "its manifest needs "
 # what no edit of a manifest can mend
@@ -27,7 +28,7 @@ HOPELESS = re.compile(r"an int type for \w+ that holds|a value for \w+ that this
 def table_of(entry: dict[str, Any]) -> KernelTable:
     content = kernel_content(spec(**entry))
     assert content is not None
-    return build_table(content, {compiled.image: 0 for _, compiled in content.variants})
+    return held(build_table(content, {compiled.image: 0 for _, compiled in content.variants}))
 
 
 def advice_of(entry: dict[str, Any], call: CallFacts) -> str:

@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from nojit.runtime.table.reading import check_table, decode_table
 from nojit.runtime.table.table import COLUMNS
-from nojit.runtime.table.table_codec import check_table, decode_table
 
 from tests.fuzz.seeds import SEEDS, rich_tables, write_seeds
 

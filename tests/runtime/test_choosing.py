@@ -26,6 +26,7 @@ from tests.fakecuda import FakeCuda
 from tests.reference.selection import serving
 from tests.runtime.explain.test_explanation import calls, preferring, tables
 from tests.support.bundles import kernel
+from tests.support.tables import held
 
 DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
@@ -44,7 +45,7 @@ class Chooser(_core.Dispatcher):
     """A kernel that says which row was chosen."""
 
     def __init__(self, table: KernelTable, *orders: Sequence[int]) -> None:
-        self.table = replace(table, programs=tuple(map(postfix, table.expressions())))  # type: ignore[type-var]
+        self.table = held(replace(table, programs=tuple(map(postfix, table.expressions()))))  # type: ignore[type-var]
         self.orders = orders
         self.lookup: Lookup | None = preferring(*orders) if any(orders) else None
         self.ids = _core.Ids()

@@ -29,6 +29,7 @@ from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda.driver import FakeCuda
 from tests.reference import expressions as reference
+from tests.support.tables import held
 
 SOURCES = Path(__file__).parents[2] / "runtime"
 BINDING, ENGINE = SOURCES / "binding", SOURCES / "engine"
@@ -255,8 +256,8 @@ def bare_table(params: Sequence[Param], types: Sequence[str] = ("i32",)) -> Kern
     cases = tuple([Case(number, ()) for number in range(len(types))])
     columns = {name: array("I") for name in COLUMNS}
     config = Config((), (), "")
-    return KernelTable(
-        "k", tuple(params), (), None, (), (), signatures, cases, (config,), ((),), ((),), (), (), columns
+    return held(
+        KernelTable("k", tuple(params), (), None, (), (), signatures, cases, (config,), ((),), ((),), (), (), columns)
     )
 
 

@@ -15,8 +15,7 @@ from nojit import runtime
 from nojit.runtime import _core
 from nojit.runtime._core import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, Placement
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.bundle.format import HEADER_BYTES
-from nojit.runtime.bundle.payload import Place
+from nojit.runtime.bundle.format import HEADER_BYTES, Place
 from nojit.runtime.errors import BundleError, BundleFormatError
 
 from tests.fakecuda import FakeCuda

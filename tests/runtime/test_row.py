@@ -13,18 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.bench.cases import CASES
+from nojit.aot.pack.sections import encode_table
 from nojit.runtime import _core
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
 from nojit.runtime.launch.images import Images, Source
-from nojit.runtime.table.launches import Layout
+from nojit.runtime.table.reading import Layout, decode_table
 from nojit.runtime.table.table import KernelTable, Missing
-from nojit.runtime.table.table_codec import decode_table, encode_table
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
 from tests.runtime.conftest import VECTOR_ADD
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle, target
 from tests.support.instructions import launch_kernel
+from tests.support.tables import held
 
 BUNDLES = sorted((Path(__file__).resolve().parents[2] / "artifacts").glob("*.nojit"))
 
@@ -169,13 +170,13 @@ def test_rows_of_bundles_that_were_built_are_read_right(path: Path) -> None:
 
 
 def test_a_grid_holds_no_int_of_more_than_64_bits(any_source: Source) -> None:
-    table = kernel("wide", SCALE, configs=[{"A": WIDE}], grid=["A"]).table
+    table = held(kernel("wide", SCALE, configs=[{"A": WIDE}], grid=["A"]).table)
     with pytest.raises(BundleError, match="expected an expression over the kernel's params"):
         read(any_source, table, 0)
 
 
 def test_there_is_no_row_behind_the_last(any_source: Source) -> None:
-    table = ROWS[0].table
+    table = held(ROWS[0].table)
     for row in (-1, len(table)):
         with pytest.raises(IndexError):
             read(any_source, table, row)
@@ -221,7 +222,7 @@ def test_a_layout_is_read_right_or_refused(source: Source, data: st.DataObject) 
     changed_launch = replace(launch, layout=Layout(" ".join(words), "here"), tensor_maps=tuple(maps))
     launches = list(table.launches)
     launches[table.columns["launch"][row]] = changed_launch
-    changed_table = replace(table, launches=tuple(launches))
+    changed_table = held(replace(table, launches=tuple(launches)))
     # parts of a descriptor may be left out
     with contextlib.suppress(BundleFormatError):
         is_read_right(source, changed_table, row)

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.manifest.expression_tree import MAX_HEIGHT
+from nojit.aot.pack import index, sections
+from nojit.aot.pack.sections import encode_table
+from nojit.aot.plan.table_json import encode_launches
 from nojit.runtime import _core, strict
 from nojit.runtime.bundle import format as layout
-from nojit.runtime.bundle import payload
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.expr.expression import MAX_LENGTH
 from nojit.runtime.strict import canonical_json
 from nojit.runtime.table import type_names
-from nojit.runtime.table.launches import encode_launches
 from nojit.runtime.table.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning, TuningTable
-from nojit.runtime.table.table_codec import encode_table
 from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.target import ALONE, FAMILIES
 from nojit.runtime.values import Value, encode_value
@@ -69,7 +69,7 @@ def test_the_header_is_as_the_page_says() -> None:
         assert int(place) == offset
         offset += int(length)
         form += spelled[length] if field not in {"magic", "index_sha256"} else f"{length}s"
-    assert form == layout._HEADER.format
+    assert form == index._HEADER.format
     assert offset == layout.HEADER_BYTES == struct.calcsize(form)
     magic, version, reserved, *_ = column("header", 3)
     assert bytes.fromhex(magic.split("`")[1]) == layout.MAGIC
@@ -79,7 +79,7 @@ def test_the_header_is_as_the_page_says() -> None:
 def test_a_group_record_is_as_the_page_says() -> None:
     sizes = [int(length) for length in column("group", 1)]
     assert [int(place) for place in column("group")] == [sum(sizes[:i]) for i in range(len(sizes))]
-    assert sum(sizes) == payload._GROUP.size
+    assert sum(sizes) == sections._GROUP.size
     assert column("group", 2) == ["images", "stored_bytes", "raw_bytes", "sha256"]
 
 
@@ -309,7 +309,9 @@ def raised_rules() -> Iterator[str]:
         yield from re.findall(
             r'(?:nj_(?:note_)?break\([^,]+|slice\(\w+), "([a-z-]+)"', path.read_text(encoding="utf-8")
         )
-    for path in sorted((ROOT / "runtime").rglob("*.py")):
+    # recordings have rules of their own
+    folders = ("runtime", "runtime/bundle", "runtime/table")
+    for path in sorted(path for folder in folders for path in (ROOT / folder).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "refuse":
                 yield from _words(node.args[0])

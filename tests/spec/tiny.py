@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterator
 
 import zstandard
+from nojit.aot.pack.sections import encode_table
 from nojit.runtime.bundle.format import (
     GLOBAL_SCRATCH,
     HEADER_BYTES,
@@ -17,7 +18,6 @@ from nojit.runtime.bundle.format import (
     decode_index,
 )
 from nojit.runtime.table.table import COLUMNS, Axis, Case, Config, KernelTable, Launch, Param, Slot
-from nojit.runtime.table.table_codec import encode_table
 
 from tests.support.bundles import Parts
 

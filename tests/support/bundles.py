@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
+from nojit.aot.pack.index import encode_header, encode_index
+from nojit.aot.pack.sections import encode_groups, encode_images, encode_table
 from nojit.runtime.bundle.format import (
     GLOBAL_SCRATCH,
     PROFILE_SCRATCH,
     Attachment,
     BundleIndex,
+    Group,
     Header,
     KernelEntry,
     Section,
     TargetInfo,
-    encode_header,
-    encode_index,
 )
-from nojit.runtime.bundle.payload import Group, encode_groups, encode_images
 from nojit.runtime.expr.postfix import postfix
 from nojit.runtime.table.table import (
     COLUMNS,
@@ -44,7 +44,6 @@ from nojit.runtime.table.table import (
     TensorMap,
     Tuning,
 )
-from nojit.runtime.table.table_codec import encode_table
 from nojit.runtime.table.type_names import (
     TENSOR_MAP,
     descriptor_parts,

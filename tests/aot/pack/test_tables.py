@@ -6,9 +6,10 @@ from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
+from nojit.aot.pack.sections import encode_table
 from nojit.aot.pack.tables import KernelContent, build_table
+from nojit.runtime.table.reading import decode_table
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.table.table_codec import decode_table, encode_table
 from nojit.runtime.values import identity
 
 from tests.aot.contents import kernel_content

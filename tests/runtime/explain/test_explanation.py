@@ -27,6 +27,7 @@ from nojit.runtime.tuning.lookup import Lookup, TuningDecision
 from nojit.runtime.values import DType, identity
 
 from tests.reference.selection import serving
+from tests.support.tables import held
 
 
 def pointer(address, dtype="fp16"):
@@ -85,7 +86,7 @@ def make_table(params, *, axes=(), cases=None, signatures=None, configs=(), hint
         programs=(),
         columns=columns,
     )
-    return replace(table, programs=tuple(map(postfix, table.expressions())))
+    return held(replace(table, programs=tuple(map(postfix, table.expressions()))))
 
 
 def by_dtype(*dtypes, **kwargs):

@@ -7,12 +7,14 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from nojit.aot.pack.sections import encode_table
 from nojit.runtime import _core
 from nojit.runtime.errors import BundleFormatError
+from nojit.runtime.table.reading import decode_table
 from nojit.runtime.table.table import COLUMNS, Config, KernelTable
-from nojit.runtime.table.table_codec import decode_table, encode_table
 
 from tests.support.bundles import kernel
+from tests.support.tables import held
 
 ADD = kernel(
     "add",
@@ -59,11 +61,19 @@ def test_a_copy_in_another_process_is_equal() -> None:
     table = read()
     copy = pickle.loads(pickle.dumps(table))
     assert copy == table
-    assert len(copy.handle()) == len(table)
+    assert len(copy) == len(table)
 
 
-def test_a_table_made_by_hand_is_read_when_somebody_asks() -> None:
-    table = dataclasses.replace(read())  # type: ignore[type-var]
+def test_a_table_made_by_hand_has_no_handle() -> None:
+    made = dataclasses.replace(read())  # type: ignore[type-var]
+    with pytest.raises(
+        ValueError, match="expected a table that the engine has read, got one made by hand - at kernel add"
+    ):
+        made.handle()
+
+
+def test_the_engine_holds_what_is_written_of_a_table_made_by_hand() -> None:
+    table = held(dataclasses.replace(read()))  # type: ignore[type-var]
     handle = table.handle()
     assert handle is table.handle()
     assert len(handle) == len(table)
@@ -75,7 +85,7 @@ def test_a_table_made_by_hand_is_read_when_somebody_asks() -> None:
 def test_a_table_made_by_hand_keeps_the_rules() -> None:
     table = dataclasses.replace(read(), configs=(Config((), (), ""),) * 2)  # type: ignore[type-var]
     with pytest.raises(BundleFormatError) as refused:
-        table.handle()
+        held(table)
     assert refused.value.rule in ("param", "size")
 
 

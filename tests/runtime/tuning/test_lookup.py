@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nojit.aot.pack.sections import encode_table
 from nojit.runtime import _core
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.expr.postfix import evaluate
+from nojit.runtime.table.reading import decode_table
 from nojit.runtime.table.table import KernelTable, Tuning
-from nojit.runtime.table.table_codec import decode_table, encode_table
 from nojit.runtime.table.tuning import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.lookup import Lookup, bucket_of, closest_device, lookup_of, resolve
 from nojit.runtime.tuning.neighbours import estimates, is_cost, nearest, ranked

@@ -1,31 +1,19 @@
-"""Encode launches, and hold those of a table. The engine reads each, and checks its rules, when it is asked for.
+"""Tables that the engine has read, and their launches. The engine reads each launch, and checks its rules, when it is asked for.
 
 A call needs one launch of a table that can have thousands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 
 from nojit.runtime import _core
-from nojit.runtime.strict import Json
-from nojit.runtime.table.table import Launch, Slot, TensorMap
+from nojit.runtime.table.table import KernelTable, Launch, Slot
 
-__all__ = ["Launches", "Layout", "encode_launches", "param_sizes"]
+__all__ = ["Launches", "Layout", "check_table", "decode_table", "param_sizes"]
 
 _Item = TypeVar("_Item")
-
-_NUMBERS = (
-    "num_warps",
-    "num_ctas",
-    "shared_bytes",
-    "global_scratch_bytes",
-    "global_scratch_align",
-    "profile_scratch_bytes",
-    "profile_scratch_align",
-)
-_TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
 
 
 class _Later(Sequence[_Item]):
@@ -146,28 +134,27 @@ class Launches(_Later[Launch]):
         return Layout(self._table.layout(number), self._where)
 
 
-def encode_launches(launches: Iterable[Launch]) -> tuple[list[Json], list[Json]]:
-    """Lay out launches: the JSON of each, and of the layouts that they point into."""
-    launches = list(launches)
-    layouts = sorted({_spelled(launch.layout) for launch in launches})
-    places = {layout: place for place, layout in enumerate(layouts)}
-    encoded: list[Json] = []
-    for launch in launches:
-        numbers: dict[str, Json] = {field: getattr(launch, field) for field in _NUMBERS}
-        place = places[_spelled(launch.layout)]
-        maps: list[Json] = [_tensor_map_json(tensor_map) for tensor_map in launch.tensor_maps]
-        encoded.append(
-            numbers
-            | {"symbol": launch.symbol, "layout": place, "cooperative": launch.cooperative, "pdl": launch.pdl}
-            | {"tensor_maps": maps}
-        )
-    return encoded, [*layouts]
+def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: str) -> KernelTable:
+    """Read a variant table and check its rules; those of a launch when it is asked for.
+
+    Args:
+        raw: the table, without what stands behind it in its section.
+        kernel: the name that the index gives it.
+        rows: how many variants the index promises.
+        image_count: how many images the index promises.
+        where: the bundle and kernel, for errors.
+
+    Raises:
+        BundleFormatError: a broken rule, named by its ``rule`` attribute.
+    """
+    handle = _core.read_table(raw, rows, image_count, where)
+    return KernelTable.of(kernel, handle, Launches(handle, where))
 
 
-def _spelled(layout: Iterable[Slot]) -> str:
-    return " ".join([f"{slot.source}:{slot.type}" for slot in layout])
+def check_table(table: KernelTable, where: str) -> None:
+    """Check what `decode_table` leaves for later: every launch, every row.
 
-
-def _tensor_map_json(tensor_map: TensorMap) -> Json:
-    facts: dict[str, Any] = {field: getattr(tensor_map, field) for field in _TENSOR_MAP_FIELDS}
-    return facts | {"block": list(tensor_map.block)}
+    Raises:
+        BundleFormatError: a broken rule.
+    """
+    table.handle().check(where)

@@ -1,27 +1,21 @@
-"""Encode the variant table of one kernel, the first part of its section, and have the engine read it.
-
-Launches are decoded when they are asked for (`nojit.runtime.table.launches`), and `check_table` checks all of them.
-"""
+"""Encoding of a kernel's section: its variant table, the lengths of its images, the records of its groups."""
 
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
+from collections.abc import Iterable
 
-from nojit.runtime import _core
+from nojit.aot.plan.table_json import encode_launches, encode_tuning
+from nojit.runtime.bundle.format import Group
 from nojit.runtime.strict import Json, canonical_json
-from nojit.runtime.table import tuning_codec
-from nojit.runtime.table.launches import Launches, encode_launches
-from nojit.runtime.table.table import (
-    COLUMNS,
-    KernelTable,
-    Missing,
-    Param,
-    config_json,
-)
+from nojit.runtime.table.table import COLUMNS, KernelTable, Missing, Param, config_json
 from nojit.runtime.values import encode_value
 
-__all__ = ["check_table", "decode_table", "encode_table", "table_handle"]
+__all__ = ["encode_groups", "encode_images", "encode_table"]
+
+_GROUP = struct.Struct("<III32s")
 
 
 def encode_table(table: KernelTable) -> bytes:
@@ -31,7 +25,7 @@ def encode_table(table: KernelTable) -> bytes:
         {
             "params": [_param_json(param) for param in table.params],
             "grid": list(table.grid),
-            "tuning": tuning_codec.encode_tuning(table.tuning),
+            "tuning": encode_tuning(table.tuning),
             "batch": list(table.batch),
             "axes": [
                 {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(v) for v in axis.values]}
@@ -62,37 +56,14 @@ def _param_json(param: Param) -> Json:
     return {"name": param.name, "constexpr": param.constexpr, "default": default}
 
 
-def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: str) -> KernelTable:
-    """Read a variant table and check its rules; those of a launch when it is asked for.
-
-    Args:
-        raw: the table, without what stands behind it in its section.
-        kernel: the name that the index gives it.
-        rows: how many variants the index promises.
-        image_count: how many images the index promises.
-        where: the bundle and kernel, for errors.
-
-    Raises:
-        BundleFormatError: a broken rule, named by its ``rule`` attribute.
-    """
-    handle = _core.read_table(raw, rows, image_count, where)
-    return KernelTable.of(kernel, handle, Launches(handle, where))
+def encode_images(sizes: Iterable[int]) -> bytes:
+    """Encode the lengths of images, in the order of the groups."""
+    lengths = array("I", sizes)
+    if sys.byteorder == "big":
+        lengths.byteswap()
+    return lengths.tobytes()
 
 
-def check_table(table: KernelTable, where: str) -> None:
-    """Check what `decode_table` leaves for later: every launch, every row.
-
-    Raises:
-        BundleFormatError: a broken rule.
-    """
-    table.handle().check(where)
-
-
-def table_handle(table: KernelTable) -> _core.Table:
-    """Have the engine read a table that was made by hand.
-
-    Raises:
-        BundleFormatError: it breaks a rule.
-    """
-    images = max(table.columns["image"], default=-1) + 1
-    return _core.read_table(encode_table(table), len(table), images, f"kernel {table.kernel}")
+def encode_groups(groups: Iterable[Group]) -> bytes:
+    """Encode the records of groups, which follow the lengths of images."""
+    return b"".join(_GROUP.pack(group.images, group.stored_bytes, group.raw_bytes, group.sha256) for group in groups)

@@ -1,0 +1,74 @@
+"""JSON of the parts of a variant table, as bundles, cache entries and `nojit inspect` spell them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any
+
+from nojit.runtime.strict import Json, parse_json
+from nojit.runtime.table.table import Launch, Slot, TensorMap
+from nojit.runtime.table.tuning import Tuning
+
+__all__ = ["encode_launches", "encode_tuning"]
+
+_NUMBERS = (
+    "num_warps",
+    "num_ctas",
+    "shared_bytes",
+    "global_scratch_bytes",
+    "global_scratch_align",
+    "profile_scratch_bytes",
+    "profile_scratch_align",
+)
+_TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
+_DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
+_DEVICE_FACTS = attrgetter(*_DEVICE_FIELDS)
+
+
+def encode_tuning(tuning: Tuning | None) -> Json:
+    """Spell a tuning as a table stores it."""
+    if tuning is None:
+        return None
+    tables: list[Json] = [
+        {
+            "device": dict(zip(_DEVICE_FIELDS, _DEVICE_FACTS(table.device), strict=True)),
+            "blocks": [
+                {
+                    "cases": [*block.cases],
+                    "rows": parse_json(block.text, ""),
+                    "costs": parse_json(block.costs, "") if block.costs else [],
+                }
+                for block in table.blocks
+            ],
+        }
+        for table in tuning.tables
+    ]
+    return {"key": [*tuning.key], "bucket": tuning.bucket, "tables": tables}
+
+
+def encode_launches(launches: Iterable[Launch]) -> tuple[list[Json], list[Json]]:
+    """Lay out launches: the JSON of each, and of the layouts that they point into."""
+    launches = list(launches)
+    layouts = sorted({_spelled(launch.layout) for launch in launches})
+    places = {layout: place for place, layout in enumerate(layouts)}
+    encoded: list[Json] = []
+    for launch in launches:
+        numbers: dict[str, Json] = {field: getattr(launch, field) for field in _NUMBERS}
+        place = places[_spelled(launch.layout)]
+        maps: list[Json] = [_tensor_map_json(tensor_map) for tensor_map in launch.tensor_maps]
+        encoded.append(
+            numbers
+            | {"symbol": launch.symbol, "layout": place, "cooperative": launch.cooperative, "pdl": launch.pdl}
+            | {"tensor_maps": maps}
+        )
+    return encoded, [*layouts]
+
+
+def _spelled(layout: Iterable[Slot]) -> str:
+    return " ".join([f"{slot.source}:{slot.type}" for slot in layout])
+
+
+def _tensor_map_json(tensor_map: TensorMap) -> Json:
+    facts: dict[str, Any] = {field: getattr(tensor_map, field) for field in _TENSOR_MAP_FIELDS}
+    return facts | {"block": list(tensor_map.block)}
