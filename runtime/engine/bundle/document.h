@@ -1,4 +1,4 @@
-/* Canonical JSON (docs/bundle-format.md, section 4), read in two steps: all of its spelling is checked, then each reader takes what
+/* Canonical JSON (docs/bundle-format.md, chapter 4), read in two steps: all of its spelling is checked, then each reader takes what
  * it expects, front to back. An error has its place: $.kernels[3].name. */
 #ifndef NOJIT_BUNDLE_DOCUMENT_H
 #define NOJIT_BUNDLE_DOCUMENT_H

@@ -1,4 +1,4 @@
-/* The header of a zstd frame (docs/bundle-format.md, section 3; RFC 8878, section 3.1.1.1), checked before anything decompresses it. */
+/* The header of a zstd frame (docs/bundle-format.md, chapter 3; RFC 8878, section 3.1.1.1), checked before anything decompresses it. */
 #ifndef NOJIT_BUNDLE_FRAME_H
 #define NOJIT_BUNDLE_FRAME_H
 

@@ -1,4 +1,4 @@
-/* The index of a bundle (docs/bundle-format.md, section 5). */
+/* The index of a bundle (docs/bundle-format.md, chapter 5). */
 #ifndef NOJIT_BUNDLE_INDEX_H
 #define NOJIT_BUNDLE_INDEX_H
 

@@ -1,4 +1,4 @@
-/* What a reader checks before it allocates (docs/bundle-format.md, section 9). */
+/* What a reader checks before it allocates (docs/bundle-format.md, chapter 9). */
 #ifndef NOJIT_BUNDLE_LIMITS_H
 #define NOJIT_BUNDLE_LIMITS_H
 

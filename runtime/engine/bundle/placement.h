@@ -1,4 +1,4 @@
-/* The section of a kernel: its variant table, and where its images lie (docs/bundle-format.md, sections 7 and 8). */
+/* The section of a kernel: its variant table, and where its images lie (docs/bundle-format.md, chapters 7 and 8). */
 #ifndef NOJIT_BUNDLE_PLACEMENT_H
 #define NOJIT_BUNDLE_PLACEMENT_H
 

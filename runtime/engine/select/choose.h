@@ -1,5 +1,5 @@
 /* Choosing the variant that serves a call. Of the variants that serve it come first: the narrowest ints, the config that is
- * preferred, the most hints, the first in the table (docs/bundle-format.md, section 7).
+ * preferred, the most hints, the first in the table (docs/bundle-format.md, chapter 7).
  *
  * A variant *serves* a call if its types take the arguments, its matrix constexprs are the call's, its config is one that the
  * caller's own settings allow and whose `requires` holds, its derived constexprs are what the call gives, and all its hints hold.

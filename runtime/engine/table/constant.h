@@ -1,4 +1,4 @@
-/* Constexpr values as tables hold them (docs/bundle-format.md, section 6). */
+/* Constexpr values as tables hold them (docs/bundle-format.md, chapter 6). */
 #ifndef NOJIT_TABLE_CONSTANT_H
 #define NOJIT_TABLE_CONSTANT_H
 

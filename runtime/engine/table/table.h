@@ -1,4 +1,4 @@
-/* The variant table of one kernel (docs/bundle-format.md, section 7): pools of distinct facts, and rows of indices into them.
+/* The variant table of one kernel (docs/bundle-format.md, chapter 7): pools of distinct facts, and rows of indices into them.
  * Immutable once it is read; texts lie in the bytes that it was read from, or in its document. */
 #ifndef NOJIT_TABLE_TABLE_H
 #define NOJIT_TABLE_TABLE_H

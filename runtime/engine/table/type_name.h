@@ -1,4 +1,4 @@
-/* Types as signatures name them (docs/bundle-format.md, section 7): one spelling each. */
+/* Types as signatures name them (docs/bundle-format.md, chapter 7): one spelling each. */
 #ifndef NOJIT_TABLE_TYPE_NAME_H
 #define NOJIT_TABLE_TYPE_NAME_H
 
