@@ -1,0 +1,43 @@
+"""Train a small Hugging Face model for a step with Liger's kernels. Prints the loss and a digest of the gradients.
+
+    pip install transformers liger-kernel
+    python examples/record_serve/liger.py
+
+Nothing here knows nojit.
+"""
+
+import hashlib
+
+import torch
+from liger_kernel.transformers import apply_liger_kernel_to_llama
+from transformers import LlamaConfig, LlamaForCausalLM
+
+BATCH, TOKENS = 2, 512
+
+
+def main() -> None:
+    """Run a step on random tokens."""
+    # before the model is made: rms_norm, rope, swiglu and the fused linear cross entropy become Liger's
+    apply_liger_kernel_to_llama()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=32_000,
+        hidden_size=1024,
+        intermediate_size=2816,
+        num_hidden_layers=2,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+    )
+    model = LlamaForCausalLM(config).to("cuda", torch.bfloat16)
+    tokens = torch.randint(config.vocab_size, (BATCH, TOKENS), device="cuda")
+    loss = model(input_ids=tokens, labels=tokens).loss
+    loss.backward()
+    digest = hashlib.sha256()
+    for weight in model.parameters():
+        if weight.grad is not None:
+            digest.update(weight.grad.float().cpu().numpy().tobytes())
+    print(f"{loss.item():.6f} {digest.hexdigest()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""A server of several ranks: each has a slice of a layer's weights, and adds its part of every answer to the others'.
+
+    torchrun --nproc-per-node 2 examples/record_serve/ranks.py
+
+Each rank is a process that launches the same kernels on its own GPU. Rank 0 prints a digest of the answers.
+"""
+
+import hashlib
+
+import torch
+import torch.distributed as dist
+from layers import linear, rms_norm, silu
+from torch import Tensor
+
+WIDTH, HIDDEN = 512, 1536
+REQUESTS = (1, 7, 64)
+"""Rows of each request."""
+
+
+def answer(x: Tensor, norm: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    """Return the layer's output for `x` `[rows, WIDTH]`, summed over all ranks' slices of the hidden dimension."""
+    part = linear(linear(rms_norm(x, norm), up, silu), down)
+    dist.all_reduce(part)
+    return part
+
+
+def main() -> None:
+    """Answer a few requests of random numbers."""
+    dist.init_process_group("nccl")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    device = torch.device("cuda", rank)
+    torch.cuda.set_device(device)
+    generator = torch.Generator(device).manual_seed(rank)
+    own = HIDDEN // ranks
+    up = torch.randn(own, WIDTH, dtype=torch.bfloat16, device=device, generator=generator) / WIDTH**0.5
+    down = torch.randn(WIDTH, own, dtype=torch.bfloat16, device=device, generator=generator) / HIDDEN**0.5
+    norm = torch.ones(WIDTH, dtype=torch.bfloat16, device=device)
+    digest = hashlib.sha256()
+    for rows in REQUESTS:
+        x = torch.linspace(-1, 1, rows * WIDTH, device=device).to(torch.bfloat16).view(rows, WIDTH)
+        digest.update(answer(x, norm, up, down).float().cpu().numpy().tobytes())
+    if not rank:
+        print(digest.hexdigest())
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
