@@ -26,6 +26,9 @@ done
 for file in "$root"/runtime/*/__init__.py; do
     ln -s "${file%/*}" "$package/"
 done
+for file in "$root"/package/*.py; do
+    ln -s "$file" "$work/nojit/"
+done
 suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 # shellcheck disable=SC2086 # flags are words
@@ -36,9 +39,11 @@ $compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags
 ln -s "_core$suffix" "$package/libnojit.so"
 
 cd "$root"
-# what is measured in time is not measured here; test_c_sanitized.py has programs of its own, under other sanitizers
+# what is measured in time is not measured here; test_c_sanitized.py has programs of its own, under other sanitizers. Recordings and the
+# stand-in for Triton are Python alone
 [ $# -gt 0 ] || set -- tests/runtime tests/fakecuda tests/abuse/test_calls.py tests/abuse/test_nomemory.py \
-    tests/abuse/test_readers.py tests/abuse/test_fuzz_bundles.py tests/abuse/test_launch_*.py -q -m "not triton and not slow" --ignore tests/runtime/test_c_sanitized.py --deselect tests/runtime/explain/test_explanation.py::test_ten_thousand_variants
+    tests/abuse/test_readers.py tests/abuse/test_fuzz_bundles.py tests/abuse/test_launch_*.py -q -m "not triton and not slow" --ignore tests/runtime/test_c_sanitized.py \
+    --ignore tests/runtime/recording --ignore-glob "tests/runtime/serve/test_standin*" --deselect tests/runtime/explain/test_explanation.py::test_ten_thousand_variants
 export NOJIT_FAULT_CODES="${NOJIT_FAULT_CODES:-2,700,709}" NOJIT_FUZZ_CALLS="${NOJIT_FUZZ_CALLS:-500}" \
     NOJIT_FUZZ_BUNDLES="${NOJIT_FUZZ_BUNDLES:-120}"
 # leaks are the interpreter's own by the thousand; the core's are looked for by counting references
