@@ -58,7 +58,7 @@ def _holds(name: str, module: str) -> bool:
 
 
 def _license(found: importlib.metadata.Distribution) -> str:
-    """Return the licence that a distribution names: its expression, else its short text, else its classifiers."""
+    """Return the licence that a distribution names: its expression, its short text, its classifiers, or its text's title."""
     metadata = found.metadata
     for field in ("License-Expression", "License"):
         stated = metadata.get_all(field) or [""]
@@ -66,4 +66,8 @@ def _license(found: importlib.metadata.Distribution) -> str:
         if 0 < len(stated[0]) <= _LICENSE_CHARS_MAX:
             return str(stated[0])
     named = [each for each in metadata.get_all("Classifier") or () if each.startswith(_CLASSIFIER)]
-    return "; ".join(each.rpartition(" :: ")[2] for each in named)
+    if named:
+        return "; ".join(each.rpartition(" :: ")[2] for each in named)
+    title = (metadata.get_all("License") or [""])[0].strip().partition("\n")[0].strip()
+    # some texts start with whose they are
+    return "" if title.lower().startswith("copyright") else title[:_LICENSE_CHARS_MAX]
