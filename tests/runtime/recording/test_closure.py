@@ -1,5 +1,7 @@
 """Source closures: what they hold, what identifies them, and how drift is found."""
 
+import importlib
+
 import pytest
 from nojit.runtime.recording.closure import capture, digest_of, drift_of, fingerprint
 from nojit.runtime.strict import canonical_json
@@ -84,3 +86,11 @@ def test_a_changed_default_is_named(monkeypatch):
     known = fingerprint(capture(kernels.kernel))
     monkeypatch.setattr(kernels.squash.fn, "__defaults__", (2.75,))
     assert drift_of(kernels.kernel, known).startswith("the value of limit in")
+
+
+def test_a_name_that_only_an_annotation_of_a_helper_uses_is_held(tmp_path, monkeypatch):
+    text = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef twice(a: tl.tensor):\n    return a + a\n"
+    (tmp_path / "only_annotated.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("only_annotated")
+    assert "tl" in capture(module.twice)["definitions"][0]["names"]

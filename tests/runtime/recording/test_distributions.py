@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from nojit.runtime.recording.distributions import Distributions
 
-_WHOLE_TEXT = "MIT License\n        \n        Copyright (c) 2024 Someone\n" + "        Permission is hereby granted\n" * 20
+_WHOLE_TEXT = (
+    "MIT License\n        \n        Copyright (c) 2024 Someone\n" + "        Permission is hereby granted\n" * 20
+)
 
 
 @pytest.mark.parametrize(
