@@ -12,7 +12,7 @@ from nojit.runtime.errors import shown
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
 
-__all__ = ["DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "spell"]
+__all__ = ["LAYOUTS", "DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "spell"]
 
 
 class DType(Record):
@@ -22,9 +22,17 @@ class DType(Record):
 
 
 class FunctionRef(Record):
-    """A ``@triton.jit`` function as a constexpr: ``module:name``."""
+    """A ``@triton.jit`` function as a constexpr: ``module:name``.
+
+    So are objects of other classes that a bundle cannot hold and that their name and module make again: members of enums, and Gluon's
+    layouts, whose name is their ``repr``.
+    """
 
     name: str
+
+
+LAYOUTS = "triton.experimental.gluon.language:"
+"""Start of the `FunctionRef` of a layout of Gluon; its ``repr`` follows."""
 
 
 Value: TypeAlias = "int | float | bool | str | DType | FunctionRef | tuple[Value, ...] | None"

@@ -16,16 +16,19 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
+from nojit.aot.manifest.function_names import find_named
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.recording.closure import Closure
 from nojit.runtime.strict import canonical_json
-from nojit.runtime.values import DType, decode_value
+from nojit.runtime.values import LAYOUTS, DType, FunctionRef, decode_value
 from triton.experimental.gluon._runtime import GluonJITFunction
 from triton.language.core import constexpr, dtype
 from triton.runtime.jit import ConstexprFunction, JITFunction
 
-__all__ = ["functions_of"]
+__all__ = ["Rebuilt", "functions_of", "layout_of"]
 
+# modules with layouts
+_LAYOUTS = ("triton.experimental.gluon.language._layouts", "triton.experimental.gluon.language.nvidia.blackwell")
 _MAKERS = {"jit": JITFunction, "gluon": GluonJITFunction}
 
 
@@ -39,10 +42,28 @@ def functions_of(closure: Closure, where: str) -> list[Any]:
     Raises:
         ManifestError: a text cannot be compiled, or Triton or the standard library lacks a name that it needs.
     """
-    return _Rebuilt(closure, where).functions()
+    return Rebuilt(closure, where).functions()
 
 
-class _Rebuilt:
+def layout_of(name: str, where: str) -> Any:
+    """Return a layout of Gluon from the name of its `FunctionRef`.
+
+    Args:
+        name: ``triton.experimental.gluon.language:`` and the layout's ``repr``.
+        where: the kernel, for messages.
+
+    Raises:
+        ManifestError: this Triton has no such layout.
+    """
+    namespace = ModuleType(LAYOUTS.rstrip(":"))
+    for module in _LAYOUTS:
+        vars(namespace).update(
+            {key: each for key, each in vars(import_module(module)).items() if key.endswith("Layout")}
+        )
+    return find_named(namespace, name, where)
+
+
+class Rebuilt:
     """Makes the definitions of one closure; each has its own globals, which are filled when all definitions exist."""
 
     def __init__(self, closure: Closure, where: str) -> None:
@@ -51,6 +72,19 @@ class _Rebuilt:
         self._made: dict[int, Any] = {}
         self._scopes: list[dict[str, Any]] = []
         self._enums: dict[bytes, Any] = {}
+
+    def member(self, name: str) -> Any:
+        """Return the member of an enum from the name of its `FunctionRef`. Call `functions` before.
+
+        Raises:
+            ManifestError: the text of no definition names the enum.
+        """
+        for made in self._enums.values():
+            owner = f"{made.__module__}:{made.__qualname__}."
+            if name.startswith(owner) and name.removeprefix(owner) in made.__members__:
+                return made[name.removeprefix(owner)]
+        what = "expected a kernel whose source names the enum of its constexpr: pass the member's value"
+        raise ManifestError(what, got=name, where=self._where)
 
     def functions(self) -> list[Any]:
         """Make all definitions."""
@@ -148,7 +182,7 @@ class _Rebuilt:
         return self._definition(number)
 
     def _value_value(self, encoded: Any) -> Any:
-        return _to_triton(decode_value(encoded, self._where))
+        return _to_triton(decode_value(encoded, self._where), self._where)
 
     def _value_constexpr(self, node: dict[str, Any]) -> Any:
         return constexpr(self._value(node))
@@ -195,10 +229,13 @@ class _Rebuilt:
         raise ValueError(f"an object of type {kind}, which a recording cannot hold, is the default of a param")
 
 
-def _to_triton(value: Any) -> Any:
+def _to_triton(value: Any, where: str) -> Any:
     if isinstance(value, DType):
         return dtype(value.name)
-    return tuple(map(_to_triton, value)) if isinstance(value, tuple) else value
+    if isinstance(value, FunctionRef):
+        # of a constant, it is a layout
+        return layout_of(value.name, where)
+    return tuple(_to_triton(item, where) for item in value) if isinstance(value, tuple) else value
 
 
 def _strip(definition: ast.FunctionDef) -> None:

@@ -46,7 +46,7 @@ from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table.constant_types import constant_of, is_constant
 from nojit.runtime.table.table import MISSING, Launch, Param
 from nojit.runtime.table.type_names import descriptor_parts, dtype_name, is_descriptor
-from nojit.runtime.values import DType, FunctionRef, Value, encode_value
+from nojit.runtime.values import LAYOUTS, DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars, getenv
 from triton.backends import backends
@@ -295,13 +295,22 @@ def _named(place: SourcePlace) -> Any:
     `place`: where the kernel's source is.
     """
     if place.recorded:
-        return closures.functions_of(recorded_closure(place), place.where)[0]
+        return _rebuilt(place).functions()[0]
     module = _imported(place)
     try:
         return find_named(module, place.spelling, place.where)
     except ManifestError as error:
         error.got += _target_answers()
         raise
+
+
+@cache
+def _rebuilt(place: SourcePlace) -> closures.Rebuilt:
+    """Return the definitions of a recorded source closure, made again.
+
+    `place`: where the kernel's source is.
+    """
+    return closures.Rebuilt(recorded_closure(place), place.where)
 
 
 @cache
@@ -416,7 +425,11 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
         ManifestError: a function that the variant takes as a constexpr does not exist, or this Triton refuses its
             options.
     """
-    functions: list[Json] = [_source_digest(function) for function in _given_functions(variant, place)]
+    given = [_referred(each, place) for _, each in functions_of(variant)]
+    # a member of an enum counts with its value
+    functions: list[Json] = [
+        _source_digest(each) if isinstance(each, JITFunction) else ["member", repr(each)] for each in given
+    ]
     if (symbol := _chosen_symbol(variant, place)) is not None:
         functions.append(["symbol", symbol])
     key = _plain_key(variant, source, place, functions)
@@ -431,7 +444,8 @@ def _given_functions(variant: Variant, place: SourcePlace) -> list[JITFunction[A
 
     `place`: where the kernel's source is.
     """
-    return [_find(_function_place(function, place)) for _, function in functions_of(variant)]
+    given = (_referred(each, place) for _, each in functions_of(variant))
+    return [each for each in given if isinstance(each, JITFunction)]
 
 
 def _reached_lines(variant: Variant, place: SourcePlace) -> frozenset[Lines]:
@@ -660,10 +674,24 @@ def _to_triton(value: Value, place: SourcePlace) -> Any:
     if isinstance(value, DType):
         return dtype(value.name)
     if isinstance(value, FunctionRef):
-        return _find(_function_place(value, place))
+        return _referred(value, place)
     if isinstance(value, tuple):
         return tuple(_to_triton(item, place) for item in value)
     return value
+
+
+def _referred(value: FunctionRef, place: SourcePlace) -> Any:
+    """Return the function, layout or, for a recorded kernel, member of an enum that a constexpr's value names.
+
+    `place`: where the kernel's source is.
+    """
+    if value.name.startswith(LAYOUTS):
+        return closures.layout_of(value.name, place.where)
+    if place.recorded and value.name not in dict(place.functions):
+        # described before, so that its enums are made
+        _named(place)
+        return _rebuilt(place).member(value.name)
+    return _find(_function_place(value, place))
 
 
 def _function_place(function: FunctionRef, place: SourcePlace) -> SourcePlace:

@@ -33,6 +33,7 @@ from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, neare
 from nojit.runtime.table.constant_types import constant_of
 from nojit.runtime.table.table import Axis, Derived
 from nojit.runtime.tuning.tuned import TunedTable
+from nojit.runtime.values import LAYOUTS
 
 __all__ = ["Compiler", "Plan", "Planned", "PlannedKernel", "absent_kernels", "make_plans"]
 
@@ -461,7 +462,7 @@ def _modules_of(spec: KernelSpec) -> Iterator[str]:
     spaces = spec.tuning.space if spec.tuning else []
     values = [[point.values, point.config] for point in spec.point]
     named = {*_functions_named([spec.matrix, spec.configs, spaces, values]), *_functions_typed(spec)}
-    yield from sorted({module_of(name) for name in named} - {own})
+    yield from sorted({module_of(name) for name in named if not name.startswith(LAYOUTS)} - {own})
 
 
 def _functions_typed(spec: KernelSpec) -> Iterator[str]:

@@ -13,7 +13,7 @@ from nojit.runtime.strict import Json, canonical_json, count, fields, parse_json
 from nojit.runtime.table.constant_types import constant_of, is_constant
 from nojit.runtime.table.table import Config, Launch
 from nojit.runtime.table.type_names import leaves
-from nojit.runtime.values import FunctionRef, Value, spell
+from nojit.runtime.values import LAYOUTS, FunctionRef, Value, spell
 
 __all__ = [
     "CompiledVariant",
@@ -103,8 +103,11 @@ def _functions_typed(kind: str) -> tuple[FunctionRef, ...]:
 
 
 def functions_in(value: Value) -> Iterator[FunctionRef]:
-    """Yield the functions in a constexpr's value, which can be a function or a tuple that contains some."""
-    if isinstance(value, FunctionRef):
+    """Yield the functions in a constexpr's value, which can be a function or a tuple that contains some.
+
+    In a recorded kernel, members of enums are among them; layouts of Gluon never are.
+    """
+    if isinstance(value, FunctionRef) and not value.name.startswith(LAYOUTS):
         yield value
     for item in value if isinstance(value, tuple) else ():
         yield from functions_in(item)

@@ -10,7 +10,7 @@ from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.type_names import dtype_name
-from nojit.runtime.values import DType, FunctionRef, Value
+from nojit.runtime.values import LAYOUTS, DType, FunctionRef, Value
 
 __all__ = [
     "UNKNOWN",
@@ -33,8 +33,8 @@ UNKNOWN_CONSTANT: Key = (7, 2)
 def constexpr_value(value: Any, name: str, kernel: str) -> Value:
     """Turn what a caller passes for a constexpr into the value that a bundle stores.
 
-    Numbers of numpy become Python's, a ``@triton.jit`` function becomes `FunctionRef`, and a dtype of Triton's, torch's or numpy's
-    `DType`. A string may yet stand for a dtype: see `resolved`.
+    Numbers of numpy become Python's, a ``@triton.jit`` function, a member of an enum and a layout of Gluon become `FunctionRef`, and
+    a dtype of Triton's, torch's or numpy's `DType`. A string may yet stand for a dtype: see `resolved`.
 
     Raises:
         ArgumentError: nothing that a constexpr can be.
@@ -50,9 +50,9 @@ def constexpr_value(value: Any, name: str, kernel: str) -> Value:
     if isinstance(value, tuple | list):
         return tuple(constexpr_value(item, name, kernel) for item in value)
     where = f"constexpr {name} of kernel {kernel}"
-    found = _of_triton(value) or _of_dtype(value, name, where) or _of_numpy(value)
+    found = _of_triton(value) or _of_dtype(value, name, where) or _of_numpy(value) or _of_enum(value)
     if found is None:
-        what = "expected int, float, bool, str, None, a tuple, a dtype or a jit function"
+        what = "expected int, float, bool, str, None, a tuple, a dtype, a jit function, a layout or a member of an enum"
         raise ArgumentError(what, got=type(value).__name__, where=where, argument=name)
     return found[0]
 
@@ -92,7 +92,17 @@ def _of_triton(value: Any) -> tuple[Value] | None:
         return (DType(str(value.name)),)
     if kind.__name__ in ("JITFunction", "GluonJITFunction"):
         return (FunctionRef(f"{value.__module__}:{value.__name__}"),)
+    if kind.__module__.startswith("triton.experimental.gluon.") and kind.__name__.endswith("Layout"):
+        return (FunctionRef(f"{LAYOUTS}{value!r}"),)
     return None
+
+
+def _of_enum(value: Any) -> tuple[Value] | None:
+    """Know a member of an enum; those that are ints or strings count as such."""
+    kind = type(value)
+    if not any((each.__module__, each.__name__) == ("enum", "Enum") for each in kind.__mro__):
+        return None
+    return (FunctionRef(f"{kind.__module__}:{kind.__qualname__}.{value.name}"),)
 
 
 def _of_numpy(value: Any) -> tuple[Value] | None:

@@ -41,6 +41,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
+from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.values import DType, FunctionRef, encode_value
 
@@ -327,6 +328,8 @@ def _plain(value: Any) -> Any:
         return value
     if type(value).__module__.startswith("triton.") and type(value).__name__ == "dtype":
         return DType(str(value.name))
+    if type(value).__module__.startswith("triton.experimental.gluon.") and type(value).__name__.endswith("Layout"):
+        return constexpr_value(value, "", "")
     if type(value) is tuple:
         items = [_plain(item) for item in value]
         return _ABSENT if _ABSENT in items or any(isinstance(item, FunctionRef) for item in items) else tuple(items)

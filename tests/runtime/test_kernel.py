@@ -224,7 +224,9 @@ def test_constexprs_of_other_makes_are_taken_for_what_they_stand_for(make: Make,
     tl_constexpr.value = 2  # type: ignore[attr-defined]
     add[(1,)](5, num_warps=tl_constexpr())
     assert fakecuda.last_launch().block == (64, 1, 1)
-    with pytest.raises(ArgumentError, match="a dtype or a jit function, got object - at constexpr BLOCK of kernel add"):
+    with pytest.raises(
+        ArgumentError, match="a layout or a member of an enum, got object - at constexpr BLOCK of kernel add"
+    ):
         add[(1,)](5, BLOCK=object())
 
 

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import enum
+
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+FLAT = gl.constexpr(gl.BlockedLayout([1], [32], [4], [0]))
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+RED = tl.constexpr(Color.RED)
 
 
 @triton.jit
@@ -42,3 +56,19 @@ def checked(x_ptr):
 @triton.jit
 def with_rest(x_ptr, *rest):
     tl.store(x_ptr, rest[0] + rest[1])
+
+
+@triton.jit
+def colored(x_ptr, COLOR: tl.constexpr):
+    if COLOR == RED:
+        tl.store(x_ptr, 1)
+    else:
+        tl.store(x_ptr, 2)
+
+
+@gluon.jit
+def laid_out(x_ptr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, LAYOUTS: gl.constexpr = ()):
+    offs = gl.arange(0, BLOCK, LAYOUT)
+    gl.store(x_ptr + offs, offs)
+    flat = gl.arange(0, BLOCK, FLAT)
+    gl.store(x_ptr + flat, flat + 1)

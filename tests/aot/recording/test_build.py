@@ -28,6 +28,8 @@ from nojit.runtime.loader import Bundle
 from nojit.runtime.values import FunctionRef
 from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
 from triton.runtime.jit import create_function_from_signature
 
 from tests.aot.recording import programs
@@ -84,9 +86,13 @@ def jit_image(tmp_path: Path, function: Any, *args: Any, **kwargs: Any) -> bytes
         triton.knobs.compilation.disable_line_info = True
         triton.knobs.compilation.always_compile = True
         triton.knobs.cache.dir = str(tmp_path / "triton")
-        source = triton.compiler.ASTSource(function, signature, constants, attrs)
+        make = GluonASTSource if function.is_gluon() else triton.compiler.ASTSource
+        source = make(function, signature, constants, attrs)
         return bytes(triton.compile(source, target=target, options=options.__dict__).asm["cubin"])
 
+
+WIDE = gl.BlockedLayout([2], [32], [4], [0])
+SLICED = gl.SliceLayout(0, gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0]))
 
 CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (kernels.kernel, (Tensor(), 7, 5), {"BLOCK": 64}),
@@ -100,6 +106,9 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (programs.optional, (Tensor(), (Tensor(address=4100), 1), 3), {"DTYPE": tl.float16, "MODE": "none"}),
     (programs.checked, (Tensor("i32"),), {}),
     (programs.with_rest, (Tensor("i32"), 16, 3), {}),
+    (programs.colored, (Tensor("i32"), programs.Color.RED), {}),
+    (programs.laid_out, (Tensor("i32"), 256, WIDE), {}),
+    (programs.laid_out, (Tensor("i32"), 256, SLICED, (WIDE, SLICED)), {"num_warps": 4}),
 ]
 
 
@@ -208,6 +217,35 @@ def test_a_function_as_constexpr_is_passed_by_its_name(
     kernel[(1,)](tensor(4096, "float32"), kernels.squash, 64, stream=0)
     with pytest.raises(NoMatchingVariantError):
         kernel[(1,)](tensor(4096, "float32"), FunctionRef("other:squash"), 64, stream=0)
+
+
+def test_a_layout_of_gluon_as_constexpr_selects_by_its_text(
+    built: Built, recorder: Recorder, tensor: Callable[..., Any]
+) -> None:
+    recorder.call(programs.laid_out, Tensor("i32"), 256, WIDE)
+    recorder.call(programs.laid_out, Tensor("i32"), 256, SLICED)
+    kernel, x = built().kernel("laid_out"), tensor(4096, "int32")
+    wide, sliced = (kernel.warmup(x, 256, layout).variant for layout in (WIDE, SLICED))
+    assert wide != sliced
+    kernel[(1,)](x, 256, gl.constexpr(gl.BlockedLayout([2], [32], [4], [0])), stream=0)
+    with pytest.raises(NoMatchingVariantError, match="BlockedLayout"):
+        kernel[(1,)](x, 256, gl.BlockedLayout([4], [32], [4], [0]), stream=0)
+
+
+def test_a_member_of_an_enum_as_constexpr_selects_by_its_name(
+    built: Built, recorder: Recorder, tensor: Callable[..., Any]
+) -> None:
+    recorder.call(programs.colored, Tensor("i32"), programs.Color.RED)
+    kernel = built().kernel("colored")
+    kernel[(1,)](tensor(4096, "int32"), programs.Color.RED, stream=0)
+    with pytest.raises(NoMatchingVariantError, match=r"Color\.BLUE"):
+        kernel[(1,)](tensor(4096, "int32"), programs.Color.BLUE, stream=0)
+
+
+def test_a_member_of_an_enum_that_the_source_does_not_name_is_refused(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.call(programs.own_warps, Tensor(), 64, programs.Color.RED)
+    (plan,) = plans_of(tmp_path / "r")
+    assert "names the enum" in plan.refused[0].message
 
 
 def test_params_after_args_are_passed_by_name(built: Built, recorder: Recorder, tensor: Callable[..., Any]) -> None:
