@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,11 +10,12 @@ from dataclasses import dataclass, field
 from nojit.aot.manifest.expression_tree import is_boolean, tree_of
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.questions import QUESTION
+from nojit.aot.manifest.toml import flat, toml_key, toml_text, toml_texts, toml_value
 from nojit.aot.plan.outline import Heuristic, Outline, OutlinedConfig, Unspelled, Use
 from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.expr.postfix import postfix
 from nojit.runtime.table.table import Missing, Param
-from nojit.runtime.values import DType, FunctionRef, Value
+from nojit.runtime.values import Value
 
 __all__ = ["Draft", "draft_manifest"]
 
@@ -48,11 +48,11 @@ class _Page:
     questions: list[str] = field(default_factory=list)
 
     def put(self, key: str, value: str, comment: str = "") -> None:
-        pair = f"{_key(key)} = {value}"
-        self.lines.append(f"{pair:<38} # {_flat(comment)}" if comment else pair)
+        pair = f"{toml_key(key)} = {value}"
+        self.lines.append(f"{pair:<38} # {flat(comment)}" if comment else pair)
 
     def note(self, text: str) -> None:
-        self.lines.append(f"# {_flat(text)}")
+        self.lines.append(f"# {flat(text)}")
 
     def table(self, header: str) -> None:
         self.lines += ["", header]
@@ -60,7 +60,7 @@ class _Page:
     def ask(self, question: str) -> str:
         """Note a question; return the TOML that holds its place."""
         self.questions.append(question)
-        return _text(f"{QUESTION}{question}")
+        return toml_text(f"{QUESTION}{question}")
 
 
 def draft_manifest(outline: Outline, spelling: str, archs: Sequence[str]) -> Draft:
@@ -75,12 +75,12 @@ def draft_manifest(outline: Outline, spelling: str, archs: Sequence[str]) -> Dra
     page.note("Read docs/manifest.md for every key. Check this file with: nojit build FILE --dry-run")
     page.put("schema", "1")
     page.table("[bundle]")
-    page.put("name", _text(name.replace("_", "-").strip("-") or "kernel"))
-    page.put("version", _text("0.1"))
-    page.put("archs", _text_list(archs))
+    page.put("name", toml_text(name.replace("_", "-").strip("-") or "kernel"))
+    page.put("version", toml_text("0.1"))
+    page.put("archs", toml_texts(archs))
     page.table("[[kernel]]")
-    page.put("name", _text(name), "callers ask for it: bundle.kernel(name)")
-    page.put("source", _text(spelling))
+    page.put("name", toml_text(name), "callers ask for it: bundle.kernel(name)")
+    page.put("source", toml_text(spelling))
     page.note('grid = ["cdiv(n, BLOCK)"]  # with a grid here, callers need not pass one')
     _put_effects(page, outline)
     kinds = _put_params(page, outline)
@@ -126,14 +126,14 @@ def _type_of(page: _Page, param: Param, outline: Outline) -> tuple[str, str, str
     annotated = dict(outline.source.annotations).get(name)
     if annotated is not None:
         kind = "pointer" if annotated.startswith("*") else "int" if _INTS.match(annotated) else ""
-        return kind, _text(annotated), "as the kernel annotates it"
+        return kind, toml_text(annotated), "as the kernel annotates it"
     if use is None and isinstance(param.default, bool):
-        return "", _text("i1"), "a bool, as its default"
+        return "", toml_text("i1"), "a bool, as its default"
     if use is None and (isinstance(param.default, float) or _FLOAT_NAME.search(name)):
-        return "", _text("fp32"), "a Python float"
+        return "", toml_text("fp32"), "a Python float"
     if use is Use.INT:
         optional = "?" if _can_be_none(param, outline) else ""
-        return "int", _text(f"i32{optional}"), "an int below 2^31; i64 takes larger ones"
+        return "int", toml_text(f"i32{optional}"), "an int below 2^31; i64 takes larger ones"
     kind = "pointer" if use is Use.POINTER or name in outline.source.constants else ""
     return kind, page.ask(_type_question(param, use, outline)), ""
 
@@ -215,7 +215,9 @@ def _put_matrix(page: _Page, outline: Outline) -> None:
         elif isinstance(param.default, bool):
             page.put(param.name, "[false, true]")
         else:
-            page.put(param.name, f"[{_toml(param.default)}]", "its default; add the other values that callers pass")
+            page.put(
+                param.name, f"[{toml_value(param.default)}]", "its default; add the other values that callers pass"
+            )
 
 
 def _put_derived(page: _Page, outline: Outline) -> None:
@@ -228,7 +230,7 @@ def _put_derived(page: _Page, outline: Outline) -> None:
     for one in derived:
         expression = _expression(one.text, known)
         if expression and is_boolean(tree_of(postfix(expression))):
-            page.put(one.name, _text(expression), one.text)
+            page.put(one.name, toml_text(expression), one.text)
             continue
         page.put(one.name, page.ask(_heuristic_question(one, expression)))
 
@@ -342,7 +344,7 @@ def _put_configs(page: _Page, outline: Outline) -> None:
                     page.ask(f"the option {one.name}, which a heuristic computes: {one.text or 'see the source'}"),
                 )
         for name, value in config.options:
-            page.put(name, _toml(value))
+            page.put(name, toml_value(value))
 
 
 def _setting(page: _Page, name: str, value: Value | Unspelled) -> str:
@@ -350,12 +352,12 @@ def _setting(page: _Page, name: str, value: Value | Unspelled) -> str:
         return page.ask(
             f'the value of {name}, in the triton.Config {value.shown}: a function is {{ function = "file.py:name" }}'
         )
-    return _toml(value)
+    return toml_value(value)
 
 
 def _tile(page: _Page, param: Param) -> str:
     if not isinstance(param.default, Missing):
-        return _toml(param.default)
+        return toml_value(param.default)
     return page.ask(f"a value of {param.name}, such as 128; repeat [[kernel.configs]] for each that you want to offer")
 
 
@@ -368,41 +370,10 @@ def _put_tuning(page: _Page, outline: Outline) -> None:
     page.note(f"@triton.autotune selects by {', '.join(outline.key)}. To have nojit tune measure and select by them:")
     page.note("[kernel.tuning]")
     page.note(
-        f"key = {_text_list(key)}"
+        f"key = {toml_texts(key)}"
         + (f"  # {', '.join(others)}: nojit selects for each value of the matrix anyway" if others else "")
     )
     page.note("[[kernel.tuning.space]]")
     names = dict.fromkeys(name for config in outline.configs for name, _ in (*config.constexprs, *config.options))
     for name in names or ("BLOCK",):
         page.note(f"{name} = [...]")
-
-
-# -- TOML ------------------------------------------------------------------------------------------------------------
-
-
-def _toml(value: Value) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, DType | FunctionRef):
-        return f"{{ {'dtype' if isinstance(value, DType) else 'function'} = {_text(value.name)} }}"
-    return "{ none = true }" if value is None else repr(value)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
-
-
-def _text(text: str) -> str:
-    return json.dumps(_flat(text)).replace("\x7f", "\\u007f")
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _text_list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(_text, texts))}]"
