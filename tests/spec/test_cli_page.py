@@ -30,7 +30,7 @@ JSON_PAGE = ROOT / "docs/json-output.md"
 TEXT = JSON_PAGE.read_text(encoding="utf-8")
 SAID = dict(rows(JSON_PAGE, "documents"))
 # what these write has types of its own, which the page explains field by field
-MEASURED = ("coverage", "bench launch", "bench cold-start", "bench bundles", "tune run", "tune report")
+MEASURED = ("coverage", "manifest", "bench launch", "bench cold-start", "bench bundles", "tune run", "tune report")
 # tests/spec/test_record_page.py
 RECORDED = ("record",)
 

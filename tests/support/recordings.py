@@ -85,7 +85,12 @@ class Recorder:
         self.writer.add("specialization", digest=digest, specialization=specialization, trial=trial, warmup=False)
         self._counts[digest] = self._counts.get(digest, 0) + launches
         self.writer.add("launches", process=self.writer.process, specialization=digest, count=self._counts[digest])
-        self.writer.add("sample", specialization=digest, grid=list(grid), values=values or {})
+        self.writer.add(
+            "sample",
+            specialization=digest,
+            grid=list(grid),
+            values=[[name, value] for name, value in (values or {}).items()],
+        )
         return digest
 
     def write_closure(self, function: Any) -> str:

@@ -1,0 +1,49 @@
+"""``nojit manifest``: Write a manifest from a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from nojit.aot.cli.console import PLACE, Output, counted, output_options
+from nojit.aot.files import write_file
+from nojit.runtime.errors import PackageError
+
+__all__ = ["command"]
+
+
+@click.command("manifest")
+@click.argument("recording", metavar="RECORDING", type=PLACE)
+@click.option("-o", "--out", "path", type=PLACE, help="Manifest to write; default: standard output.")
+@click.option("--force", is_flag=True, help="Overwrite an existing manifest.")
+@output_options
+def command(out: Output, recording: Path, path: Path | None, force: bool) -> None:
+    """Write a manifest with the kernels of a recording, to be edited.
+
+    `nojit build RECORDING` builds exactly what was recorded; a manifest can build more. Constexprs that vary become axes of the matrix, or points if
+    not every combination was recorded. Hints that hold in all calls become a set, the choices of autotuners become configs, and a grid becomes an
+    expression if one fits all recorded launches. A build of the manifest imports the kernels, so it needs the program's packages.
+    """
+    if path is not None and path.exists() and not force:
+        raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
+    # these import msgspec
+    from nojit.aot.recording.places import bundle_name, read_recordings  # noqa: PLC0415
+    from nojit.aot.recording.to_manifest import manifest_of  # noqa: PLC0415
+
+    written = manifest_of(read_recordings([recording]).recording, bundle_name(recording))
+    if path is not None:
+        write_file(path, written.text.encode())
+    out.emit(
+        "manifest",
+        {
+            "path": None if path is None else str(path),
+            "manifest": written.text,
+            "kernels": list(written.kernels),
+            "left_out": list(written.left_out),
+        },
+    )
+    if path is None and not out.json:
+        click.echo(written.text, nl=False)
+    for each in written.left_out:
+        out.warn(f"left out {each}")
+    out.note(f"{counted(len(written.kernels), 'kernel')}; check the manifest with nojit build --dry-run")
