@@ -31,6 +31,12 @@ _FAKE: Final = "nojit.runtime.recording.fake.launches"
 _COMPILED: Final = "a kernel that triton.compile made was launched: nojit records calls of @triton.jit functions"
 
 
+def _is_simulated() -> bool:
+    """Return whether Triton's driver is that of a simulated GPU."""
+    active = vars(sys.modules["triton.runtime.driver"].driver).get("_active")
+    return type(active).__module__ == _FAKE
+
+
 class Hooks:
     """Hooks of one recorder. Several recorders may have hooks at the same time.
 
@@ -241,7 +247,7 @@ class Hooks:
                 function = function.fn
             timings = getattr(tuner, "configs_timings", None) or {}
             # a simulated GPU has no times
-            is_measured = config is getattr(tuner, "best_config", None) and _FAKE not in sys.modules
+            is_measured = config is getattr(tuner, "best_config", None) and not _is_simulated()
             timed = timings.get(config) if is_measured else None
             self._recorder.won(function, pairs, config, timed[0] if isinstance(timed, list | tuple) else timed)
         except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on

@@ -150,7 +150,7 @@ def build(folder: Path, arch: str) -> None:
         line.partition("$ ")[2].removeprefix(".venv/bin/")
         for block in blocks("console")
         for line in block.text.splitlines()
-        if block.page == ROOT / "README.md" and "nojit build" in line
+        if block.page == ROOT / "README.md" and "nojit build examples" in line
     }
     words = line.replace("sm_90", arch).split()[1:]
     environment = os.environ | {"NOJIT_CACHE_DIR": str(with_digests(folder / "cache"))}
