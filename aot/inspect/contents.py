@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.plan.table_json import encode_tuning
+from nojit.aot.plan.table_json import encode_definition
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.recording.origins import ATTACHMENT, read_origins
 from nojit.runtime.strict import Json
-from nojit.runtime.table.table import Config, KernelTable, Missing, Param, config_json
+from nojit.runtime.table.table import Config, KernelTable, Missing, Param
 from nojit.runtime.target import by_arch
 from nojit.runtime.values import encode_value, spell
 
@@ -270,19 +270,7 @@ def _image_bytes(bundle: BundleFile, kernel: str, image: int) -> int:
 
 def definition(table: KernelTable) -> dict[str, Json]:
     """Return a kernel's definition as JSON: all of its variant table except the rows."""
-    return {
-        "params": [_param(param) for param in table.params],
-        "signatures": [list(signature) for signature in table.signatures],
-        "grid": list(table.grid),
-        "tuning": encode_tuning(table.tuning),
-        "batch": list(table.batch),
-        "axes": [
-            {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(value) for value in axis.values]}
-            for axis in table.axes
-        ],
-        "derived": [{"name": derived.name, "expression": derived.expression} for derived in table.derived],
-        "configs": [config_json(config) for config in table.configs],
-    }
+    return {"params": [_param(param) for param in table.params], **encode_definition(table)}
 
 
 def config_words(config: Config) -> str:

@@ -7,10 +7,10 @@ import sys
 from array import array
 from collections.abc import Iterable
 
-from nojit.aot.plan.table_json import encode_launches, encode_tuning
+from nojit.aot.plan.table_json import encode_definition, encode_launches
 from nojit.runtime.bundle.format import Group
 from nojit.runtime.strict import Json, canonical_json
-from nojit.runtime.table.table import COLUMNS, KernelTable, Missing, Param, config_json
+from nojit.runtime.table.table import COLUMNS, KernelTable, Missing, Param
 from nojit.runtime.values import encode_value
 
 __all__ = ["encode_groups", "encode_images", "encode_table"]
@@ -23,18 +23,9 @@ def encode_table(table: KernelTable) -> bytes:
     launches, layouts = encode_launches(table.launches)
     header = canonical_json(
         {
+            **encode_definition(table),
             "params": [_param_json(param) for param in table.params],
-            "grid": list(table.grid),
-            "tuning": encode_tuning(table.tuning),
-            "batch": list(table.batch),
-            "axes": [
-                {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(v) for v in axis.values]}
-                for axis in table.axes
-            ],
-            "derived": [{"name": derived.name, "expression": derived.expression} for derived in table.derived],
-            "signatures": [list(signature) for signature in table.signatures],
             "cases": [[case.signature, *case.values] for case in table.cases],
-            "configs": [config_json(config) for config in table.configs],
             "hint_sets": [[[param, hint] for param, hint in hints] for hints in table.hint_sets],
             "derived_values": [[encode_value(v) for v in values] for values in table.derived_values],
             "layouts": layouts,

@@ -7,10 +7,11 @@ from operator import attrgetter
 from typing import Any
 
 from nojit.runtime.strict import Json, parse_json
-from nojit.runtime.table.table import Launch, Slot, TensorMap
+from nojit.runtime.table.table import KernelTable, Launch, Slot, TensorMap, config_json
 from nojit.runtime.table.tuning import Tuning
+from nojit.runtime.values import encode_value
 
-__all__ = ["encode_launches", "encode_tuning"]
+__all__ = ["encode_definition", "encode_launches", "encode_tuning"]
 
 _NUMBERS = (
     "num_warps",
@@ -24,6 +25,22 @@ _NUMBERS = (
 _TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
 _DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
 _DEVICE_FACTS = attrgetter(*_DEVICE_FIELDS)
+
+
+def encode_definition(table: KernelTable) -> dict[str, Json]:
+    """Return the JSON of what defines a kernel's variants: signatures, grid, tuning, axes, derived constexprs, configs."""
+    return {
+        "signatures": [list(signature) for signature in table.signatures],
+        "grid": list(table.grid),
+        "tuning": encode_tuning(table.tuning),
+        "batch": list(table.batch),
+        "axes": [
+            {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(value) for value in axis.values]}
+            for axis in table.axes
+        ],
+        "derived": [{"name": derived.name, "expression": derived.expression} for derived in table.derived],
+        "configs": [config_json(config) for config in table.configs],
+    }
 
 
 def encode_tuning(tuning: Tuning | None) -> Json:
