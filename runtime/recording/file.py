@@ -12,7 +12,6 @@ A recording is one file, or a folder with one file for each process. Each line i
 ``winner``         choice of an autotuner: ``module``, ``qualname``, ``closure``, ``key``, ``config``, ``time_ns``
 ``problem``        something that the recording lacks: ``what`` and ``where``
 ``distribution``   an installed package with recorded source: ``name``, ``version``, ``license``
-``generated``      reserved: kernels of torch.compile are specializations and winners
 ================== ===================================================================================================
 
 A process writes whole lines with one system call each, so a killed process loses nothing that it wrote; readers ignore an unfinished
@@ -56,7 +55,6 @@ KINDS: Final = (
     "closure",
     "specialization",
     "winner",
-    "generated",
     "sample",
     "launches",
     "problem",
@@ -134,7 +132,6 @@ class Recording:
         warmups: digests of specializations that were only warmed up, never launched.
         samples: grids and int arguments of some launches, by the specialization's digest.
         winners: choices of autotuners.
-        generated: kernels of torch.compile.
         problems: what the recording lacks, as (what, where).
         distributions: packages with recorded source, by name.
     """
@@ -147,7 +144,6 @@ class Recording:
         self.warmups: set[str] = set()
         self.samples: dict[str, list[dict[str, Any]]] = {}
         self.winners: list[dict[str, Any]] = []
-        self.generated: list[dict[str, Any]] = []
         self.problems: list[tuple[str, str]] = []
         self.distributions: dict[str, dict[str, Any]] = {}
         self._launches: dict[tuple[str, str], int] = {}
@@ -179,7 +175,6 @@ class Recording:
             *[("closure", {"digest": digest, "closure": each}) for digest, each in sorted(self.closures.items())],
             *[("specialization", self._specialization(digest)) for digest in sorted(self.specializations)],
             *[("winner", each) for each in sorted(self.winners, key=canonical_json)],
-            *[("generated", each) for each in sorted(self.generated, key=canonical_json)],
             *[("sample", each) for each in self._samples()],
             *[
                 ("launches", {"process": process, "specialization": digest, "count": count})
@@ -231,9 +226,6 @@ class Recording:
 
     def _add_winner(self, line: dict[str, Any]) -> None:
         _append_new(self.winners, line)
-
-    def _add_generated(self, line: dict[str, Any]) -> None:
-        _append_new(self.generated, line)
 
     def _add_problem(self, line: dict[str, Any]) -> None:
         _append_new(self.problems, (_text(line, "what"), _text(line, "where")))
