@@ -1,6 +1,6 @@
 /* Fuzz what opening a bundle reads: the bytes as a header, as an index, as a zstd frame, as a section, and as the placement of images,
  * whose number the last two bytes are; as a whole bundle, in memory and in a file; and as the section of a kernel and as an attachment
- * in a bundle that is else right, of which everything is asked that needs no device. */
+ * in an otherwise valid bundle, on which the target calls everything that needs no device. */
 #define _GNU_SOURCE /* memfd_create */
 #include "api/handles.h"
 #include "bundle/frame.h"

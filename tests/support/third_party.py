@@ -3,7 +3,7 @@
     python -m tests.support.third_party FOLDER [--gpu]
 
 FOLDER holds packages, as ``pip install --no-deps --target FOLDER`` lays them. Prints how many modules import, and each error. With
-``--gpu``, torch says that there is an H100: packages that look for a GPU then import on a machine without one.
+``--gpu``, torch reports an H100: packages that look for a GPU then import on a machine without one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def error_of(name: str) -> str:
 
 
 def pretend_a_gpu() -> None:
-    """Let torch say that there is an H100."""
+    """Make torch report an H100."""
     import torch
 
     properties = {"name": "NVIDIA H100", "major": 9, "minor": 0, "multi_processor_count": 132, "total_memory": 80 << 30}

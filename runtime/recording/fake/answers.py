@@ -80,7 +80,7 @@ def index_of(device: Any, gpu: Gpu) -> int:
     """Return the number of a device that a program named: a number, a string, a torch.device, or None.
 
     Raises:
-        AssertionError: the device is none of the simulated GPUs. torch raises this class too.
+        AssertionError: no simulated GPU has this number. torch raises the same class.
     """
     if device is None or device == -1:
         return gpu.current
