@@ -28,7 +28,7 @@ _DEVICE_FACTS = attrgetter(*_DEVICE_FIELDS)
 
 
 def encode_definition(table: KernelTable) -> dict[str, Json]:
-    """Return the JSON of what defines a kernel's variants: signatures, grid, tuning, axes, derived constexprs, configs."""
+    """Return a kernel's definition as JSON, without its params and rows: signatures, grid, tuning, axes, derived constexprs, configs."""
     return {
         "signatures": [list(signature) for signature in table.signatures],
         "grid": list(table.grid),
