@@ -6,13 +6,11 @@ import importlib
 import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from nojit.runtime.errors import StreamWarning
 
 from tests.fakecuda import FakeCuda
 from tests.spec import stage
@@ -52,9 +50,7 @@ def test_the_example_launches_from_the_bundle(
     monkeypatch.setattr(layers, "torch", torch)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"runtime": importlib.import_module("nojit.runtime")}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StreamWarning)
-        exec(compile(EXAMPLE, str(PAGE), "exec"), names)
+    exec(compile(EXAMPLE, str(PAGE), "exec"), names)
     exec(compile(COUNTS, str(PAGE), "exec"), names)
     assert [launch.grid for launch in fakecuda.launches()] == [(5, 1, 1)]
 

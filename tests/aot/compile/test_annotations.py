@@ -83,9 +83,7 @@ def ttir_of(kernel: PlannedKernel, variant: Variant) -> str:
 
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from triton import knobs
-
-    monkeypatch.setattr(knobs.cache, "dir", str(tmp_path / "triton"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
 
 
 # -- every signature, as Triton's binder has it ----------------------------------------------------------------------

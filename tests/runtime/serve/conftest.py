@@ -88,6 +88,13 @@ def served(recorded: Recorded, fakecuda: FakeCuda) -> Iterator[Serve]:
 
 
 @pytest.fixture
+def default_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let torch say that the default stream is current: builds for CPUs know no streams, and nojit warns once in a process."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _device: 0, raising=False)
+
+
+@pytest.fixture
 def tensors(fakecuda: FakeCuda) -> list[PointerTensor]:
     return [PointerTensor(0x10000 * number, "torch.float32") for number in (1, 2, 3)]
 

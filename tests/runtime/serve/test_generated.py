@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ Begin = Callable[[], Serving]
 
 
 @pytest.fixture
-def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fakecuda: FakeCuda) -> Iterator[Begin]:
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fakecuda: FakeCuda, default_stream: None) -> Iterator[Begin]:
     """Record a generated kernel and build it; return a function that serves it until the test ends."""
     for variable in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
@@ -44,9 +43,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fakecuda: FakeCuda) -
         words = ["build", "recording", "--out", "artifacts", "--cache-dir", "cache"]
         subprocess.run([sys.executable, "-m", "nojit", *words], cwd=tmp_path, check=True, capture_output=True)
         begun: list[Serving] = []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", runtime.StreamWarning)
-            yield lambda: begun.append(serve(tmp_path / "artifacts", miss="error")) or begun[-1]  # type: ignore[func-returns-value]
+        yield lambda: begun.append(serve(tmp_path / "artifacts", miss="error")) or begun[-1]  # type: ignore[func-returns-value]
         for each in begun:
             each.close()
 

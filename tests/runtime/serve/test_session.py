@@ -6,7 +6,7 @@ import importlib.util
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -40,13 +40,10 @@ Tensors = list[PointerTensor]
 
 
 @pytest.fixture(autouse=True)
-def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let calls without a framework use the default stream, and let Triton have no driver of its own."""
+def _no_driver(monkeypatch: pytest.MonkeyPatch, default_stream: None) -> None:
+    """Let Triton have no driver of its own."""
     monkeypatch.setattr(triton.runtime.driver, "_active", None)
     monkeypatch.setattr(triton.runtime.driver, "_default", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", runtime.StreamWarning)
-        yield
 
 
 @pytest.fixture
@@ -387,7 +384,8 @@ def test_loading_during_a_capture_warns(served: Serve, tensors: Tensors, monkeyp
         is_initialized=lambda: True, is_current_stream_capturing=lambda: True, current_device=lambda: 0
     )
     served()
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    bindings = SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: 0)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, _C=bindings))
     with pytest.warns(RuntimeWarning, match="kernel add is loaded while a CUDA graph is captured"):
         kernels.add[(4,)](*tensors, 4096)
     with warnings.catch_warnings():
