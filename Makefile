@@ -23,8 +23,9 @@ build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm
 bundles: $(VENV)/.build ## every variant of every manifest, for every architecture that they name
 	$(NOJIT) build manifests --profile full --jobs $(JOBS) --out artifacts/full
 
-wheels: build $(VENV)/.test ## nojit's own wheel and sdist, and wheels of the bundles in BUNDLES
+wheels: build $(VENV)/.test ## nojit's own wheel and sdist, those of nojit-autoserve, and wheels of the bundles in BUNDLES
 	SOURCE_DATE_EPOCH=315532800 $(BIN)/python -m build --outdir dist
+	SOURCE_DATE_EPOCH=315532800 $(BIN)/python -m build --outdir dist autoserve
 	$(NOJIT) wheel $(BUNDLES) --license Apache-2.0 --license-file LICENSE --out dist
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 
@@ -105,6 +106,6 @@ $(VENV_TRITON)/.test: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist nojit.egg-info runtime/*.so
+	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist nojit.egg-info autoserve/build autoserve/*.egg-info runtime/*.so
 	rm -rf $(foreach suffix,nojit report.json provenance.json intoto.jsonl,artifacts/*.$(suffix))
 	rm -rf $(addprefix artifacts/,full example debug tuning)

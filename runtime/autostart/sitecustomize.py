@@ -1,7 +1,8 @@
 """Start nojit in this process as the environment asks, then run the ``sitecustomize`` that this module hides.
 
-Python imports this module when it starts. It imports nothing of nojit before the program imports Triton, and without its variables
-it does nothing.
+Python imports this module when it starts: as ``sitecustomize`` from a folder of ``PYTHONPATH``, or as ``nojit_autoserve``, the copy in
+the distribution nojit-autoserve, whose ``.pth`` file asks for it. It imports nothing of nojit before the program imports Triton, and
+without its variables it does nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _STARTS = {
 _OPTIONAL = ("NOJIT_RECORD", "NOJIT_RECORD_FAKE")
 # variables that name paths: a child may start in another folder
 _PATHS = ("NOJIT_RECORD", "NOJIT_SERVE")
+# in `sys.modules`, the module that follows the variables in this process: Python may import both
+_NAME = "nojit_autoserve"
 
 
 def when_imported(
@@ -120,12 +123,20 @@ def _wait() -> None:
 def _absolute(variable: str, value: str) -> str:
     """Return a variable's value with absolute paths. ``NOJIT_SERVE`` is a list, and names of installed bundles in it stay."""
     if variable != "NOJIT_SERVE":
-        return os.path.abspath(value)  # noqa: PTH100 - pathlib is slow
+        return _full(value)
     return os.pathsep.join(
-        os.path.abspath(each) if os.sep in each or os.path.exists(each) else each  # noqa: PTH100, PTH110 - as above
+        _full(each) if os.sep in each or os.path.exists(each) else each  # noqa: PTH110 - pathlib is slow
         for each in value.split(os.pathsep)
         if each
     )
+
+
+def _full(path: str) -> str:
+    """Return an absolute path; the path itself if the working directory was deleted, because Python must start."""
+    try:
+        return os.path.abspath(path)  # noqa: PTH100 - pathlib is slow
+    except OSError:
+        return path
 
 
 def _run_hidden() -> None:
@@ -134,8 +145,8 @@ def _run_hidden() -> None:
     import _frozen_importlib  # noqa: PLC0415 - as above
     import _frozen_importlib_external  # noqa: PLC0415 - as above
 
-    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow
-    rest = [each for each in sys.path if os.path.abspath(each) != here]  # noqa: PTH100 - as above
+    here = os.path.dirname(_full(__file__))  # noqa: PTH120 - pathlib is slow
+    rest = [each for each in sys.path if _full(each) != here]
     spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:
         module = _frozen_importlib.module_from_spec(spec)
@@ -144,5 +155,10 @@ def _run_hidden() -> None:
 
 
 if __name__ == "sitecustomize":
-    _wait()
+    if _NAME not in sys.modules:
+        # a .pth file that is read later finds it
+        sys.modules[_NAME] = sys.modules[__name__]
+        _wait()
     _run_hidden()
+elif __name__ == _NAME:
+    _wait()

@@ -17,6 +17,7 @@ PAGES = sorted(
         *ROOT.glob("examples/**/*.md"),
         ROOT / "artifacts/README.md",
         ROOT / "package/about.md",
+        ROOT / "autoserve/README.md",
     ]
 )
 

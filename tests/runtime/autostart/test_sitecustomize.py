@@ -144,3 +144,61 @@ def test_a_python_without_nojit_goes_on(tmp_path):
     )
     assert (done.returncode, done.stdout) == (0, "on\n")
     assert done.stderr.startswith("nojit: expected to follow NOJIT_RECORD, got ModuleNotFoundError")
+
+
+# -- nojit-autoserve: the same module, from a .pth file
+
+AUTOSERVE = ROOT / "autoserve"
+WAITING = "import sys; print(*sorted(each._name for each in sys.meta_path if '_Waiting' in str(each)))"
+AWAITED = "torch._inductor.runtime.triton_heuristics triton triton"
+BOTH = {"NOJIT_RECORD": "r", "NOJIT_SERVE": "s"}
+# what Python does with the folder where the package is installed; by then it has imported `sitecustomize`
+ADD = f"import site; site.addsitedir({str(AUTOSERVE)!r}); "
+
+
+def test_a_pth_file_waits_as_the_module_does(tmp_path):
+    assert run(ADD + WAITING, BOTH, cwd=tmp_path) == AWAITED
+    assert run(WAITING, environment({}, **BOTH), cwd=tmp_path) == AWAITED
+
+
+@pytest.mark.parametrize("variable", ["NOJIT_RECORD", "NOJIT_SERVE"])
+def test_a_pth_file_reads_either_variable(variable):
+    assert run(ADD + "import sys; print('nojit_autoserve' in sys.modules)", {variable: "x"}) == "True"
+
+
+@pytest.mark.parametrize("variables", [{}, {"NOJIT_RECORD": "", "NOJIT_SERVE": ""}, {"NOJIT_RECORD_FAKE": "sm_90"}])
+def test_a_pth_file_imports_nothing_without_the_variables(variables):
+    seen = "import sys; before = {*sys.modules}; " + ADD + "print(*{*sys.modules} - before - {'site'})"
+    assert run("import site; " + seen, variables) == ""
+
+
+def test_a_process_waits_once_where_the_module_came_before_the_pth_file(tmp_path):
+    code = ADD + "import nojit_autoserve as n; print(n.__file__); " + WAITING
+    place, waiting = run(code, environment({}, **BOTH), cwd=tmp_path).splitlines()
+    assert (place, waiting) == (f"{FOLDER}/sitecustomize.py", AWAITED)
+
+
+def test_a_process_waits_once_where_the_pth_file_came_before_the_module(tmp_path):
+    # without -S, Python reads .pth files first
+    code = f"import sys, site; {ADD} sys.path.insert(0, {FOLDER!r}); site.execsitecustomize(); {WAITING}"
+    folder = hidden(tmp_path / "site")
+    variables = {**BOTH, "PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code + "; import os; print(os.environ['HIDDEN'])"],
+        env={**os.environ, **variables},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert (done.stdout.splitlines(), done.stderr) == ([AWAITED, "ran"], "")
+
+
+@pytest.mark.parametrize("start", ["", ADD])
+def test_a_working_directory_that_was_deleted_stops_no_python(tmp_path, start):
+    child = start + "import os; print(os.environ['NOJIT_SERVE'], os.environ['NOJIT_RECORD'])"
+    given = {**os.environ, **(BOTH if start else environment({}, **BOTH)), "NOJIT_SERVE": "./s"}
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    words = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", sys.executable, "-c", child]
+    done = subprocess.run(words, env=given, capture_output=True, check=False, text=True, cwd=folder)
+    assert (done.stdout, done.stderr) == ("./s r\n", "")

@@ -1,0 +1,1 @@
+../runtime/autostart/sitecustomize.py
