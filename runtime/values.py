@@ -12,7 +12,7 @@ from nojit.runtime.errors import shown
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
 
-__all__ = ["LAYOUTS", "DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "spell"]
+__all__ = ["LAYOUTS", "DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "module_of", "spell"]
 
 
 class DType(Record):
@@ -36,6 +36,13 @@ LAYOUTS = "triton.experimental.gluon.language:"
 
 
 Value: TypeAlias = "int | float | bool | str | DType | FunctionRef | tuple[Value, ...] | None"
+
+
+def module_of(value: Any) -> str:
+    """Return the name of the module that a function or class is from. A program's own is ``__main__`` in each of its processes."""
+    module = str(value.__module__)
+    # what multiprocessing calls it in a child that it spawns
+    return "__main__" if module == "__mp_main__" else module
 
 
 def identity(value: Any) -> tuple[Any, ...]:

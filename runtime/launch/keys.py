@@ -10,7 +10,7 @@ from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.type_names import dtype_name
-from nojit.runtime.values import LAYOUTS, DType, FunctionRef, Value
+from nojit.runtime.values import LAYOUTS, DType, FunctionRef, Value, module_of
 
 __all__ = [
     "UNKNOWN",
@@ -91,7 +91,7 @@ def _of_triton(value: Any) -> tuple[Value] | None:
     if kind.__name__ == "dtype":
         return (DType(str(value.name)),)
     if kind.__name__ in ("JITFunction", "GluonJITFunction"):
-        return (FunctionRef(f"{value.__module__}:{value.__name__}"),)
+        return (FunctionRef(f"{module_of(value)}:{value.__name__}"),)
     if kind.__module__.startswith("triton.experimental.gluon.") and kind.__name__.endswith("Layout"):
         return (FunctionRef(f"{LAYOUTS}{value!r}"),)
     return None
@@ -102,7 +102,7 @@ def _of_enum(value: Any) -> tuple[Value] | None:
     kind = type(value)
     if not any((each.__module__, each.__name__) == ("enum", "Enum") for each in kind.__mro__):
         return None
-    return (FunctionRef(f"{kind.__module__}:{kind.__qualname__}.{value.name}"),)
+    return (FunctionRef(f"{module_of(kind)}:{kind.__qualname__}.{value.name}"),)
 
 
 def _of_numpy(value: Any) -> tuple[Value] | None:

@@ -43,7 +43,7 @@ from typing import Any, TypeAlias
 
 from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.strict import Json, canonical_json
-from nojit.runtime.values import DType, FunctionRef, encode_value
+from nojit.runtime.values import DType, FunctionRef, encode_value, module_of
 
 __all__ = ["Closure", "capture", "digest_of", "drift_of", "fingerprint", "kind_of", "place_of"]
 
@@ -69,7 +69,7 @@ def kind_of(value: object) -> str:
 def place_of(function: Any) -> tuple[str, str]:
     """Return the module and the qualified name of a function or class of Triton."""
     inner = getattr(function, "fn", function)
-    return str(inner.__module__), str(inner.__qualname__)
+    return module_of(inner), str(inner.__qualname__)
 
 
 def capture(function: Any) -> Closure:
@@ -341,11 +341,11 @@ def _enum_node(kind: type[enum.Enum]) -> dict[str, Json]:
         [name, encode_value(plain)] for name, m in kind.__members__.items() if (plain := _plain(m.value)) is not _ABSENT
     ]
     base = "int" if issubclass(kind, int) else "str" if issubclass(kind, str) else ""
-    return {"module": kind.__module__, "qualname": kind.__qualname__, "base": base, "members": members}
+    return {"module": module_of(kind), "qualname": kind.__qualname__, "base": base, "members": members}
 
 
 def _named_tuple_node(kind: Any) -> dict[str, Json]:
-    return {"module": kind.__module__, "qualname": kind.__qualname__, "fields": list(kind._fields)}
+    return {"module": module_of(kind), "qualname": kind.__qualname__, "fields": list(kind._fields)}
 
 
 def _of_triton(module: str) -> bool:
