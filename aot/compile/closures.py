@@ -162,16 +162,16 @@ class Rebuilt:
     def _fill(self, scope: dict[str, Any], each: dict[str, Any]) -> None:
         """Set the globals of a definition; dotted names are attributes of modules, the shorter names come first."""
         for name, node in sorted(each["names"].items()):
-            if "unknown" in node:
-                continue
             *path, last = name.split(".")
             if not path:
-                scope[last] = self._value(node)
+                if "unknown" not in node:
+                    scope[last] = self._value(node)
                 continue
             holder = scope[path[0]]
             for part in path[1:]:
                 holder = getattr(holder, part)
-            setattr(holder, last, self._value(node))
+            # Triton reads the annotations of params, such as `torch.Tensor`, and does nothing with them
+            setattr(holder, last, type(last, (), {}) if "unknown" in node else self._value(node))
 
     def _value(self, node: dict[str, Any]) -> Any:
         """Return the object that a node describes."""

@@ -1,5 +1,7 @@
 """Functions that are made again from a closure compile to the machine code of the originals."""
 
+import sys
+
 import pytest
 import triton
 import triton.language as tl
@@ -9,7 +11,7 @@ from nojit.runtime.recording.closure import capture, digest_of
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tests.runtime.recording.programs import kernels
+from tests.runtime.recording.programs import annotated, kernels
 
 pytestmark = pytest.mark.triton
 
@@ -57,6 +59,18 @@ def test_params_keep_their_annotations_defaults_and_settings():
         for fact in ("name", "is_constexpr", "annotation_type", "do_not_specialize", "has_default"):
             assert getattr(own, fact) == getattr(recorded, fact), (own.name, fact)
     assert made.params[4].default == tl.float32
+
+
+def test_a_param_that_is_annotated_with_a_foreign_class_needs_no_such_class(monkeypatch):
+    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n": "i32", "quoted": "fp32", "BLOCK": "constexpr"}
+    original = compiled(annotated.kernel, signature, {(4,): 64})
+    closure = capture(annotated.kernel)
+    monkeypatch.setitem(sys.modules, "tests.runtime.recording.programs.frame", None)
+    (made, _) = functions_of(closure, "recording")
+    assert compiled(made, signature, {(4,): 64}) == original
+    assert digest_of(capture(made)) == digest_of(closure)
+    for own, recorded in zip(made.params, annotated.kernel.params, strict=True):
+        assert (own.annotation_type, own.is_constexpr) == (recorded.annotation_type, recorded.is_constexpr)
 
 
 def test_a_damaged_text_is_an_error_that_names_the_recording():

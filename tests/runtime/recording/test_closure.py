@@ -1,12 +1,15 @@
 """Source closures: what they hold, what identifies them, and how drift is found."""
 
 import importlib
+import importlib.util
+import sys
 
 import pytest
+from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.recording.closure import capture, digest_of, drift_of, fingerprint
 from nojit.runtime.strict import canonical_json
 
-from tests.runtime.recording.programs import helpers, kernels
+from tests.runtime.recording.programs import annotated, helpers, kernels
 
 pytestmark = pytest.mark.triton
 
@@ -94,3 +97,63 @@ def test_a_name_that_only_an_annotation_of_a_helper_uses_is_held(tmp_path, monke
     monkeypatch.syspath_prepend(str(tmp_path))
     module = importlib.import_module("only_annotated")
     assert "tl" in capture(module.twice)["definitions"][0]["names"]
+
+
+PROGRAM = """
+import enum
+from typing import NamedTuple
+
+import triton
+import triton.language as tl
+
+
+class Mode(enum.Enum):
+    ADD = 1
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
+PAIR = Pair(1, 2)
+
+
+@triton.jit
+def helper(x):
+    return x + PAIR.a
+
+
+@triton.jit
+def kernel(x_ptr, MODE: tl.constexpr = Mode.ADD):
+    tl.store(x_ptr, helper(tl.load(x_ptr)))
+"""
+
+
+def test_a_program_has_one_name_in_all_its_processes(tmp_path, monkeypatch):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM, encoding="utf-8")
+    loaded = []
+    # as Python and as multiprocessing call the module
+    for name in ("__main__", "__mp_main__"):
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        loaded.append(module)
+    first, second = (capture(module.kernel) for module in loaded)
+    assert "__mp_main__" not in canonical_json(second).decode()
+    assert digest_of(first) == digest_of(second)
+    assert not drift_of(loaded[1].kernel, fingerprint(first))
+    for name in ("helper", "Mode"):
+        values = [getattr(module, name) for module in loaded]
+        known = [constexpr_value(getattr(each, "ADD", each), "", "") for each in values]
+        assert known[0] == known[1]
+
+
+def test_a_foreign_class_in_an_annotation_is_held_by_name():
+    kernel, helper = capture(annotated.kernel)["definitions"]
+    held = {"x_ptr": "Tensor", "y_ptr": "Tensor", "n": "int", "quoted": "fr.Tensor", "BLOCK": "constexpr"}
+    assert kernel["annotations"] == held
+    assert helper["annotations"] == {"value": "Tensor", "scale": "fr.Tensor"}
+    assert not drift_of(annotated.kernel, fingerprint(capture(annotated.kernel)))
