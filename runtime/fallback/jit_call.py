@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from types import FunctionType
 from typing import Any, TypeAlias
 
+from nojit.runtime.caller import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.explain.refusals import check_names
 from nojit.runtime.expr import expression as expr
@@ -137,8 +137,7 @@ def _positional(table: KernelTable, named: dict[str, Any]) -> list[Any]:
 def _warn(miss: NoMatchingVariantError, kernel: str, function: Any) -> None:
     if policy() == "warn":
         made_by = f"Triton compiles {function.__module__}:{getattr(function, '__name__', kernel)} for it"
-        # the stack level of the kernel's caller
-        warnings.warn(f"kernel {kernel}: {miss.what}; {made_by}", MissWarning, stacklevel=6)
+        warn_caller(f"kernel {kernel}: {miss.what}; {made_by}", MissWarning)
 
 
 def _check_params(function: Any, table: KernelTable) -> None:

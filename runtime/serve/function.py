@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
 from nojit.runtime import _core
+from nojit.runtime.caller import warn_caller
 from nojit.runtime.errors import NojitError, NoMatchingVariantError
 from nojit.runtime.fallback.jit import MissWarning
 from nojit.runtime.observe.hooks import LaunchInfo, Metadata
@@ -211,6 +211,6 @@ def _take_miss(
     if miss == "error":
         raise error
     if miss == "warn" and first and isinstance(error, NoMatchingVariantError):
-        warnings.warn(f"{error.finding()}; Triton compiles it", MissWarning, stacklevel=3)
+        warn_caller(f"{error.finding()}; Triton compiles it", MissWarning)
     function, grid, args, kwargs = call
     return host.run(function, grid, args, kwargs, warmup=warmup)

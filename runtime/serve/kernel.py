@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
 from nojit.runtime import _core
+from nojit.runtime.caller import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.explain.options import BUILT_WITH, is_as_built
 from nojit.runtime.kernel import Kernel
@@ -138,4 +138,4 @@ def _warn_of_capture(name: str) -> None:
         return
     if capturing:
         what = f"kernel {name} is loaded while a CUDA graph is captured: preload before, with NOJIT_SERVE_PRELOAD=1"
-        warnings.warn(what, RuntimeWarning, stacklevel=4)
+        warn_caller(what, RuntimeWarning)

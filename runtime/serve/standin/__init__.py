@@ -33,9 +33,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import warnings
 from typing import Any, Final
 
+from nojit.runtime.caller import warn_caller
 from nojit.runtime.serve.standin.finder import Finder
 from nojit.runtime.serve.standin.server import (
     MissingAttributeError,
@@ -127,11 +127,10 @@ def _tell_torch() -> None:
             clear()
     compat: Any = sys.modules.get("torch._inductor.runtime.triton_compat")
     if installed() and compat is not None and not compat.HAS_TRITON:
-        warnings.warn(
+        warn_caller(
             "torch._inductor was imported before the stand-in for Triton was installed, and will not use it: "
             "call nojit.serve before torch.compile, or set NOJIT_SERVE",
             RuntimeWarning,
-            stacklevel=3,
         )
 
 

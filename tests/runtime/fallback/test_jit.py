@@ -295,7 +295,7 @@ def test_threads_make_their_calls_and_one_warns(
 ) -> None:
     policy("warn")
     said: list[str] = []
-    monkeypatch.setattr(jit_call, "warnings", SimpleNamespace(warn=lambda text, *_, **__: said.append(text)))
+    monkeypatch.setattr(jit_call, "warn_caller", lambda text, _: said.append(text))
     add, x, barrier = make(), double(tensor), threading.Barrier(8)
 
     def run(number: int) -> None:
