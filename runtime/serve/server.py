@@ -60,6 +60,7 @@ class Server:
         self._bundles: list[Bundle] = []
         # the most important bundle comes first
         self._known: dict[tuple[str, str], list[_Known]] = {}
+        self._unbuilt: set[tuple[str, str]] = set()
         self._kernels: dict[tuple[int, str], ServedKernel] = {}
         self._functions: list[Function | Unserved] = []
         self._marked: list[weakref.ref[Any]] = []
@@ -79,8 +80,11 @@ class Server:
             origins = _origins_of(file)
             self.recorded = self.recorded or origins
             for origin in origins.kernels:
+                # `nojit build --keep-going` leaves out a kernel whose variants all failed to compile
+                if origin.kernel not in file.kernels:
+                    self._unbuilt.add((origin.module, origin.qualname))
                 # files of several archs describe the same kernels
-                if (origin.kernel, origin.closure) not in seen:
+                elif (origin.kernel, origin.closure) not in seen:
                     seen.add((origin.kernel, origin.closure))
                     known = self._known.setdefault((origin.module, origin.qualname), [])
                     known.append(_Known(bundle, origin, origins.triton))
@@ -117,16 +121,22 @@ class Server:
 
     def _find(self, function: Any, host: Host, module: str) -> Function | Unserved:
         began_ns, (own, qualname) = perf_counter_ns(), place_of(function)
-        spelled, miss = f"{module or own}:{qualname}", self.settings.miss
+        place, miss = (module or own, qualname), self.settings.miss
+        spelled = ":".join(place)
         drifts: list[tuple[str, str]] = []
-        for known in self._known.get((module or own, qualname), ()):
+        for known in self._known.get(place, ()):
             drift = _drift_of(function, known, host.version)
             if not drift:
                 kernel = self._kernel(known)
                 emit("serve", began_ns, bundle=kernel.bundle, kernel=kernel.name, detail=spelled)
                 return Function(function, host, miss, kernel, known.origin)
             drifts.append((known.origin.kernel, drift))
-        what = f"{spelled} is not the function that was recorded" if drifts else f"no bundle has a kernel of {spelled}"
+        if drifts:
+            what = f"{spelled} is not the function that was recorded"
+        elif place in self._unbuilt:
+            what = f"{spelled} was recorded, but the build left it out: expected a build without failures"
+        else:
+            what = f"no bundle has a kernel of {spelled}"
         emit("miss", began_ns, kernel=spelled, detail=what)
         error = NoMatchingVariantError(what, where=few([*self.settings.paths], 4), reasons=tuple(drifts))
         return Unserved(function, host, miss, error.advise(ADVICE))

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import triton
 import triton.language as tl
 from nojit import runtime
 from nojit.runtime import loader
+from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import (
     ArgumentError,
     BundleError,
@@ -24,7 +26,9 @@ from nojit.runtime.errors import (
     SettingError,
 )
 from nojit.runtime.fallback.jit import MissWarning
-from nojit.runtime.serve import session
+from nojit.runtime.recording.closure import capture, fingerprint
+from nojit.runtime.recording.origins import Origins
+from nojit.runtime.serve import server, session
 from nojit.runtime.serve.server import ATTRIBUTE
 from triton.compiler.compiler import ASTSource
 from triton.runtime import autotuner, build, jit
@@ -109,6 +113,23 @@ def test_options_with_tritons_defaults_are_no_difference(served: Serve, tensors:
     served()
     kernels.add[(4,)](*tensors, 4096, num_warps=4, num_stages=3, num_ctas=1, enable_fp_fusion=True, debug=False)
     assert counts_of("add") == (1, 0, 0)
+
+
+def test_a_kernel_of_which_nothing_was_built_is_a_miss_that_says_so(
+    recorded: Recorded, fakecuda: FakeCuda, tensors: Tensors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_another(file: BundleFile) -> Origins:
+        known = origins_of(file)
+        closure = capture(kernels.unrecorded)
+        more = {"kernel": "unrecorded", "qualname": "unrecorded", "fingerprint": fingerprint(closure)}
+        return replace(known, kernels=(*known.kernels, replace(known.kernels[0], **more)))
+
+    origins_of = server._origins_of
+    monkeypatch.setattr(server, "_origins_of", with_another)
+    with session.serve(recorded.bundle, miss="error"):
+        with pytest.raises(NoMatchingVariantError, match=r"kernels:unrecorded was recorded, but the build left it out"):
+            kernels.unrecorded[(1,)](tensors[0], BLOCK=16)
+        kernels.add[(4,)](*tensors, 4096)
 
 
 def test_another_dtype_is_a_miss(served: Serve, tensors: Tensors) -> None:
@@ -232,6 +253,26 @@ def test_a_warning_names_the_line_of_the_call(original: list[Any], served: Serve
     assert caught[0].filename == __file__
     with pytest.warns(MissWarning, match="unrecorded") as caught:
         kernels.unrecorded[(1,)](tensors[0], BLOCK=16)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "decorate",
+    [
+        triton.autotune(configs=[triton.Config({"BLOCK": 16})], key=[]),
+        triton.heuristics({"BLOCK": lambda _: 16}),
+        lambda function: triton.autotune(configs=[triton.Config({})], key=[])(
+            triton.heuristics({"BLOCK": lambda _: 16})(function)
+        ),
+    ],
+    ids=["autotuner", "heuristics", "both"],
+)
+def test_a_warning_names_the_line_of_a_call_through_decorators(
+    original: list[Any], served: Serve, tensors: Tensors, decorate: Callable[[Any], Any]
+) -> None:
+    served(miss="warn")
+    with pytest.warns(MissWarning, match="unrecorded") as caught:
+        decorate(kernels.unrecorded)[(1,)](tensors[0])
     assert caught[0].filename == __file__
 
 
@@ -371,12 +412,16 @@ def test_preloading_leaves_nothing_for_a_launch_to_load(served: Serve, tensors: 
 
 def test_another_device_is_preloaded_before_its_first_launch(served: Serve, fakecuda: FakeCuda) -> None:
     served(preload=True)
+    # once for each variant and device
+    here = fakecuda.calls("cuKernelGetFunction")
+    assert here > 3
     there = [PointerTensor(0x10000 * number, "torch.float32", device="cuda:1") for number in (1, 2, 3)]
     kernels.add[(4,)](*there, 4096)
-    attributes = fakecuda.call_count("cuKernelGetFunction") if hasattr(fakecuda, "call_count") else None
+    assert fakecuda.calls("cuKernelGetFunction") == 2 * here
     kernels.pair[(1,)](there[0], (PointerTensor(0x40000, "torch.float16", device="cuda:1"), 7), True)
-    if attributes is not None:
-        assert fakecuda.call_count("cuKernelGetFunction") == attributes
+    kernels.tuned[(1,)](there[0], 64)
+    assert fakecuda.calls("cuKernelGetFunction") == 2 * here
+    assert fakecuda.launch_count() == 3
 
 
 def test_loading_during_a_capture_warns(served: Serve, tensors: Tensors, monkeypatch: pytest.MonkeyPatch) -> None:
