@@ -1,4 +1,4 @@
-"""The installed packages that recorded source comes from, with their versions and licences."""
+"""The packages that recorded source comes from, with the versions and licences of those that are installed."""
 
 from __future__ import annotations
 
@@ -22,22 +22,26 @@ class Distributions:
         self._tops: set[str] = set()
 
     def new_of(self, module: str) -> dict[str, str] | None:
-        """Return ``name``, ``version`` and ``license`` of the distribution that holds a module; None if it is known or absent.
+        """Return ``name``, ``version`` and ``license`` of the distribution that holds a module; None if it was returned before.
+
+        A module that no distribution holds, such as one beside the program, has the name of its top-level package, and nothing else.
 
         Args:
             module: name of a module whose source was recorded.
         """
         top = module.partition(".")[0]
-        # programs have no distribution, and one folder may hold modules of several
+        # nobody needs to be told of the program itself; one folder may hold modules of several distributions
         if top in self._tops or top == "__main__":
             return None
         names = self._names.get(top, [])
         if len(names) < 2:
             self._tops.add(top)
         name = next((each for each in names if len(names) == 1 or _holds(each, module)), "")
-        if not name or name in self._seen:
+        if (name or top) in self._seen:
             return None
-        self._seen.add(name)
+        self._seen.add(name or top)
+        if not name:
+            return {"name": top, "version": "", "license": ""}
         found = importlib.metadata.distribution(name)
         return {"name": name, "version": found.version, "license": _license(found)}
 

@@ -11,7 +11,7 @@ A recording is one file, or a folder with one file for each process. Each line i
 ``launches``       ``process``, ``specialization`` and ``count``: launches so far
 ``winner``         choice of an autotuner: ``module``, ``qualname``, ``closure``, ``key``, ``config``, ``time_ns``
 ``problem``        something that the recording lacks: ``what`` and ``where``
-``distribution``   an installed package with recorded source: ``name``, ``version``, ``license``
+``distribution``   a package with recorded source: ``name``, ``version``, ``license``; both are empty if it is not installed
 ================== ===================================================================================================
 
 A process writes whole lines with one system call each, so a killed process loses nothing that it wrote; readers ignore an unfinished
@@ -231,7 +231,10 @@ class Recording:
         _append_new(self.problems, (_text(line, "what"), _text(line, "where")))
 
     def _add_distribution(self, line: dict[str, Any]) -> None:
-        self.distributions[_text(line, "name")] = line
+        known = self.distributions.setdefault(_text(line, "name"), line)
+        # another process found the package where it is not installed
+        if not known.get("version"):
+            self.distributions[_text(line, "name")] = line
 
     def _add_launches(self, line: dict[str, Any]) -> None:
         key = _text(line, "process"), _text(line, "specialization")

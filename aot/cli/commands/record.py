@@ -176,6 +176,9 @@ def _show(out: Output, path: Path, recording: Recording, document: dict[str, Any
         rows = [(each["name"], *(f"{each[name]:,}" if each[name] else "-" for name in columns)) for each in kernels]
         out.table(("kernel", ">specializations", ">launches", ">only tried", ">only warmed up", ">winners"), rows)
     for each in document["distributions"]:
-        out.line(f"source of {each['name']} {each['version']}, licence: {each['license'] or 'not stated'}")
+        if each["version"]:
+            out.line(f"source of {each['name']} {each['version']}, licence: {each['license'] or 'not stated'}")
+        else:
+            out.line(f"source of {each['name']}, which no installed distribution holds, licence: not known")
     for problem in document["problems"]:
         out.line(f"not recorded: {problem['where'] or 'the program'}: {problem['what']}")

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("click")
 pytest.importorskip("triton")
-from nojit.runtime.recording.file import read_recording
+from nojit.runtime.recording.file import Writer, read_recording
 
 from tests.aot.conftest import ROOT
 
@@ -77,6 +77,18 @@ def test_a_program_that_dies_is_recorded(tmp_path: Path) -> None:
 def test_children_are_merged(tmp_path: Path) -> None:
     done = record("-o", tmp_path / "x.nojitrec", "--", *PROGRAM, "fork")
     assert "1 kernel, 2 specializations, 13 launches, 3 processes" in done.stderr
+
+
+def test_packages_of_the_sources_are_named_with_what_is_known_of_them(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "r", {"triton": "3.9.0", "torch": "", "arch": "sm_90", "fake": True})
+    for name, version, licence in (("acme", "2.1", "BSD"), ("bare", "1.0", ""), ("beside", "", "")):
+        writer.add("distribution", name=name, version=version, license=licence)
+    done = record("--merge", "-o", tmp_path / "x.nojitrec", tmp_path / "r")
+    assert done.stderr.splitlines()[1:] == [
+        "source of acme 2.1, licence: BSD",
+        "source of bare 1.0, licence: not stated",
+        "source of beside, which no installed distribution holds, licence: not known",
+    ]
 
 
 def test_a_signal_reaches_the_program(tmp_path: Path) -> None:

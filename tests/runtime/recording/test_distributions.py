@@ -35,3 +35,10 @@ def test_a_distribution_s_licence_is_what_its_metadata_names(
     monkeypatch.syspath_prepend(str(tmp_path))
     found = Distributions().new_of("nojit_licensed.kernels")
     assert found == {"name": "nojit-licensed", "version": "1.0", "license": license_}
+
+
+def test_a_package_that_no_distribution_holds_has_its_name_alone() -> None:
+    found = Distributions()
+    assert found.new_of("acme_unpacked.layers.norm") == {"name": "acme_unpacked", "version": "", "license": ""}
+    assert found.new_of("acme_unpacked.rope") is None
+    assert found.new_of("__main__") is None

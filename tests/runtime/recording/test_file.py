@@ -62,6 +62,14 @@ def test_merging_twice_counts_no_launch_twice(tmp_path: Path):
     assert (tmp_path / "two.nojitrec").read_bytes() == (tmp_path / "one.nojitrec").read_bytes()
 
 
+def test_a_package_that_one_process_found_installed_keeps_its_version(tmp_path: Path):
+    for versions in (("", "2.1"), ("2.1", "")):
+        folder = tmp_path / f"r{versions[0]}"
+        for version in versions:
+            Writer(folder, FACTS).add("distribution", name="acme", version=version, license="")
+        assert read_recording(folder).distributions["acme"]["version"] == "2.1"
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_launch_outside_of_trials_is_built_whatever_comes_first(tmp_path: Path, first):
     writer = Writer(tmp_path / "r", FACTS)
