@@ -2,9 +2,11 @@
 
     torchrun --nproc-per-node 2 examples/record_serve/ranks.py
 
-Each rank is a process that launches the same kernels on its own GPU. Rank 0 prints a digest of the answers.
+Each rank is a process that launches the same kernels on its own GPU. Rank 0 prints a digest of the answers. Without GPUs, run it under
+``nojit record --fake sm_90`` with ``--no-digest``: there are no answers then.
 """
 
+import argparse
 import hashlib
 
 import torch
@@ -25,7 +27,10 @@ def answer(x: Tensor, norm: Tensor, up: Tensor, down: Tensor) -> Tensor:
 
 
 def main() -> None:
-    """Answer a few requests of random numbers."""
+    """Answer a few requests and print a digest of the answers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-digest", action="store_true", help="print no digest: results are not read")
+    given = parser.parse_args()
     dist.init_process_group("nccl")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", rank)
@@ -38,9 +43,11 @@ def main() -> None:
     digest = hashlib.sha256()
     for rows in REQUESTS:
         x = torch.linspace(-1, 1, rows * WIDTH, device=device).to(torch.bfloat16).view(rows, WIDTH)
-        digest.update(answer(x, norm, up, down).float().cpu().numpy().tobytes())
+        answered = answer(x, norm, up, down)
+        if not given.no_digest:
+            digest.update(answered.float().cpu().numpy().tobytes())
     if not rank:
-        print(digest.hexdigest())
+        print("ran" if given.no_digest else digest.hexdigest())
     dist.destroy_process_group()
 
 

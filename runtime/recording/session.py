@@ -77,8 +77,11 @@ class Session:
         def report(what: str, place: str) -> None:
             self._recorder.lack(None, what, _short(place))
 
+        # torchrun tells each rank how many there are on its machine
+        ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+        count = int(ranks) if ranks.isdigit() and ranks != "0" else 1
         with contextlib.suppress(SettingError):
-            machine.Machine(arch, on_launch=lambda _: None, on_problem=report).start()
+            machine.Machine(arch, count=count, on_launch=lambda _: None, on_problem=report).start()
 
     def follow_generated(self) -> None:
         """Record the kernels of torch.compile, too."""

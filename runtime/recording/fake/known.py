@@ -143,6 +143,9 @@ def follow(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 def written_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """List the tensors that an operator writes to."""
+    if func.namespace == "c10d":
+        # schemas of collectives do not say which
+        return [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
     found: list[torch.Tensor] = []
     for place, argument in enumerate(func._schema.arguments):  # noqa: SLF001 - likewise
         if argument.alias_info is not None and argument.alias_info.is_write:

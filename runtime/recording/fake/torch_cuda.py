@@ -7,6 +7,7 @@ from typing import Any, Final, NoReturn
 
 import torch
 from nojit.runtime.recording.fake.answers import Gpu, index_of
+from nojit.runtime.recording.fake.collectives import patch_collectives
 from nojit.runtime.recording.fake.patches import Patches
 from nojit.runtime.recording.fake.problems import Problems
 from nojit.runtime.recording.fake.streams import kind_of, new_handle, patch_streams
@@ -34,6 +35,7 @@ def patch_torch(gpu: Gpu, problems: Problems, patches: Patches) -> None:
     _patch_random(gpu, patches)
     _patch_refusals(problems, patches)
     _patch_inner(gpu, patches)
+    patch_collectives(patches)
 
 
 def _state() -> dict[str, Any]:
@@ -235,6 +237,7 @@ def _patch_inner(gpu: Gpu, patches: Patches) -> None:
         "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_synchronize": lambda: None,
         "_cuda_isInBadFork": lambda: False,
+        "_get_accelerator": lambda *_args: torch.device("cuda"),
     }
     for name, answer in answers.items():
         patches.put(inner, name, answer)
