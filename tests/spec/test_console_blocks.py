@@ -36,7 +36,7 @@ from tests.support.cubins import CubinSpec, build_cubin
 
 # commands that need a GPU, what it measured, torch, or files that readers bring
 LEFT_OUT = re.compile(
-    r"nojit (record|run|(build|coverage|manifest) \S+\.nojitrec|tune|bench|completion)\b|make\b|(\.venv/bin/)?python (?!-m nojit\.)|\.venv/bin/pre-commit"
+    r"nojit (record|run|(build|coverage|diff|manifest) \S+\.nojitrec|tune|bench|completion)\b|make\b|(\.venv/bin/)?python (?!-m nojit\.)|\.venv/bin/pre-commit"
 )
 _SIZES = {"i64": 8, "u64": 8, "fp64": 8, "i32": 4, "u32": 4, "fp32": 4}
 

@@ -1,4 +1,4 @@
-"""``nojit diff``: Compare two bundles."""
+"""``nojit diff``: Compare two bundles, or two recordings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from nojit.aot.cli.console import PLACE, Output, counted, driver_version, output
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.inspect.contents import VariantFacts, config_words, open_bundle
 from nojit.aot.inspect.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
+from nojit.aot.recording.compare import Difference, compare_recordings
+from nojit.aot.recording.places import is_recording, read_recordings
+from nojit.runtime.errors import RecordingError
 from nojit.runtime.strict import Json
 from nojit.runtime.table.table import Config
 from nojit.runtime.values import decode_value
@@ -28,18 +31,49 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 @click.command("diff")
 @click.argument("before", metavar="A", type=PLACE)
 @click.argument("after", metavar="B", type=PLACE)
-@click.option("--exit-code", is_flag=True, help="Exit with 1 if the bundles differ.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if the two differ.")
+@click.option(
+    "--ignore-tuning", is_flag=True, help="Of recordings, leave out what another choice of an autotuner explains."
+)
 @output_options
-def command(out: Output, before: Path, after: Path, exit_code: bool) -> int:
-    """Compare two bundles: kernels and variants that B adds, removes or changes in registers, spills or code.
+def command(out: Output, before: Path, after: Path, exit_code: bool, ignore_tuning: bool) -> int:
+    """Compare two bundles, or two recordings.
 
-    Variants that differ only in machine code are counted; -v lists them, and every added or removed variant.
+    Of bundles: kernels and variants that B adds, removes or changes in registers, spills or code. Variants that differ only in
+    machine code are counted; -v lists them, and every added or removed variant.
+
+    Of recordings: kernels, sources, specializations, winners, numbers of launches and problems that differ, such as those of a live run
+    and of one with --fake. --ignore-tuning leaves out what differs because an autotuner chose another config.
     """
+    kinds = is_recording(before), is_recording(after)
+    if any(kinds):
+        if not all(kinds):
+            what = "expected two recordings or two bundles"
+            raise RecordingError(what, got="one of each", where=f"{before}, {after}")
+        return _compare_recordings(out, before, after, exit_code=exit_code, ignore_tuning=ignore_tuning)
     with open_bundle(before) as old, open_bundle(after) as new:
         diff = diff_bundles(old, new)
     out.emit("diff", {"before": str(before), "after": str(after), **asdict(diff)})
     _show(out, diff)
     return EXIT_FAILED if exit_code and not diff.identical else 0
+
+
+def _compare_recordings(out: Output, before: Path, after: Path, *, exit_code: bool, ignore_tuning: bool) -> int:
+    found = compare_recordings(*(read_recordings([place]).recording for place in (before, after)))
+    shown = [each for each in found if not (ignore_tuning and each.tuned)]
+    out.emit("diff", {"before": str(before), "after": str(after), "differences": [asdict(each) for each in shown]})
+    for each in shown:
+        _show_difference(out, each)
+    left_out = len(found) - len(shown)
+    explained = f"; {counted(left_out, 'difference')} left out that tuning explains" if left_out else ""
+    out.line(f"{counted(len(shown), 'difference') if shown else 'no differences'}{explained}")
+    return EXIT_FAILED if exit_code and shown else 0
+
+
+def _show_difference(out: Output, each: Difference) -> None:
+    out.line(f"{each.kind} {each.kernel}".rstrip(), style="yellow")
+    out.line(f"    {each.what}")
+    out.line(f"    {each.before} -> {each.after}")
 
 
 def _show(out: Output, diff: BundleDiff) -> None:
