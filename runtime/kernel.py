@@ -488,8 +488,7 @@ class Kernel(_core.Dispatcher):
             origins = origins or [source.images.file.path]
         if tuning is None:
             return None
-        facts = None if device is None else partial(_core.device_facts, device)
-        return self._lookups.setdefault(place, lookup_of(tuning, origins, facts))
+        return self._lookups.setdefault(place, lookup_of(tuning, table, origins, device))
 
     def _call_facts(self, source: Source, facts: Facts) -> CallFacts:
         return call_facts(facts, self._table(source), source.arch)

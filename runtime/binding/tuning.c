@@ -230,6 +230,31 @@ static PyObject *tuning_closest(nj_tuning_object *self, PyObject *args)
     return PyLong_FromSize_t(nj_closest_table(self->tuning, device, multiprocessors, memory_bytes));
 }
 
+/* Finds what a tuning says on the device with a number: false with an exception raised. */
+static bool find_tuned(const nj_tuning *tuning, PyObject *device, nj_tuned *tuned)
+{
+    nj_error error;
+    long ordinal = PyLong_AsLong(device);
+    if (ordinal == -1 && PyErr_Occurred()) {
+        return false;
+    }
+    if (!nj_tuned_on(tuning, ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal, tuned, &error)) {
+        nj_raise_driver(&error, NULL, NULL);
+        return false;
+    }
+    return true;
+}
+
+static PyObject *tuning_on(nj_tuning_object *self, PyObject *device)
+{
+    nj_tuned tuned = nj_tuned_first(self->tuning);
+    if (device != Py_None && !find_tuned(self->tuning, device, &tuned)) {
+        return NULL;
+    }
+    Py_ssize_t place = tuned.table == NULL ? -1 : tuned.table - self->tuning->tables;
+    return Py_BuildValue("(nL)", place, (long long)tuned.multiprocessors);
+}
+
 int nj_ordering_read(PyObject *object, nj_ordering *ordering)
 {
     Py_ssize_t place;
@@ -253,21 +278,8 @@ int nj_ordering_read(PyObject *object, nj_ordering *ordering)
 
 int nj_ordering_own(const nj_table *table, PyObject *device, nj_ordering *ordering)
 {
-    nj_error error;
-    *ordering = (nj_ordering){0};
-    long ordinal = PyLong_AsLong(device);
-    if (ordinal == -1 && PyErr_Occurred()) {
-        return -1;
-    }
-    if (table->tuning.key_count == 0) {
-        return 0;
-    }
-    ordering->tuning = &table->tuning;
-    if (nj_tuned_on(ordering->tuning, ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal, &ordering->tuned, &error)) {
-        return 0;
-    }
-    nj_raise_driver(&error, NULL, NULL);
-    return -1;
+    *ordering = (nj_ordering){.tuning = table->tuning.key_count == 0 ? NULL : &table->tuning};
+    return ordering->tuning == NULL || find_tuned(ordering->tuning, device, &ordering->tuned) ? 0 : -1;
 }
 
 /* What a call of `rank_configs` or of its like passes. */
@@ -431,6 +443,9 @@ PyObject *nj_bucket_value(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef tuning_methods[] = {
+    {"on", (PyCFunction)tuning_on, METH_O,
+     PyDoc_STR("The place of the table that counts on a device, -1 if there is none, and the device's multiprocessors. Without a "
+               "device, the first table counts.")},
     {"closest", (PyCFunction)tuning_closest, METH_VARARGS,
      PyDoc_STR("The place of the table of the device most like one, by name, multiprocessors and bytes of memory.")},
     {NULL},

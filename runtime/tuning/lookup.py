@@ -6,7 +6,7 @@ that a process happens to see: two processes decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf, log2
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -103,10 +103,8 @@ class Lookup(Record):
         """Return what the core orders the configs of a kernel by."""
         known: Ordering | None = getattr(self, "_core", None)
         if known is None:
-            own = self.tuning is kernel.tuning
-            tuning = _core.Tuning(kernel.handle()) if own else _core_tuning(self.tuning)
             place = next((place for place, table in enumerate(self.tuning.tables) if table is self.table), -1)
-            known = (tuning, place, self.multiprocessors)
+            known = (_core_tuning(self.tuning, kernel), place, self.multiprocessors)
             object.__setattr__(self, "_core", known)
         return known
 
@@ -125,27 +123,30 @@ class Lookup(Record):
         return TuningDecision(self.table.device.name, self.source, at, at == rounded, words, us)
 
 
-def lookup_of(
-    tuning: Tuning, origins: Sequence[str], facts: Callable[[], tuple[str, int, int]] | None = None
-) -> Lookup:
-    """Choose the table of the device that is most like the one at hand; `origins` says where each came from.
+def lookup_of(tuning: Tuning, kernel: KernelTable, origins: Sequence[str], device: int | None = None) -> Lookup:
+    """Choose the table of the device that is most like the one at hand.
 
-    `facts` gives the device's name, multiprocessors and bytes of memory, and is called only if there is a choice, or an
-    estimate; without it the first table is taken, and its device stands for the one at hand.
+    Args:
+        tuning: the tables to choose from.
+        kernel: the kernel's variants.
+        origins: where each table came from.
+        device: the ordinal of the device at hand. The driver describes it, but only if there is a choice, or an estimate.
+            None takes the first table, and its device stands for the one at hand.
     """
-    tables = tuning.tables
-    if not tables:
-        return Lookup(tuning, None, "")
-    place, device = 0, tables[0].device
-    if facts is not None and (len(tables) > 1 or any(block.costs for block in tables[0].blocks)):
-        name, multiprocessors, memory_bytes = facts()
-        device = TunedDevice(name, tables[0].device.arch, multiprocessors, memory_bytes)
-        place = closest_device([table.device for table in tables], device)
-    return Lookup(tuning, tables[place], origins[place], device.multiprocessors)
+    core = _core_tuning(tuning, kernel)
+    place, multiprocessors = core.on(device)
+    measured = place >= 0
+    lookup = Lookup(
+        tuning, tuning.tables[place] if measured else None, origins[place] if measured else "", multiprocessors
+    )
+    object.__setattr__(lookup, "_core", (core, place, multiprocessors))
+    return lookup
 
 
-def _core_tuning(tuning: Tuning) -> _core.Tuning:
-    """Make the core's tuning of one that no bundle has."""
+def _core_tuning(tuning: Tuning, kernel: KernelTable) -> _core.Tuning:
+    """Return the core's tuning: the kernel's own, or one made of a tuning that no bundle has."""
+    if tuning is kernel.tuning:
+        return _core.Tuning(kernel.handle())
     tables = [
         (
             table.device.name,

@@ -14,15 +14,16 @@ static bool has_estimates(const nj_tuning_table *table)
     return has;
 }
 
+nj_tuned nj_tuned_first(const nj_tuning *tuning)
+{
+    const nj_tuning_table *first = tuning->table_count == 0 ? NULL : &tuning->tables[0];
+    return (nj_tuned){first, first == NULL ? 0 : (int64_t)first->multiprocessors};
+}
+
 bool nj_tuned_on(const nj_tuning *tuning, int device, nj_tuned *tuned, nj_error *error)
 {
-    *tuned = (nj_tuned){0};
-    if (tuning->table_count == 0) {
-        return true;
-    }
-    tuned->table = &tuning->tables[0];
-    tuned->multiprocessors = (int64_t)tuned->table->multiprocessors;
-    if (tuning->table_count > 1 || has_estimates(tuned->table)) {
+    *tuned = nj_tuned_first(tuning);
+    if (tuned->table != NULL && (tuning->table_count > 1 || has_estimates(tuned->table))) {
         nj_device_facts facts;
         if (!nj_device_describe(device, &facts, error)) {
             return false;

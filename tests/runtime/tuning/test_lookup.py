@@ -438,9 +438,8 @@ def test_estimates_are_those_of_the_device_at_hand() -> None:
     table = tuned_kernel(Tuning(("n", "m * 3"), "sixteenth_pow2"))
     tuning = Tuning(("n", "m * 3"), "sixteenth_pow2", (resolve(ESTIMATED, table),))
     case = tuning.tables[0].blocks[0].cases[0]
-    large = lookup_of(tuning, ["here"], lambda: ("NVIDIA H200", 132, 1 << 37))
-    small = lookup_of(tuning, ["here"], lambda: ("a small one", 3, 1 << 34))
-    nobodys = lookup_of(tuning, ["here"])
+    large, small = (Lookup(tuning, tuning.tables[0], "here", multiprocessors) for multiprocessors in (132, 3))
+    nobodys = lookup_of(tuning, table, ["here"])
     # 9 against 8.5 at 132 multiprocessors, 11.5 at 3
     orders = [one.decision((3, 3), table, case) for one in (large, small, nobodys)]
     first = [config_words(table, config) for config in (2, 0)]
