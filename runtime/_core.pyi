@@ -42,6 +42,16 @@ WINDOW_LOG_MAX: int
 JSON_BYTES_MAX: int
 JSON_COMMAS_MAX: int
 JSON_DIGITS_MAX: int
+TEXT_CHARS_MAX: int
+TUNING_KEYS_MAX: int
+COSTS_MAX: int
+"""How many configs of a block may have a cost."""
+BEHIND_MAX: int
+"""The farthest behind that a config can be, in thousandths of an octave."""
+LEAVES_MAX: int
+"""What a tuple holds at most, and all tuples of a call together."""
+RANK_MAX: int
+"""Dimensions of a tensor that a descriptor describes."""
 EXPRESSION_CHARS_MAX: int
 EXPRESSION_SHARE: int
 TYPED_WORK_MAX: int
@@ -79,6 +89,7 @@ def read_sections(image: bytes, /) -> list[tuple[bytes, bytes]]: ...
 def read_index(raw: bytes, where: object, classes: _Classes, /) -> BundleIndex: ...
 def check_json(raw: bytes, where: object, /) -> None: ...
 def is_printable(text: str, /) -> bool: ...
+def is_name(text: str, /) -> bool: ...
 def check_frame(frame: bytes, raw_bytes: int, where: object, /) -> None: ...
 def read_frame(
     frame: bytes, raw_bytes: int, decompress: Callable[[memoryview, int], bytes] | None, where: object, /

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.table.type_names import RANK_MAX
 
 __all__ = ["TensorDescriptor"]
 
@@ -47,9 +47,9 @@ class TensorDescriptor:
         self.padding = padding
         self.round_f32_to_tf32 = round_f32_to_tf32
         ranks = (len(self.shape), len(self.strides), len(self.shape if block_shape is None else block_shape))
-        if len(set(ranks)) > 1 or not 1 <= ranks[0] <= RANK_MAX:
+        if len(set(ranks)) > 1 or not 1 <= ranks[0] <= _core.RANK_MAX:
             got = "shape, strides and block_shape of rank {}, {} and {}".format(*ranks)
-            raise ArgumentError(f"expected one rank of 1 to {RANK_MAX}", got=got, where="TensorDescriptor")
+            raise ArgumentError(f"expected one rank of 1 to {_core.RANK_MAX}", got=got, where="TensorDescriptor")
         if self.strides[-1] != 1:
             what = "expected a last stride of 1 (try .contiguous())"
             raise ArgumentError(what, got=str(self.strides), where="TensorDescriptor")

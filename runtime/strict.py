@@ -1,11 +1,10 @@
 """Strict reading of small canonical JSON: exact fields, exact types, capped sizes, one error per broken rule.
 
-Cache entries and statements are read with these; the engine reads bundles. Nothing here knows what the fields mean.
+nojit reads cache entries and recordings with these. The engine reads bundles, and holds the rules of their names and texts.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,16 +19,12 @@ __all__ = [
     "canonical_json",
     "count",
     "fields",
-    "name",
     "parse_json",
     "refuse",
     "text",
 ]
 
 Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
-
-TEXT_CHARS_MAX = 8192
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
 
 
 def refuse(rule: str, what: str, *, got: object = "", where: str = "") -> BundleFormatError:
@@ -82,26 +77,17 @@ def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:
     return [value[name] for name in names]
 
 
-def text(value: Json, where: str, most: int = TEXT_CHARS_MAX) -> str:
-    """Take a string of at most `most` characters."""
+def text(value: Json, where: str, most: int | None = None) -> str:
+    """Take a string of at most `most` characters: by default, as many as a text of the format has."""
     if not isinstance(value, str):
         raise refuse("type", "expected a string", got=type(value).__name__, where=where)
+    if most is None:
+        from nojit.runtime import _core  # noqa: PLC0415 - as above
+
+        most = _core.TEXT_CHARS_MAX
     if len(value) > most:
         raise refuse("size", f"expected at most {most} characters", got=len(value), where=where)
     return value
-
-
-def name(value: Json, where: str) -> str:
-    """Take a name: a key for look-up, never a path."""
-    checked = text(value, where)
-    if not _NAME.match(checked):
-        raise refuse(
-            "name",
-            "expected a name of letters, digits and ._- that starts with a letter or _",
-            got=repr(checked),
-            where=where,
-        )
-    return checked
 
 
 def count(value: Json, limit: int, where: str, least: int = 0) -> int:

@@ -15,10 +15,11 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from nojit.runtime import _core
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table.constant_types import constant_of, constant_type
 from nojit.runtime.table.type_names import ELEMENTS as _OF_POINTERS
-from nojit.runtime.table.type_names import NONE, RANK_MAX, SCALARS, dtype_name, element_name, members
+from nojit.runtime.table.type_names import NONE, SCALARS, dtype_name, element_name, members
 
 __all__ = [
     "NONE",
@@ -288,8 +289,8 @@ def _element_bytes(element: str) -> int:
 
 
 def _check_block(element: str, block: list[int], spelling: str, where: str) -> None:
-    if len(block) > RANK_MAX:
-        raise ManifestError(f"expected a block of 1 to {RANK_MAX} dimensions", got=repr(spelling), where=where)
+    if len(block) > _core.RANK_MAX:
+        raise ManifestError(f"expected a block of 1 to {_core.RANK_MAX} dimensions", got=repr(spelling), where=where)
     elements = 1
     for size in block:
         if size < 1 or size & (size - 1):

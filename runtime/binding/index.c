@@ -6,6 +6,9 @@
 #include "bundle/header.h"
 #include "bundle/index.h"
 #include "bundle/text.h"
+#include "table/cost.h"
+#include "table/table.h"
+#include "table/type_name.h"
 
 enum { INDEX_FIELDS = 8, TARGET_FIELDS = 4, ENTRY_FIELDS = 6, SECTION_FIELDS = 3, ATTACHMENT_FIELDS = 2 };
 
@@ -152,16 +155,27 @@ PyObject *nj_check_json_of(PyObject *Py_UNUSED(module), PyObject *args)
     return checked;
 }
 
-PyObject *nj_is_printable_of(PyObject *Py_UNUSED(module), PyObject *text)
+/* Asks a rule about a text; surrogates, which UTF-8 has none of, are part of what it sees. */
+static PyObject *ask(PyObject *text, bool (*rule)(nj_span utf8))
 {
     PyObject *utf8 = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
     if (utf8 == NULL) {
         return NULL;
     }
     nj_span span = {(const unsigned char *)PyBytes_AS_STRING(utf8), (size_t)PyBytes_GET_SIZE(utf8)};
-    PyObject *answer = PyBool_FromLong(nj_is_printable(span));
+    PyObject *answer = PyBool_FromLong(rule(span));
     Py_DECREF(utf8);
     return answer;
+}
+
+PyObject *nj_is_printable_of(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    return ask(text, nj_is_printable);
+}
+
+PyObject *nj_is_name_of(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    return ask(text, nj_is_name);
 }
 
 int nj_limits_init(PyObject *module)
@@ -188,6 +202,12 @@ int nj_limits_init(PyObject *module)
         {"JSON_BYTES_MAX", NJ_JSON_BYTES_MAX},
         {"JSON_COMMAS_MAX", NJ_JSON_COMMAS_MAX},
         {"JSON_DIGITS_MAX", NJ_JSON_DIGITS_MAX},
+        {"TEXT_CHARS_MAX", NJ_TEXT_MAX},
+        {"TUNING_KEYS_MAX", NJ_TUNING_KEYS_MAX},
+        {"COSTS_MAX", NJ_COSTS_MAX},
+        {"BEHIND_MAX", NJ_BEHIND_MAX},
+        {"LEAVES_MAX", NJ_TYPE_LEAVES_MAX},
+        {"RANK_MAX", NJ_TYPE_RANK_MAX},
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         if (PyModule_AddIntConstant(module, limits[i].name, (long)limits[i].value) < 0) {

@@ -19,6 +19,9 @@ PyObject *nj_check_json_of(PyObject *module, PyObject *args);
 /* `is_printable(text)`: whether a text is safe to show. */
 PyObject *nj_is_printable_of(PyObject *module, PyObject *text);
 
+/* `is_name(text)`: whether a text is a name of the format. */
+PyObject *nj_is_name_of(PyObject *module, PyObject *text);
+
 /* Adds the limits of the format to the module; 0, or -1 with an exception raised. */
 int nj_limits_init(PyObject *module);
 

@@ -208,6 +208,7 @@ static PyMethodDef functions[] = {
     {"read_index", nj_read_index, METH_VARARGS, PyDoc_STR("The index of a bundle as a record.")},
     {"check_json", nj_check_json_of, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
     {"is_printable", nj_is_printable_of, METH_O, PyDoc_STR("Whether a text is safe to show.")},
+    {"is_name", nj_is_name_of, METH_O, PyDoc_STR("Whether a text is a name of the format, and never a path.")},
     {"check_frame", nj_check_frame, METH_VARARGS, PyDoc_STR("Check the header of a zstd frame.")},
     {"read_frame", nj_read_frame, METH_VARARGS, PyDoc_STR("What a zstd frame holds.")},
     {"image_fit", nj_image_fit_of, METH_VARARGS,

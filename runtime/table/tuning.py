@@ -9,9 +9,7 @@ from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json, parse_json
 
 __all__ = [
-    "BEHIND_MAX",
     "BUCKETS",
-    "COSTS_MAX",
     "TunedDevice",
     "Tuning",
     "TuningBlock",
@@ -26,11 +24,6 @@ far each of these is behind the fastest, in thousandths of an octave."""
 
 BUCKETS = ("pow2", "quarter_pow2", "exact", "sixteenth_pow2")
 """How key values are rounded (`nojit.runtime.tuning.lookup.bucket_of`); a program names a kind by its place here."""
-
-COSTS_MAX = 63
-"""How many configs of a block may have a cost."""
-BEHIND_MAX = 100_000
-"""The farthest behind that a config can be: a hundred octaves."""
 
 
 class TunedDevice(Record):

@@ -14,9 +14,7 @@ from nojit.runtime.table.constant_types import is_constant
 
 __all__ = [
     "ELEMENTS",
-    "LEAVES_MAX",
     "NONE",
-    "RANK_MAX",
     "SCALARS",
     "TENSOR_MAP",
     "descriptor_parts",
@@ -46,10 +44,6 @@ ELEMENTS: Final = frozenset(SCALARS) | {"fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8
 """What a pointer can point to, and a descriptor describe."""
 TENSOR_MAP: Final = "tensormap"
 """The type of a slot that takes a CUtensorMap by value."""
-LEAVES_MAX: Final = 256
-"""What a tuple holds at most, and all tuples of a call together: the core lays out no more."""
-RANK_MAX: Final = 5
-"""Dimensions of a tensor that a descriptor describes."""
 
 _DESCRIPTOR: Final = "tensordesc<"
 

@@ -11,6 +11,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from nojit.runtime import _core
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleTrustError, did_you_mean, worded
 from nojit.runtime.record import Record
@@ -24,7 +25,6 @@ __all__ = ["TrustedKey", "TrustedKeys", "key_id", "read_public_key", "read_trust
 _PEM: Final = re.compile(rb"\s*-----BEGIN PUBLIC KEY-----\s([A-Za-z0-9+/=\s]{1,4096})-----END PUBLIC KEY-----\s*")
 # RFC 8410: SubjectPublicKeyInfo of an Ed25519 key, up to its 32 bytes
 _DER_HEAD: Final = bytes.fromhex("302a300506032b6570032100")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
 
 
 class TrustedKey(Record):
@@ -83,7 +83,7 @@ def _trusted_key(entry: Any, where: str) -> TrustedKey:
         _refuse("expected a table", got=type(entry).__name__, where=where)
     _only(entry, ("name", "public", "bundles"), where)
     name, public, bundles = entry.get("name"), entry.get("public"), entry.get("bundles")
-    if not isinstance(name, str) or not name or not name.isprintable():
+    if not isinstance(name, str) or not name or not _core.is_printable(name):
         _refuse("expected a name", got=_given(name), where=f"{where}.name")
     if not isinstance(public, str):
         _refuse(
@@ -114,7 +114,7 @@ def _minimum(table: Any, where: str) -> dict[str, int]:
 
 
 def _is_name(value: object) -> bool:
-    return isinstance(value, str) and _NAME.match(value) is not None
+    return isinstance(value, str) and _core.is_name(value)
 
 
 def _only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

@@ -14,7 +14,7 @@ from nojit.runtime import _core
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.record import Record
 from nojit.runtime.table.table import Config, KernelTable
-from nojit.runtime.table.tuning import BEHIND_MAX, BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.table.tuning import BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.neighbours import cost_words, estimates, nearest, ranked
 from nojit.runtime.values import Value, identity, spell
 
@@ -220,7 +220,7 @@ def _behind(row: TunedRow) -> list[int]:
     if not row.us:
         return [place * _PLACE_BEHIND for place in range(len(row.use))]
     best = log2(min(row.us))
-    return [min(round(_OCTAVE * (log2(time) - best)), BEHIND_MAX) for time in row.us]
+    return [min(round(_OCTAVE * (log2(time) - best)), _core.BEHIND_MAX) for time in row.us]
 
 
 def _check_key(tuned: TunedTable, table: KernelTable) -> str:

@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nojit.runtime import _core
 from nojit.runtime.errors import TuningError, did_you_mean, key_among
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.record import Record
-from nojit.runtime.strict import TEXT_CHARS_MAX
-from nojit.runtime.table.tuning import COSTS_MAX, TunedDevice
+from nojit.runtime.table.tuning import TunedDevice
 from nojit.runtime.target import is_arch
 from nojit.runtime.tuning.neighbours import cost_words, is_cost
 from nojit.runtime.values import DType, FunctionRef, Value, identity
@@ -35,7 +35,6 @@ __all__ = [
 SCHEMA = 1
 MULTIPROCESSORS = "multiprocessors"
 """What a cost calls how many the device has."""
-_KEYS_MAX = 8
 _INT_MAX = (1 << 63) - 1
 
 
@@ -179,8 +178,8 @@ def is_name(text: str) -> bool:
 
 def _read_key(value: object, where: str) -> tuple[str, ...]:
     texts = _some(value, str, where)
-    if len(texts) > _KEYS_MAX:
-        raise TuningError(f"expected at most {_KEYS_MAX} expressions", got=str(len(texts)), where=where)
+    if len(texts) > _core.TUNING_KEYS_MAX:
+        raise TuningError(f"expected at most {_core.TUNING_KEYS_MAX} expressions", got=str(len(texts)), where=where)
     for number, text in enumerate(texts):
         try:
             parse(text)
@@ -194,7 +193,7 @@ def _read_device(value: object, where: str) -> TunedDevice:
     device = _take(value, dict, where)
     _check_fields(device, names, names, where)
     name, arch = (_take(device[field], str, f"{where}.{field}") for field in names[:2])
-    if not name.isprintable() or len(name) > TEXT_CHARS_MAX or not is_arch(arch):
+    if not _core.is_printable(name) or len(name) > _core.TEXT_CHARS_MAX or not is_arch(arch):
         got = f"{name!r}, {arch!r}"
         raise TuningError("expected a printable name and an arch such as 'sm_90'", got=got, where=where)
     multiprocessors, memory_bytes = (_count(device[field], 1, _INT_MAX, f"{where}.{field}") for field in names[2:])
@@ -249,8 +248,8 @@ def _read_entry(value: dict[str, Any], keys: int, names: Sequence[str], configs:
 
 def _read_costs(value: object, names: Sequence[str], configs: int, where: str) -> tuple[TunedCost, ...]:
     listed = _some(value, dict, where)
-    if len(listed) > COSTS_MAX:
-        raise TuningError(f"expected at most {COSTS_MAX} costs", got=str(len(listed)), where=where)
+    if len(listed) > _core.COSTS_MAX:
+        raise TuningError(f"expected at most {_core.COSTS_MAX} costs", got=str(len(listed)), where=where)
     costs = [_read_cost(cost, names, configs, f"{where}[{number}]") for number, cost in enumerate(listed)]
     if len({cost.config for cost in costs}) < len(costs):
         raise TuningError("expected the cost of each config once", got=str([c.config for c in costs]), where=where)
@@ -269,7 +268,7 @@ def _read_cost(value: dict[str, Any], names: Sequence[str], configs: int, where:
     for name in sorted(used.difference(known)):
         what = f"expected {', '.join(known)}: `names` says what the key's numbers are called"
         raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=f"{where}.ps")
-    if len(words) > TEXT_CHARS_MAX or not is_cost(words, len(names)):
+    if len(words) > _core.TEXT_CHARS_MAX or not is_cost(words, len(names)):
         raise TuningError("expected a number, in at most 256 operations", got=repr(ps), where=f"{where}.ps")
     return TunedCost(_count(value["config"], 0, configs - 1, f"{where}.config"), ps)
 

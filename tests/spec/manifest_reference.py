@@ -10,6 +10,7 @@ from nojit.aot.manifest import types
 from nojit.aot.manifest.archs import known_archs
 from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
 from nojit.aot.manifest.spec import struct_schema
+from nojit.runtime import _core
 from nojit.runtime.expr import expression as expr
 
 __all__ = ["render_grammar", "render_reference"]
@@ -111,7 +112,7 @@ def _types() -> str:
         f"| pointer | `*`, or `*k` for constants, before one of {_listed(types.ELEMENTS)} |\n"
         "| tuple | types in parentheses, with commas; each may have a `name:` |\n"
         f"| tensor descriptor | `tensordesc<fp16[64,64]>`, with any pointer element except `i1` and `u1`, and a block of 1 to "
-        f"{types.RANK_MAX} powers of two; for Gluon a layout may follow |\n"
+        f"{_core.RANK_MAX} powers of two; for Gluon a layout may follow |\n"
         "| constant | `=` before an int, `true`, `false`, a float, quoted text, `dtype:NAME` or `function:SOURCE` |\n"
     )
 

@@ -161,8 +161,8 @@ def test_the_limits_are_the_codes() -> None:
         "digits of an integer": {_core.JSON_DIGITS_MAX},
         "kernels": {_core.KERNELS_MAX},
         "variants, images, groups of a kernel; entries of a pool": {_core.VARIANTS_MAX, _core.POOL_MAX},
-        "a text": {strict.TEXT_CHARS_MAX},
-        "leaves of a type": {type_names.LEAVES_MAX},
+        "a text": {_core.TEXT_CHARS_MAX},
+        "leaves of a type": {_core.LEAVES_MAX},
         "characters of a kernel's expressions": {_core.EXPRESSION_CHARS_MAX},
         "rows times the characters of the longest signature": {_core.TYPED_WORK_MAX},
         "rows times the characters of derived expressions and `requires` that use a type axis": {_core.NAMING_WORK_MAX},
@@ -289,7 +289,7 @@ def rule_of_first(tmp_path: Path, data: bytes) -> str:
 
 
 def test_the_limits_in_sentences() -> None:
-    assert f"at most {strict.TEXT_CHARS_MAX:,} characters" in TEXT
+    assert f"at most {_core.TEXT_CHARS_MAX:,} characters" in TEXT
     assert f"at most {MAX_LENGTH:,} characters and {MAX_HEIGHT} levels deep" in TEXT
     assert "at most 1,024 items" in TEXT
     assert "an integer of at most 64 bits" in TEXT

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from nojit.aot.files import write_file
-from nojit.runtime.errors import BundleFormatError, TuningError, worded
-from nojit.runtime.strict import name as check_name
+from nojit.runtime import _core
+from nojit.runtime.errors import TuningError, worded
 from nojit.runtime.tuning.tuned import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import DType, FunctionRef, Value
 
@@ -48,11 +48,10 @@ def write_tuned(table: TunedTable, folder: Path, *, force: bool = False) -> Path
         TuningError: the kernel's name is not valid in a file name, or the existing file is not from nojit.
         PackageError: the file cannot be written.
     """
-    try:
+    if not _core.is_name(table.kernel):
         # a name with a slash would leave the folder
-        check_name(table.kernel, "kernel")
-    except BundleFormatError as error:
-        raise TuningError(error.what, got=error.got, where=error.where) from None
+        what = "expected a name of letters, digits and ._- that starts with a letter or _, to name the file after"
+        raise TuningError(what, got=repr(table.kernel), where="kernel")
     path = folder / file_name(table)
     if not force:
         _check_ours(path)

@@ -296,23 +296,10 @@ bool nj_take_line(nj_document *it, nj_span *line)
                                                                          "expected printable characters"));
 }
 
-static bool is_name(nj_span text)
-{
-    for (size_t i = 0; i < text.size; i++) {
-        unsigned char c = text.at[i], lower = c | 0x20;
-        bool starts = (lower >= 'a' && lower <= 'z') || c == '_';
-        bool follows = (c >= '0' && c <= '9') || c == '.' || c == '-';
-        if (!starts && (!follows || i == 0)) {
-            return false;
-        }
-    }
-    return text.size > 0 && text.size <= NJ_NAME_MAX;
-}
-
 bool nj_take_name(nj_document *it, nj_span *name)
 {
     return nj_take_text(it, name) &&
-           (is_name(*name) || nj_break(it->error, "name", nj_quote(*name).text,
+           (nj_is_name(*name) || nj_break(it->error, "name", nj_quote(*name).text,
                                        "expected a name of letters, digits and ._- that starts with a letter or _"));
 }
 

@@ -1,5 +1,7 @@
 #include "bundle/text.h"
 
+#include "bundle/limits.h"
+
 /* Unicode's categories Cc, Cf, Co, Cs, Zl, Zp and Zs but for the space, as of Unicode 15. A format cannot change with the Unicode
  * of whoever reads it: these are all. */
 static const struct {
@@ -54,6 +56,19 @@ bool nj_is_printable(nj_span utf8)
         }
     }
     return printable;
+}
+
+bool nj_is_name(nj_span text)
+{
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char c = text.at[i], lower = c | 0x20;
+        bool starts = (lower >= 'a' && lower <= 'z') || c == '_';
+        bool follows = (c >= '0' && c <= '9') || c == '.' || c == '-';
+        if (!starts && (!follows || i == 0)) {
+            return false;
+        }
+    }
+    return text.size > 0 && text.size <= NJ_NAME_MAX;
 }
 
 static uint32_t hex4(const unsigned char *at)

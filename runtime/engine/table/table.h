@@ -110,6 +110,7 @@ typedef enum {
 } nj_bucket;
 
 #define NJ_TUNING_KEYS_MAX 8
+#define NJ_BEHIND_MAX 100000 /* the farthest that a config can be behind the fastest: a hundred octaves */
 
 typedef struct {
     uint32_t key_count, table_count; /* no key: nothing orders the configs */

@@ -2,7 +2,7 @@
 #include "table/cost.h"
 #include "table/reading.h"
 
-enum { TABLES_MAX = 64, BEHIND_MAX = 100000, PLAIN_NUMBERS = NJ_TUNING_KEYS_MAX, PLAIN_DIGITS = 18 };
+enum { TABLES_MAX = 64, PLAIN_NUMBERS = NJ_TUNING_KEYS_MAX, PLAIN_DIGITS = 18 };
 
 #define INT_MAX_OF_KEYS ((uint64_t)INT64_MAX)
 #define COUNT(fields) (sizeof fields / sizeof *fields)
@@ -230,7 +230,7 @@ static bool take_problem_behind(nj_document *it, nj_part *part)
     nj_table_reader *reader = part->reader;
     size_t mark = nj_arena_start(&reader->arena);
     uint32_t count;
-    return take_numbers(it, &reader->arena, NJ_POOL_MAX, BEHIND_MAX, sizeof(uint32_t)) &&
+    return take_numbers(it, &reader->arena, NJ_POOL_MAX, NJ_BEHIND_MAX, sizeof(uint32_t)) &&
            NJ_END_LIST(it, reader, mark, part->problem.behind, count) &&
            (count == part->problem.count || nj_break(it->error, "size", nj_format("%u", (unsigned)count).text,
                                                      "expected %u numbers, one for each config", (unsigned)part->problem.count));

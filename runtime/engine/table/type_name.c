@@ -1,5 +1,6 @@
 #include "table/type_name.h"
 
+#include "bundle/limits.h"
 #include "table/number_text.h"
 
 #define DESCRIPTOR "tensordesc<"
@@ -187,8 +188,7 @@ bool nj_type_constant(nj_span type, unsigned char *decoded, nj_constant *value)
 
 static bool is_constant(nj_span type)
 {
-    /* as long as any text of a table */
-    unsigned char decoded[8192];
+    unsigned char decoded[NJ_TEXT_MAX];
     nj_constant value;
     return type.size <= sizeof decoded && nj_type_constant(type, decoded, &value);
 }
