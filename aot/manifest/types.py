@@ -18,8 +18,7 @@ from math import prod
 from nojit.runtime import _core
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table.constant_types import constant_of, constant_type
-from nojit.runtime.table.type_names import ELEMENTS as _OF_POINTERS
-from nojit.runtime.table.type_names import NONE, SCALARS, dtype_name, element_name, members
+from nojit.runtime.table.type_names import NONE, dtype_name, element_name, members
 
 __all__ = [
     "NONE",
@@ -36,10 +35,12 @@ __all__ = [
     "types_of",
 ]
 
-BOOLS = ("i1", "u1")
-INTS = tuple(name for name in SCALARS if name[0] in "iu" and name not in BOOLS)
-FLOATS = tuple(name for name in SCALARS if "f" in name)
-ELEMENTS = (*BOOLS, *INTS, *FLOATS, *sorted(_OF_POINTERS.difference(SCALARS)))
+BOOLS, INTS, FLOATS = (
+    tuple([name for name, kind, _, is_scalar in _core.dtypes() if is_scalar and kind == wanted])
+    for wanted in ("bool", "int", "float")
+)
+_BYTES = {name: size_bytes for name, _, size_bytes, _ in _core.dtypes()}
+ELEMENTS = tuple(_BYTES)
 DEPTH_MAX = 8
 """Maximum number of tuples inside each other in one type."""
 
@@ -273,7 +274,7 @@ def _layout(words: str, spelling: str, where: str) -> dict[str, int | bool]:
 
 
 def _check_layout(layout: Mapping[str, int | bool], element: str, width: int, spelling: str, where: str) -> None:
-    element_bytes = _element_bytes(element)
+    element_bytes = _BYTES[element]
     swizzle = layout.get("swizzle_byte_width", 0)
     padded = layout.get("fp4_padded", False)
     if padded and (element_bytes > 1 or swizzle not in (0, 128)):
@@ -282,10 +283,6 @@ def _check_layout(layout: Mapping[str, int | bool], element: str, width: int, sp
     if swizzle > width * element_bytes * (2 if padded else 1):
         what = f"expected a block of at least {swizzle} bytes along its last dimension, the width of the swizzle"
         raise ManifestError(what, got=repr(spelling), where=where)
-
-
-def _element_bytes(element: str) -> int:
-    return 1 if element.startswith("fp8") else int(element.strip("abfipu")) // 8
 
 
 def _check_block(element: str, block: list[int], spelling: str, where: str) -> None:
@@ -298,7 +295,7 @@ def _check_block(element: str, block: list[int], spelling: str, where: str) -> N
         elements *= size
     if elements > _BLOCK_MAX:
         raise ManifestError(f"expected a block of at most {_BLOCK_MAX} elements", got=repr(spelling), where=where)
-    if block[-1] * _element_bytes(element) < _ROW_BYTES:
+    if block[-1] * _BYTES[element] < _ROW_BYTES:
         what = f"expected a block of at least {_ROW_BYTES} bytes along its last dimension"
         raise ManifestError(what, got=repr(spelling), where=where)
 

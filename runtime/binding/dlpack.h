@@ -6,25 +6,13 @@
 
 enum { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLCUDAManaged = 13 };
 
-enum {
-    kDLInt = 0,
-    kDLUInt = 1,
-    kDLFloat = 2,
-    kDLBfloat = 4,
-    kDLBool = 6,
-    kDLFloat8_e4m3fn = 10,
-    kDLFloat8_e4m3fnuz = 11,
-    kDLFloat8_e5m2 = 12,
-    kDLFloat8_e5m2fnuz = 13,
-};
-
 typedef struct {
     int32_t device_type;
     int32_t device_id;
 } DLDevice;
 
 typedef struct {
-    uint8_t code;
+    uint8_t code; /* a DLDataTypeCode: engine/base/dtype.c has those that Triton has, too */
     uint8_t bits;
     uint16_t lanes;
 } DLDataType;

@@ -230,6 +230,8 @@ static PyMethodDef functions[] = {
     {"param_bytes", nj_param_bytes_of, METH_O, PyDoc_STR("The bytes of a parameter by its type; 0 for a type that no parameter has.")},
     {"element_name", nj_element_name_of, METH_O, PyDoc_STR("An element in the spelling of types; None if the text names none.")},
     {"dtype_name", nj_dtype_name_of, METH_O, PyDoc_STR("The name of Triton's dtype; None if the text names none.")},
+    {"dtypes", nj_dtypes_of, METH_NOARGS,
+     PyDoc_STR("Of each dtype its name in types, its kind, its bytes, and whether a param can be one.")},
     {"dtype_words", nj_dtype_words, METH_NOARGS, PyDoc_STR("Every name of a dtype, without a module's.")},
     {"descriptor_parts", nj_descriptor_parts_of, METH_O, PyDoc_STR("The element and the block of a descriptor's type.")},
     {"rank_configs", nj_rank_configs, METH_VARARGS, PyDoc_STR("The configs of a block for a key, the best first.")},

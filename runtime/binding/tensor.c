@@ -23,8 +23,24 @@ static struct {
     PyObject *is_nested;
 } names;
 
+enum { CODES = 32, BYTES_MAX = 8 };
+
+/* Dtypes by DLPack's code and bytes: as `names`. */
+static uint8_t dtypes[CODES][BYTES_MAX + 1];
+
+static void find_dtypes(void)
+{
+    memset(dtypes, NJ_DTYPE_COUNT, sizeof dtypes);
+    for (int dtype = 0; dtype < NJ_DTYPE_COUNT; dtype++) {
+        if (nj_dtypes[dtype].dlpack != NJ_NOT_IN_DLPACK) {
+            dtypes[nj_dtypes[dtype].dlpack][nj_dtypes[dtype].bytes] = (uint8_t)dtype;
+        }
+    }
+}
+
 int nj_tensor_init(void)
 {
+    find_dtypes();
     if (nj_kinds_init() < 0) {
         return -1;
     }
@@ -56,26 +72,8 @@ int nj_tensor_init(void)
 
 static nj_dtype dtype_of(DLDataType type)
 {
-    static const uint8_t ints[] = {[8] = NJ_I8, [16] = NJ_I16, [32] = NJ_I32, [64] = NJ_I64};
-    static const uint8_t uints[] = {[8] = NJ_U8, [16] = NJ_U16, [32] = NJ_U32, [64] = NJ_U64};
-    static const uint8_t floats[] = {[16] = NJ_FP16, [32] = NJ_FP32, [64] = NJ_FP64};
-    nj_dtype dtype = NJ_DTYPE_NONE;
-    if (type.lanes != 1 || type.bits > 64) {
-        return NJ_DTYPE_COUNT;
-    }
-    switch (type.code) {
-    case kDLInt: dtype = ints[type.bits]; break;
-    case kDLUInt: dtype = uints[type.bits]; break;
-    case kDLFloat: dtype = floats[type.bits]; break;
-    case kDLBfloat: dtype = type.bits == 16 ? NJ_BF16 : NJ_DTYPE_NONE; break;
-    case kDLBool: dtype = type.bits == 8 ? NJ_I1 : NJ_DTYPE_NONE; break;
-    case kDLFloat8_e4m3fn: dtype = NJ_FP8E4NV; break;
-    case kDLFloat8_e4m3fnuz: dtype = NJ_FP8E4B8; break;
-    case kDLFloat8_e5m2: dtype = NJ_FP8E5; break;
-    case kDLFloat8_e5m2fnuz: dtype = NJ_FP8E5B16; break;
-    default: break;
-    }
-    return dtype == NJ_DTYPE_NONE ? NJ_DTYPE_COUNT : dtype;
+    bool known = type.lanes == 1 && type.bits <= 8 * BYTES_MAX && type.bits % 8 == 0 && type.code < CODES;
+    return known ? dtypes[type.code][type.bits / 8] : NJ_DTYPE_COUNT;
 }
 
 static int read_odd_device(DLDevice device, PyObject *kernel, PyObject *argument, int *out)

@@ -3,7 +3,6 @@
 #include "table_parts.h"
 
 #include "launch/row.h"
-#include "select/dtype.h"
 #include "table/type_name.h"
 
 /* The UTF-8 of a text, which may hold surrogates: those are part of no type. NULL with an exception raised. */
@@ -128,26 +127,28 @@ PyObject *nj_param_bytes_of(PyObject *Py_UNUSED(module), PyObject *type)
     return bytes;
 }
 
-/* The name that `spell` gives to the dtype which a text names; None if it names none. */
-static PyObject *spelled(PyObject *text, const char *(*spell)(nj_dtype dtype))
+/* Reads the dtype that a text names: 1, 0 if it names none, -1 with an exception raised. */
+static int read_dtype(PyObject *text, const nj_dtype_facts **facts)
 {
     PyObject *utf8 = utf8_of(text);
     nj_dtype dtype = utf8 == NULL ? NJ_DTYPE_COUNT : nj_dtype_read(span_of(utf8));
     Py_XDECREF(utf8);
-    if (dtype == NJ_DTYPE_COUNT) {
-        return utf8 == NULL ? NULL : Py_NewRef(Py_None);
-    }
-    return PyUnicode_FromString(spell(dtype));
+    *facts = &nj_dtypes[dtype];
+    return utf8 == NULL ? -1 : dtype != NJ_DTYPE_COUNT;
 }
 
 PyObject *nj_element_name_of(PyObject *Py_UNUSED(module), PyObject *text)
 {
-    return spelled(text, nj_dtype_name);
+    const nj_dtype_facts *facts;
+    int known = read_dtype(text, &facts);
+    return known < 0 ? NULL : known == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(facts->name);
 }
 
 PyObject *nj_dtype_name_of(PyObject *Py_UNUSED(module), PyObject *text)
 {
-    return spelled(text, nj_dtype_constexpr);
+    const nj_dtype_facts *facts;
+    int known = read_dtype(text, &facts);
+    return known < 0 ? NULL : known == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(facts->constexpr_name);
 }
 
 PyObject *nj_dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
@@ -162,4 +163,21 @@ PyObject *nj_dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
         Py_XDECREF(text);
     }
     return words;
+}
+
+PyObject *nj_dtypes_of(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    static const char *const kinds[] = {
+        [NJ_OF_BOOLS] = "bool", [NJ_OF_INTS] = "int", [NJ_OF_UINTS] = "int", [NJ_OF_FLOATS] = "float"};
+    PyObject *all = PyTuple_New(NJ_DTYPE_COUNT - NJ_I1);
+    for (Py_ssize_t i = 0; all != NULL && i < PyTuple_GET_SIZE(all); i++) {
+        const nj_dtype_facts *facts = &nj_dtypes[NJ_I1 + i];
+        PyObject *one = Py_BuildValue("(ssiO)", facts->name, kinds[facts->kind], facts->bytes, facts->is_scalar ? Py_True : Py_False);
+        if (one == NULL) {
+            Py_CLEAR(all);
+            break;
+        }
+        PyTuple_SET_ITEM(all, i, one);
+    }
+    return all;
 }

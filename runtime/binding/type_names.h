@@ -27,6 +27,9 @@ PyObject *nj_param_bytes_of(PyObject *module, PyObject *type);
 PyObject *nj_element_name_of(PyObject *module, PyObject *text);
 PyObject *nj_dtype_name_of(PyObject *module, PyObject *text);
 
+/* `dtypes()`: of each dtype its name in types, its kind, its bytes, and whether a param can be one. */
+PyObject *nj_dtypes_of(PyObject *module, PyObject *none);
+
 /* `dtype_words()`: every name of a dtype, without a module's. */
 PyObject *nj_dtype_words(PyObject *module, PyObject *none);
 

@@ -30,12 +30,7 @@ __all__ = [
 ]
 
 _NONE_GIVEN: Final[Mapping[str, Value]] = MappingProxyType({})
-_INTS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64))
-_BOOLS: Final = frozenset({"i1", "u1"})
-_FLOATS: Final = frozenset({"fp16", "bf16", "fp32", "fp64"})
-_KINDS: Final = (
-    {NONE: "none"} | dict.fromkeys(_BOOLS, "bool") | dict.fromkeys(_FLOATS, "float") | dict.fromkeys(_INTS, "int")
-)
+_KINDS: Final = {NONE: "none"} | {name: kind for name, kind, _, is_scalar in _core.dtypes() if is_scalar}
 _CONSTANT_KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float"}
 _STARTS: Final = (("*", "pointer"), ("(", "tuple"), ("tensordesc<", "descriptor"))
 
@@ -88,9 +83,10 @@ def mismatch(slot_type: str, argument: Argument) -> str:
     """Say why a slot of that type does not take an argument which it does not take."""
     if is_constant(slot_type):
         return f"expected the constant {spell(constant_of(slot_type))}, got {argument}"
-    if slot_type in _FLOATS and argument.kind == "int":
+    kind = _KINDS.get(slot_type, "")
+    if kind == "float" and argument.kind == "int":
         return f"expected {slot_type}, got {argument}; pass {shown(argument.value)}.0"
-    if slot_type in _INTS and argument.kind == "int":
+    if kind == "int" and argument.kind == "int":
         return f"expected {slot_type}, got {argument}, which does not fit"
     if is_tuple(slot_type) and argument.kind == "tuple":
         return _tuple_mismatch(slot_type, argument)

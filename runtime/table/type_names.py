@@ -13,9 +13,7 @@ from typing import Final
 from nojit.runtime.table.constant_types import is_constant
 
 __all__ = [
-    "ELEMENTS",
     "NONE",
-    "SCALARS",
     "TENSOR_MAP",
     "descriptor_parts",
     "dtype_name",
@@ -30,18 +28,6 @@ __all__ = [
 
 NONE: Final = "none"
 """The type of a param, or of a member of a tuple, for which None was compiled in."""
-SCALARS: Final = (
-    "i1",
-    "u1",
-    "fp16",
-    "bf16",
-    "fp32",
-    "fp64",
-    *(f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64)),
-)
-"""The scalars that can be passed."""
-ELEMENTS: Final = frozenset(SCALARS) | {"fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16"}
-"""What a pointer can point to, and a descriptor describe."""
 TENSOR_MAP: Final = "tensormap"
 """The type of a slot that takes a CUtensorMap by value."""
 

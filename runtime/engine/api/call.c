@@ -141,7 +141,7 @@ static bool read_value(const nj_kernel *kernel, nj_bound_call *call, const nj_ar
         if (arg->dtype >= NJ_DTYPE_COUNT) {
             return nj_refuse_argument(error, place, nj_format("%u", arg->dtype).text, "expected a pointer to a dtype of nj_dtype");
         }
-        *value = (nj_value){.tag = NJ_TAG_POINTER, .dtype = (uint8_t)(arg->dtype == NJ_U1 ? NJ_I1 : arg->dtype), .bits = arg->integer};
+        *value = (nj_value){.tag = NJ_TAG_POINTER, .dtype = (uint8_t)nj_dtype_of_memory(arg->dtype), .bits = arg->integer};
         return true;
     case NJ_ARG_TUPLE: return read_tuple(kernel, call, arg, place, value, error);
     case NJ_ARG_DESCRIPTOR: return read_descriptor(call, arg, place, value, error);

@@ -288,13 +288,14 @@ static nj_value value_of(const nj_plan_item *item, const void *from)
     if (*item->type.at == '*') {
         return (nj_value){.tag = NJ_TAG_POINTER, .bits = (int64_t)bits};
     }
-    if (item->dtype == NJ_I1 || item->dtype == NJ_U1) {
+    uint8_t kind = nj_dtypes[item->dtype].kind;
+    if (kind == NJ_OF_BOOLS) {
         return (nj_value){.tag = NJ_TAG_BOOL, .bits = (bits & 1) != 0};
     }
-    if (item->dtype >= NJ_FP16) {
+    if (kind == NJ_OF_FLOATS) {
         return (nj_value){.tag = NJ_TAG_OPAQUE, .bits = (int64_t)bits};
     }
-    bool is_signed = item->dtype <= NJ_I64, is_wide = !is_signed && item->bytes == 8 && bits > INT64_MAX;
+    bool is_signed = kind == NJ_OF_INTS, is_wide = !is_signed && item->bytes == 8 && bits > INT64_MAX;
     return (nj_value){.tag = is_wide ? NJ_TAG_UINT : NJ_TAG_INT, .bits = is_signed ? (int64_t)(bits << unused) >> unused : (int64_t)bits};
 }
 

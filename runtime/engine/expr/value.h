@@ -1,13 +1,9 @@
-/* The value of an argument, a constexpr or an expression, and the names of Triton's dtypes. */
+/* The value of an argument, a constexpr or an expression. */
 #ifndef NOJIT_EXPR_VALUE_H
 #define NOJIT_EXPR_VALUE_H
 
-#include "base/internal.h"
-#include "base/span.h"
-#include "nojit.h"
+#include "base/dtype.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 
 /* The first six are `Tag` of runtime/expr/operations.py; programs know no other. */
@@ -57,17 +53,5 @@ static inline int64_t nj_opaque_double(double number)
 {
     return nj_double_bits(number != number ? __builtin_nan("") : number);
 }
-
-/* Triton's spelling, "" for an untyped address. */
-NJ_INTERNAL const char *nj_dtype_name(nj_dtype dtype);
-
-/* Each spelling of each dtype by number; NULL behind the last. */
-NJ_INTERNAL const char *nj_dtype_spelling(size_t number);
-
-/* Reads the spelling of types, such as "fp16", and no other; NJ_DTYPE_COUNT if unknown. */
-NJ_INTERNAL nj_dtype nj_dtype_of(nj_span text);
-
-/* Reads Triton's spelling, a framework's ("torch.float16", "bfloat16") included; NJ_DTYPE_COUNT if unknown. */
-NJ_INTERNAL nj_dtype nj_dtype_parse(const char *text);
 
 #endif

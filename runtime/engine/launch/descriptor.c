@@ -33,7 +33,7 @@ bool nj_descriptor_check_box(size_t rank, const int64_t *box, const int64_t *ste
 bool nj_descriptor_check_options(const nj_descriptor *it, int argument, nj_error *error)
 {
     const char *dtype = nj_dtype_name(it->base.dtype);
-    if (it->pads_nan && it->base.dtype < NJ_FP16) {
+    if (it->pads_nan && nj_dtypes[it->base.dtype].kind != NJ_OF_FLOATS) {
         return nj_refuse_argument(error, argument, dtype, "expected a descriptor with padding 'nan' to be of floats");
     }
     return !it->rounds_tf32 || it->base.dtype == NJ_FP32 ||
@@ -65,7 +65,7 @@ bool nj_descriptor_take(const nj_tensor_descriptor *from, int argument, nj_descr
         return refuse(argument, given.dtype, error, "expected a descriptor of a dtype");
     }
     *it = (nj_descriptor){
-        .base = {.tag = NJ_TAG_POINTER, .dtype = (uint8_t)(given.dtype == NJ_U1 ? NJ_I1 : given.dtype), .bits = (int64_t)given.address},
+        .base = {.tag = NJ_TAG_POINTER, .dtype = (uint8_t)nj_dtype_of_memory(given.dtype), .bits = (int64_t)given.address},
         .rank = (uint8_t)given.rank,
         .pads_nan = given.pads_nan != 0,
         .rounds_tf32 = given.rounds_tf32 != 0,

@@ -2,44 +2,15 @@
 #include "launch/launch.h"
 #include "launch/slot.h"
 
-/* Rounds to the nearest half, to even between two; false for a number that is too large. */
-static bool round_half(double number, uint64_t *cell)
-{
-    uint64_t bits = (uint64_t)nj_double_bits(number), sign = bits >> 63 << 15;
-    int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
-    uint64_t fraction = bits & ((UINT64_C(1) << 52) - 1);
-    if (exponent == 1024) {
-        *cell = sign | (fraction == 0 ? 0x7c00 : 0x7e00);
-        return true;
-    }
-    if (exponent < -25 || exponent > 15) {
-        *cell = sign;
-        return exponent <= 15;
-    }
-    int shift = exponent < -14 ? 28 - exponent : 42;
-    uint64_t whole = fraction | UINT64_C(1) << 52, half = whole >> shift, rest = whole & ((UINT64_C(1) << shift) - 1);
-    uint64_t middle = UINT64_C(1) << (shift - 1);
-    /* a normal number's leading bit adds one to the exponent */
-    half += exponent < -14 ? 0 : (uint64_t)(exponent + 14) << 10;
-    half += rest > middle || (rest == middle && half % 2 == 1);
-    *cell = sign | half;
-    return half < 0x7c00;
-}
-
 static bool pack_number(const nj_slot *slot, const nj_value *value, uint64_t *cell, nj_error *error)
 {
-    double number = nj_as_double(value->bits);
-    float single = (float)number;
-    uint32_t bits;
-    memcpy(&bits, &single, sizeof bits);
-    switch (slot->dtype) {
-    case NJ_FP16:
-        return round_half(number, cell) ||
-               nj_refuse_argument(error, slot->source, nj_format("%g", number).text, "expected a number that fits fp16");
-    case NJ_BF16: *cell = bits >> 16; return true; /* cut off, not rounded: as Triton does */
-    case NJ_FP32: *cell = bits; return true;
-    default: *cell = (uint64_t)value->bits; return true;
+    if (nj_dtypes[slot->dtype].kind != NJ_OF_FLOATS) {
+        *cell = (uint64_t)value->bits;
+        return true;
     }
+    double number = nj_as_double(value->bits);
+    return nj_dtype_pack(slot->dtype, number, cell) ||
+           nj_refuse_argument(error, slot->source, nj_format("%g", number).text, "expected a number that fits %s", nj_dtype_name(slot->dtype));
 }
 
 /* Selection has matched the call with the variant's types, and loading those with its layout. */

@@ -157,10 +157,6 @@ static bool read_grid(row_reading *it)
 
 uint32_t nj_param_bytes(nj_span type, uint8_t *dtype)
 {
-    static const uint8_t bytes[NJ_DTYPE_COUNT + 1] = {
-        [NJ_I1] = 1,  [NJ_U1] = 1,  [NJ_I8] = 1,  [NJ_I16] = 2, [NJ_I32] = 4,  [NJ_I64] = 8,  [NJ_U8] = 1,
-        [NJ_U16] = 2, [NJ_U32] = 4, [NJ_U64] = 8, [NJ_FP16] = 2, [NJ_BF16] = 2, [NJ_FP32] = 4, [NJ_FP64] = 8,
-    };
     if (type.size > 0 && *type.at == '*') {
         *dtype = NJ_U64;
         return POINTER_BYTES;
@@ -170,7 +166,7 @@ uint32_t nj_param_bytes(nj_span type, uint8_t *dtype)
         return TENSOR_MAP_BYTES;
     }
     *dtype = (uint8_t)nj_dtype_of(type);
-    return bytes[*dtype];
+    return nj_dtypes[*dtype].is_scalar ? nj_dtypes[*dtype].bytes : 0;
 }
 
 static bool add_slot(row_reading *it, nj_slot_facts slot, nj_span type)

@@ -10,13 +10,14 @@ static nj_packing packing_of(const nj_slot *slot)
     if (slot->leaf >= 0 || slot->part != NJ_PART_VALUE) {
         return NJ_PACK_OTHER;
     }
-    return slot->dtype == NJ_FP16 || slot->dtype == NJ_BF16 || slot->dtype == NJ_FP32 ? NJ_PACK_FLOAT : NJ_PACK_BITS;
+    const nj_dtype_facts *dtype = &nj_dtypes[slot->dtype];
+    return dtype->kind == NJ_OF_FLOATS && dtype->bytes < sizeof(double) ? NJ_PACK_FLOAT : NJ_PACK_BITS;
 }
 
 static bool is_slot(const nj_runnable *runnable, const nj_slot *slot)
 {
     bool map = slot->part == NJ_PART_MAP;
-    return slot->dtype <= NJ_FP64 && slot->source >= NJ_SOURCE_PROFILE_SCRATCH && slot->source < (int64_t)runnable->argument_count &&
+    return slot->dtype < NJ_DTYPE_COUNT && nj_dtypes[slot->dtype].is_scalar && slot->source >= NJ_SOURCE_PROFILE_SCRATCH && slot->source < (int64_t)runnable->argument_count &&
            slot->leaf >= -1 && slot->leaf < NJ_LEAVES_MAX && slot->part <= NJ_PART_ROUNDS_TF32 &&
            slot->index < (map ? runnable->map_count : NJ_RANK_MAX);
 }

@@ -1,6 +1,6 @@
 #include "select/constexpr.h"
 
-#include "select/dtype.h"
+#include "base/dtype.h"
 
 #include <stdlib.h>
 
@@ -87,7 +87,7 @@ bool nj_constexpr_resolve(const nj_constant *value, const nj_constant *const *kn
         texts |= known[i]->kind == NJ_CONSTANT_TEXT;
     }
     if (dtypes && !texts) {
-        const char *name = nj_dtype_constexpr(dtype);
+        const char *name = nj_dtypes[dtype].constexpr_name;
         *resolved = (nj_constant){.kind = NJ_CONSTANT_DTYPE, .text = {(const unsigned char *)name, strlen(name)}};
     }
     return true;

@@ -1,6 +1,6 @@
 #include "select/ids.h"
 
-#include "select/dtype.h"
+#include "base/dtype.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

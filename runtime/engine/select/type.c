@@ -11,23 +11,21 @@ static nj_dtype pointee_of(nj_span text)
         return NJ_DTYPE_COUNT;
     }
     size_t start = 1 + (text.size > 1 && text.at[1] == 'k');
-    nj_dtype dtype = nj_dtype_of((nj_span){text.at + start, text.size - start});
-    return dtype == NJ_U1 ? NJ_I1 : dtype; /* Triton's two spellings of a bool */
+    return nj_dtype_of_memory(nj_dtype_of((nj_span){text.at + start, text.size - start}));
 }
 
-static nj_type int_type(nj_dtype dtype)
+static nj_type int_type(const nj_dtype_facts *dtype)
 {
-    const uint16_t ints = NJ_BIT(NJ_TAG_INT);
-    switch (dtype) {
-    case NJ_I8: return (nj_type){.tags = ints, .width = 8, .low = INT8_MIN, .high = INT8_MAX};
-    case NJ_I16: return (nj_type){.tags = ints, .width = 16, .low = INT16_MIN, .high = INT16_MAX};
-    case NJ_I32: return (nj_type){.tags = ints, .width = 32, .low = INT32_MIN, .high = INT32_MAX};
-    case NJ_I64: return (nj_type){.tags = ints, .width = 64, .low = INT64_MIN, .high = INT64_MAX};
-    case NJ_U8: return (nj_type){.tags = ints, .width = 8, .high = UINT8_MAX};
-    case NJ_U16: return (nj_type){.tags = ints, .width = 16, .high = UINT16_MAX};
-    case NJ_U32: return (nj_type){.tags = ints, .width = 32, .high = UINT32_MAX};
-    default: return (nj_type){.tags = ints | NJ_BIT(NJ_TAG_UINT), .width = 64, .high = INT64_MAX}; /* NJ_U64 */
+    bool is_signed = dtype->kind == NJ_OF_INTS;
+    uint8_t bits = 8 * dtype->bytes;
+    nj_type type = {.tags = NJ_BIT(NJ_TAG_INT), .width = bits, .high = INT64_MAX};
+    if (is_signed || bits < 64) {
+        type.high = INT64_MAX >> (64 - bits - !is_signed);
+    } else {
+        type.tags |= NJ_BIT(NJ_TAG_UINT);
     }
+    type.low = is_signed ? -type.high - 1 : 0;
+    return type;
 }
 
 /* `=3`, and whatever else is compiled in as one value. */
@@ -67,14 +65,15 @@ static nj_type plain_type(nj_span text)
     if (nj_span_is(text, "none")) {
         return (nj_type){.tags = NJ_BIT(NJ_TAG_NONE)};
     }
-    nj_dtype dtype = nj_dtype_of(text);
-    if (dtype == NJ_I1 || dtype == NJ_U1) {
-        return (nj_type){.tags = NJ_BIT(NJ_TAG_BOOL)};
+    const nj_dtype_facts *dtype = &nj_dtypes[nj_dtype_of(text)];
+    if (!dtype->is_scalar) {
+        return (nj_type){0};
     }
-    if (dtype >= NJ_FP16) { /* fp8 is no type of a scalar, and NJ_DTYPE_COUNT none at all */
-        return (nj_type){.tags = dtype <= NJ_FP64 ? NJ_BIT(NJ_TAG_OPAQUE) : 0};
+    switch (dtype->kind) {
+    case NJ_OF_BOOLS: return (nj_type){.tags = NJ_BIT(NJ_TAG_BOOL)};
+    case NJ_OF_FLOATS: return (nj_type){.tags = NJ_BIT(NJ_TAG_OPAQUE)};
+    default: return int_type(dtype);
     }
-    return int_type(dtype);
 }
 
 nj_type nj_descriptor_type(nj_span text)

@@ -13,16 +13,6 @@ enum {
     SWIZZLE_128 = 3,
 };
 
-/* Bytes and CUtensorMapDataType of each element; cuda.h has no fp8, which is mapped as bytes. */
-static const struct {
-    uint8_t bytes, type;
-} elements[NJ_DTYPE_COUNT + 1] = {
-    [NJ_I1] = {1, 0},      [NJ_U1] = {1, 0},       [NJ_I8] = {1, 0},      [NJ_U8] = {1, 0},       [NJ_FP8E4NV] = {1, 0},
-    [NJ_FP8E5] = {1, 0},   [NJ_FP8E4B15] = {1, 0}, [NJ_FP8E4B8] = {1, 0}, [NJ_FP8E5B16] = {1, 0}, [NJ_U16] = {2, 1},
-    [NJ_I16] = {2, 1},     [NJ_U32] = {4, 2},      [NJ_I32] = {4, 3},     [NJ_U64] = {8, 4},      [NJ_I64] = {8, 5},
-    [NJ_FP16] = {2, 6},    [NJ_FP32] = {4, 7},     [NJ_FP64] = {8, 8},    [NJ_BF16] = {2, 9},
-};
-
 /* Whether copies of the map's block make up the type's: Triton copies a wide block in parts, and splits it among CTAs. */
 static bool covers(const nj_descriptor_name *type, const nj_tensor_map *map)
 {
@@ -40,7 +30,8 @@ nj_packing_fault nj_map_lacks(nj_span type, const nj_tensor_map *map)
     if (map->rank != described.rank) {
         return nj_format("a block of %u dimensions", (unsigned)described.rank);
     }
-    unsigned bytes = elements[described.dtype].bytes, element = map->fp4_padded ? PADDED_FP4 : elements[described.dtype].type;
+    const nj_dtype_facts *dtype = &nj_dtypes[described.dtype];
+    unsigned bytes = dtype->bytes, element = map->fp4_padded ? PADDED_FP4 : dtype->map_type;
     if (map->fp4_padded && (bytes != 1 || map->swizzle != SWIZZLE_128)) {
         return nj_format("padding of 4-bit values in elements of one byte, swizzled 128 bytes wide");
     }

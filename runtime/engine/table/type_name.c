@@ -259,8 +259,7 @@ static bool is_type(nj_span text, int depth)
         nj_descriptor_name parts;
         return read_descriptor(text, &parts);
     }
-    /* fp8 is no type of a scalar */
-    return nj_dtype_of(text) < NJ_FP8E4NV || nj_span_is(text, "none");
+    return nj_dtypes[nj_dtype_of(text)].is_scalar || nj_span_is(text, "none");
 }
 
 bool nj_is_type(nj_span text)

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from nojit.runtime import _core
 from nojit.runtime.serve.standin.registry import export, exported
 
 __all__ = ["BITS", "CANONICAL", "MAX_NUMEL", "canonicalize_dtype", "validate_block_shape"]
 
 MAX_NUMEL: Final = 1 << 20
-# name in a signature: its bits, and its other names
-_TYPES: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
-    "u1": (1, ("bool", "int1", "uint1", "i1")),
-    "i8": (8, ("int8",)),
-    "i16": (16, ("int16",)),
-    "i32": (32, ("int32", "int")),
-    "i64": (64, ("int64",)),
-    "u8": (8, ("uint8",)),
-    "u16": (16, ("uint16",)),
-    "u32": (32, ("uint32",)),
-    "u64": (64, ("uint64",)),
-    "fp8e4nv": (8, ("float8e4nv", "float8_e4m3fn")),
-    "fp8e4b8": (8, ("float8e4b8", "float8_e4m3fnuz")),
-    "fp8e4b15": (8, ("float8e4b15",)),
-    "fp8e5": (8, ("float8e5", "float8_e5m2")),
-    "fp8e5b16": (8, ("float8e5b16", "float8_e5m2fnuz")),
-    "fp16": (16, ("float16", "half")),
-    "bf16": (16, ("bfloat16",)),
-    "fp32": (32, ("float32", "float")),
-    "fp64": (64, ("float64", "double")),
-    "void": (0, ()),
-}
-CANONICAL: Final = {name: canonical for canonical, (_, others) in _TYPES.items() for name in (canonical, *others)}
-BITS: Final = {name: _TYPES[canonical][0] for name, canonical in CANONICAL.items()}
+
+
+def _canonical() -> dict[str, str]:
+    """Return what signatures hold by every name of a dtype: a bool is ``u1`` there."""
+    named = {word: str(_core.element_name(word)) for word in _core.dtype_words()}
+    return {word: "u1" if name == "i1" else name for word, name in named.items()} | {"void": "void"}
+
+
+def _bits() -> dict[str, int]:
+    bits = {name: 1 if kind == "bool" else 8 * size_bytes for name, kind, size_bytes, _ in _core.dtypes()}
+    return {word: bits.get(name, 0) for word, name in CANONICAL.items()}
+
+
+CANONICAL: Final = _canonical()
+BITS: Final = _bits()
 
 
 @exported("triton._utils")
