@@ -18,6 +18,7 @@ from typing import Any
 import zstandard
 from nojit.aot.pack.index import encode_header, encode_index
 from nojit.aot.pack.sections import encode_groups, encode_images, encode_table
+from nojit.runtime import _core
 from nojit.runtime.bundle.format import (
     GLOBAL_SCRATCH,
     PROFILE_SCRATCH,
@@ -72,7 +73,6 @@ __all__ = [
 
 SCRATCH = (Slot(GLOBAL_SCRATCH, "*i8"), Slot(PROFILE_SCRATCH, "*i8"))
 _OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
-_SIZES = {"i1": 1, "u1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 
 
 def target(image_arch: str) -> TargetInfo:
@@ -85,9 +85,7 @@ SM_90 = target("sm_90a")
 
 def size_of(kind: str) -> int:
     """Return the bytes of a param of a Triton type."""
-    if kind == TENSOR_MAP:
-        return 128
-    return 8 if kind.startswith("*") else _SIZES.get(kind) or int(kind[1:]) // 8
+    return _core.param_bytes(kind)
 
 
 @dataclass(frozen=True, slots=True)
