@@ -85,7 +85,7 @@ int nj_run_plan(const nj_plan_object *plan, const nj_signature *signature, const
     if (!nj_launch_size(&plan->it, grid, &launch, &error)) {
         return refuse(plan, signature, &error);
     }
-    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) {
+    if (nj_launch_is_empty(&launch)) {
         return 0;
     }
     if (nj_forked()) {

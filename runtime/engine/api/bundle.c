@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "api/handles.h"
-#include "api/texts.h"
+#include "base/texts.h"
 #include "base/sized.h"
 #include "bundle/zstd.h"
 #include "cuda/query.h"

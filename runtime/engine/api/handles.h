@@ -8,6 +8,7 @@
 #include "launch/launch.h"
 #include "launch/row.h"
 #include "launch/tuned.h"
+#include "launch/values.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -54,36 +55,13 @@ struct nj_kernel {
     _Atomic(nj_kernel_settings *) settings; /* NULL until they are asked for */
 };
 
-/* One entry of the `values` of `nj_plan_launch`. */
-typedef struct {
-    nj_span type;
-    int16_t source, leaf;
-    uint8_t bytes;       /* that are read; 0: it is compiled in */
-    uint8_t hint;        /* 0, 1 or 16 */
-    uint8_t dtype;
-    bool is_descriptor;
-    nj_value compiled_in; /* where nothing is read: what expressions see */
-} nj_plan_item;
-
-/* How a slot of the compiled kernel is filled from `values`. */
-typedef struct {
-    int16_t item; /* -1: global scratch, -2: profile scratch */
-    bool is_part; /* of a descriptor */
-} nj_plan_source;
-
 struct nj_plan {
     nj_plan *next; /* of its kernel */
     nj_kernel *kernel;
     nj_runnable it;
     size_t row;
-    size_t item_count, hinted_count;
-    nj_plan_item *items;
-    uint16_t *hinted;        /* the items with a hint */
-    nj_plan_source *sources; /* of each slot */
-    bool has_descriptors;
-    char *texts; /* what the next three lie in */
-    const char **item_names, **item_types;
-    const char *symbol;
+    nj_leaf_values values;
+    char *symbol;
     uint32_t num_warps, registers;
 };
 
@@ -115,8 +93,11 @@ nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error);
 /* Finds the plan of a row, which is made at the first call; NULL with `error` filled. */
 nj_plan *nj_plan_of(nj_kernel *kernel, size_t row, int device, nj_error *error);
 
-/* Refuses a launch whose grid the bundle does not give, or that comes to no int there. False. */
-bool nj_refuse_grid(const nj_kernel *kernel, int dimension, nj_error *error);
+/* Computes the grid that the bundle gives, from the values of a call; false with `error` filled if it gives none, or no int. */
+bool nj_compute_grid(const nj_plan *plan, const nj_value *values, int64_t grid[3], nj_error *error);
+
+/* Takes the grid and the stream of a launch; false with `error` filled. */
+bool nj_begin_launch(const nj_plan *plan, const int64_t grid[3], struct CUstream_st *stream, nj_launch_state *launch, nj_error *error);
 
 /* Enqueues with the scratch memory that the plan needs; `launch` is packed but for it. */
 bool nj_enqueue(const nj_plan *plan, nj_launch_state *launch, nj_error *error);

@@ -1,5 +1,5 @@
 #include "api/handles.h"
-#include "api/texts.h"
+#include "base/texts.h"
 #include "base/sized.h"
 #include "cuda/query.h"
 

@@ -195,8 +195,7 @@ static bool read_grid(const nj_plan *plan, const nj_launch_setup *setup, const n
     if (setup->grid_rank > 0) {
         return true;
     }
-    int failed = plan->it.grid_count == 0 ? 0 : nj_runnable_grid(&plan->it, call->values, grid);
-    return failed < 0 || nj_refuse_grid(plan->kernel, failed, error);
+    return nj_compute_grid(plan, call->values, grid, error);
 }
 
 static bool launch_call(const nj_plan *plan, const nj_launch_setup *setup, const nj_bound_call *call, nj_error *error)
@@ -204,17 +203,12 @@ static bool launch_call(const nj_plan *plan, const nj_launch_setup *setup, const
     nj_launch_state launch;
     nj_arguments arguments = nj_call_arguments(call);
     int64_t grid[3];
-    if (!read_grid(plan, setup, call, grid, error)) {
+    if (!read_grid(plan, setup, call, grid, error) || !nj_begin_launch(plan, grid, setup->stream, &launch, error)) {
         return false;
     }
-    if (!nj_launch_size(&plan->it, grid, &launch, error)) {
-        return nj_within_kernel(plan->kernel, error);
-    }
-    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) {
+    if (nj_launch_is_empty(&launch)) {
         return true;
     }
-    launch.stream = setup->stream;
-    launch.scratch_address[0] = launch.scratch_address[1] = 0;
     if (!nj_launch_pack(&plan->it, &arguments, &launch, error)) {
         return nj_name_argument(plan->kernel, error);
     }

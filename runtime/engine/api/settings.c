@@ -1,6 +1,6 @@
 /* Configs as callers see them: constants as arguments, texts that end with a 0. */
 #include "api/handles.h"
-#include "api/texts.h"
+#include "base/texts.h"
 
 #include <stdlib.h>
 

@@ -14,6 +14,18 @@ typedef struct {
     CUtensorMap maps[NJ_DESCRIPTORS_MAX];
 } nj_launch_state;
 
+/* Returns what is passed for scratch memory, NJ_SOURCE_GLOBAL_SCRATCH or NJ_SOURCE_PROFILE_SCRATCH. */
+static inline void *nj_launch_scratch_param(nj_launch_state *launch, int source)
+{
+    return &launch->scratch_address[NJ_SOURCE_GLOBAL_SCRATCH - source];
+}
+
+/* Whether a launch has no blocks, so that nothing is to be enqueued. */
+static inline bool nj_launch_is_empty(const nj_launch_state *launch)
+{
+    return launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0;
+}
+
 /* Reads a grid, in clusters; false with `error` filled. */
 NJ_INTERNAL bool nj_launch_size(const nj_runnable *runnable, const int64_t grid[3], nj_launch_state *launch, nj_error *error);
 

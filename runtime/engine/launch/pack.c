@@ -103,7 +103,7 @@ bool nj_launch_pack(const nj_runnable *runnable, const nj_arguments *arguments, 
             packed = pack_number(slot, &arguments->values[slot->source], &launch->cells[i], error);
             break;
         case NJ_PACK_SCRATCH:
-            launch->params[i] = &launch->scratch_address[NJ_SOURCE_GLOBAL_SCRATCH - slot->source];
+            launch->params[i] = nj_launch_scratch_param(launch, slot->source);
             break;
         default: packed = pack_other(runnable, i, arguments, launch, error); break; /* NJ_PACK_OTHER */
         }

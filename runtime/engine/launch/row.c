@@ -2,6 +2,7 @@
 
 #include "expr/postfix.h"
 #include "select/programs.h"
+#include "table/leaves.h"
 #include "table/packing.h"
 
 #include <stdlib.h>
@@ -15,8 +16,6 @@ typedef struct {
     nj_row_facts *facts;
     const nj_hint_set *hints;
     uint32_t slot, map; /* the next of the launch's */
-    uint32_t argument;  /* the param whose leaves are walked */
-    nj_span name, type; /* its */
     nj_error *error;
 } row_reading;
 
@@ -183,40 +182,6 @@ static bool add_slot(row_reading *it, nj_slot_facts slot, nj_span type)
     return true;
 }
 
-/* How many entries the members of a tuple have, tuples in tuples counted before their own. */
-static uint32_t count_entries(nj_span tuple)
-{
-    nj_span rest = {tuple.at + 1, tuple.size - 2}, member;
-    uint32_t count = 0;
-    while (nj_next_member(&rest, &member)) {
-        count += 1 + (nj_is_tuple_type(member) ? count_entries(member) : 0);
-    }
-    return count;
-}
-
-uint32_t nj_find_entry(nj_span tuple, nj_span places)
-{
-    nj_span rest = {tuple.at + 1, tuple.size - 2}, member;
-    size_t at = 1;
-    uint32_t place = 0, entry = 0;
-    for (; at < places.size && places.at[at] != '.'; at++) {
-        place = 10 * place + (uint32_t)(places.at[at] - '0');
-    }
-    while (nj_next_member(&rest, &member) && place-- > 0) {
-        entry += 1 + (nj_is_tuple_type(member) ? count_entries(member) : 0);
-    }
-    return at == places.size ? entry : entry + 1 + nj_find_entry(member, (nj_span){places.at + at, places.size - at});
-}
-
-static bool is_hinted_one(const row_reading *it, nj_span path)
-{
-    bool is = false;
-    for (uint32_t i = 0; !is && i < it->hints->count; i++) {
-        is = it->hints->hints[i].value == 1 && nj_span_equal(it->hints->hints[i].leaf, path);
-    }
-    return is;
-}
-
 static bool add_map(row_reading *it, const nj_slot_facts *slot)
 {
     nj_runnable_facts *facts = &it->facts->facts;
@@ -273,36 +238,22 @@ static bool take_descriptor(row_reading *it, const nj_slot_facts *slot, nj_span 
 }
 
 /* Takes what is passed of a leaf, whose slots come next: they were checked. */
-static bool take_leaf(void *context, nj_span path, nj_span type)
+static bool take_leaf(void *context, const nj_leaf *leaf)
 {
     row_reading *it = context;
-    nj_slot_facts slot = {.source = (int16_t)it->argument, .leaf = -1, .part = NJ_PART_VALUE};
-    if (nj_is_compiled_in(type) || is_hinted_one(it, path)) {
+    nj_slot_facts slot = {.source = (int16_t)leaf->param, .leaf = nj_leaf_entry(leaf), .part = NJ_PART_VALUE};
+    if (nj_is_compiled_in(leaf->type) || nj_leaf_hint(it->hints, leaf) == 1) {
         return true;
     }
-    if (path.size > it->name.size) {
-        slot.leaf = (int16_t)nj_find_entry(it->type, (nj_span){path.at + it->name.size, path.size - it->name.size});
-    }
-    return nj_is_descriptor_name(type) ? take_descriptor(it, &slot, path) : add_slot(it, slot, it->facts->launch.slots[it->slot++].type);
+    return nj_is_descriptor_name(leaf->type) ? take_descriptor(it, &slot, leaf->path)
+                                             : add_slot(it, slot, it->facts->launch.slots[it->slot++].type);
 }
 
 static bool read_slots(row_reading *it)
 {
-    const nj_table *table = it->home->table;
-    const nj_span *types = table->signatures[table->cases[nj_table_at(table, NJ_COLUMN_CASE, it->row)].signature];
     static const nj_span pointer = {(const unsigned char *)"*i8", 3};
-    for (uint32_t i = 0, place = 0; i < table->param_count; i++) {
-        if (table->params[i].is_constexpr) {
-            continue;
-        }
-        it->argument = i;
-        it->name = table->params[i].name;
-        it->type = types[place++];
-        if (!nj_walk_leaves(it->type, it->name, take_leaf, it)) {
-            return false;
-        }
-    }
-    return add_slot(it, (nj_slot_facts){.source = NJ_SOURCE_GLOBAL_SCRATCH, .leaf = -1}, pointer) &&
+    return nj_walk_signature(it->home->table, nj_row_signature(it->home->table, it->row), take_leaf, it) &&
+           add_slot(it, (nj_slot_facts){.source = NJ_SOURCE_GLOBAL_SCRATCH, .leaf = -1}, pointer) &&
            add_slot(it, (nj_slot_facts){.source = NJ_SOURCE_PROFILE_SCRATCH, .leaf = -1}, pointer);
 }
 

@@ -28,9 +28,6 @@ typedef struct {
 NJ_INTERNAL bool nj_row_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error);
 NJ_INTERNAL void nj_row_close(nj_row_facts *facts);
 
-/* Finds which entry of a tuple's type stands at some places, `.1.0`: tuples in tuples count before their own members. */
-uint32_t nj_find_entry(nj_span tuple, nj_span places);
-
 /* Returns how many bytes a parameter of a type takes, 0 if no single parameter has such a type. `dtype` says how they are made. */
 NJ_INTERNAL uint32_t nj_param_bytes(nj_span type, uint8_t *dtype);
 

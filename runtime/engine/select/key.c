@@ -24,7 +24,7 @@ static __attribute__((noinline)) uint64_t any_bits(const nj_key_field *field, co
 {
     nj_coerce(field->param, value, arguments);
     if (value->tag == NJ_TAG_POINTER) {
-        bool hint = field->hint_16 && (value->bits & 15) == 0;
+        bool hint = field->hint_16 && nj_hint_breaks(16, (uint64_t)value->bits) == 0;
         return field->param->pointers[value->dtype] | (uint64_t)hint << field->type_count;
     }
     uint64_t takers = nj_takers(field->param, value, arguments);
@@ -40,12 +40,12 @@ static inline uint64_t argument_bits(const nj_key_field *field, const nj_argumen
     if (field->kind == NJ_FIELD_INT && value->tag == NJ_TAG_INT) {
         const nj_type *type = field->types;
         uint64_t fits = value->bits >= type->low && value->bits <= type->high;
-        uint64_t by_16 = field->hint_16 & ((value->bits & 15) == 0);
-        uint64_t one = field->hint_1 & (value->bits == 1);
+        uint64_t by_16 = field->hint_16 & (nj_hint_breaks(16, (uint64_t)value->bits) == 0);
+        uint64_t one = field->hint_1 & (nj_hint_breaks(1, (uint64_t)value->bits) == 0);
         return fits | by_16 << 1 | one << 2;
     }
     if (field->kind == NJ_FIELD_POINTER && value->tag == NJ_TAG_POINTER) {
-        uint64_t by_16 = field->hint_16 & ((value->bits & 15) == 0);
+        uint64_t by_16 = field->hint_16 & (nj_hint_breaks(16, (uint64_t)value->bits) == 0);
         return field->param->pointers[value->dtype] | by_16 << field->type_count;
     }
     return any_bits(field, arguments, value, key);

@@ -1,6 +1,7 @@
 #include "table/packing.h"
 
 #include "table/cost.h"
+#include "table/leaves.h"
 #include "table/names.h"
 #include "table/reading.h"
 
@@ -134,9 +135,10 @@ static bool take_parts(nj_walk *walk, nj_span path, nj_span type)
     return (right && walk->slot > start) || lacks(walk, nj_format("parts of %.80s, which is %.80s", show(path).text, show(type).text));
 }
 
-static bool take_leaf(void *context, nj_span path, nj_span type)
+static bool take_leaf(void *context, const nj_leaf *leaf)
 {
     nj_walk *walk = context;
+    nj_span path = leaf->path, type = leaf->type;
     uint32_t number = nj_names_find(walk->hints, walk->set->count, path);
     walk->hinted += number != NJ_NO_NAME;
     if (nj_is_compiled_in(type) || (number != NJ_NO_NAME && walk->set->hints[number].value == 1)) {
@@ -168,24 +170,11 @@ typedef struct {
     bool found;
 } nj_search;
 
-static bool compare_leaf(void *context, nj_span path, nj_span type)
+static bool compare_leaf(void *context, const nj_leaf *leaf)
 {
     nj_search *search = context;
-    (void)type;
-    search->found |= nj_span_equal(search->path, path);
+    search->found |= nj_span_equal(search->path, leaf->path);
     return !search->found;
-}
-
-/* Walks the leaves of a signature; false if `take` stopped. */
-static bool walk_signature(const nj_table *table, uint32_t signature, nj_leaf_taker take, void *context)
-{
-    bool goes_on = true;
-    for (uint32_t i = 0, place = 0; goes_on && i < table->param_count; i++) {
-        if (!table->params[i].is_constexpr) {
-            goes_on = nj_walk_leaves(table->signatures[signature][place++], table->params[i].name, take, context);
-        }
-    }
-    return goes_on;
 }
 
 /* Checks that each hint is of a leaf. */
@@ -194,7 +183,7 @@ static bool check_hints(const nj_table *table, uint32_t signature, const nj_hint
     nj_search search = {.found = true};
     for (uint32_t i = 0; search.found && i < set->count; i++) {
         search = (nj_search){set->hints[i].leaf, false};
-        walk_signature(table, signature, compare_leaf, &search);
+        nj_walk_signature(table, signature, compare_leaf, &search);
     }
     return search.found || nj_break(error, "param", nj_quote(search.path).text, "expected hints of leaves of the signature");
 }
@@ -215,7 +204,7 @@ static bool check_packing(const nj_table *table, uint32_t signature, const nj_hi
 {
     bool has_scratch = ends_with_scratch(launch);
     nj_walk walk = {launch, set, hints, 0, 0, launch->slot_count - (has_scratch ? 2 : 0), 0, {""}};
-    bool packed = walk_signature(table, signature, take_leaf, &walk);
+    bool packed = nj_walk_signature(table, signature, take_leaf, &walk);
     /* a hint of no leaf is the cause of what else is wrong */
     if ((!packed || walk.hinted < set->count) && !check_hints(table, signature, set, error)) {
         return false;
@@ -242,7 +231,7 @@ static void sort_hints(const nj_hint_set *set, nj_named *names)
 static bool check_row(const nj_table *table, size_t row, const nj_launch_facts *launch, nj_named *names, nj_error *error)
 {
     const nj_hint_set *set = &table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, row)];
-    uint32_t signature = table->cases[nj_table_at(table, NJ_COLUMN_CASE, row)].signature;
+    uint32_t signature = nj_row_signature(table, row);
     sort_hints(set, names);
     if (check_packing(table, signature, set, names, launch, error)) {
         return true;

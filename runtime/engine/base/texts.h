@@ -1,6 +1,6 @@
 /* Texts that end with a 0, many in one piece of memory. */
-#ifndef NOJIT_API_TEXTS_H
-#define NOJIT_API_TEXTS_H
+#ifndef NOJIT_BASE_TEXTS_H
+#define NOJIT_BASE_TEXTS_H
 
 #include "base/span.h"
 
