@@ -19,7 +19,7 @@ from nojit.runtime.explain.options import BUILT_WITH
 from nojit.runtime.explain.selection import Selection
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.expr.expression import Value as Operand
-from nojit.runtime.launch.call import NONE, Argument, accepts, expression_value
+from nojit.runtime.launch.call import NONE, Argument, accepts, expression_value, natural_type
 from nojit.runtime.record import Record
 from nojit.runtime.table.constant_types import constant_type
 from nojit.runtime.table.table import Axis
@@ -385,15 +385,14 @@ def _spelling(argument: Argument, built: str) -> str:
         kinds += [NONE] * (len(argument.items) - len(kinds))
         return f"({','.join(map(_spelling, argument.items, kinds))})"
     if argument.kind == "int":
-        return next((kind for kind in ("i32", "i64", "u64") if accepts(kind, argument)), "i64")
+        return natural_type(argument) or "i64"
     if argument.kind == "constant":
         return constant_type(argument.value)
     return {
         "pointer": f"*{argument.dtype}",
         "descriptor": f"tensordesc<{argument.dtype}[{','.join(_block(argument, built))}]>",
-        "float": "fp32",
         "bool": "i1",
-    }.get(argument.kind, NONE)
+    }.get(argument.kind, natural_type(argument) or NONE)
 
 
 def _block(argument: Argument, built: str) -> Sequence[str]:

@@ -23,12 +23,11 @@ from nojit.runtime.fallback.jit_configs import (
     BuiltConfig,
     defaults_of,
     first_runnable,
-    natural_type,
     nearest_configs,
     specialization_of,
     value_of,
 )
-from nojit.runtime.launch.call import Argument, CallFacts, accepts
+from nojit.runtime.launch.call import Argument, CallFacts, accepts, natural_type
 from nojit.runtime.record import Record
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, members

@@ -7,11 +7,10 @@ the order of the table. Its ``requires`` must be true.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final
 
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback.jit import UnavailableError
-from nojit.runtime.launch.call import Argument, CallFacts, accepts, expression_value, pointee
+from nojit.runtime.launch.call import Argument, CallFacts, accepts, expression_value, natural_type, pointee
 from nojit.runtime.record import Record
 from nojit.runtime.table.table import Config, KernelTable, Missing
 from nojit.runtime.table.type_names import NONE, descriptor_parts, is_descriptor
@@ -21,14 +20,10 @@ __all__ = [
     "BuiltConfig",
     "defaults_of",
     "first_runnable",
-    "natural_type",
     "nearest_configs",
     "specialization_of",
     "value_of",
 ]
-
-_INTS: Final = ("i32", "i64", "u64")
-_SCALARS: Final = {"float": "fp32", "bool": "u1"}
 
 
 class BuiltConfig(Record):
@@ -60,13 +55,6 @@ def _type_of(argument: Argument) -> Hashable:
     if argument.kind == "tuple":
         return tuple(map(_type_of, argument.items))
     return argument.kind, argument.dtype, natural_type(argument)
-
-
-def natural_type(argument: Argument) -> str:
-    """Return the type that Triton gives a number; empty for other values."""
-    if argument.kind == "int":
-        return next((kind for kind in _INTS if accepts(kind, argument)), "")
-    return _SCALARS.get(argument.kind, "")
 
 
 def nearest_configs(table: KernelTable, call: CallFacts) -> tuple[BuiltConfig, ...]:

@@ -24,6 +24,7 @@ __all__ = [
     "expression_value",
     "leaf_of",
     "mismatch",
+    "natural_type",
     "pointee",
     "slot_kind",
     "untyped_leaves",
@@ -77,6 +78,13 @@ class CallFacts(Record):
 def accepts(slot_type: str, argument: Argument) -> bool:
     """Say whether a slot of that type takes the argument as it is: nothing is converted or truncated."""
     return _core.takes(slot_type, argument)
+
+
+def natural_type(argument: Argument) -> str:
+    """Return the type that Triton gives a number or a bool; empty for other values, and for ints that no type holds."""
+    if argument.kind == "int":
+        return next((kind for kind in ("i32", "i64", "u64") if accepts(kind, argument)), "")
+    return {"float": "fp32", "bool": "u1"}.get(argument.kind, "")
 
 
 def mismatch(slot_type: str, argument: Argument) -> str:
