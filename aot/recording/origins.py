@@ -88,12 +88,12 @@ def _winners(recording: Recording, kernel: RecordedKernel) -> Iterator[Winner]:
 
 
 def _winner(line: Mapping[str, Any]) -> Winner:
-    """Read a winner line: the key is an array of pairs, or of torch.compile one digest, whose config stays as it is."""
+    """Read a winner line: the key is an array of pairs, or one digest of torch.compile."""
     try:
         key, config = line["key"], line["config"]
-        if isinstance(key, str):
-            return Winner((), (key,), dict(config))
         settings: dict[str, Json] = dict([*config["kwargs"], *config["options"]])
+        if isinstance(key, str):
+            return Winner((), (key,), settings)
         return Winner(tuple(str(name) for name, _ in key), tuple(value for _, value in key), settings)
     except (LookupError, TypeError, ValueError) as error:
         what = "expected winners of autotuners as this nojit records them: record again"

@@ -8,20 +8,24 @@ is a winner whose key is `key_of`: it depends on the kernel's types, constants, 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from sys import modules
+from typing import Any, Final, Protocol
 
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.recording.closure import Closure, capture
 from nojit.runtime.recording.specialization import Specialization
+from nojit.runtime.recording.winners import config_by_name
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table.constant_types import constant_type
 from nojit.runtime.table.type_names import NONE
 from nojit.runtime.values import encode_value
 
-__all__ = ["MODULE", "capture_generated", "config_of", "key_of", "read_generated", "watch"]
+__all__ = ["MODULE", "Tell", "capture_generated", "compiled_configs", "key_of", "read_generated", "watch"]
 
 MODULE: Final = "torch._inductor"
 """Recorded module of every generated kernel."""
@@ -62,21 +66,6 @@ def _hints_in(meta: Mapping[str, Any]) -> Mapping[Any, Any]:
     configs = meta.get("configs") or [{}]
     # before Triton 3.3, Inductor had a class of its own for hints
     return configs[0] if isinstance(configs[0], Mapping) else {}
-
-
-def config_of(config: Any) -> dict[str, Json]:
-    """Return a config of Inductor as a recording spells it: constexprs, and options by name.
-
-    Args:
-        config: a ``triton.Config``.
-    """
-    options = {name: getattr(config, name, None) for name in ("num_warps", "num_stages")}
-    return {
-        "kwargs": [
-            [name, encode_value(constexpr_value(value, name, ""))] for name, value in sorted(config.kwargs.items())
-        ],
-        **{name: value for name, value in options.items() if value is not None},
-    }
 
 
 def read_generated(
@@ -152,16 +141,44 @@ def _constant_type(value: Any, name: str, kernel: str) -> tuple[str, bool]:
 # -- recording -------------------------------------------------------------------------------------------------------
 
 _local = threading.local()
+# configs that an autotuner compiled, with source and options
+_compiled: weakref.WeakKeyDictionary[Any, list[tuple[Any, Any, Mapping[str, Any]]]] = weakref.WeakKeyDictionary()
 
 
-def watch(tell: Callable[[Any, Any, Mapping[str, Any], Any], None]) -> Callable[[], None]:
-    """Report the kernels that Inductor selects from now on; return a function that ends it.
+def compiled_configs(autotuner: Any) -> Sequence[tuple[Any, Any, Mapping[str, Any]]]:
+    """Return the configs that an Inductor autotuner compiled while it was watched, each with its ``ASTSource`` and options."""
+    return _compiled.get(autotuner, ())
+
+
+class Tell(Protocol):
+    """Who is told of generated kernels."""
+
+    def won_by_inductor(
+        self, tuner: Any, source: Any, options: Mapping[str, Any], config: Any, names: Sequence[str], /
+    ) -> Any:
+        """Learn what an autotuner selected, once, after its first launch; return what counts its launches, or None.
+
+        `names` are those of the arguments that its launches pass, in order. The result has ``launches`` and ``due``, as
+        `nojit.runtime.recording.live.Known`.
+        """
+
+    def launched(self, known: Any, number: int, grid: Any, args: Sequence[Any], /) -> object:
+        """Learn a launch that is due: its number, its grid and its arguments."""
+
+    def lack(self, function: Any, what: str, /) -> object:
+        """Learn of a kernel that cannot be recorded."""
+
+    def fail(self, error: Exception, where: str, /) -> object:
+        """Learn of a failure."""
+
+
+def watch(tell: Tell) -> Callable[[], None]:
+    """Report the kernels that Inductor selects and launches from now on; return a function that ends it.
 
     Inductor compiles in this process meanwhile, because its worker processes would not report.
 
     Args:
-        tell: is called once for each autotuner, after its first launch, with the autotuner, the ``ASTSource`` and the options of the
-            selected config's compile, and the config.
+        tell: is told of them.
     """
     import torch._inductor.config as settings  # noqa: PLC0415 - only programs that compile have it
     import torch._inductor.runtime.triton_heuristics as heuristics  # noqa: PLC0415 - as above
@@ -171,6 +188,8 @@ def watch(tell: Callable[[Any, Any, Mapping[str, Any], Any], None]) -> Callable[
     before = (tuner._precompile_config, tuner.run, triton.compile)  # noqa: SLF001 - no public hook sees the winner
     threads, bundling = settings.compile_threads, settings.bundle_triton_into_fx_graph_cache
     precompile, run, compile_source = before
+    launches = _Launches(tell, heuristics.GridExpr)
+    counted = launches.counted
 
     def compiling(source: Any, *args: Any, **kwargs: Any) -> Any:
         if (seen := getattr(_local, "seen", None)) is not None:
@@ -181,16 +200,18 @@ def watch(tell: Callable[[Any, Any, Mapping[str, Any], Any], None]) -> Callable[
         _local.seen = []
         try:
             result = precompile(self, config)
-            self.__dict__.setdefault("_nojit_compiled", []).append((config, *_local.seen[-1]))
+            _compiled.setdefault(self, []).append((config, *_local.seen[-1]))
         finally:
             _local.seen = None
         return result
 
     def running(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(self, *args, **kwargs)
-        if "_nojit_told" not in self.__dict__ and len(self.launchers) == 1 and not kwargs.get("benchmark_run"):
-            self._nojit_told = True
-            _tell_winner(self, tell)
+        known = counted.get(id(self))
+        if known is None:
+            launches.meet(self, args, kwargs)
+        elif (number := next(known.launches)) >= known.due:
+            launches.write(self, known, number, args)
         return result
 
     tuner._precompile_config, tuner.run, triton.compile = precompiling, running, compiling  # noqa: SLF001 - as above
@@ -204,9 +225,72 @@ def watch(tell: Callable[[Any, Any, Mapping[str, Any], Any], None]) -> Callable[
     return end
 
 
-def _tell_winner(autotuner: Any, tell: Callable[[Any, Any, Mapping[str, Any], Any], None]) -> None:
-    won = config_of(autotuner.launchers[0].config)
-    for config, source, options in autotuner.__dict__.get("_nojit_compiled", ()):
-        if config_of(config) == won:
-            tell(autotuner, source, options, config)
-            return
+class _Uncounted:
+    """Stands for what counts the launches of a kernel that cannot be recorded."""
+
+    launches = itertools.repeat(0)
+    due = 1
+
+
+class _Launches:
+    """Launches of Inductor's autotuners.
+
+    Args:
+        tell: is told of them.
+        grids: Inductor's class of grids.
+
+    Attributes:
+        counted: what counts the launches of an autotuner, by its id.
+    """
+
+    def __init__(self, tell: Tell, grids: Any) -> None:
+        self.counted: dict[int, Any] = {}
+        self._tell = tell
+        self._grids = grids
+
+    def meet(self, tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Look at a launch of an autotuner whose choice is new."""
+        try:
+            if len(tuner.launchers) != 1 or kwargs.get("benchmark_run"):
+                return
+            known = self._choice(tuner)
+            self.counted[id(tuner)] = known or _Uncounted
+            weakref.finalize(tuner, self.counted.pop, id(tuner), None)
+            if known is not None:
+                self.write(tuner, known, next(known.launches), args)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+            self._tell.fail(error, _spelled(tuner))
+
+    def _choice(self, tuner: Any) -> Any:
+        won = config_by_name(tuner.launchers[0].config)
+        for config, source, options in compiled_configs(tuner):
+            if config_by_name(config) == won:
+                return self._tell.won_by_inductor(tuner, source, options, config, _names(tuner))
+        self._tell.lack(tuner.fn, _EARLIER)
+        return None
+
+    def write(self, tuner: Any, known: Any, number: int, args: Sequence[Any]) -> None:
+        """Write a launch that is due."""
+        try:
+            scope = {**dict(zip(_names(tuner), args, strict=False)), **{name: modules.get(name) for name in _SCOPE}}
+            grid = self._grids.from_meta(tuner.inductor_meta, tuner.launchers[0].config).eval_slow(scope)
+            self._tell.launched(known, number, grid, args)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._tell.fail(error, _spelled(tuner))
+
+
+_EARLIER: Final = (
+    "expected a kernel of torch.compile that was compiled during the recording: start to record before the first call"
+)
+# what an expression of a grid may name
+_SCOPE: Final = ("math", "torch", "triton")
+
+
+def _names(tuner: Any) -> tuple[str, ...]:
+    """Return the names of the arguments that an autotuner's launches pass, in order, without the stream."""
+    code = tuner.launchers[0].__code__
+    return tuple(code.co_varnames[: code.co_argcount - 1])
+
+
+def _spelled(tuner: Any) -> str:
+    return f"{MODULE}:{getattr(tuner.fn, '__name__', '')}"

@@ -17,8 +17,7 @@ from operator import index
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from nojit.runtime.errors import ArgumentError, NojitError, RecordingError, worded
-from nojit.runtime.launch.keys import constexpr_value
+from nojit.runtime.errors import NojitError, RecordingError, worded
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import Closure, capture, place_of
 from nojit.runtime.recording.closure import digest_of as closure_digest
@@ -26,10 +25,10 @@ from nojit.runtime.recording.distributions import Distributions
 from nojit.runtime.recording.file import Writer
 from nojit.runtime.recording.specialization import Specialization, functions_among, read_specialization
 from nojit.runtime.recording.specialization import digest_of as specialization_digest
+from nojit.runtime.recording.winners import encoded_config, encoded_key
 from nojit.runtime.strict import Json
-from nojit.runtime.values import encode_value
 
-__all__ = ["Call", "Known", "Recorder", "encoded_key", "say"]
+__all__ = ["Call", "Known", "Recorder", "say"]
 
 _NEVER: Final = sys.maxsize
 
@@ -265,29 +264,28 @@ class Recorder:
             time_ms: its median time; None if nothing was timed.
         """
         module, qualname = place_of(function)
-        options = {name: value for name, value in config.all_kwargs().items() if name not in config.kwargs}
         self._add(
             "winner",
             module=module,
             qualname=qualname,
             closure=self._closure(function),
             key=[[name, encoded_key(value)] for name, value in key],
-            config={
-                "kwargs": _encoded(sorted(config.kwargs.items()), qualname),
-                "options": _encoded(sorted(options.items()), qualname),
-            },
+            config=encoded_config(config, qualname),
             time_ns=None if time_ms is None else round(time_ms * 1e6),
         )
 
     @_safe
-    def won_by_inductor(self, tuner: Any, source: Any, options: Mapping[str, Any], config: Any) -> None:
-        """Write a kernel that torch.compile generated, and the config that Inductor chose.
+    def won_by_inductor(
+        self, tuner: Any, source: Any, options: Mapping[str, Any], config: Any, names: Sequence[str]
+    ) -> Known:
+        """Write a kernel that torch.compile generated, and the config that Inductor chose; return its specialization.
 
         Args:
             tuner: Inductor's ``CachingAutotuner``.
             source: the ``ASTSource`` of the chosen config.
             options: options of that compile.
             config: the config.
+            names: names of the arguments that its launches pass, in order.
         """
         closure = generated.capture_generated(tuner.fn)
         digest = self._write_closure(closure)
@@ -295,11 +293,14 @@ class Recorder:
         arch = f"sm_{properties.cc}" if isinstance(properties.cc, int) else str(properties.cc)
         self._device = self._device if self._device[0] else (arch, properties.index)
         found = generated.read_generated(tuner.fn, source, options, arch=arch, closure=digest)
-        known = self._known.setdefault(specialization_digest(found), Known(found))
+        typed = {name for name, _ in found["types"]}
+        places = [(place, name) for place, name in enumerate(names) if name in typed]
+        known = self._known.setdefault(specialization_digest(found), Known(found, places))
         if known.flag("launched"):
             self._write_specialization(known, trial=False, warmup=False)
-        winner = {"key": generated.key_of(tuner), "config": generated.config_of(config), "time_ns": None}
+        winner = {"key": generated.key_of(tuner), "config": encoded_config(config, found["qualname"]), "time_ns": None}
         self._add("winner", module=found["module"], qualname=found["qualname"], closure=digest, **winner)
+        return known
 
     @_safe
     def lack(self, function: Any, what: str, where: str = "") -> None:
@@ -393,18 +394,6 @@ class Recorder:
         if self._writer is None:
             self._writer = Writer(self._folder, self._facts(*self._device))
         return self._writer
-
-
-def encoded_key(value: Any) -> Json:
-    """Return a value of an autotuner's key as a recording holds it: encoded, or as text if no bundle can hold it."""
-    try:
-        return encode_value(constexpr_value(value, "", ""))
-    except ArgumentError:
-        return repr(value)
-
-
-def _encoded(pairs: Sequence[tuple[str, Any]], kernel: str) -> list[Json]:
-    return [[name, encode_value(constexpr_value(value, name, kernel))] for name, value in pairs]
 
 
 def _described(error: Exception) -> str:

@@ -87,7 +87,7 @@ class Session:
         """Record the kernels of torch.compile, too."""
         if self._unwatch is None and self._hooks is not None:
             try:
-                self._unwatch = generated.watch(self._recorder.won_by_inductor)
+                self._unwatch = generated.watch(self._recorder)
             except Exception as error:  # noqa: BLE001 - another torch, and the program goes on
                 self._recorder.lack(None, f"expected a torch whose compiled kernels nojit can record, got {error}")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from nojit.runtime.recording.generated import config_of, key_of
+from nojit.runtime.recording.generated import key_of
+from nojit.runtime.recording.winners import OPTIONS, config_by_name
 from nojit.runtime.values import decode_value
 
 __all__ = ["Generated", "Server", "install"]
@@ -21,7 +22,7 @@ class Generated(NamedTuple):
     kernel: Any
     """The bundle's `Kernel`."""
     config: Mapping[str, Any]
-    """The recorded config, as `nojit.runtime.recording.generated.config_of` spells it."""
+    """The recorded constexprs and options by name."""
     options: Mapping[str, Any]
     """Compiler options that the recorded compile had, by name: they select the variant."""
 
@@ -86,11 +87,12 @@ def _config_in(autotuner: Any, recorded: Mapping[str, Any]) -> Any:
     """Return the recorded config as Inductor's object: one of the autotuner's, or a new one that tuning found."""
     configs = autotuner.configs or ()
     for config in configs:
-        if config_of(config) == recorded:
+        if config_by_name(config) == recorded:
             return config
     kind = type(configs[0]) if configs else _config_class()
-    kwargs = {name: decode_value(value, "config") for name, value in recorded["kwargs"]}
-    return kind(kwargs, num_warps=recorded["num_warps"], num_stages=recorded["num_stages"])
+    values = {name: decode_value(value, "config") for name, value in recorded.items()}
+    options = {name: values.pop(name) for name in OPTIONS if name in values}
+    return kind(values, **options)
 
 
 def _config_class() -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from nojit.runtime.record import Record
-from nojit.runtime.recording.live import encoded_key
 from nojit.runtime.recording.origins import Winner
+from nojit.runtime.recording.winners import config_by_name, encoded_key
 from nojit.runtime.strict import Json
 
 __all__ = ["Choice", "choose"]
@@ -36,7 +36,7 @@ def choose(winners: Iterable[Winner], key: tuple[Any, ...], configs: Iterable[An
     Returns:
         None if no recorded key is near, or the autotuner no longer has the recorded configs.
     """
-    known = [(_spelled(config.all_kwargs()), config) for config in configs]
+    known = [(config_by_name(config), config) for config in configs]
     asked = tuple(map(encoded_key, key))
     best: Choice | None = None
     least = math.inf
@@ -48,10 +48,6 @@ def choose(winners: Iterable[Winner], key: tuple[Any, ...], configs: Iterable[An
             if config is not None:
                 best, least = Choice(config, asked == winner.key), distance
     return best
-
-
-def _spelled(config: Mapping[str, Any]) -> dict[str, Json]:
-    return {name: encoded_key(value) for name, value in config.items()}
 
 
 def _distance(asked: tuple[Json, ...], known: tuple[Json, ...]) -> float:

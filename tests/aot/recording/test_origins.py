@@ -86,8 +86,8 @@ def test_of_a_keys_winners_the_fastest_is_kept(recorder: Recorder, tmp_path: Pat
 
 def test_a_winner_of_torch_compile_keeps_its_config(recorder: Recorder, tmp_path: Path) -> None:
     recorder.call(programs.add, Tensor(), Tensor(), 7, BLOCK=64)
-    config = {"kwargs": [["XBLOCK", 64]], "num_warps": 4, "num_stages": 1}
-    won(recorder, "digest", 64, config=config)
+    won(recorder, "digest", 64)
+    config = {"BLOCK": 64, "num_warps": 4}
     assert origins(tmp_path / "r").kernels[0].winners == (Winner((), ("digest",), config),)
 
 

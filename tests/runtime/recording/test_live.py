@@ -500,8 +500,8 @@ def test_what_inductor_selects_is_recorded(recorded, monkeypatch, tmp_path):
         tuner = load(pointwise())
         tuner._precompile_config(tuner.configs[0])
 
-        def launcher(*args, stream):
-            del args, stream
+        def launcher(in_ptr0, out_ptr0, xnumel, stream):
+            del in_ptr0, out_ptr0, xnumel, stream
 
         launcher.config, launcher.cache_hash, launcher.store_cubin = tuner.configs[0], "", False
         tuner.configs[0].found_by_coordesc = True
@@ -514,4 +514,6 @@ def test_what_inductor_selects_is_recorded(recorded, monkeypatch, tmp_path):
     (winner,) = recording.winners
     assert winner["config"]["kwargs"] == [["XBLOCK", tuner.configs[0].kwargs["XBLOCK"]]]
     assert winner["closure"] == found["closure"]
+    assert recording.launches(digest) == 3
+    assert [(each["grid"], each["values"]) for each in recording.samples[digest]] == [([1, 1, 1], [["xnumel", 5]])]
     assert recording.problems == []

@@ -17,11 +17,12 @@ from nojit import runtime
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import digest_of
+from nojit.runtime.recording.winners import encoded_config
 from nojit.runtime.serve.session import Serving, serve
 from torch._inductor.runtime import triton_helpers
 
 from tests.fakecuda import FakeCuda
-from tests.runtime.recording.programs.generated import load, pointwise
+from tests.runtime.recording.programs.generated import compiled, load, pointwise
 from tests.support.recordings import Recorder
 from tests.support.tensors import PointerTensor
 
@@ -51,18 +52,13 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fakecuda: FakeCuda, d
 def record(recorder: Recorder) -> None:
     """Write what the live recorder writes of a generated kernel."""
     autotuner = load(pointwise())
-    end = generated.watch(lambda *_: None)
-    try:
-        autotuner._precompile_config(autotuner.configs[0])
-    finally:
-        end()
-    config, source, options = autotuner._nojit_compiled[-1]
+    config, source, options = compiled(autotuner)
     closure = generated.capture_generated(autotuner.fn)
     digest = digest_of(closure)
     recorder.writer.add("closure", digest=digest, closure=closure)
     found = generated.read_generated(autotuner.fn, source, options, arch="sm_90", closure=digest)
     recorder.add(found)
-    winner: dict[str, Any] = {"key": generated.key_of(autotuner), "config": generated.config_of(config)}
+    winner: dict[str, Any] = {"key": generated.key_of(autotuner), "config": encoded_config(config, "")}
     recorder.writer.add(
         "winner", module=found["module"], qualname=found["qualname"], closure=digest, time_ns=None, **winner
     )

@@ -8,12 +8,13 @@ import triton
 from nojit.aot.compile.closures import functions_of
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import digest_of, drift_of, fingerprint
+from nojit.runtime.recording.winners import config_by_name
 from nojit.runtime.serve import inductor
 from torch._inductor.runtime import triton_helpers, triton_heuristics
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tests.runtime.recording.programs.generated import Kernel, load, pointwise
+from tests.runtime.recording.programs.generated import Kernel, Told, compiled, load, pointwise
 
 pytestmark = pytest.mark.triton
 
@@ -35,18 +36,6 @@ class Server:
     def generated(self, function, key):
         del function
         return self.known.get(key)
-
-
-def compiled(autotuner, number=0):
-    """Compile one config as Inductor does; return the facts of the watch."""
-    told = []
-    end = generated.watch(lambda *facts: told.append(facts))
-    try:
-        autotuner._precompile_config(autotuner.configs[number])
-    finally:
-        end()
-    config, source, options = autotuner._nojit_compiled[-1]
-    return config, source, options
 
 
 def test_a_key_depends_on_no_device_and_no_path():
@@ -94,7 +83,7 @@ def test_a_closure_of_a_generated_kernel_compiles_to_inductors_machine_code():
 
 def test_a_recorded_kernel_is_launched_with_inductors_grid_and_nothing_is_compiled(monkeypatch):
     autotuner = load(pointwise())
-    recorded = generated.config_of(autotuner.configs[0])
+    recorded = config_by_name(autotuner.configs[0])
     key, block = generated.key_of(autotuner), autotuner.configs[0].kwargs["XBLOCK"]
     kernel = Kernel()
     end = inductor.install(Server({key: inductor.Generated(kernel, recorded, {"num_warps": recorded["num_warps"]})}))
@@ -114,7 +103,7 @@ def test_a_recorded_kernel_is_launched_with_inductors_grid_and_nothing_is_compil
 
 def test_a_config_that_tuning_found_is_taken_although_the_autotuner_does_not_list_it():
     autotuner = load(pointwise())
-    recorded = {"kwargs": [["XBLOCK", 2048]], "num_warps": 2, "num_stages": 1}
+    recorded = {"XBLOCK": 2048, "num_warps": 2, "num_ctas": 1, "num_stages": 1}
     kernel = Kernel()
     end = inductor.install(Server({generated.key_of(autotuner): inductor.Generated(kernel, recorded, {})}))
     try:
@@ -124,6 +113,7 @@ def test_a_config_that_tuning_found_is_taken_although_the_autotuner_does_not_lis
         end()
     assert kernel.launches[0].grid == (3, 1, 1)
     assert kernel.launches[0].kwargs["XBLOCK"] == 2048
+    assert autotuner.launchers[0].config.num_warps == 2
 
 
 def test_without_a_recording_inductor_goes_on_alone():
@@ -147,25 +137,65 @@ def test_the_end_restores_inductor_and_its_settings():
     after = (triton_heuristics.CachingAutotuner.precompile, triton_helpers.set_driver_to_gpu, settings.compile_threads)
     assert before == after
     compile_before, run_before = triton.compile, triton_heuristics.CachingAutotuner.run
-    generated.watch(lambda *_: None)()
+    generated.watch(Told())()
     assert (triton.compile, triton_heuristics.CachingAutotuner.run) == (compile_before, run_before)
 
 
-def test_the_winner_is_told_once_after_the_first_launch(monkeypatch):
-    autotuner, told = load(pointwise()), []
-    end = generated.watch(lambda *facts: told.append(facts))
+def with_launcher(autotuner, config):
+    """Give an autotuner a launcher that does nothing, as if Inductor had selected a config."""
+
+    def launcher(in_ptr0, out_ptr0, xnumel, stream):
+        del in_ptr0, out_ptr0, xnumel, stream
+
+    launcher.config, launcher.cache_hash, launcher.store_cubin = config, "", False
+    config.found_by_coordesc = True
+    autotuner.launchers = [launcher]
+    return autotuner
+
+
+def test_the_winner_is_told_once_and_launches_at_powers_of_two():
+    autotuner, told = load(pointwise()), Told()
+    config = autotuner.configs[0]
+    end = generated.watch(told)
     try:
-        compiled_config = autotuner.configs[0]
-        autotuner._precompile_config(compiled_config)
+        autotuner._precompile_config(config)
+        with_launcher(autotuner, config)
+        for _ in range(5):
+            autotuner.run("in", "out", 5000, stream=0)
+    finally:
+        end()
+    ((known, _, _, won, names),) = told.won
+    assert (known, won, names) == (autotuner, config, ("in_ptr0", "out_ptr0", "xnumel"))
+    grid = (-(-5000 // config.kwargs["XBLOCK"]), 1, 1)
+    assert told.launches == [(number, grid, ("in", "out", 5000)) for number in (1, 2, 4)]
+    assert told.failures == []
 
-        def launcher(*args, stream):
-            del args, stream
 
-        launcher.config, launcher.cache_hash, launcher.store_cubin = compiled_config, "", False
-        compiled_config.found_by_coordesc = True
-        autotuner.launchers = [launcher]
+def test_a_second_watch_is_told_of_a_kernel_that_the_first_saw_compiled():
+    autotuner = load(pointwise())
+    config, first, second = autotuner.configs[0], Told(), Told()
+    for told in (first, second):
+        end = generated.watch(told)
+        try:
+            if told is first:
+                autotuner._precompile_config(config)
+                with_launcher(autotuner, config)
+            autotuner.run("in", "out", 5, stream=0)
+        finally:
+            end()
+    assert [len(each.won) for each in (first, second)] == [1, 1]
+
+
+def test_a_kernel_that_was_compiled_before_the_watch_is_lacking():
+    autotuner, told = load(pointwise()), Told()
+    with_launcher(autotuner, autotuner.configs[0])
+    end = generated.watch(told)
+    try:
         autotuner.run("in", "out", 5, stream=0)
         autotuner.run("in", "out", 5, stream=0)
     finally:
         end()
-    assert [(each[0], each[3]) for each in told] == [(autotuner, compiled_config)]
+    ((function, what),) = told.lacks
+    assert function is autotuner.fn
+    assert "start to record before" in what
+    assert told.launches == []

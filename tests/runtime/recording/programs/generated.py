@@ -1,6 +1,9 @@
 """Modules in the form in which Inductor writes its kernels, and a GPU's answers that Inductor asks for."""
 
+import itertools
 from types import SimpleNamespace
+
+from nojit.runtime.recording import generated
 
 HEADER = """
 import triton
@@ -63,3 +66,34 @@ class Kernel:
 
     def __getitem__(self, grid):
         return lambda *args, **kwargs: self.launches.append(SimpleNamespace(grid=grid, args=args, kwargs=kwargs))
+
+
+class Told:
+    """What a watch tells; counts as a recorder does."""
+
+    def __init__(self):
+        self.won, self.launches, self.lacks, self.failures = [], [], [], []
+
+    def won_by_inductor(self, *facts):
+        self.won.append(facts)
+        return SimpleNamespace(launches=itertools.count(1), due=1)
+
+    def launched(self, known, number, grid, args):
+        known.due = 2 * number
+        self.launches.append((number, grid, args))
+
+    def lack(self, function, what):
+        self.lacks.append((function, what))
+
+    def fail(self, error, where):
+        self.failures.append((error, where))
+
+
+def compiled(autotuner, number=0):
+    """Compile one config as Inductor does; return the facts of the watch."""
+    end = generated.watch(Told())
+    try:
+        autotuner._precompile_config(autotuner.configs[number])
+    finally:
+        end()
+    return generated.compiled_configs(autotuner)[-1]
