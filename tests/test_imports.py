@@ -48,7 +48,18 @@ ASKED_FOR = {
 # the modules of a simulated GPU that import torch or Triton at once; `machine` loads them when a simulation starts
 SIMULATION = {
     f"nojit.runtime.recording.fake.{name}"
-    for name in ("autocast", "collectives", "known", "launches", "streams", "tensors", "torch_cuda", "writes")
+    for name in (
+        "attention",
+        "autocast",
+        "collectives",
+        "compiled",
+        "known",
+        "launches",
+        "streams",
+        "tensors",
+        "torch_cuda",
+        "writes",
+    )
 }
 # for each package of aot, the others that its modules import at once: a package imports only packages that stand above it.
 # Of the modules beside the packages, ANYWHERE holds those that import nothing of aot; all others are "build"

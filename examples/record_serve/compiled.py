@@ -5,6 +5,7 @@
 torch keeps the compiled graph in that folder; nojit's bundle holds the machine code of the kernels that the graph launches.
 """
 
+import argparse
 import hashlib
 
 import torch
@@ -51,13 +52,19 @@ class Block(nn.Module):
 
 
 def main() -> None:
-    """Run a step."""
+    """Run a step and print a digest of its results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-digest", action="store_true", help="print no digest: results are not read")
+    given = parser.parse_args()
     torch.manual_seed(0)
     block = Block().to("cuda", torch.bfloat16)
     compiled = torch.compile(block)
     x = torch.randn(2, TOKENS, WIDTH, dtype=torch.bfloat16, device="cuda", requires_grad=True)
     out = compiled(x)
     out.sum().backward()
+    if given.no_digest:
+        print("ran")
+        return
     digest = hashlib.sha256()
     for result in (out.detach(), *[weight.grad for weight in block.parameters() if weight.grad is not None]):
         digest.update(result.float().cpu().numpy().tobytes())

@@ -25,10 +25,22 @@ from nojit.runtime.table.constant_types import constant_type
 from nojit.runtime.table.type_names import NONE
 from nojit.runtime.values import encode_value
 
-__all__ = ["MODULE", "Tell", "capture_generated", "compiled_configs", "key_of", "read_generated", "watch"]
+__all__ = [
+    "MODULE",
+    "SEEN",
+    "Tell",
+    "capture_generated",
+    "compiled_configs",
+    "force_settings",
+    "key_of",
+    "read_generated",
+    "watch",
+]
 
 MODULE: Final = "torch._inductor"
 """Recorded module of every generated kernel."""
+SEEN: Final = {"compile_threads": 1, "bundle_triton_into_fx_graph_cache": False}
+"""Settings with which Inductor compiles every kernel in this process."""
 _DIVISIBLE = "tt.divisibility"
 
 
@@ -138,6 +150,33 @@ def _constant_type(value: Any, name: str, kernel: str) -> tuple[str, bool]:
         raise ArgumentError(str(error), where=f"{name} of kernel {kernel}", argument=name) from None
 
 
+def force_settings(config: Any, values: Mapping[str, Any]) -> Callable[[], None]:
+    """Change settings of torch in every thread, whatever the program sets; return a function that ends it.
+
+    Args:
+        config: a module of settings, such as ``torch._inductor.config``.
+        values: the settings by name.
+    """
+    before = {name: getattr(config, name) for name in values}
+    # from torch 2.13 on, what a program sets holds for one thread
+    entries = {name: entry for name in values if hasattr(entry := config._config[name], _FORCED)}  # noqa: SLF001 - no other name for it
+    forced = {name: getattr(entry, _FORCED) for name, entry in entries.items()}
+    for name, value in values.items():
+        setattr(config, name, value)
+    for name, entry in entries.items():
+        setattr(entry, _FORCED, values[name])
+
+    def end() -> None:
+        for name, entry in entries.items():
+            setattr(entry, _FORCED, forced[name])
+        for name, value in before.items():
+            setattr(config, name, value)
+
+    return end
+
+
+_FORCED: Final = "env_value_force"
+
 # -- recording -------------------------------------------------------------------------------------------------------
 
 _local = threading.local()
@@ -186,7 +225,6 @@ def watch(tell: Tell) -> Callable[[], None]:
 
     tuner = heuristics.CachingAutotuner
     before = (tuner._precompile_config, tuner.run, triton.compile)  # noqa: SLF001 - no public hook sees the winner
-    threads, bundling = settings.compile_threads, settings.bundle_triton_into_fx_graph_cache
     precompile, run, compile_source = before
     launches = _Launches(tell, heuristics.GridExpr)
     counted = launches.counted
@@ -216,11 +254,11 @@ def watch(tell: Tell) -> Callable[[], None]:
 
     tuner._precompile_config, tuner.run, triton.compile = precompiling, running, compiling  # noqa: SLF001 - as above
     # Inductor launches what its graph cache bundled without a compile that could be seen
-    settings.compile_threads, settings.bundle_triton_into_fx_graph_cache = 1, False
+    restore = force_settings(settings, SEEN)
 
     def end() -> None:
         tuner._precompile_config, tuner.run, triton.compile = before  # noqa: SLF001 - as above
-        settings.compile_threads, settings.bundle_triton_into_fx_graph_cache = threads, bundling
+        restore()
 
     return end
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from nojit.runtime.recording.generated import key_of
+from nojit.runtime.recording.generated import SEEN, force_settings, key_of
 from nojit.runtime.recording.winners import OPTIONS, config_by_name
 from nojit.runtime.values import decode_value
 
@@ -51,7 +51,6 @@ def install(server: Server) -> Callable[[], None]:
 
     tuner = triton_heuristics.CachingAutotuner
     precompile, to_gpu = tuner.precompile, triton_helpers.set_driver_to_gpu
-    threads, bundling = settings.compile_threads, settings.bundle_triton_into_fx_graph_cache
 
     def precompiling(self: Any, *args: Any, **kwargs: Any) -> None:
         if self.launchers or not _serves(self):
@@ -70,11 +69,11 @@ def install(server: Server) -> Callable[[], None]:
     # generated modules ask for Triton's own driver, which compiles C; the serving package has set another one
     triton_helpers.set_driver_to_gpu = lambda: None
     # a worker process would compile; a bundle in the graph cache would be written to Triton's cache at each hit
-    settings.compile_threads, settings.bundle_triton_into_fx_graph_cache = 1, False
+    restore = force_settings(settings, SEEN)
 
     def end() -> None:
         tuner.precompile, triton_helpers.set_driver_to_gpu = precompile, to_gpu
-        settings.compile_threads, settings.bundle_triton_into_fx_graph_cache = threads, bundling
+        restore()
 
     return end
 

@@ -89,6 +89,11 @@ class Machine:
         launches = Launches(self._gpu, self._on_launch, self._trials, patches)
         launches.start()
         self._stops.append(launches.stop)
+        from nojit.runtime.recording.fake.compiled import Compiles  # noqa: PLC0415 - likewise
+
+        compiles = Compiles(self._gpu, launches, self._problems, patches)
+        compiles.start()
+        self._stops.append(compiles.stop)
 
     def stop(self) -> None:
         """Stop the simulation: torch and Triton report the machine's own GPUs again."""

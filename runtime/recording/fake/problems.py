@@ -60,17 +60,26 @@ class Problems:
     def __init__(self, on_problem: OnProblem | None) -> None:
         self._on_problem = on_problem
 
-    def stop(self, what: str) -> NoReturn:
-        """Report a request and stop the program.
+    def report(self, what: str) -> str:
+        """Report a request without stopping the program; return the place.
 
         Args:
             what: the request, for example ``Tensor.item() of int64[] on cuda:0``.
-
-        Raises:
-            FakeValueError: always.
         """
         where = place_of_program()
         if self._on_problem is not None:
             self._on_problem(what, where)
+        return where
+
+    def stop(self, what: str) -> NoReturn:
+        """Report a request and stop the program.
+
+        Args:
+            what: the request.
+
+        Raises:
+            FakeValueError: always.
+        """
+        where = self.report(what)
         error = FakeValueError("expected only requests that need no GPU", got=what, where=where)
         raise error.advise(_ADVICE)

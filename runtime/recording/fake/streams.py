@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
@@ -136,19 +135,20 @@ class Streams(threading.local):
             self._gpu.current = stream.device_index
             self._current[stream.device_index] = stream
 
-    @contextlib.contextmanager
-    def use(self, stream: Any) -> Iterator[None]:
-        """Make a stream and its device the current ones for a block; None keeps them."""
-        if stream is None:
-            yield
-            return
+    def use(self, stream: Any) -> Use:
+        """Return a block in which a stream and its device are the current ones; None keeps them."""
+        return Use(self, stream)
+
+    def swap(self, stream: Any) -> Callable[[], None]:
+        """Make a stream and its device the current ones; return a function that restores the previous ones."""
         device, previous = self._gpu.current, self._current.get(stream.device_index)
         self.set(stream)
-        try:
-            yield
-        finally:
+
+        def restore() -> None:
             self._current[stream.device_index] = previous
             self._gpu.current = device
+
+        return restore
 
     def enter(self, stream: Any) -> Any:
         """Enter ``with stream:``."""
@@ -159,6 +159,23 @@ class Streams(threading.local):
     def leave(self, _stream: Any, *_error: object) -> None:
         """Leave ``with stream:``."""
         self._entered.pop().__exit__(None, None, None)
+
+
+class Use:
+    """A block with a current stream, as `torch.cuda.StreamContext`."""
+
+    def __init__(self, streams: Streams, stream: Any) -> None:
+        self._streams = streams
+        self._restore: list[Callable[[], None]] = []
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self._restore.append(self._streams.swap(self.stream))
+
+    def __exit__(self, *_error: object) -> None:
+        if self._restore:
+            self._restore.pop()()
 
 
 def kind_of(base: type[Any], make: Callable[..., Any]) -> Any:
@@ -188,7 +205,7 @@ def patch_streams(gpu: Gpu, problems: Problems, patches: Patches) -> None:
     found: dict[str, Any] = {
         **kinds,
         "ExternalStream": kind_of(Stream, external),
-        "StreamContext": streams.use,
+        "StreamContext": kind_of(Use, streams.use),
         "stream": streams.use,
         "set_stream": streams.set,
         "current_stream": streams.current,

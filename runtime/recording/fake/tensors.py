@@ -20,6 +20,7 @@ from nojit.runtime.recording.fake import known
 from nojit.runtime.recording.fake.answers import Gpu, index_of
 from nojit.runtime.recording.fake.patches import Patches
 from nojit.runtime.recording.fake.problems import Problems
+from torch._library.custom_ops import OPDEFS
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -28,6 +29,8 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _pytree as pytree
 from torch.utils._device import DeviceContext
@@ -92,23 +95,12 @@ def address_of(tensor: torch.Tensor) -> int:
 
 
 class _Inference(FakeTensorMode):  # type: ignore[misc] # a class of torch's
-    """torch's FakeTensorMode, whose tensors call CUDA devices by the inner name in C++."""
-
-    # torch would create a tensor of the current GPU
-    avoid_device_init = True
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func is _DEVICE:
-            return _inner_device(args[0])
-        return super().__torch_dispatch__(func, types, args, kwargs or {})
+    """torch's FakeTensorMode, whose convolutions keep the layouts of a GPU."""
 
     def dispatch(
         self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        args, kwargs = pytree.tree_map_only(torch.device, _outer, (tuple(args), dict(kwargs or {})))
-        found = super().dispatch(func, types, args, kwargs)
+        found = super().dispatch(func, types, args, kwargs or {})
         layout = _layout_of_convolution(func, args)
         if layout is None:
             return found
@@ -131,6 +123,19 @@ def _inner_device(tensor: Any) -> torch.device:
 
 def _outer(device: torch.device) -> torch.device:
     return torch.device("cuda", device.index or 0) if device.type == _INNER else device
+
+
+def _outward(dispatch: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that dispatches an operator, for operators that C++ code calls with the inner name of a device."""
+
+    @functools.wraps(dispatch)
+    def call(
+        mode: Any, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        args, kwargs = pytree.tree_map_only(torch.device, _outer, (tuple(args), dict(kwargs or {})))
+        return dispatch(mode, func, types, args, kwargs)
+
+    return call
 
 
 def _layout_of_convolution(func: Any, args: Sequence[Any]) -> torch.memory_format | None:
@@ -172,6 +177,10 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
         if any(
             isinstance(each, FakeTensor) or (isinstance(each, torch.device) and each.type == "cuda") for each in leaves
         ):
+            body = _body_of(func)
+            if body is not None:
+                with self:
+                    return body(*args, **named)
             self._refuse_writes(func, args, named)
             return self._infer(func, args, named)
         return self._on_cpu(func, args, named)
@@ -275,6 +284,15 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
         if func is torch.ops.aten.is_pinned.default:
             return False
         return func(*args, **kwargs)
+
+
+def _body_of(func: Any) -> Callable[..., Any] | None:
+    """Return what an operator of `torch.library.custom_op` or `triton_op` runs on a GPU: it may launch kernels."""
+    defined = OPDEFS.get(getattr(func, "_schema", func).name)
+    if defined is None:
+        return None
+    bodies: dict[str | None, Callable[..., Any]] = defined._backend_fns  # noqa: SLF001 - torch has no other name for it
+    return bodies.get("cuda") or bodies.get(None)
 
 
 def _is_foreign(type_: type[Any]) -> bool:
@@ -383,7 +401,7 @@ class Tensors:
         def dispatch(
             cls: Any, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
-            if func is _DEVICE and is_own(args[0]):
+            if func is _DEVICE:
                 return _inner_device(args[0])
             return own(cls, func, types, args, kwargs or {})
 
@@ -392,6 +410,7 @@ class Tensors:
                 return torch.empty(0, dtype=tensor.dtype, device="cpu").type().replace("torch.", "torch.cuda.")
             return own_type(tensor, dtype, *args, **kwargs)
 
+        self._patch_inference()
         for name in ("numpy", "__array__", "__dlpack__", "__reduce_ex__"):
             self._patches.put(FakeTensor, name, self._refusing(name))
         self._patches.put(FakeTensor, "type", type_)
@@ -401,6 +420,27 @@ class Tensors:
         self._patches.put(FakeTensor, "record_stream", lambda tensor, stream: None)  # noqa: ARG005 - nothing runs
         # it would create a tensor of the current GPU
         self._patches.put(fake_tensor, "init_gpu_context", lambda device: None)  # noqa: ARG005 - its signature
+
+    def _patch_inference(self) -> None:
+        """Let the tensors of every FakeTensorMode call CUDA devices by the inner name in C++, those of torch.compile too."""
+        own_infer = FakeTensorMode.__torch_dispatch__
+
+        def infer(
+            mode: Any, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        ) -> Any:
+            if func is _DEVICE and isinstance(args[0], FakeTensor):
+                return _inner_device(args[0])
+            return own_infer(mode, func, types, args, kwargs or {})
+
+        self._patches.put(FakeTensorMode, "__torch_dispatch__", infer)
+        for owner, name in (
+            (FakeTensorMode, "dispatch"),
+            (FunctionalTensorMode, "__torch_dispatch__"),
+            (ProxyTorchDispatchMode, "__torch_dispatch__"),
+        ):
+            self._patches.put(owner, name, _outward(getattr(owner, name)))
+        # torch would create a tensor of the current GPU
+        self._patches.put(FakeTensorMode, "avoid_device_init", True)
 
     def _data_ptr(self, tensor: Any) -> Any:
         if not self.is_own(tensor):

@@ -11,8 +11,6 @@ from nojit.runtime.recording.fake.collectives import patch_collectives
 from nojit.runtime.recording.fake.patches import Patches
 from nojit.runtime.recording.fake.problems import Problems
 from nojit.runtime.recording.fake.streams import kind_of, new_handle, patch_streams
-from torch._dynamo import config as dynamo_config
-from torch._dynamo import convert_frame, trace_rules
 
 __all__ = ["patch_torch"]
 
@@ -194,7 +192,6 @@ def _patch_refusals(problems: Problems, patches: Patches) -> None:
     patches.put(torch.cuda, "graph", refused("torch.cuda.graph", why))
     patches.put(torch.cuda, "make_graphed_callables", refused("torch.cuda.make_graphed_callables", why))
     patches.put(torch.cuda, "graph_pool_handle", lambda: (0, new_handle()))
-    _patch_compile(problems, patches)
     # ranges are marks for a profiler
     nvtx: dict[str, Callable[..., Any]] = {
         "range_push": lambda *_args: 0,
@@ -202,20 +199,6 @@ def _patch_refusals(problems: Problems, patches: Patches) -> None:
         "mark": lambda *_args: None,
     }
     patches.answer(torch.cuda.nvtx, {**nvtx, "range_start": lambda *_args: 0, "range_end": lambda *_args: None})
-
-
-def _patch_compile(problems: Problems, patches: Patches) -> None:
-    """Refuse functions when torch.compile would compile them, however and whenever they were wrapped."""
-    own = convert_frame.CatchErrorsWrapper.__call__
-
-    def call(wrapper: Any, frame: Any, *rest: Any) -> Any:
-        # under a dispatch mode, torch would run the function eagerly, and its kernels would be others
-        if not dynamo_config.disable and not trace_rules.check(frame.f_code):
-            name = frame.f_code.co_qualname
-            problems.stop(f"a call of {name}, which torch.compile compiles (TORCHDYNAMO_DISABLE=1 runs it eagerly)")
-        return own(wrapper, frame, *rest)
-
-    patches.put(convert_frame.CatchErrorsWrapper, "__call__", call)
 
 
 def _patch_inner(gpu: Gpu, patches: Patches) -> None:

@@ -17,8 +17,10 @@ from nojit import runtime
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import digest_of
+from nojit.runtime.recording.file import Recording, read_recording
 from nojit.runtime.recording.winners import encoded_config
 from nojit.runtime.serve.session import Serving, serve
+from torch._inductor.codecache import PyCodeCache
 from torch._inductor.runtime import triton_helpers
 
 from tests.fakecuda import FakeCuda
@@ -27,6 +29,7 @@ from tests.support.recordings import Recorder
 from tests.support.tensors import PointerTensor
 
 pytestmark = [pytest.mark.triton, pytest.mark.slow]
+PROGRAM = Path(__file__).parents[1] / "recording" / "programs" / "compiled.py"
 Begin = Callable[[], Serving]
 
 
@@ -88,3 +91,54 @@ def test_the_end_lets_inductor_compile_again(begin: Begin) -> None:
     begin().close()
     autotuner = load(pointwise())
     autotuner._precompile_config(autotuner.configs[0])
+
+
+def test_a_compiled_block_is_recorded_without_a_gpu_and_served(
+    tmp_path: Path, fakecuda: FakeCuda, default_stream: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "inductor"
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder))
+    recording = tmp_path / "compiled.nojitrec"
+    words = [sys.executable, "-m", "nojit"]
+    program = ["record", "--fake", "sm_90", "-o", str(recording), "--", sys.executable, str(PROGRAM)]
+    subprocess.run([*words, *program], check=True, capture_output=True, timeout=300)
+    recorded = read_recording(recording)
+    assert recorded.problems == []
+    assert all(recorded.launches(digest) == 2 for digest in recorded.to_build())
+    qualnames = {each["qualname"] for each in recorded.specializations.values()}
+    assert {each["qualname"] for each in recorded.winners} == qualnames
+    assert len(qualnames) == len(recorded.to_build()) > 4
+    built = ["build", str(recording), "--out", str(tmp_path / "artifacts"), "--cache-dir", str(tmp_path / "cache")]
+    subprocess.run([*words, *built], check=True, capture_output=True, timeout=300)
+
+    monkeypatch.setattr("torch._inductor.runtime.triton_helpers.set_driver_to_gpu", lambda: None)
+    with serve(tmp_path / "artifacts", miss="error"):
+        for text in sorted(file.read_text() for file in folder.rglob("*.py")):
+            if "@triton_heuristics" in text and "async_compile" not in text:
+                module = PyCodeCache.load(text)
+                (tuner,) = (each for each in vars(module).values() if hasattr(each, "inductor_meta"))
+                tuner.precompile()
+                launch(tuner, recorded)
+        served = {each.kernel: each.launches for each in runtime.counters().served if each.kernel in qualnames}
+    assert served == dict.fromkeys(qualnames, 1)
+    assert len(fakecuda.launches()) == len(qualnames)
+
+
+def launch(tuner: Any, recorded: Recording) -> None:
+    """Launch a served kernel with the ints of its recorded call."""
+    digest = next(digest for digest, each in recorded.specializations.items() if each["qualname"] == tuner.fn.__name__)
+    sample = recorded.samples[digest][0]
+    ints = dict(sample["values"])
+    code = tuner.launchers[0].__code__
+    types = dict(recorded.specializations[digest]["types"])
+    extra = dict(zip(("_grid_0", "_grid_1", "_grid_2"), sample["grid"], strict=True))
+    args = [
+        PointerTensor(0x10000, TORCH[types[name]])
+        if name in types and types[name].startswith("*")
+        else (ints | extra).get(name, 1)
+        for name in code.co_varnames[: code.co_argcount - 1]
+    ]
+    tuner.run(*args, stream=0)
+
+
+TORCH = {"*fp16": "torch.float16", "*fp32": "torch.float32", "*bf16": "torch.bfloat16"}

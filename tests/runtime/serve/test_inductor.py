@@ -1,6 +1,7 @@
 """Kernels that torch.compile generates: recorded from Inductor's autotuner, and launched from a bundle without a compile."""
 
 import json
+import threading
 
 import pytest
 import torch._inductor.config as settings
@@ -129,6 +130,22 @@ def test_without_a_recording_inductor_goes_on_alone():
     finally:
         end()
     assert ran == ["compiled", "launchers"]
+
+
+def test_threads_compile_in_this_process_too():
+    def seen():
+        found = []
+        thread = threading.Thread(target=lambda: found.append(settings.compile_threads))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    before = seen()
+    for begin in (lambda: inductor.install(Server({})), lambda: generated.watch(Told())):
+        end = begin()
+        assert seen() == 1
+        end()
+    assert seen() == before
 
 
 def test_the_end_restores_inductor_and_its_settings():
