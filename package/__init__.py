@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nojit.runtime.recording.session import record
+    from nojit.runtime.serve.own import serve_function
     from nojit.runtime.serve.session import serve, unserve
 
-__all__ = ["__version__", "record", "serve", "unserve"]
+__all__ = ["__version__", "record", "serve", "serve_function", "unserve"]
 
 # functions of the whole loop, by the module that holds them
 _PLACES = {
     "record": "nojit.runtime.recording.session",
     "serve": "nojit.runtime.serve.session",
+    "serve_function": "nojit.runtime.serve.own",
     "unserve": "nojit.runtime.serve.session",
 }
 

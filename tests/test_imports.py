@@ -39,6 +39,7 @@ ASKED_FOR = {
     ("nojit.runtime.serve.driver", "triton"),
     ("nojit.runtime.serve.guards", "triton"),
     ("nojit.runtime.serve.hosts", "triton"),
+    ("nojit.runtime.serve.own", "triton"),
     ("nojit.runtime.serve.patches", "triton"),
     # where a program is recorded
     ("nojit.runtime.recording.hooks", "triton"),

@@ -119,6 +119,24 @@ class Server:
             vars(function)[ATTRIBUTE] = found.handle if isinstance(found, Function) else found
             return found
 
+    def find_own(self, function: Any, host: Host) -> Function | Unserved:
+        """Return what serves a function, without a mark on it. Its module may have another name than in the recording.
+
+        Args:
+            function: the ``@triton.jit`` function.
+            host: whose function it is.
+        """
+        own, qualname = place_of(function)
+        # a loader may name modules by the version of their package
+        others = [module for module, name in self._known if name == qualname and module != own]
+        with self._lock:
+            for module in ("", *others):
+                found = self._find(function, host, module)
+                if isinstance(found, Function):
+                    break
+            self._functions.append(found)
+            return found
+
     def _find(self, function: Any, host: Host, module: str) -> Function | Unserved:
         began_ns, (own, qualname) = perf_counter_ns(), place_of(function)
         place, miss = (module or own, qualname), self.settings.miss

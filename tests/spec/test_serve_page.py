@@ -17,7 +17,7 @@ from tests.spec import stage
 from tests.spec.pages import ROOT, blocks
 
 PAGE = ROOT / "docs/serve.md"
-EXAMPLE, COUNTS = (block.text for block in blocks("python") if block.page == PAGE)
+EXAMPLE, OWN, COUNTS = (block.text for block in blocks("python") if block.page == PAGE)
 
 
 @pytest.fixture
@@ -51,8 +51,11 @@ def test_the_example_launches_from_the_bundle(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"runtime": importlib.import_module("nojit.runtime")}
     exec(compile(EXAMPLE, str(PAGE), "exec"), names)
+    names |= {name: torch.empty(5000, dtype=torch.float32, device="cuda") for name in "xy"}
+    names["scale_kernel"] = layers.scale_kernel
+    exec(compile(OWN, str(PAGE), "exec"), names)
     exec(compile(COUNTS, str(PAGE), "exec"), names)
-    assert [launch.grid for launch in fakecuda.launches()] == [(5, 1, 1)]
+    assert [launch.grid for launch in fakecuda.launches()] == [(5, 1, 1)] * 2
 
 
 def test_the_page_names_the_variables_of_the_code() -> None:

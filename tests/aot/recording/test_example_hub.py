@@ -58,7 +58,7 @@ try:
     package.silu_and_mul(tensor(5, 704, dtype="torch.float64"), tensor(5, 1408))
 except Exception as error:
     failure = type(error).__name__
-print(json.dumps([package.__name__, runtime.counters().loaded, failure, type(package.activations.gate_kernel).__name__]))
+print(json.dumps([package.__name__, runtime.counters().loaded, failure, runtime.counters().served[-1].launches]))
 """
 
 
@@ -115,4 +115,12 @@ def use(package: Path, **variables: str) -> list[Any]:
 
 
 def test_the_package_launches_from_its_bundle(package: Path) -> None:
-    assert use(package) == ["_gated_activations_1", 2, "NoMatchingVariantError", "Kernel"]
+    assert use(package, NOJIT_MISS="error") == ["_gated_activations_1", 2, "NoMatchingVariantError", 2]
+
+
+def test_a_package_whose_source_has_changed_launches_nothing_from_its_bundle(package: Path, tmp_path: Path) -> None:
+    changed = shutil.copytree(package.parent, tmp_path / "hub", symlinks=True) / "hub_kernel"
+    source = changed / "build/torch-universal/activations.py"
+    source.write_text(source.read_text(encoding="utf-8").replace("(gate) * up", "(gate) + up"), encoding="utf-8")
+    with pytest.raises(AssertionError, match="is not the function that was recorded"):
+        use(changed, NOJIT_MISS="error")

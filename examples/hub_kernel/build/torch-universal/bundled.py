@@ -5,20 +5,13 @@ from pathlib import Path
 
 
 def bundled(function):
-    """Return what launches a ``@triton.jit`` function: its kernel in the bundles of this folder, or without one the function itself."""
+    """Return what launches a ``@triton.jit`` function from the bundles of this folder; without them, the function itself."""
+    folder = Path(__file__).parent
     # a recording holds what Triton launches
-    if os.environ.get("NOJIT_RECORD"):
+    if os.environ.get("NOJIT_RECORD") or not any(folder.glob("*.nojit")):
         return function
     try:
-        from nojit import runtime
-
-        bundle = runtime.load(Path(__file__).parent)
-    except (ImportError, FileNotFoundError):
-        # nojit is not installed, or nothing is built yet: Triton compiles
+        import nojit
+    except ImportError:
         return function
-    name = function.__name__
-    if name not in bundle.kernels:
-        return function
-    # for NOJIT_MISS=warn and jit
-    runtime.register_source(name, function)
-    return bundle.kernel(name)
+    return nojit.serve_function(function, folder, miss=os.environ.get("NOJIT_MISS", "jit"))
