@@ -99,6 +99,9 @@ class Vendor(Protocol):
             ValueError: the text is no arch of this vendor.
         """
 
+    def chip_of(self, arch: str) -> str:
+        """Return the arch of the chip whose code the images of an arch hold: ``sm_100`` for the family ``sm_100f``."""
+
     def target_of(self, arch: str) -> TargetInfo:
         """Return the target (backend, arch, image arch and warp size) of a bundle that is built for an arch.
 
@@ -232,6 +235,12 @@ class Backend(Protocol):
 
     def logging(self) -> AbstractContextManager[None]:
         """Make the tools write the statistics that `spill_bytes` reads to standard output, until the block ends."""
+
+    def assembling(self, arch: str) -> AbstractContextManager[None]:
+        """Make Triton assemble images for an arch that is not a chip's own, until the ``with`` block ends.
+
+        What is compiled in the block raises `CompileError` where its code differs from that of the chip.
+        """
 
     def spill_bytes(self, log: str) -> int:
         """Return the number of spilled bytes per thread from the text output of the tools."""

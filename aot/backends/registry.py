@@ -15,8 +15,9 @@ from nojit.aot.backends.cuda import vendor as cuda
 
 if TYPE_CHECKING:
     from nojit.aot.backends.interface import Vendor
+    from nojit.runtime.bundle.format import TargetInfo
 
-__all__ = ["expected", "parse_driver", "pin", "register", "vendor_named", "vendor_of", "vendors"]
+__all__ = ["arch_of", "expected", "parse_driver", "pin", "register", "vendor_named", "vendor_of", "vendors"]
 
 _VENDORS: Final[list[Vendor]] = [cuda]
 
@@ -51,6 +52,12 @@ def vendor_of(arch: str) -> Vendor:
 def vendor_named(name: str) -> Vendor:
     """Return the module of the vendor whose backend has a name, which a bundle's target gives."""
     return next(vendor for vendor in _VENDORS if name == vendor.NAME)
+
+
+def arch_of(target: TargetInfo) -> str:
+    """Return the arch that a build names to make bundles of a target: the inverse of `Vendor.target_of`."""
+    usual = vendor_named(target.backend).target_of(target.arch)
+    return target.arch if target == usual else target.image_arch
 
 
 def expected() -> str:

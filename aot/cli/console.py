@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVa
 
 import click
 from click.shell_completion import CompletionItem
-from nojit.aot.manifest.archs import check_arch, known_archs
+from nojit.aot.manifest.archs import check_arch, check_target, known_archs
 from nojit.runtime.errors import ManifestError, counted
 
 if TYPE_CHECKING:
@@ -64,14 +64,21 @@ PLACE: Final = click.Path(path_type=Path, readable=False)
 
 
 class Arch(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2, and not before
-    """Type of options for a GPU architecture. The toolchain checks whether it can build for the architecture."""
+    """Type of options for a GPU architecture. The toolchain checks whether it can build for the architecture.
+
+    Args:
+        families: whether the option takes the architecture of a family, too, such as ``sm_100f``.
+    """
 
     name = "arch"
+
+    def __init__(self, *, families: bool = False) -> None:
+        self._check = check_target if families else check_arch
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value if its spelling is valid."""
         try:
-            return check_arch(str(value), "")
+            return self._check(str(value), "")
         except ManifestError as error:
             self.fail(str(error), param, ctx)
 

@@ -163,6 +163,12 @@ class _Begun:
 _begun: list[_Begun] = []
 
 
+def _simulate(arch: str) -> None:
+    """Make the simulated GPU, if this process has one, the chip of an arch; empty for the one that it is."""
+    for begun in _begun if arch else ():
+        begun.device.arch = vendor_of(arch).chip_of(arch)
+
+
 def begin(place: SourcePlace, arch: str) -> None:
     """Dedicate this process to one kernel source, which then sees the target as its GPU. Call before importing it.
 
@@ -199,8 +205,7 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
         ManifestError: the module, file or function does not exist, or the function is not ``@triton.jit``.
         CompileError: a setting of Triton has a value that builds refuse.
     """
-    for begun in _begun:
-        begun.device.arch = arch
+    _simulate(arch)
     # before the import: under TRITON_INTERPRET the decorator makes functions of another class
     _settings()
     _named(place)
@@ -498,8 +503,7 @@ def variant_keys(variants: Sequence[Variant], source: KernelSource, place: Sourc
         ManifestError: a function that a variant takes as a constexpr does not exist, or this Triton refuses its
             options.
     """
-    for begun in _begun:
-        begun.device.arch = variants[0].arch
+    _simulate(variants[0].arch)
     keys = tuple(variant_key(variant, source, place) for variant in variants)
     # taken before the first compilation, when Triton itself starts to change state of its modules
     if _begun and not _compiles:
@@ -608,7 +612,11 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     log = io.StringIO()
     try:
         source = ast_source(variant, place)
-        with _quiet_triton(log, vendor, line_info=variant.line_info), _current_target(variant.arch):
+        with (
+            _quiet_triton(log, vendor, line_info=variant.line_info),
+            _current_target(variant.arch),
+            vendor.assembling(variant.arch),
+        ):
             compiled = triton.compile(
                 source, target=gpu_target(variant.arch), options=_given(_resolved(variant.options, place))
             )
@@ -747,8 +755,7 @@ def warm_up(arch: str) -> None:
 @contextlib.contextmanager
 def _current_target(arch: str) -> Iterator[None]:
     """Make Triton report the build's target as the current GPU, until the ``with`` block ends."""
-    if _begun:
-        _begun[-1].device.arch = arch
+    _simulate(arch)
     driver = _begun[-1].driver if _begun else _backend_of(arch).driver(arch)
     # the property would look for a GPU
     before = vars(active_driver)["_active"]

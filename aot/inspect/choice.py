@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from nojit.aot.backends.registry import vendor_of
 from nojit.runtime.discovery.discover import holders
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
-from nojit.runtime.target import by_arch, image_arch_of, parse_image_arch, spell_cuda
+from nojit.runtime.target import by_arch, parse_image_arch, spell_cuda
 
 __all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_for", "taken", "without_older"]
 
@@ -223,11 +224,18 @@ def _remedy(name: str, thin: Mapping[str, Sequence[str]], capability: int) -> st
 
     A thin wheel has no images; each of its extras installs the bundle for one arch. `thin` lists these archs by wheel.
     """
-    fitting = [image for image in map(image_arch_of, thin.get(normalized(name), ())) if image.runs_on(capability)]
+    fitting = [
+        image
+        for image in (
+            parse_image_arch(vendor_of(arch).target_of(arch).image_arch) for arch in thin.get(normalized(name), ())
+        )
+        if image.runs_on(capability)
+    ]
     if not fitting:
         return f"install or build it for sm_{capability}"
     best = min(fitting, key=lambda image: image.closeness(capability))
-    return f"pip install '{name}[sm{best.number}]'"
+    label = f"sm{best.number}{'f' if best.suffix == 'f' else ''}"
+    return f"pip install '{name}[{label}]'"
 
 
 def _wrong_arch(bundle: BundleState, capability: int) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nojit.aot.backends.registry import arch_of
 from nojit.aot.plan.table_json import encode_definition
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
@@ -191,7 +192,7 @@ def bundle_facts(bundle: BundleFile) -> BundleFacts:
         id=bundle.id,
         digest=bundle.digest,
         inputs=index.inputs,
-        arch=index.target.arch,
+        arch=arch_of(index.target),
         image_arch=index.target.image_arch,
         min_driver=index.min_driver,
         toolchain=dict(index.toolchain),

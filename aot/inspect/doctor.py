@@ -211,7 +211,7 @@ def examine_thin_wheels() -> dict[str, list[str]]:
     found: dict[str, dict[str, None]] = {}
     ours = [one for one in distributions() if one.read_text(PROVENANCE)]
     for requirement in (text for one in ours for text in one.requires or ()):
-        provider = re.fullmatch(r"(.+)-sm(\d+)==.*extra == .sm\2.", requirement)
+        provider = re.fullmatch(r"(.+)-sm(\d+f?)==.*extra == .sm\2.", requirement)
         if provider:
             found.setdefault(normalized(provider[1]), {})[f"sm_{provider[2]}"] = None
     return {name: list(archs) for name, archs in found.items()}

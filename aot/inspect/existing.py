@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nojit.aot.backends.registry import arch_of
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.plan.in_place import InPlace
 from nojit.runtime.bundle.file import BundleFile
@@ -46,7 +47,7 @@ def _read(path: Path) -> InPlace:
         recipe = claimed if claimed.digest == digest else None
     except PackageError:
         pass
-    name, version, arch = index.name, index.version, index.target.arch
+    name, version, arch = index.name, index.version, arch_of(index.target)
     if recipe is None:
         return InPlace(path, name, version, arch, kernels, profile=None, tuned=False)
     return InPlace(path, name, version, arch, kernels, recipe.profile, recipe.tuned)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nojit.aot.backends.registry import arch_of
 from nojit.aot.inspect.places import report_path
 from nojit.aot.inspect.statement import statement_path
 from nojit.runtime.bundle.file import BundleFile
@@ -48,7 +49,7 @@ def find_leftovers(folders: Iterable[Path]) -> tuple[list[Leftover], list[str]]:
         for path in _bundles_in(folder):
             try:
                 with BundleFile(path) as bundle:
-                    releases[str(path)] = Release.of(bundle), bundle.index.target.arch
+                    releases[str(path)] = Release.of(bundle), arch_of(bundle.index.target)
             except (BundleError, OSError) as error:
                 alone.append(f"{path}: {worded(error)}")
         for old, new in superseded(release for release, _ in releases.values()).items():

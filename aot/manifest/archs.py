@@ -14,7 +14,17 @@ from nojit.runtime.errors import ManifestError, did_you_mean
 if TYPE_CHECKING:
     from nojit.runtime.bundle.format import TargetInfo
 
-__all__ = ["arch_number", "check_arch", "check_assembled", "check_known", "known_archs", "target_of"]
+__all__ = [
+    "arch_number",
+    "arch_order",
+    "check_arch",
+    "check_assembled",
+    "check_known",
+    "check_target",
+    "chip_of",
+    "known_archs",
+    "target_of",
+]
 
 
 def known_archs() -> tuple[str, ...]:
@@ -23,9 +33,21 @@ def known_archs() -> tuple[str, ...]:
 
 
 def check_arch(arch: str, where: str) -> str:
-    """Return `arch` unchanged if it is a valid name of an arch that the build supports.
+    """Return `arch` unchanged if it is a valid name of a chip's arch that the build supports.
 
     The installed toolchain may still be unable to build for this arch: `check_assembled` checks that.
+
+    Raises:
+        ManifestError: the name is invalid, is that of a family, or the arch is too old.
+    """
+    if chip_of(check_target(arch, where)) != arch:
+        what = f"expected the arch of a chip, such as {chip_of(arch)}: only builds take the arch of a family"
+        raise ManifestError(what, got=repr(arch), where=where)
+    return arch
+
+
+def check_target(arch: str, where: str) -> str:
+    """Return `arch` unchanged if images can be built for it: it is the arch of a chip, as `check_arch` has it, or of a family.
 
     Raises:
         ManifestError: the name is invalid, or the arch is too old.
@@ -45,6 +67,24 @@ def arch_number(arch: str) -> int:
     return vendor_of(arch).arch_number(arch)
 
 
+def arch_order(arch: str) -> tuple[int, str]:
+    """Return what archs sort by: their number, and a chip before its family.
+
+    Raises:
+        ValueError: `arch` is not valid.
+    """
+    return arch_number(arch), arch
+
+
+def chip_of(arch: str) -> str:
+    """Return the arch of the chip whose code the images of an arch hold: `sm_100` for the family `sm_100f`.
+
+    Raises:
+        ValueError: `arch` is not valid.
+    """
+    return vendor_of(arch).chip_of(arch)
+
+
 def check_known(arch: str, known: Collection[str], where: str) -> None:
     """Check that `arch` is one of the archs in `known`.
 
@@ -52,7 +92,7 @@ def check_known(arch: str, known: Collection[str], where: str) -> None:
         ManifestError: the arch is not in `known`.
     """
     if arch not in known:
-        listed = sorted(known, key=arch_number)
+        listed = sorted(known, key=arch_order)
         what = f"expected an arch of {', '.join(listed)}"
         raise ManifestError(what, got=f"{arch!r}{did_you_mean(arch, tuple(listed))}", where=where)
 

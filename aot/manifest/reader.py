@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
-from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.archs import check_target
 from nojit.aot.manifest.config_rules import check_config, check_options
 from nojit.aot.manifest.expressions import check_rules
 from nojit.aot.manifest.function_names import check_name
@@ -193,7 +193,7 @@ def _known_archs(archs: Sequence[str], found: Mistakes) -> list[str]:
     known = []
     for number, arch in enumerate(archs):
         with found.caught():
-            known.append(check_arch(arch, f"$.bundle.archs[{number}]"))
+            known.append(check_target(arch, f"$.bundle.archs[{number}]"))
     return known
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from nojit.aot.manifest.archs import arch_number, check_arch, check_assembled, check_known, known_archs
+from nojit.aot.manifest.archs import arch_order, check_assembled, check_known, check_target, chip_of, known_archs
 from nojit.aot.manifest.expressions import check_requires, check_rules
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.matrix import axes_of, typed_params
@@ -214,7 +214,7 @@ def make_plans(
         TuningError: a tuned table does not match the manifests.
     """
     for arch in archs:
-        check_assembled(check_arch(arch, "--arch"), compiler.archs(), "--arch")
+        check_assembled(check_target(arch, "--arch"), compiler.archs(), "--arch")
     mistakes = Mistakes()
     bundles = _merge(manifests, project, mistakes, tuned=tuned and not tuning)
     asked = {(name, entry.spec.name) for name, (_, found) in bundles.items() for entry in found}
@@ -229,7 +229,7 @@ def make_plans(
     work = [
         _work_of(bundle, arch, found, asked, places.get((bundle.name, arch)))
         for bundle, found in bundles.values()
-        for arch in sorted({*(archs or _assembled(bundle, found, compiler, mistakes))}, key=arch_number)
+        for arch in sorted({*(archs or _assembled(bundle, found, compiler, mistakes))}, key=arch_order)
     ]
     done, total = 0, sum(len(each.entries) for each in work)
     profiles, listed = [each.profile(profile, tuned=tuned) for each in work], []
@@ -343,7 +343,7 @@ def _siblings(
 
 def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> None:
     """Add a mistake for each unknown arch in configs, tuning spaces, listed cases and tuned tables."""
-    known = frozenset(known_archs()).union(compiler.archs())
+    known = frozenset(chip_of(arch) for arch in (*known_archs(), *compiler.archs()))
     for entry in entries:
         spaces = entry.spec.tuning.space if entry.spec.tuning else []
         found = mistakes.within(entry.text)
@@ -529,6 +529,15 @@ class _Expanded:
 
 
 def _expand(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
+    # manifests and tuned tables name chips
+    chip, found = chip_of(arch), _expand_for_chip(entry, chip_of(arch), wanted)
+    if chip == arch:
+        return found
+    variants = tuple(replace(variant, arch=arch) for variant in found.expansion.variants)
+    return replace(found, arch=arch, expansion=replace(found.expansion, variants=variants))
+
+
+def _expand_for_chip(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
     spec, where, most = entry.spec, entry.key, wanted.most
     if wanted.tuning:
         space = expand_space(spec, arch, where, most)

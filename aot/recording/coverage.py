@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nojit.aot.manifest.archs import arch_number
+from nojit.aot.manifest.archs import arch_number, arch_order
 from nojit.aot.manifest.types import plain, types_of
 from nojit.aot.recording.specs import RecordedKernel, Spec, kernels_of, option_default
 from nojit.runtime.bundle.file import BundleFile
@@ -110,7 +110,7 @@ def coverage_of(recording: Recording, bundles: Sequence[BundleFile], archs: Sequ
                     known.setdefault((origin.module, origin.qualname), []).append(_Candidate(file, origin))
     prints = {digest: fingerprint(closure) for digest, closure in recording.closures.items()}
     recorded = kernels_of(recording)
-    seen = sorted({spec.arch for kernel in recorded for spec in kernel.specs}, key=arch_number)
+    seen = sorted({spec.arch for kernel in recorded for spec in kernel.specs}, key=arch_order)
     kernels, checked = [], []
     for kernel in recorded:
         check = _Check(kernel, known.get((kernel.module, kernel.qualname), []), prints)

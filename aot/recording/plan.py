@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nojit.aot.manifest.archs import arch_number, check_arch, check_assembled
+from nojit.aot.manifest.archs import arch_order, check_assembled, check_target
 from nojit.aot.manifest.options import FIXED, OPTIONS
 from nojit.aot.manifest.spec import BundleSpec, KernelSpec
 from nojit.aot.manifest.types import plain, types_of
@@ -66,10 +66,10 @@ def make_plans(
         what = "expected launches of kernels in the recording: run more of the program, or pass --trials"
         raise RecordingError(what, got="none", where=where)
     chosen = _chosen(found, kernels)
-    seen = sorted({spec.arch for kernel in found for spec in kernel.specs}, key=arch_number)
-    wanted = sorted(dict.fromkeys(archs or seen), key=arch_number)
+    seen = sorted({spec.arch for kernel in found for spec in kernel.specs}, key=arch_order)
+    wanted = sorted(dict.fromkeys(archs or seen), key=arch_order)
     for arch in wanted:
-        check_assembled(check_arch(arch, "--arch"), compiler.archs(), "--arch" if archs else where)
+        check_assembled(check_target(arch, "--arch"), compiler.archs(), "--arch" if archs else where)
     places = {kernel.name: _place(kernel, recorded) for kernel in chosen}
     compiler.prepare((place, arch) for place in places.values() for arch in wanted)
     plans: list[Plan] = []

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nojit.aot.manifest.archs import chip_of
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.runtime.errors import BundleFormatError, RecordingError
 from nojit.runtime.recording.file import Recording
@@ -82,7 +83,8 @@ class RecordedKernel:
             arch: the arch.
             recorded: the archs of the recording. Another arch gets the specializations of all of them.
         """
-        there = [spec for spec in self.specs if spec.arch == arch or arch not in recorded]
+        chip = chip_of(arch)
+        there = [spec for spec in self.specs if spec.arch == chip or chip not in recorded]
         return tuple({spec.identity: spec for spec in there}.values())
 
 

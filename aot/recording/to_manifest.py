@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from nojit.aot.manifest.archs import arch_number
+from nojit.aot.manifest.archs import arch_order
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.toml import flat, toml_key, toml_text, toml_texts, toml_value
@@ -73,7 +73,7 @@ def manifest_of(recording: Recording, name: str) -> Written:
     page.table("[bundle]")
     page.put("name", toml_text(name))
     page.put("version", toml_text("0.1"))
-    archs = sorted({spec.arch for kernel in chosen for spec in kernel.specs}, key=arch_number)
+    archs = sorted({spec.arch for kernel in chosen for spec in kernel.specs}, key=arch_order)
     page.put("archs", toml_texts(archs))
     for kernel in chosen:
         _Kernel(kernel, recording, page).write()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nojit.aot.backends.registry import arch_of
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.trust.verify_signature import read_vouched, sha256_of
 from nojit.runtime.bundle.format import SUFFIX, BundleIndex
@@ -46,8 +47,8 @@ class BundleContent:
 
     @property
     def arch(self) -> str:
-        """The arch of the target: ``sm_90``."""
-        return self.index.target.arch
+        """The arch that a build names for the target: ``sm_90``, ``sm_100f``."""
+        return arch_of(self.index.target)
 
     @property
     def file_name(self) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nojit.aot.inspect.wheel_file import PROVENANCE
-from nojit.aot.manifest.archs import arch_number
+from nojit.aot.manifest.archs import arch_order
 from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.aot.wheel.content import BundleContent, largest_kernels
 from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
@@ -81,7 +81,7 @@ def release_of(bundles: Sequence[BundleContent], name: str = "", version: str = 
     name = name or _common({bundle.index.name for bundle in bundles}, "name", "--name")
     version = version or _common({bundle.index.version for bundle in bundles}, "version", "--version")
     _check_distinct(bundles)
-    ordered = sorted(bundles, key=lambda bundle: (arch_number(bundle.arch), bundle.index.name))
+    ordered = sorted(bundles, key=lambda bundle: (arch_order(bundle.arch), bundle.index.name))
     return Release(check_name(name), check_version(version, str(ordered[0].path)), tuple(ordered))
 
 

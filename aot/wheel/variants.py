@@ -13,6 +13,7 @@ from typing import Any
 from nojit.aot.backends.registry import vendor_of
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import arch_label, escaped
+from nojit.runtime.errors import PackageError
 
 __all__ = ["index_file", "index_file_name", "label_of", "misled", "variant_file"]
 
@@ -45,6 +46,9 @@ def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
 
     Args:
         by_arch: the bundles of each variant wheel, by arch.
+
+    Raises:
+        PackageError: two variants are for the same GPUs.
     """
     return _encode(by_arch)
 
@@ -67,10 +71,17 @@ def misled(bundles: Sequence[BundleContent]) -> dict[str, list[str]]:
 def _encode(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
     providers: dict[str, Any] = {}
     variants: dict[str, Any] = {}
+    homes: dict[str, str] = {}
     for arch, bundles in by_arch.items():
         vendor = vendor_of(arch).WHEEL_VARIANTS
         providers[vendor.NAMESPACE] = vendor.PROVIDER
         needed = max(bundle.index.min_driver for bundle in bundles)
+        # regardless of their drivers
+        gpus = f"{vendor.NAMESPACE} {vendor.properties(arch, 0)}"
+        other = homes.setdefault(gpus, arch)
+        if other != arch:
+            what = "expected variants that installers can tell apart: leave out the bundle of the chip, or that of its family"
+            raise PackageError(what, got=f"{other} and {arch}")
         variants[label_of(arch)] = {vendor.NAMESPACE: vendor.properties(arch, needed)}
     document = {
         "$schema": _SCHEMA,

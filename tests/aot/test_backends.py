@@ -53,6 +53,9 @@ class Tiles:
     def arch_number(self, arch: str) -> int:
         return int(arch.removeprefix("tile_"))
 
+    def chip_of(self, arch: str) -> str:
+        return arch
+
     def target_of(self, arch: str) -> TargetInfo:
         return TargetInfo(self.NAME, arch, f"{arch}x", 64)
 

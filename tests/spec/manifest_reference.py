@@ -12,6 +12,7 @@ from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
 from nojit.aot.manifest.spec import struct_schema
 from nojit.runtime import _core
 from nojit.runtime.expr import expression as expr
+from nojit.runtime.target import FAMILIES
 
 __all__ = ["render_grammar", "render_reference"]
 
@@ -118,9 +119,18 @@ def _types() -> str:
 
 
 def _archs() -> str:
+    families = "".join(
+        f"| `sm_{number}f` | {_listed(tuple(f'sm_{chip}' for chip in sorted(members)))} |\n"
+        for number, members in sorted(FAMILIES.items())
+        if len(members) > 1
+    )
     return (
         f"### Architectures\n\n{_listed(known_archs())}, and any other that the ptxas of your Triton supports. The build asks ptxas; an "
-        "error for an unsupported architecture lists the supported ones.\n"
+        "error for an unsupported architecture lists the supported ones.\n\n"
+        "`bundle.archs` and `nojit build --arch` also take the architecture of a family, whose bundle runs on each of its chips:\n\n"
+        f"| family | chips |\n|---|---|\n{families}\n"
+        "The code is that of the chip with the family's number: configs and tuned tables of `sm_100` apply to `sm_100f`. The build "
+        "assembles each variant for the chip, too, and refuses one whose instructions differ. A device prefers an image of its own chip.\n"
     )
 
 

@@ -8,21 +8,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import io
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from nojit.aot.backends.cuda.archs import arch_number, chip_of, image_arch, is_family
+from nojit.aot.backends.cuda.code import code_of
 from nojit.aot.backends.cuda.device import Device, driver_of, install
 from nojit.aot.backends.cuda.limits import OLDEST, WARP_SIZE
 from nojit.aot.backends.cuda.ptxas import gpu_names
 from nojit.aot.backends.interface import Tool
 from nojit.runtime.errors import CompileError
-from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, arch_number, image_arch_of
+from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, parse_image_arch
 from triton import knobs
 from triton._C.libtriton import getenv
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia import compiler as nvidia
 from triton.backends.nvidia.compiler import CUDABackend, CUDAOptions, get_ptxas
 from triton.backends.nvidia.driver import CudaDriver
 from triton.experimental.gluon.language import NVMMASharedLayout
@@ -31,6 +35,7 @@ __all__ = [
     "IMAGE",
     "OPTIONS",
     "archs",
+    "assembling",
     "begin",
     "driver",
     "folder",
@@ -76,16 +81,21 @@ def min_driver(arch: str) -> int:
 
 
 def archs() -> tuple[str, ...]:
-    """Return the archs that this toolchain can build, sorted by number; empty if a ptxas does not list its targets."""
+    """Return the archs that this toolchain can build, sorted by number, each family after the chip of its number.
+
+    Empty if a ptxas does not list its targets.
+    """
     named = {number: gpu_names(_ptxas(f"sm_{number}").path) for number in (OLDEST, FIRST_EXACT)}
     if not all(named.values()):
         return ()
-    numbers = {image.number for names in named.values() for image in names}
+    numbers = {image.number for names in named.values() for image in names if image.number >= OLDEST}
     return tuple(
-        f"sm_{number}"
+        arch
         for number in sorted(numbers)
+        for arch in (f"sm_{number}", f"sm_{number}f")
         # Triton has one ptxas for older archs and one from FIRST_EXACT on
-        if number >= OLDEST and image_arch_of(f"sm_{number}") in named[FIRST_EXACT if number >= FIRST_EXACT else OLDEST]
+        if (arch == chip_of(arch) or is_family(arch))
+        and parse_image_arch(image_arch(arch)) in named[FIRST_EXACT if number >= FIRST_EXACT else OLDEST]
     )
 
 
@@ -114,14 +124,14 @@ def begin(arch: str) -> tuple[Device, Any]:
 
     Returns the simulated GPU, and the driver object to give to Triton.
     """
-    device = Device(arch, _ptxas(f"sm_{OLDEST}").version)
+    device = Device(chip_of(arch), _ptxas(f"sm_{OLDEST}").version)
     install(device)
     return device, _driver(device)
 
 
 def driver(arch: str) -> Any:
     """Return a driver object for Triton that reports a GPU of an arch."""
-    return _driver(Device(arch, ""))
+    return _driver(Device(chip_of(arch), ""))
 
 
 def _driver(device: Device) -> Any:
@@ -142,6 +152,39 @@ def logging() -> Iterator[None]:
     with knobs.nvidia.scope():
         knobs.nvidia.dump_ptxas_log = True
         yield
+
+
+@contextlib.contextmanager
+def assembling(arch: str) -> Iterator[None]:
+    """Make Triton assemble images for a family until the ``with`` block ends; nothing changes for a chip's own arch.
+
+    Each PTX is assembled for the chip, too. `CompileError` is raised where the code for the family differs, since then
+    its kernel would not be the one that was tuned and tested.
+    """
+    if not is_family(arch):
+        yield
+        return
+    own, assemble = nvidia.sm_arch_from_capability, CUDABackend.make_cubin
+
+    def make_cubin(self: Any, src: str, *rest: Any) -> bytes:
+        chip = assemble(self, src, *rest)
+        nvidia.sm_arch_from_capability = lambda _: arch
+        try:
+            # spills are counted once
+            with contextlib.redirect_stdout(io.StringIO()):
+                image: bytes = assemble(self, re.sub(r"(?m)^\.target sm_\w+", f".target {arch}", src), *rest)
+        finally:
+            nvidia.sm_arch_from_capability = own
+        if code_of(image) != code_of(chip):
+            what = f"expected the code for {arch} to be that for {image_arch(chip_of(arch))}: build this kernel for each chip"
+            raise CompileError(what, got="other instructions")
+        return image
+
+    CUDABackend.make_cubin = make_cubin
+    try:
+        yield
+    finally:
+        CUDABackend.make_cubin = assemble
 
 
 def spill_bytes(log: str) -> int:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nojit.aot.backends.cuda import wheel_variants as WHEEL_VARIANTS  # noqa: N812 - a constant of the interface
+from nojit.aot.backends.cuda.archs import arch_number, chip_of, image_arch, is_arch
+from nojit.aot.backends.cuda.code import code_of
 from nojit.aot.backends.cuda.limits import (
     OLDEST,
     REGISTER_UNIT,
@@ -20,9 +22,7 @@ from nojit.aot.backends.cuda.limits import (
 )
 from nojit.aot.backends.cuda.options import OPTIONS
 from nojit.aot.backends.cuda.settings import KNOBS, LEFT_OUT, VARIABLES
-from nojit.runtime.errors import BundleError
-from nojit.runtime.target import ARCHS, arch_number, image_arch_of
-from nojit.runtime.target import is_arch as is_spelled
+from nojit.runtime.target import ARCHS
 
 if TYPE_CHECKING:
     from nojit.aot.backends.interface import Backend, Limits
@@ -44,6 +44,7 @@ __all__ = [
     "arch_number",
     "backend",
     "check_image",
+    "chip_of",
     "code_of",
     "device_name",
     "is_arch",
@@ -60,34 +61,29 @@ ASSEMBLER: Final = "ptxas"
 CLASSIFIER: Final = "Environment :: GPU :: NVIDIA CUDA"
 
 
-def is_arch(arch: str) -> bool:
-    """Return whether an arch is spelled ``sm_NN`` and not older than `OLDEST`."""
-    return is_spelled(str(arch)) and arch_number(arch) >= OLDEST
-
-
 def target_of(arch: str) -> TargetInfo:
     """Return the target (backend, arch, image arch and warp size) of a bundle that is built for an arch.
 
     Raises:
-        ValueError: `arch` is not spelled ``sm_NN``.
+        ValueError: `arch` is not spelled ``sm_NN`` or ``sm_NNf``.
     """
     from nojit.runtime.bundle.format import TargetInfo  # noqa: PLC0415 - commands check archs before they need more
 
-    return TargetInfo(NAME, arch, str(image_arch_of(arch)), WARP_SIZE)
+    return TargetInfo(NAME, chip_of(arch), image_arch(arch), WARP_SIZE)
 
 
 def limits(arch: str) -> Limits:
     """Return the limits of a thread block on an arch: shared memory in bytes and registers."""
     from nojit.aot.backends.interface import Limits  # noqa: PLC0415 - few commands need it
 
-    return Limits(shared_bytes_max(arch), THREADS_MAX, REGISTERS_MAX, REGISTER_UNIT)
+    return Limits(shared_bytes_max(chip_of(arch)), THREADS_MAX, REGISTERS_MAX, REGISTER_UNIT)
 
 
 def device_name(arch: str) -> str:
     """Return the product name of a common GPU of an arch."""
     from nojit.runtime.recording.fake.properties import common_of  # noqa: PLC0415 - few commands need it
 
-    return common_of(arch).name
+    return common_of(chip_of(arch)).name
 
 
 def check_image(image: bytes, launch: Launch, image_arch: str, where: str) -> int:
@@ -100,17 +96,6 @@ def check_image(image: bytes, launch: Launch, image_arch: str, where: str) -> in
 
     _, _, registers = cubin.check_launch(image, launch, image_arch, where)
     return registers
-
-
-def code_of(image: bytes) -> dict[bytes, bytes]:
-    """Return the sections of a cubin that hold instructions; the whole cubin if its sections cannot be read."""
-    from nojit.runtime.bundle import cubin  # noqa: PLC0415 - few commands need it
-
-    try:
-        sections = cubin.read_sections(image)
-    except BundleError:
-        return {b"": image}
-    return {name: content for name, content in sections.items() if name.startswith(b".text.")}
 
 
 def parse_driver(text: str) -> int:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nojit.runtime.target import ARCHS, arch_number, parse_image_arch, spell_cuda
+from nojit.aot.backends.cuda.archs import arch_number
+from nojit.runtime.target import ARCHS, parse_image_arch, spell_cuda
 
 __all__ = ["NAMESPACE", "PROVIDER", "misled", "properties"]
 
@@ -41,9 +42,10 @@ def misled(images: Mapping[str, str]) -> dict[str, list[str]]:
         images: archs of the variants' images, by arch.
     """
     known = {arch_number(arch): parse_image_arch(image) for arch, image in images.items()}
+    labels = {arch_number(arch): arch for arch in images}
     found: dict[str, list[str]] = {}
     for device in map(arch_number, ARCHS):
         offered = [number for number in known if number // 10 == device // 10 and number <= device]
         if offered and not known[max(offered)].runs_on(device):
-            found.setdefault(f"sm_{max(offered)}", []).append(f"sm_{device}")
+            found.setdefault(labels[max(offered)], []).append(f"sm_{device}")
     return found

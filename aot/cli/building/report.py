@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nojit.aot.cli.console import Output, counted, duration, size
-from nojit.aot.manifest.archs import arch_number
+from nojit.aot.manifest.archs import arch_order
 from nojit.aot.plan.left_out import Absence, Pruned
 from nojit.aot.report import TWINS, BuildResult, BundleReport, Done, Failure, VariantReport
 from nojit.runtime.errors import few
@@ -119,7 +119,7 @@ def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: 
 
 def show_plans(out: Output, plans: Sequence[Plan]) -> None:
     """Show the result of a dry run: variants per kernel and architecture."""
-    archs = sorted({plan.arch for plan in plans}, key=arch_number)
+    archs = sorted({plan.arch for plan in plans}, key=arch_order)
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for plan in plans:
         for kernel in plan.kernels:

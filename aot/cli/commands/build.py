@@ -53,9 +53,9 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
     "--arch",
     "archs",
     multiple=True,
-    type=Arch(),
+    type=Arch(families=True),
     metavar="ARCH",
-    help="Architecture to build for, such as sm_90; repeatable.",
+    help="Architecture to build for, such as sm_90, or a family of them, such as sm_100f; repeatable.",
 )
 @click.option(
     "--profile",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from nojit.aot.backends.registry import arch_of
 from nojit.aot.cli.group import cli
 
 from tests.support.bundles import kernel, make_bundle, target
@@ -27,7 +28,7 @@ def bundles(tmp_path: Path) -> Make:
             on = target(image_arch)
             needed = 13000 if image_arch.endswith("a") else 12000
             add = kernel(facts.get("kernel", "add"), {"n": "i32"}, grid=["n"], on=on)
-            path = folder / f"{name}-{version}-{on.arch}.nojit"
+            path = folder / f"{name}-{version}-{arch_of(on)}.nojit"
             make_bundle(path, add, name=name, version=version, on=on, min_driver=needed)
         return folder
 

@@ -51,6 +51,19 @@ def test_each_gpu_gets_its_own(chosen: Callable[..., list[str]], capability: str
 
 
 @pytest.mark.parametrize(
+    ("capability", "arch"), [("10.0", "sm_100f"), ("10.3", "sm_100f"), ("12.0", "sm_120f"), ("12.1", "sm_120f")]
+)
+def test_each_chip_of_a_family_gets_the_familys(chosen: Callable[..., list[str]], capability: str, arch: str) -> None:
+    assert chosen("sm_90a", "sm_100f", "sm_120f", SM_ARCH=capability, CUDA_DRIVER_VERSION="13.0") == [arch]
+
+
+def test_variants_that_no_installer_tells_apart_are_refused(bundles: Make, wheel: Wheel) -> None:
+    result = wheel(bundles("sm_100a", "sm_100f"), "--layout", "variants", code=1)
+    assert "expected variants that installers can tell apart" in result.stderr
+    assert "got sm_100 and sm_100f" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("machine", "why"),
     [
         ({}, "no GPU"),

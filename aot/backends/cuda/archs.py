@@ -1,0 +1,48 @@
+"""Names of the architectures that a build makes images for: a chip's, such as ``sm_90``, or a family's, ``sm_100f``.
+
+A family's images hold the code that the chip of that number gets, and run on every chip of the family.
+"""
+
+from __future__ import annotations
+
+from nojit.aot.backends.cuda.limits import OLDEST
+from nojit.runtime import target
+from nojit.runtime.target import image_arch_of, parse_image_arch
+
+__all__ = ["arch_number", "chip_of", "image_arch", "is_arch", "is_family"]
+
+
+def is_family(arch: str) -> bool:
+    """Return whether an arch names a family of at least two chips: ``sm_100f``."""
+    text = str(arch)
+    if not text.endswith("f") or not target.is_arch(text[:-1]):
+        return False
+    return len(target.FAMILIES.get(parse_image_arch(text).number, ())) > 1
+
+
+def chip_of(arch: str) -> str:
+    """Return the arch of the chip whose code the images of an arch hold: ``sm_100`` for ``sm_100f``."""
+    return str(arch).removesuffix("f")
+
+
+def is_arch(arch: str) -> bool:
+    """Return whether an arch is a family, or is spelled ``sm_NN`` and not older than `OLDEST`."""
+    return is_family(arch) or (target.is_arch(str(arch)) and target.arch_number(arch) >= OLDEST)
+
+
+def arch_number(arch: str) -> int:
+    """Return the number of an arch: 100 for ``sm_100`` and for ``sm_100f``.
+
+    Raises:
+        ValueError: `arch` is not spelled ``sm_NN`` or ``sm_NNf``.
+    """
+    return target.arch_number(chip_of(arch))
+
+
+def image_arch(arch: str) -> str:
+    """Return the image arch of an arch: ``sm_90a`` for ``sm_90``, ``sm_100f`` for itself.
+
+    Raises:
+        ValueError: `arch` is not spelled ``sm_NN`` or ``sm_NNf``.
+    """
+    return str(parse_image_arch(arch) if is_family(arch) else image_arch_of(arch))
