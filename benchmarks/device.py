@@ -1,6 +1,6 @@
 """Run everything that needs a GPU: tests, checkers and benchmarks. Write one archive of logs, and print one table.
 
-    python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,bench] [--processes 12] [--limit 240]
+    python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,served,bench] [--processes 12] [--limit 240]
                                 [--budget 560] [--devices 2] [--built FOLDER] [--families flex,conv]
                                 [--earlier results.json]
 
@@ -20,6 +20,7 @@ the runs that are done, as long as bundles and sources are unchanged, and starts
 - ``equality``: bit-for-bit comparison with Triton's own launcher; needs Triton. It covers the core profile, which is built
   here, or with ``--built`` the full profile in that folder, built elsewhere by the same Triton;
 - ``check``: compute-sanitizer's memcheck and racecheck on a sample of each kernel's launches;
+- ``served``: recorded and served programs, as `served.py` checks them;
 - ``bench``: the benchmarks of operators and of launches.
 """
 
@@ -42,10 +43,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
+from served import PROGRAMS
+
 ROOT = Path(__file__).resolve().parents[1]
-STEPS = ("tests", "equality", "check", "bench")
+STEPS = ("tests", "equality", "check", "served", "bench")
 # a change in one of these folders between two calls makes the second start from scratch
-ROOMS = ("aot", "benchmarks", "kernels", "manifests", "runtime", "tests")
+ROOMS = ("aot", "benchmarks", "examples", "kernels", "manifests", "runtime", "tests")
 SUFFIXES = (".py", ".c", ".h", ".toml")
 # the slowest modules of tests, slowest first, and the number of shares that each is split into
 SHARES = {
@@ -62,7 +65,7 @@ JUDGE = "test_every_variant_was_launched"
 # pytest's last line if it skipped all tests; its exit status is 5 if the module itself was skipped
 ALL_SKIPPED = re.compile(r"\d+ skipped(?:, \d+ (?:deselected|warnings?))* in ")
 ALL_SKIPPED_STATUSES = (0, 5)
-OF_ALL_DEVICES = frozenset({"test_devices"})
+OF_ALL_DEVICES = frozenset({"test_devices", "served ranks"})
 # with less time left, no run starts
 LEAST_SECONDS = 10.0
 # the most failed tests per run in the table
@@ -297,6 +300,12 @@ def check(bundles: Path, families: Sequence[str] = TESTED) -> list[Run]:
     ]
 
 
+def served(seconds: float) -> list[Run]:
+    """List the checks of recorded and served programs, which end within `seconds` each."""
+    script = (sys.executable, "benchmarks/served.py", "--budget", f"{seconds:.0f}", "--program")
+    return [Run(f"served {program.name}", (*script, program.name)) for program in PROGRAMS]
+
+
 def bench(bundles: Path) -> list[Run]:
     """List the benchmarks."""
     scripts = [*FAMILIES, "operators"]
@@ -306,7 +315,8 @@ def bench(bundles: Path) -> list[Run]:
         if (ROOT / f"benchmarks/{name}.py").exists()
     ]
     first = (sys.executable, "benchmarks/first_launch.py", str(bundles), "--repeat", "5")
-    return [*runs, Run("bench first_launch", first)]
+    recorded = (sys.executable, "benchmarks/record_serve.py", "--repeat", "5")
+    return [*runs, Run("bench first_launch", first), Run("bench record_serve", recorded)]
 
 
 def _pytest() -> tuple[str, ...]:
@@ -410,6 +420,7 @@ def main(words: Sequence[str] | None = None) -> int:
         ("equality", equality(given.built, record.launched, families), 12 if given.built else 3, given.devices),
         ("equality", compared(given.built, record.launched, families), 1, 1),
         ("check", check(bundles, families), 2, given.devices),
+        ("served", served(given.limit - LEAST_SECONDS), 6, given.devices),
         ("bench", bench(bundles), 1, 1),
     ):
         if step in asked:

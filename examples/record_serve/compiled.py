@@ -1,6 +1,6 @@
 """A compiled transformer block with a custom Triton kernel inside, forward and backward. Prints a digest of the results.
 
-    TORCHINDUCTOR_CACHE_DIR=/var/cache/graphs python examples/record_serve/compiled.py
+    TORCHINDUCTOR_CACHE_DIR=/var/cache/graphs python examples/record_serve/compiled.py [--forward]
 
 torch keeps the compiled graph in that folder; nojit's bundle holds the machine code of the kernels that the graph launches.
 """
@@ -55,13 +55,16 @@ def main() -> None:
     """Run a step and print a digest of its results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-digest", action="store_true", help="print no digest: results are not read")
+    parser.add_argument("--forward", action="store_true", help="no backward pass, as in inference")
     given = parser.parse_args()
     torch.manual_seed(0)
     block = Block().to("cuda", torch.bfloat16)
     compiled = torch.compile(block)
     x = torch.randn(2, TOKENS, WIDTH, dtype=torch.bfloat16, device="cuda", requires_grad=True)
-    out = compiled(x)
-    out.sum().backward()
+    with torch.set_grad_enabled(not given.forward):
+        out = compiled(x)
+    if not given.forward:
+        out.sum().backward()
     if given.no_digest:
         print("ran")
         return
