@@ -287,12 +287,20 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
 
 
 def _body_of(func: Any) -> Callable[..., Any] | None:
-    """Return what an operator of `torch.library.custom_op` or `triton_op` runs on a GPU: it may launch kernels."""
-    defined = OPDEFS.get(getattr(func, "_schema", func).name)
-    if defined is None:
-        return None
-    bodies: dict[str | None, Callable[..., Any]] = defined._backend_fns  # noqa: SLF001 - torch has no other name for it
-    return bodies.get("cuda") or bodies.get(None)
+    """Return what an operator of `torch.library` runs on a GPU, if that is Python: it may launch kernels."""
+    schema = getattr(func, "_schema", func)
+    defined = OPDEFS.get(schema.name)
+    if defined is not None:
+        bodies: dict[str | None, Callable[..., Any]] = defined._backend_fns  # noqa: SLF001 - torch has no other name for it
+        return bodies.get("cuda") or bodies.get(None)
+    # operators of the older form, `Library.impl`: torch keeps the names of those that are Python
+    overload = getattr(schema, "overload_name", "")
+    name = schema.name.replace("::", "/") + (f".{overload}" if overload else "")
+    for key in ("CUDA", "CompositeExplicitAutograd"):
+        if f"{name}/{key}" in torch.library._impls:  # noqa: SLF001 - as above
+            keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))  # noqa: SLF001 - as above
+            return functools.partial(func.redispatch, keys)
+    return None
 
 
 def _is_foreign(type_: type[Any]) -> bool:

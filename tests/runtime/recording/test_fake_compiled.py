@@ -129,6 +129,32 @@ def test_a_custom_operator_runs_its_own_code(machine):
     assert named(machine) == ["add_kernel"]
 
 
+def test_an_operator_of_the_older_form_runs_its_own_code(machine):
+    library = torch.library.Library("nojit_test_fake_older", "FRAGMENT")
+    library.define("tripled(Tensor x) -> Tensor")
+    library.define("tripled.out(Tensor x, Tensor(a!) out) -> ()")
+
+    def tripled(x):
+        out = torch.empty_like(x)
+        add_kernel[(2,)](x, x, out, x.numel(), BLOCK=32)
+        return out
+
+    def into(x, out):
+        add_kernel[(2,)](x, x, out, x.numel(), BLOCK=64)
+
+    library.impl("tripled", tripled, "CUDA")
+    library.impl("tripled.out", into, "CompositeExplicitAutograd")
+    torch.library.register_fake("nojit_test_fake_older::tripled", torch.empty_like, lib=library)
+    torch.library.register_fake("nojit_test_fake_older::tripled.out", lambda x, out: None, lib=library)
+    try:
+        x = half(64)
+        torch.ops.nojit_test_fake_older.tripled(x)
+        torch.ops.nojit_test_fake_older.tripled.out(x, x)
+        assert named(machine) == ["add_kernel", "add_kernel"]
+    finally:
+        library._destroy()
+
+
 @pytest.mark.parametrize(
     ("arch", "operator"),
     [("sm_90", "_scaled_dot_product_cudnn_attention"), ("sm_80", "_scaled_dot_product_flash_attention")],
