@@ -3,7 +3,7 @@
 A class that is a dataclass costs half a millisecond to define, since its methods are written as text and compiled. The
 runtime has dozens of them, and a process that serves has to import them all before its first launch. A `Record` is
 declared and used alike, and costs a few microseconds to define; the methods of all records are the same few functions.
-What takes dataclasses (``dataclasses.replace``, ``asdict``, ``fields``) takes records too.
+Functions for dataclasses (``dataclasses.replace``, ``asdict``, ``fields``) take records too.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _RecordType(type):
         setters = tuple([made.__dict__[field].__set__ for field in names])
         made._defaults, made._setters = defaults, setters  # type: ignore[attr-defined] # of `Record`
         if names:
-            made._fields = attrgetter(*names)  # type: ignore[attr-defined] # likewise
+            made._fields = attrgetter(*names)  # type: ignore[attr-defined] # as above
         if "__init__" not in body and len(names) in _QUICK:
             type.__setattr__(made, "__init__", _quick_init(name, names, defaults, setters))
         return made

@@ -56,7 +56,7 @@ ARCHS = (
     "sm_120",
     "sm_121",
 )
-"""What the ptxas of some supported Triton (3.6 to 3.9) assembles. A build asks the one that it has, which may know more."""
+"""The archs that the ptxas of some supported Triton (3.6 to 3.9) assembles. A build asks its own ptxas, which may know more."""
 
 FAMILIES: dict[int, frozenset[int]]
 """Members of each family of architectures, by the compute capability that names it; of others, that one alone."""

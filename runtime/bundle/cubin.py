@@ -60,7 +60,7 @@ class CubinKernel(Record):
 
 
 class CubinInfo(Record):
-    """What a cubin says about itself."""
+    """The contents of a cubin."""
 
     kernels: tuple[CubinKernel, ...]
     sm: int

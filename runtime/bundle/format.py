@@ -68,14 +68,14 @@ class Section(Record):
 
 
 class TargetInfo(Record):
-    """What the images of a bundle were built for."""
+    """The target of a bundle's images."""
 
     backend: str
     """Triton's backend; ``cuda``."""
     arch: str
     """Triton's target, ``sm_90``."""
     image_arch: str
-    """What ptxas made of it, ``sm_90a``."""
+    """The architecture of its images, ``sm_90a``."""
     warp_size: int
     """Threads of a warp."""
 
@@ -102,7 +102,7 @@ class Attachment(Record):
 
 
 class BundleIndex(Record):
-    """What a bundle holds, without the variants' details."""
+    """The index of a bundle: its contents, without the variants' details."""
 
     name: str
     version: str
@@ -156,7 +156,7 @@ RECORDS = (BundleIndex, TargetInfo, KernelEntry, Section, Attachment)
 
 
 def decode_index(raw: bytes, where: str) -> BundleIndex:
-    """Read the index, and check every rule that it can break by itself.
+    """Read the index, and check every rule of it that needs no other part of the file.
 
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.

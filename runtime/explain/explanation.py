@@ -45,7 +45,7 @@ class Choice(Record):
 
 
 class Explanation(Record):
-    """Which variant serves a call, and why each other one does not."""
+    """The variant that serves a call, and the reason why each other one does not."""
 
     chosen: str | None
     """Its label; None if no variant serves the call."""
@@ -56,11 +56,11 @@ class Explanation(Record):
     config: dict[str, Value]
     """Its config's constexprs and options, by name; empty if there is none."""
     case: dict[str, Value]
-    """Its value of each axis of the matrix, likewise."""
+    """Its value of each axis of the matrix; empty if there is none."""
     key: dict[str, int]
-    """What the best config depends on: each expression of the tuning key with its value; empty if there is no key."""
+    """Each expression of the tuning key with its value, which decide the best config; empty if there is no key."""
     tuning: TuningDecision | None
-    """What a tuning table says of the call; None if it does not know the case, or there is no table."""
+    """The tuning table's decision for the call; None if it does not know the case, or there is no table."""
 
     def __str__(self) -> str:
         """Say it in lines: what runs, what decided, and why the nearest others do not run."""
@@ -101,8 +101,8 @@ def best(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None, *, 
 
     Args:
         table: as for `choose`.
-        facts: likewise.
-        lookup: likewise.
+        facts: as for `choose`.
+        lookup: as for `choose`.
         explained: whether the error for a call that no variant serves says why: to find that out, every row is looked at.
 
     Raises:

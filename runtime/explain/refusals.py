@@ -1,4 +1,4 @@
-"""Words why a kernel can never take a call, whatever was built of it. Pure."""
+"""Words why a kernel can never take a call, with any variant. Pure."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Selection:
         return [f"{axis.name} is {spell(axis.values[there])}, got {spell(value)}" for axis, there, value in axes]
 
     def setting_faults(self, config: int) -> list[str]:
-        """Say in which constexprs and options a config differs from what the caller asks for."""
+        """Say in which constexprs and options a config differs from those that the caller asks for."""
         chosen = self.table.configs[config]
         built = {**self.defaults, **dict(chosen.constexprs + chosen.options)}
         asked = {**self.facts.constexprs, **self.facts.options}

@@ -82,10 +82,10 @@ class Unseen(Enum):
 
 
 UNSEEN: Final = Unseen.UNSEEN
-"""An argument of which expressions see only that it is there: a tuple, a descriptor, an int of more than 63 bits."""
+"""An argument whose value expressions do not see: a tuple, a descriptor, an int of more than 63 bits."""
 
 Value: TypeAlias = int | bool | str | float | Pointer | Hashable | None
-"""What a name can stand for; whatever is not an int, a bool, None, a Pointer or `UNSEEN` only compares for equality."""
+"""The value of a name. Expressions only compare for equality if it is not an int, a bool, None, a Pointer or `UNSEEN`."""
 
 
 class Op(IntEnum):

@@ -173,7 +173,7 @@ class _Part(Record):
     text: str
     binding: int
     word: str
-    """What made it: an operation's word, `_LITERAL`, or nothing for a name."""
+    """Its origin: an operation's word, `_LITERAL`, or nothing for a name."""
 
     def within(self, binding: int) -> str:
         return self.text if self.binding >= binding else f"({self.text})"
@@ -218,7 +218,7 @@ def evaluate(words: str, values: Mapping[str, Value]) -> Value:
 
 
 class _Call:
-    """What the names of an expression stand for: constants of its program, or slots for what the machine has to see itself."""
+    """The names of an expression: constants of its program, or slots for values that the machine has to see itself."""
 
     def __init__(self, words: str, values: Mapping[str, Value]) -> None:
         self.constants: dict[str, Value] = {}

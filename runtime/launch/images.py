@@ -21,7 +21,7 @@ _Image: TypeAlias = tuple[str, int]
 """A kernel, and the number that its table gives the image."""
 
 _Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
-"""What an image is held against: symbol, bytes of each param, warps of a block, CTAs of a cluster."""
+"""The facts that an image is compared with: symbol, bytes of each param, warps of a block, CTAs of a cluster."""
 
 
 class Images:
@@ -69,7 +69,7 @@ class Source(Record):
     images: Images
     image_arch: ImageArch
     arch: int
-    """What ``arch`` stands for in expressions: 90."""
+    """The value of ``arch`` in expressions: 90."""
     name: str
     """Its path and arch, for errors."""
 

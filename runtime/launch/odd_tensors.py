@@ -53,8 +53,8 @@ def _wrapped(tensor: Any) -> str:
         return ""
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # noqa: SLF001 - torch tells it nowhere else
         return "a tensor inside torch.vmap or a transform of torch.func; call the kernel outside of it"
-    if torch._is_functional_tensor(tensor):  # noqa: SLF001 - likewise
+    if torch._is_functional_tensor(tensor):  # noqa: SLF001 - as above
         return _CLASSES["FunctionalTensor"]
-    if tensor._is_zerotensor():  # noqa: SLF001 - likewise
+    if tensor._is_zerotensor():  # noqa: SLF001 - as above
         return "a tensor of zeros without memory, as forward-mode gradients have; pass its clone()"
     return ""

@@ -70,7 +70,7 @@ def make_plan(source: Source, table: KernelTable, row: int, device: int, read: _
 
 
 def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:
-    """Make the error for a call of a row where the bundle's grid comes to no int."""
+    """Make the error for a call of a row where the bundle's grid is no int."""
     from nojit.runtime.expr import expression as expr  # noqa: PLC0415 - for an error alone
 
     names: dict[str, Argument | Value] = {**row_names(table, row), **call.arguments, "arch": call.arch}

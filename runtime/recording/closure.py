@@ -11,7 +11,7 @@ A closure is JSON::
 
 Each definition has ``kind`` (``jit``, ``gluon``, ``constexpr_function`` or ``aggregate``), ``module``, ``qualname``, ``text`` (dedented,
 from ``def`` on; of an aggregate: the class), ``line`` of the text's start, and ``names``: what each global name in the text stands for.
-Functions add ``annotations`` and ``defaults`` of params, and the decorator's settings in ``settings``. What a name stands for is a *node*, an object with one key:
+Functions add ``annotations`` and ``defaults`` of params, and the decorator's settings in ``settings``. The meaning of a name is a *node*, an object with one key:
 
 =============== ===========================================================================================
 ``definition``  index of a definition

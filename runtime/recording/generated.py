@@ -1,7 +1,7 @@
 """Kernels that torch.compile generates: what identifies them, and how Inductor compiled them.
 
 Inductor writes a module for each kernel and compiles it itself, not through `JITFunction.run`. A generated kernel is recorded as any
-other: a source closure and a specialization, under the module `MODULE` whatever file Inductor wrote. The config that Inductor selected
+other: a source closure and a specialization, under the module `MODULE`, not that of the file. The config that Inductor selected
 is a winner whose key is `key_of`: it depends on the kernel's types, constants, hints and size hints, not on paths or device numbers.
 """
 
@@ -59,7 +59,7 @@ def capture_generated(function: Any) -> Closure:
 
 
 def key_of(autotuner: Any) -> str:
-    """Return the digest, in hex, of what an Inductor autotuner selects a config for.
+    """Return the digest, in hex, of the case that an Inductor autotuner selects a config for.
 
     Args:
         autotuner: a ``CachingAutotuner``.

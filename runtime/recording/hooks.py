@@ -66,7 +66,7 @@ class Hooks:
                 setattr(owner, name, original)
 
     def _install(self) -> Iterator[tuple[Any, str, Any, Any]]:
-        from triton import __version__, knobs  # noqa: PLC0415 - whoever records has it
+        from triton import __version__, knobs  # noqa: PLC0415 - recorded programs have it
         from triton.compiler.compiler import CompiledKernel  # noqa: PLC0415 - as above
         from triton.runtime import autotuner, jit  # noqa: PLC0415 - as above
 
@@ -137,7 +137,7 @@ class Hooks:
             if scope["warmup"]:
                 self._recorder.warmed(known)
                 self._settled[id(keys)][key] = True
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+        except Exception as error:  # noqa: BLE001 - the program goes on
             self._recorder.fail(error, "")
 
     def _keep(self, function: Any, keys: Any) -> None:
@@ -180,7 +180,7 @@ class Hooks:
                 self._recorder.tried(known)
             else:
                 self._recorder.launched(known, next(known.launches), grid, args)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+        except Exception as error:  # noqa: BLE001 - the program goes on
             self._recorder.fail(error, "")
 
     def _forget_kernel(self, number: int, _reference: Any) -> None:
@@ -250,7 +250,7 @@ class Hooks:
             is_measured = config is getattr(tuner, "best_config", None) and not _is_simulated()
             timed = timings.get(config) if is_measured else None
             self._recorder.won(function, pairs, config, timed[0] if isinstance(timed, list | tuple) else timed)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+        except Exception as error:  # noqa: BLE001 - the program goes on
             self._recorder.fail(error, "")
 
     def _forget_tuner(self, number: int, _reference: Any) -> None:

@@ -163,7 +163,7 @@ def _safe(method: Callable[Concatenate[Recorder, P], R]) -> Callable[Concatenate
                 return None
             try:
                 return method(self, *args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+            except Exception as error:  # noqa: BLE001 - the program goes on
                 self.fail(error, _place(args[0]) if args else "")
             return None
 
@@ -190,7 +190,7 @@ class Recorder:
             there was no call.
 
     Attributes:
-        lock: held by whoever writes.
+        lock: held by the thread that writes.
         stopped: whether recording has ended, by choice or because of a failure.
     """
 
@@ -332,7 +332,7 @@ class Recorder:
             try:
                 if failure is None:
                     self._write_problem(_described(error), where)
-            except Exception as another:  # noqa: BLE001 - whatever it is, the program goes on
+            except Exception as another:  # noqa: BLE001 - the program goes on
                 failure = another
             if failure is not None:
                 self.stopped = True

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Winner(Record):
-    """What an autotuner chose for a key."""
+    """The config that an autotuner chose for a key."""
 
     names: tuple[str, ...]
     """Names of the key's values; empty if the recording has none."""

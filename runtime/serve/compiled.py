@@ -1,4 +1,4 @@
-"""What a launch and ``warmup`` of a served function return: an object that answers as Triton's ``CompiledKernel`` does."""
+"""The result of a launch and of ``warmup`` of a served function, which answers as Triton's ``CompiledKernel`` does."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ _WARP_SIZE = 32
 
 
 class Driver:
-    """What ``triton.runtime.driver.active`` is while bundles are served.
+    """Stands for ``triton.runtime.driver.active`` while bundles are served.
 
-    Whatever only a JIT needs, such as launchers and loading binaries, comes from Triton's own driver, which compiles C for it.
+    Triton's own driver does all that only a JIT needs, such as launchers and loading binaries, and compiles C for it.
 
     Args:
         make: returns Triton's own driver.
@@ -72,7 +72,7 @@ class Driver:
 
     def set_current_device(self, device: int) -> None:
         """Make a device current, in torch."""
-        import torch  # noqa: PLC0415 - whoever sets it has torch
+        import torch  # noqa: PLC0415 - programs that set it have torch
 
         torch.cuda.set_device(device)
 
@@ -121,7 +121,7 @@ class Driver:
 
 
 class _Utils:
-    """What Triton asks of devices."""
+    """The facts of devices that Triton asks for."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver

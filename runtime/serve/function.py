@@ -24,7 +24,7 @@ ADVICE = (
 
 
 class Host(Protocol):
-    """Whose functions are served: Triton, or the stand-in."""
+    """The package whose functions are served: Triton, or the stand-in."""
 
     def run(self, function: Any, grid: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, warmup: bool) -> Any:
         """Run a call as if nothing was served. Raises `NojitError` if that is impossible."""

@@ -1,4 +1,4 @@
-"""Whose functions are served: Triton's, or the stand-in's."""
+"""The package whose functions are served: Triton, or the stand-in."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Generated(NamedTuple):
 
 
 class Server(Protocol):
-    """What the serving package provides."""
+    """The serving package's part in kernels of torch.compile."""
 
     def generated(self, function: Any, key: str) -> Generated | None:
         """Return the recorded kernel for a generated function and the key of its autotuner.

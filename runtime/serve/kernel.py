@@ -24,7 +24,7 @@ __all__ = ["ServedKernel"]
 
 
 class ServedKernel(Kernel):
-    """A kernel that stands for a function of Triton. Whatever it cannot serve raises `NoMatchingVariantError`; it compiles nothing.
+    """A kernel that stands for a function of Triton. A call that it cannot serve raises `NoMatchingVariantError`; it compiles nothing.
 
     Args:
         name: name in the bundle.

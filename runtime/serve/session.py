@@ -127,7 +127,7 @@ class Serving:
 
 
 class _Generating:
-    """What serves kernels of torch.compile."""
+    """Serves kernels of torch.compile."""
 
     def __init__(self, server: Server, host: Any) -> None:
         self._server = server

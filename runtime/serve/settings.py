@@ -18,7 +18,7 @@ PRELOAD: Final = "NOJIT_SERVE_PRELOAD"
 
 
 class Settings(Record):
-    """What to serve, and how."""
+    """The bundles to serve, and how."""
 
     paths: tuple[str, ...]
     """Bundle files, folders or names, the most important first."""

@@ -1,4 +1,4 @@
-"""Types of what is compiled in as one value: ``=3``, ``=true``, ``=1.5``, ``='silu'``, ``=dtype:fp16``, ``=function:m:f``. Pure.
+"""Types of constants, which are compiled in: ``=3``, ``=true``, ``=1.5``, ``='silu'``, ``=dtype:fp16``, ``=function:m:f``. Pure.
 
 Triton takes a ``tl.constexpr`` or a ``@triton.jit`` function as an argument, or in a tuple of one, for a constant. A
 constant has one spelling. Text stands in it with everything but ASCII letters, digits and ``_.:/-`` as UTF-8 in ``%XX``.

@@ -17,7 +17,7 @@ _Item = TypeVar("_Item")
 
 
 class _Later(Sequence[_Item]):
-    """What is taken apart when it is asked for; equal to a tuple of the same."""
+    """A sequence that is decoded when it is asked for; equal to a tuple of the same items."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class Layout(_Later[Slot]):
         text: as a table spells them.
 
     Args:
-        text: likewise.
+        text: the slots, as a table spells them.
         where: the bundle and kernel, for errors.
     """
 
@@ -51,7 +51,7 @@ class Layout(_Later[Slot]):
         self._sizes: tuple[int, ...] | None = None
 
     def sizes(self) -> tuple[int, ...]:
-        """Return what `param_sizes` is to return, worked out once."""
+        """Return the result of `param_sizes`, computed once."""
         if self._sizes is None:
             self._sizes = tuple([slot.size_bytes for slot in self._all()])
         return self._sizes

@@ -86,7 +86,7 @@ class Axis(Record):
 
 
 class Case(Record):
-    """What a call means: its types and the constexprs that a caller chooses."""
+    """The case of a call: its types and the constexprs that a caller chooses."""
 
     signature: int
     """Index into the table's signatures."""
@@ -99,7 +99,7 @@ class Config(Record):
 
     constexprs: tuple[tuple[str, Value], ...]
     options: tuple[tuple[str, Value], ...]
-    """``num_warps`` and its like, each spelled out."""
+    """Launch options such as ``num_warps``, each spelled out."""
     requires: str
     """An expression that must hold for the config to run at all; empty if it always may."""
 
@@ -115,7 +115,7 @@ class Slot(Record):
     """One parameter of the compiled kernel."""
 
     source: str
-    """What fills it: a param of the kernel function, a leaf of one (``x.1.0``), a part of a descriptor (``x.shape.0``),
+    """Its source: a param of the kernel function, a leaf of one (``x.1.0``), a part of a descriptor (``x.shape.0``),
     or one of the scratch pointers of `nojit.runtime.bundle.format`."""
     type: str
     """Triton's spelling: ``*fp16``, ``i32``, ``fp32``; or ``tensormap``."""
@@ -152,7 +152,7 @@ class TensorMap(Record):
 
 
 class Launch(Record):
-    """What a launch needs beside its arguments."""
+    """The facts that a launch needs beside its arguments."""
 
     symbol: str
     layout: Sequence[Slot]
@@ -204,7 +204,7 @@ class KernelTable(Record):
     columns: dict[str, array[int]]
     """Rows sorted by the key columns; each `COLUMNS` name has one integer per row."""
     batch: tuple[str, ...] = ()
-    """Int params that grow with the batch: how many rows, say, and nothing of what is in them."""
+    """Int params that grow with the batch, such as the number of rows, and not with the size of a row."""
 
     __slots__ = ("_by_expression", "_handle", "_param_types")
 

@@ -56,7 +56,7 @@ class TuningBlock(Record):
     text: bytes
     """The problems as a table spells them, ascending, at least one. There can be hundreds, and few calls ask for them."""
     costs: bytes = b""
-    """What configs are estimated to take, as a table spells it: pairs of a config and an expression in postfix over
+    """The estimated times of configs, as a table spells them: pairs of a config and an expression in postfix over
     ``key0`` to ``key7`` and ``multiprocessors``, in picoseconds. Empty if problems alone decide."""
 
     def columns(self) -> TuningColumns:
@@ -77,14 +77,14 @@ class TuningBlock(Record):
 
     @staticmethod
     def of(cases: Iterable[int], rows: Iterable[TuningRow], costs: Iterable[tuple[int, str]] = ()) -> TuningBlock:
-        """Make a block of its problems, and of what configs are estimated to take."""
+        """Make a block of its problems and the estimated times of configs."""
         spelled: list[Json] = [[[*row.at], [*row.use], [*row.behind]] for row in rows]
         estimates: list[Json] = [[*pair] for pair in costs]
         return TuningBlock(tuple(cases), canonical_json(spelled), canonical_json(estimates) if estimates else b"")
 
 
 class TuningTable(Record):
-    """What was measured of one kernel on one device."""
+    """The measurements of one kernel on one device."""
 
     device: TunedDevice
     blocks: tuple[TuningBlock, ...]
@@ -98,7 +98,7 @@ class TuningTable(Record):
 
 
 class Tuning(Record):
-    """What the best config depends on, and what was measured."""
+    """The numbers that the best config depends on, and the measurements."""
 
     key: tuple[str, ...]
     """Expressions over integer runtime params."""

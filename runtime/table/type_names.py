@@ -83,7 +83,7 @@ def leaves(name: str, path: str) -> tuple[tuple[str, str], ...]:
 
     Args:
         name: a type.
-        path: of what has that type: the param's name.
+        path: the param's name, or the path of a member that has that type.
     """
     from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
 

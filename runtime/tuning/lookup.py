@@ -36,7 +36,7 @@ __all__ = [
 
 DEFAULT_BUCKET = "quarter_pow2"
 _OCTAVE = 1000
-"""What a row's ``behind`` counts in: thousandths of an octave."""
+"""Units of a row's ``behind`` in an octave: thousandths."""
 _PLACE_BEHIND = 30
 """How far each config of a row is behind the one before if nobody says what they took: 2 %."""
 
@@ -46,7 +46,7 @@ Ordering: TypeAlias = tuple[_core.Tuning, int, int]
 
 
 class TuningDecision(Record):
-    """What a tuning table says of one call."""
+    """A tuning table's decision for one call."""
 
     device: str
     """The device that was measured; empty if none was."""
@@ -60,7 +60,7 @@ class TuningDecision(Record):
     order: tuple[str, ...]
     """The configs in words, the best first."""
     estimated_us: tuple[float, ...] = ()
-    """What each of them is estimated to take, in microseconds, where that decides."""
+    """The estimated time of each of them, where that decides."""
 
 
 def bucket_of(kind: str, value: int) -> int:

@@ -1,4 +1,4 @@
-"""What measured problems, and estimates made of them, say about the configs of a call: the engine's answers for Python. Pure.
+"""The order of a call's configs by measured problems, and by estimates made of them: the engine's answers for Python. Pure.
 
 ``engine/select/ranking.h`` says by which rules.
 """
@@ -20,7 +20,7 @@ def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
 
     Args:
         points: at least one, each of as many numbers from 0 as the key, which has one or more.
-        key: likewise.
+        key: as many numbers from 0 as each point.
     """
     return _core.nearest(points, key)
 

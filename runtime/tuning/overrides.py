@@ -52,10 +52,10 @@ def _files_of(place: str) -> Iterator[str]:
     try:
         names = os.listdir(place)  # noqa: PTH208 - as in `loader`
     except OSError:
-        # no folder; whoever reads it says what it is instead
+        # no folder: the reader says what it is instead
         yield place
         return
-    files = [os.path.join(place, name) for name in sorted(names) if name.endswith(SUFFIX)]  # noqa: PTH118 - likewise
+    files = [os.path.join(place, name) for name in sorted(names) if name.endswith(SUFFIX)]  # noqa: PTH118 - as above
     if not files:
         raise TuningError(f"expected *{SUFFIX} files", got="none", where=f"{VARIABLE}: {place}")
     yield from files

@@ -34,7 +34,7 @@ __all__ = [
 
 SCHEMA = 1
 MULTIPROCESSORS = "multiprocessors"
-"""What a cost calls how many the device has."""
+"""The name of the device's number of multiprocessors in a cost."""
 _INT_MAX = (1 << 63) - 1
 
 
@@ -55,11 +55,11 @@ class TunedRow(Record):
     use: tuple[int, ...]
     """Configs by number, the best first."""
     us: tuple[float, ...]
-    """What each of them took; empty if nobody says."""
+    """The time of each of them; empty if the file gives none."""
 
 
 class TunedCost(Record):
-    """What a config is estimated to take."""
+    """The estimated time of a config."""
 
     config: int
     """By number."""
@@ -89,21 +89,21 @@ class TunedEntry(Record):
 
 
 class TunedTable(Record):
-    """What was measured of one kernel on one device."""
+    """The measurements of one kernel on one device."""
 
     kernel: str
     key: tuple[str, ...]
     """Expressions over integer runtime params."""
     device: TunedDevice
     origin: tuple[tuple[str, str], ...]
-    """Who measured, when, with what."""
+    """The measurement's author, date and tools."""
     configs: tuple[TunedConfig, ...]
     entries: tuple[TunedEntry, ...]
     """The first that covers a case counts."""
     path: str = ""
     """The file."""
     names: tuple[str, ...] = ()
-    """What costs call the key's numbers; empty if they need not."""
+    """The names of the key's numbers in costs; empty if no cost needs them."""
 
 
 def read_tuned(path: str | os.PathLike[str]) -> TunedTable:

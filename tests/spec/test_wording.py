@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spec.wording import findings
+from tests.spec.pages import ROOT
+from tests.spec.wording import findings, sources
 
 HARD = [
     "Files of which two are signed.",
@@ -44,3 +45,11 @@ def test_a_plain_sentence_is_left_alone(tmp_path: Path, text: str) -> None:
     page.write_text(f"{text}\n\n```text\nof which anew\n```\n", encoding="utf-8")
 
     assert list(findings([page])) == []
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the files of a checkout")
+def test_every_module_outside_of_tests_is_checked() -> None:
+    rooms = ("aot", "benchmarks", "examples", "kernels", "package", "runtime")
+    modules = {path for room in rooms for path in (ROOT / room).rglob("*.py")}
+    assert modules <= {*sources()}
+    assert not [path for path in sources() if path.is_relative_to(ROOT / "tests")]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import io
 import re
+import subprocess
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -19,21 +20,7 @@ from pathlib import Path
 
 from tests.spec.pages import PAGES, ROOT, without_code
 
-__all__ = ["TURNS", "Finding", "findings", "python_texts", "turns_in"]
-
-CODE = (
-    "aot",
-    "benchmarks",
-    "examples",
-    "kernels",
-    "package",
-    "runtime/discovery",
-    "runtime/fallback",
-    "runtime/observe",
-    "runtime/serve/standin",
-    "runtime/trust",
-)
-"""Folders whose docstrings, comments and messages are checked."""
+__all__ = ["TURNS", "Finding", "findings", "python_texts", "sources", "turns_in"]
 
 TURNS: dict[str, str] = {
     r"\bof which\b": "name the thing: `two of these files`, `its configs`",
@@ -117,8 +104,11 @@ def python_texts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def sources() -> list[Path]:
-    """Return every file to check."""
-    return [*PAGES, *(path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py")))]
+    """Return every file to check: all pages, and the Python files that git keeps or does not ignore, except tests."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    files = [ROOT / name for name in sorted(listed) if not name.startswith("tests/")]
+    return [*PAGES, *(file for file in files if file.exists())]
 
 
 def main() -> None:

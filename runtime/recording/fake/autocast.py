@@ -1,8 +1,8 @@
 """torch.autocast("cuda") for tensors without memory.
 
 torch's autocast kernels test whether a tensor's device is CUDA in C++, where these tensors have another device. Kernels of
-this module replace them for the time of a simulation. What each operator is cast to is asked from torch's own kernels, with
-tensors that are on CUDA in C++.
+this module replace them for the time of a simulation. torch's own kernels tell the dtype that each
+operator casts to, with tensors that are on CUDA in C++.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _policies() -> dict[str, str]:
         for name in torch._C._dispatch_get_all_op_names()  # noqa: SLF001 - torch has no other list of them
         if name.startswith("aten::")
         and not name.startswith(_DEPRECATED)
-        and torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY)  # noqa: SLF001 - likewise
+        and torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY)  # noqa: SLF001 - as above
     }
 
 

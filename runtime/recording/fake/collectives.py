@@ -41,13 +41,13 @@ def patch_collectives(patches: Patches) -> None:
     make = getattr(silent, "_create_internal", silent)
 
     class Kind(type):
-        """Class of `Group`, of which all silent groups are."""
+        """Class of `Group`: every silent group is an instance."""
 
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, silent)
 
     class Group(metaclass=Kind):
-        """What makes a group instead of ``ProcessGroupNCCL``."""
+        """Makes a group instead of ``ProcessGroupNCCL``."""
 
         Options = _Options
 

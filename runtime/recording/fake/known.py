@@ -147,7 +147,7 @@ def written_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[t
         # schemas of collectives do not say which
         return [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
     found: list[torch.Tensor] = []
-    for place, argument in enumerate(func._schema.arguments):  # noqa: SLF001 - likewise
+    for place, argument in enumerate(func._schema.arguments):  # noqa: SLF001 - as above
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = args[place] if place < len(args) else kwargs.get(argument.name)
             found += [each for each in pytree.tree_leaves(given) if isinstance(each, torch.Tensor)]

@@ -30,7 +30,7 @@ _DIMENSIONS: Final = 3
 _LOADED: Final = frozenset({"n_regs", "n_spills", "n_max_threads"})
 
 Trials: TypeAlias = Literal["first", "all"]
-"""What autotuners do instead of timing: ``first`` takes the first config, ``all`` also launches each as a trial."""
+"""The choice of autotuners, which time nothing: ``first`` takes the first config, ``all`` also launches each as a trial."""
 
 
 class Launch(NamedTuple):
@@ -156,7 +156,7 @@ class Launches:
                 "is_warmup": warmup,
             }
             # Triton 3.6 passes no target
-            if function._call_hook(**{name: value for name, value in given.items() if name in hooked}):  # noqa: SLF001 - likewise
+            if function._call_hook(**{name: value for name, value in given.items() if name in hooked}):  # noqa: SLF001 - as above
                 return None
             source = signature, constexprs, attrs
             kernels[key] = FakeKernel(self, function, source=source, target=target, options=options, bound=self.bound())

@@ -27,7 +27,7 @@ class Machine:
         count: number of GPUs.
         cuda: CUDA version that a torch without CUDA reports.
         on_launch: called with each launch and each warmup of a Triton kernel, a `Launch`.
-        on_problem: called with what the program asked for that no simulated GPU can answer, and the line; then the
+        on_problem: called with the request that no simulated GPU can answer, and its line; then the
             program stops there.
         trials: what autotuners do instead of timing. ``first`` takes the first config; ``all`` launches every config
             once as a trial, then takes the first.
@@ -77,7 +77,7 @@ class Machine:
         self._stops.append(lambda: sys.meta_path.remove(hook))
         from nojit.runtime.recording.fake.autocast import replace_kernels  # noqa: PLC0415 - needs torch
         from nojit.runtime.recording.fake.tensors import Tensors  # noqa: PLC0415 - needs torch
-        from nojit.runtime.recording.fake.torch_cuda import patch_torch  # noqa: PLC0415 - likewise
+        from nojit.runtime.recording.fake.torch_cuda import patch_torch  # noqa: PLC0415 - needs torch
 
         patch_torch(self._gpu, self._problems, patches)
         tensors = Tensors(self._gpu, self._problems, patches)

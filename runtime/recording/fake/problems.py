@@ -15,7 +15,7 @@ from nojit.runtime.errors import FakeValueError
 __all__ = ["OnProblem", "Problems", "place_of_program"]
 
 OnProblem: TypeAlias = Callable[[str, str], object]
-"""Called with what the program asked for, and the place, ``file.py:12``."""
+"""Called with the program's request, and the place, ``file.py:12``."""
 
 _ADVICE = "compute the value on the CPU, or record the program on a machine with a GPU"
 

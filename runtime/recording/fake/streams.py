@@ -216,7 +216,7 @@ def patch_streams(gpu: Gpu, problems: Problems, patches: Patches) -> None:
     for name, value in kinds.items():
         patches.put(torch, name, value)
     patches.put(Stream, "__enter__", lambda entered: streams.enter(entered))  # noqa: PLW0108 - a method takes the stream
-    patches.put(Stream, "__exit__", lambda left, *error: streams.leave(left, *error))  # noqa: PLW0108 - likewise
+    patches.put(Stream, "__exit__", lambda left, *error: streams.leave(left, *error))  # noqa: PLW0108 - as above
     answers: dict[str, Callable[..., Any]] = {
         "current_stream": streams.current,
         "set_stream": streams.set,

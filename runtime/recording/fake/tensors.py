@@ -354,9 +354,9 @@ def _apply(module: torch.nn.Module, function: Callable[[torch.Tensor], torch.Ten
             parameter.data = applied
         if applied_gradient is not None:
             parameter.grad = applied_gradient.requires_grad_(gradient.requires_grad)
-    for name, buffer in module._buffers.items():  # noqa: SLF001 - likewise
+    for name, buffer in module._buffers.items():  # noqa: SLF001 - as above
         if buffer is not None:
-            module._buffers[name] = function(buffer)  # noqa: SLF001 - likewise
+            module._buffers[name] = function(buffer)  # noqa: SLF001 - as above
     return module
 
 
@@ -391,7 +391,7 @@ class Tensors:
         self._patches.put(torch.nn.Module, "_apply", _apply)
         # torch.tensor(..., device="cuda") then copies a tensor of the CPU
         self._lifts = torch._C._only_lift_cpu_tensors()  # noqa: SLF001 - as FakeTensorMode does
-        torch._C._set_only_lift_cpu_tensors(True)  # noqa: SLF001 - likewise
+        torch._C._set_only_lift_cpu_tensors(True)  # noqa: SLF001 - as above
         self._mode.__enter__()
 
     def stop(self) -> None:

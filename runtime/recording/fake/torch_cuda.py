@@ -1,4 +1,4 @@
-"""What torch.cuda offers beside tensors and streams: its state, random state and memory statistics; and what it refuses."""
+"""torch.cuda beside tensors and streams: its state, random state and memory statistics, and the functions that it refuses."""
 
 from __future__ import annotations
 

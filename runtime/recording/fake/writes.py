@@ -1,4 +1,4 @@
-"""Which tensors a launch may write to, from the source of its kernel."""
+"""The tensors that a launch may write to, from the source of its kernel."""
 
 from __future__ import annotations
 
