@@ -12,7 +12,7 @@ typedef struct {
 } DLDevice;
 
 typedef struct {
-    uint8_t code; /* a DLDataTypeCode: engine/base/dtype.c has those that Triton has, too */
+    uint8_t code; /* a DLDataTypeCode: base/dlpack.h */
     uint8_t bits;
     uint16_t lanes;
 } DLDataType;

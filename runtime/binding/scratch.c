@@ -5,6 +5,8 @@
 #include "sync.h"
 #include "tensor.h"
 
+#include "base/dlpack.h"
+
 static PyObject *allocator; /* owned; NULL if there is none */
 static nj_mutex allocator_lock;
 
@@ -152,7 +154,7 @@ static int ask_framework(const nj_plan_object *plan, const nj_signature *signatu
     int64_t bytes = size + (int64_t)scratch->align;
     kept_message message = {"no reason given"};
     DLTensor prototype = {
-        .device = {kDLCUDA, plan->it.ordinal}, .ndim = 1, .dtype = {nj_dtypes[NJ_U8].dlpack, 8, 1}, .shape = &bytes};
+        .device = {kDLCUDA, plan->it.ordinal}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &bytes};
     if (call->api->managed_tensor_allocator(&prototype, held, &message, keep_message) != 0) {
         PyErr_Clear(); /* a framework that raised beside calling `keep_message` */
         *held = NULL;

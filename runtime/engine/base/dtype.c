@@ -1,30 +1,29 @@
 #include "base/dtype.h"
 
-#include <string.h>
+#include "base/dlpack.h"
 
-/* dlpack.h of DLPack 1.1 */
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6, DL_E4M3FN = 10, DL_E4M3FNUZ = 11, DL_E5M2 = 12, DL_E5M2FNUZ = 13 };
+#include <string.h>
 
 const nj_dtype_facts nj_dtypes[NJ_DTYPE_COUNT + 1] = {
     [NJ_DTYPE_NONE] = {"", "", NJ_OF_NOTHING, 0, false, 0, NJ_NOT_IN_DLPACK},
-    [NJ_I1] = {"i1", "int1", NJ_OF_BOOLS, 1, true, 0, DL_BOOL},
+    [NJ_I1] = {"i1", "int1", NJ_OF_BOOLS, 1, true, 0, kDLBool},
     [NJ_U1] = {"u1", "int1", NJ_OF_BOOLS, 1, true, 0, NJ_NOT_IN_DLPACK},
-    [NJ_I8] = {"i8", "int8", NJ_OF_INTS, 1, true, 0, DL_INT},
-    [NJ_I16] = {"i16", "int16", NJ_OF_INTS, 2, true, 1, DL_INT},
-    [NJ_I32] = {"i32", "int32", NJ_OF_INTS, 4, true, 3, DL_INT},
-    [NJ_I64] = {"i64", "int64", NJ_OF_INTS, 8, true, 5, DL_INT},
-    [NJ_U8] = {"u8", "uint8", NJ_OF_UINTS, 1, true, 0, DL_UINT},
-    [NJ_U16] = {"u16", "uint16", NJ_OF_UINTS, 2, true, 1, DL_UINT},
-    [NJ_U32] = {"u32", "uint32", NJ_OF_UINTS, 4, true, 2, DL_UINT},
-    [NJ_U64] = {"u64", "uint64", NJ_OF_UINTS, 8, true, 4, DL_UINT},
-    [NJ_FP16] = {"fp16", "fp16", NJ_OF_FLOATS, 2, true, 6, DL_FLOAT},
-    [NJ_BF16] = {"bf16", "bf16", NJ_OF_FLOATS, 2, true, 9, DL_BFLOAT},
-    [NJ_FP32] = {"fp32", "fp32", NJ_OF_FLOATS, 4, true, 7, DL_FLOAT},
-    [NJ_FP64] = {"fp64", "fp64", NJ_OF_FLOATS, 8, true, 8, DL_FLOAT},
-    [NJ_FP8E4NV] = {"fp8e4nv", "fp8e4nv", NJ_OF_FLOATS, 1, false, 0, DL_E4M3FN},
-    [NJ_FP8E5] = {"fp8e5", "fp8e5", NJ_OF_FLOATS, 1, false, 0, DL_E5M2},
-    [NJ_FP8E4B8] = {"fp8e4b8", "fp8e4b8", NJ_OF_FLOATS, 1, false, 0, DL_E4M3FNUZ},
-    [NJ_FP8E5B16] = {"fp8e5b16", "fp8e5b16", NJ_OF_FLOATS, 1, false, 0, DL_E5M2FNUZ},
+    [NJ_I8] = {"i8", "int8", NJ_OF_INTS, 1, true, 0, kDLInt},
+    [NJ_I16] = {"i16", "int16", NJ_OF_INTS, 2, true, 1, kDLInt},
+    [NJ_I32] = {"i32", "int32", NJ_OF_INTS, 4, true, 3, kDLInt},
+    [NJ_I64] = {"i64", "int64", NJ_OF_INTS, 8, true, 5, kDLInt},
+    [NJ_U8] = {"u8", "uint8", NJ_OF_UINTS, 1, true, 0, kDLUInt},
+    [NJ_U16] = {"u16", "uint16", NJ_OF_UINTS, 2, true, 1, kDLUInt},
+    [NJ_U32] = {"u32", "uint32", NJ_OF_UINTS, 4, true, 2, kDLUInt},
+    [NJ_U64] = {"u64", "uint64", NJ_OF_UINTS, 8, true, 4, kDLUInt},
+    [NJ_FP16] = {"fp16", "fp16", NJ_OF_FLOATS, 2, true, 6, kDLFloat},
+    [NJ_BF16] = {"bf16", "bf16", NJ_OF_FLOATS, 2, true, 9, kDLBfloat},
+    [NJ_FP32] = {"fp32", "fp32", NJ_OF_FLOATS, 4, true, 7, kDLFloat},
+    [NJ_FP64] = {"fp64", "fp64", NJ_OF_FLOATS, 8, true, 8, kDLFloat},
+    [NJ_FP8E4NV] = {"fp8e4nv", "fp8e4nv", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e4m3fn},
+    [NJ_FP8E5] = {"fp8e5", "fp8e5", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e5m2},
+    [NJ_FP8E4B8] = {"fp8e4b8", "fp8e4b8", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e4m3fnuz},
+    [NJ_FP8E5B16] = {"fp8e5b16", "fp8e5b16", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e5m2fnuz},
     [NJ_FP8E4B15] = {"fp8e4b15", "fp8e4b15", NJ_OF_FLOATS, 1, false, 0, NJ_NOT_IN_DLPACK},
     [NJ_DTYPE_COUNT] = {"", "", NJ_OF_NOTHING, 0, false, 0, NJ_NOT_IN_DLPACK},
 };
