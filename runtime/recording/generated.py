@@ -151,7 +151,7 @@ def _constant_type(value: Any, name: str, kernel: str) -> tuple[str, bool]:
 
 
 def force_settings(config: Any, values: Mapping[str, Any]) -> Callable[[], None]:
-    """Change settings of torch in every thread, whatever the program sets; return a function that ends it.
+    """Change settings of torch in every thread, over the settings of the program; return a function that ends it.
 
     Args:
         config: a module of settings, such as ``torch._inductor.config``.
@@ -296,7 +296,7 @@ class _Launches:
             weakref.finalize(tuner, self.counted.pop, id(tuner), None)
             if known is not None:
                 self.write(tuner, known, next(known.launches), args)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+        except Exception as error:  # noqa: BLE001 - the program goes on
             self._tell.fail(error, _spelled(tuner))
 
     def _choice(self, tuner: Any) -> Any:

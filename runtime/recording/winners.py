@@ -13,7 +13,7 @@ from nojit.runtime.values import encode_value
 __all__ = ["OPTIONS", "config_by_name", "encoded_config", "encoded_key"]
 
 OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
-"""What a config of Triton has beside its constexprs."""
+"""The options that a config of Triton has beside its constexprs."""
 
 
 def encoded_key(value: Any) -> Json:

@@ -1,4 +1,4 @@
-"""Which attention a GPU runs for `scaled_dot_product_attention` in a graph of torch.compile.
+"""The attention that a GPU runs for `scaled_dot_product_attention` in a graph of torch.compile.
 
 A torch without CUDA would take it apart into matrix products and a softmax, and Inductor would generate kernels that no GPU runs.
 """
@@ -53,7 +53,7 @@ def choose_attention(gpu: Gpu, report: Callable[[str], object]) -> Callable[[], 
                 given = (attn_mask, _trains(query, key, value)) if kind is not _FLASH else ()
                 return kind(query, key, value, *given, dropout_p, is_causal, scale=scale)[0]
             report(
-                "scaled_dot_product_attention, of which a GPU may have another implementation than torch's own formula"
+                "scaled_dot_product_attention, for which a GPU may have another implementation than torch's own formula"
             )
         named = {"scale": scale, "enable_gqa": enable_gqa}
         return own(_KEY, query, key, value, attn_mask, dropout_p, is_causal, **named)

@@ -89,7 +89,7 @@ class Machine:
         launches = Launches(self._gpu, self._on_launch, self._trials, patches)
         launches.start()
         self._stops.append(launches.stop)
-        from nojit.runtime.recording.fake.compiled import Compiles  # noqa: PLC0415 - likewise
+        from nojit.runtime.recording.fake.compiled import Compiles  # noqa: PLC0415 - needs torch
 
         compiles = Compiles(self._gpu, launches, self._problems, patches)
         compiles.start()
