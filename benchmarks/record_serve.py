@@ -8,7 +8,7 @@
 - ``launch``: a served launch beside nojit's own ``kernel[grid](...)``, in turns in one process.
 - ``recording``: what a recording adds to a launch of the JIT, plain and autotuned, and to a program of kernels that take 10 ms each.
 
-With ``--fake`` the tests' driver replaces the GPU: times are those of the host alone, and bars are shown but not judged. FOLDER gets
+With ``--fake`` the tests' driver replaces the GPU: launches take the host's CPU time alone, and bars are shown but not judged. FOLDER gets
 ``record-serve.json``. Exits 1 if a bar is missed.
 """
 
