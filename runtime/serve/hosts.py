@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from nojit.runtime.errors import NojitError
 
-__all__ = ["StandinHost", "TritonHost"]
+__all__ = ["ATTRIBUTE", "StandinHost", "TritonHost"]
+
+ATTRIBUTE: Final = "_nojit_served"
+"""Attribute of a function of Triton that holds what serves it: the handle of a `Function`, or an `Unserved`."""
 
 
 class TritonHost:

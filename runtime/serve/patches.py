@@ -10,8 +10,8 @@ from nojit.runtime import _core
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.serve.driver import Driver
 from nojit.runtime.serve.guards import Guards
-from nojit.runtime.serve.hosts import TritonHost
-from nojit.runtime.serve.server import ATTRIBUTE, Server, innermost
+from nojit.runtime.serve.hosts import ATTRIBUTE, TritonHost
+from nojit.runtime.serve.server import Server, innermost
 from nojit.runtime.serve.standin import run_autotuned
 
 __all__ = ["Patches"]

@@ -18,16 +18,13 @@ from nojit.runtime.recording.closure import drift_of, place_of
 from nojit.runtime.recording.generated import MODULE
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, Origins, read_origins
 from nojit.runtime.serve.function import ADVICE, Function, Host, Unserved
+from nojit.runtime.serve.hosts import ATTRIBUTE
 from nojit.runtime.serve.inductor import Generated
 from nojit.runtime.serve.kernel import ServedKernel
 from nojit.runtime.serve.settings import Settings
 from nojit.runtime.serve.winners import choose
 
-__all__ = ["ATTRIBUTE", "Server", "innermost"]
-
-ATTRIBUTE = "_nojit_served"
-"""Attribute of a function of Triton that holds what serves it: the handle of a `Function`, or an `Unserved`."""
-
+__all__ = ["Server", "innermost"]
 
 class _Known(Record):
     """A kernel of a bundle."""

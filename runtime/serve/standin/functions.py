@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Final
 
+from nojit.runtime.serve.hosts import ATTRIBUTE
 from nojit.runtime.serve.standin.constants import Constexpr, ConstexprType, unwrap
 from nojit.runtime.serve.standin.dtypes import DType, PointerType
 from nojit.runtime.serve.standin.knobs import runtime
@@ -250,6 +251,9 @@ class JITFunction(JITCallable, KernelInterface):
         TypeError: the function has ``**kwargs``.
     """
 
+    _runs = True
+    """Whether `run` is this class's, and not a subclass's own."""
+
     def __init__(
         self,
         fn: Any,
@@ -276,6 +280,10 @@ class JITFunction(JITCallable, KernelInterface):
         self.constexprs = [param.num for param in self.params if param.is_constexpr]
         self.device_caches: dict[Any, Any] = defaultdict(self.create_binder)
         self.pre_run_hooks: list[Callable[..., Any]] = []
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._runs = cls.run is JITFunction.run
 
     def _param(self, num: int, param: inspect.Parameter) -> KernelParam:
         if param.kind is inspect.Parameter.VAR_KEYWORD and since("3.9"):
@@ -320,8 +328,12 @@ class JITFunction(JITCallable, KernelInterface):
         return served(self._fn_name).launch(self, grid, args, kwargs, warmup)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        own = type(self).run is JITFunction.run and "run" not in self.__dict__
-        if own and not self.pre_run_hooks and not self.debug:
+        own = self.__dict__
+        if self._runs and not self.pre_run_hooks and not self.debug and "run" not in own:
+            # every launch comes here: what serves the function has been found before
+            handle = own.get(ATTRIBUTE)
+            if handle is not None:
+                return handle[grid]  # type: ignore[no-any-return] # a launcher in C
             find = served(self._fn_name).function_for_grid
             found = None if find is None else find(self, grid)
             if found is not None:

@@ -29,7 +29,7 @@ from nojit.runtime.fallback.jit import MissWarning
 from nojit.runtime.recording.closure import capture, fingerprint
 from nojit.runtime.recording.origins import Origins
 from nojit.runtime.serve import server, session
-from nojit.runtime.serve.server import ATTRIBUTE
+from nojit.runtime.serve.hosts import ATTRIBUTE
 from triton.compiler.compiler import ASTSource
 from triton.runtime import autotuner, build, jit
 

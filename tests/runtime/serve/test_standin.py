@@ -149,6 +149,16 @@ def test_the_server_gives_the_handle_of_a_grid(script):
     assert told == [["handle", [1]], True, "launch"]
 
 
+def test_what_serves_a_function_is_not_looked_for_at_each_launch(script):
+    told = script(
+        "from program import add\nfrom nojit.runtime.serve.hosts import ATTRIBUTE\nasked = []\n"
+        "def handle(function, grid):\n    asked.append(grid)\n    vars(function)[ATTRIBUTE] = {(1,): 'handle', (2,): 'other'}\n    return 'found'\n"
+        "standin.set_server(lambda *given: 'launch', lambda *given: None, handle)\n"
+        "print(json.dumps([add[(1,)], add[(1,)], add[(2,)], asked]))"
+    )
+    assert told == ["found", "handle", "other", [[1]]]
+
+
 @pytest.mark.parametrize(
     "change",
     [
