@@ -210,11 +210,14 @@ def _globals_in(text: str) -> set[str]:
         table = pending.pop()
         names.update(symbol.get_name() for symbol in table.get_symbols() if symbol.is_global())
         pending += table.get_children()
-    # Triton evaluates the annotations of params, which are names of the text's top level
-    annotations = [
-        node.annotation for node in ast.walk(ast.parse(text)) if isinstance(node, ast.arg) and node.annotation
-    ]
-    names.update(node.id for each in annotations for node in ast.walk(each) if isinstance(node, ast.Name))
+    # Triton evaluates the annotations and defaults of params, which are names of the text's top level
+    evaluated: list[ast.expr | None] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.arg):
+            evaluated.append(node.annotation)
+        elif isinstance(node, ast.arguments):
+            evaluated += [*node.defaults, *node.kw_defaults]
+    names.update(node.id for each in filter(None, evaluated) for node in ast.walk(each) if isinstance(node, ast.Name))
     return names
 
 

@@ -72,3 +72,11 @@ def laid_out(x_ptr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, LAYOUTS: gl.const
     gl.store(x_ptr + offs, offs)
     flat = gl.arange(0, BLOCK, FLAT)
     gl.store(x_ptr + flat, flat + 1)
+
+
+STEP = 3
+
+
+@triton.jit
+def named_default(x_ptr, STEPS: tl.constexpr = STEP, MORE: tl.constexpr = STEP + 1):
+    tl.store(x_ptr, STEPS + MORE)

@@ -53,6 +53,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (programs.optional, (Tensor(), None, True), {}),
     (programs.with_rest, (Tensor("i32"), 16, 3), {}),
     (programs.checked, (Tensor("i32"),), {"debug": True}),
+    (programs.named_default, (Tensor("i32"),), {}),
 ]
 
 
