@@ -195,7 +195,8 @@ class Compiles:
         """Replace what generated code calls of torch._C, which would ask for memory."""
         guards = torch._C._dynamo.guards  # noqa: SLF001 - generated code calls it so
         own_view = guards._reinterpret_tensor  # noqa: SLF001 - as above
-        own_copy, own_check = guards.copy_if_misaligned, guards.assert_alignment
+        # torch 2.11 lacks some of them, and generates no call of those
+        own_copy, own_check = (getattr(guards, name, None) for name in ("copy_if_misaligned", "assert_alignment"))
 
         def empty(size: Any, stride: Any, dtype: Any) -> Any:
             return torch.empty_strided(size, stride, dtype=dtype, device=torch.device("cuda", self._gpu.current))
@@ -207,11 +208,11 @@ class Compiles:
 
         def copy(tensor: Any) -> Any:
             if not isinstance(tensor, FakeTensor):
-                return own_copy(tensor)
+                return tensor if own_copy is None else own_copy(tensor)
             return tensor if address_of(tensor) % _ALIGNMENT == 0 else tensor.clone()
 
         def check(tensor: Any, *args: Any) -> Any:
-            return True if isinstance(tensor, FakeTensor) else own_check(tensor, *args)
+            return True if own_check is None or isinstance(tensor, FakeTensor) else own_check(tensor, *args)
 
         for name, value in (
             ("_empty_strided_cuda", empty),
@@ -219,7 +220,8 @@ class Compiles:
             ("copy_if_misaligned", copy),
             ("assert_alignment", check),
         ):
-            self._patches.put(guards, name, value)
+            if hasattr(guards, name):
+                self._patches.put(guards, name, value)
 
 
 @contextlib.contextmanager
