@@ -26,6 +26,7 @@ from nojit.runtime.serve.winners import choose
 
 __all__ = ["Server", "innermost"]
 
+
 class _Known(Record):
     """A kernel of a bundle."""
 
