@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
 
+from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import farm
-from nojit.aot.compile.cache import Cache
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.compile.pruning import PRUNING
 from nojit.aot.compile.settings import settings_words
@@ -43,7 +43,9 @@ def build(
     open_executor: Callable[[], AbstractContextManager[Executor]],
     *,
     keep_going: bool = False,
+    ahead: int = 1,
     on_event: Callable[[Finished], None] = lambda _: None,
+    on_expected: Callable[[int], None] = lambda _: None,
 ) -> BuildResult:
     """Compile the variants that the cache lacks, and write one bundle and one report per plan.
 
@@ -58,7 +60,9 @@ def build(
         cache: cache of compiled variants.
         open_executor: starts the worker processes; called only if something must be compiled.
         keep_going: whether to go on after a variant fails to compile.
+        ahead: number of variants that the build may claim at the same time, if the cache is shared.
         on_event: called with the result of every variant.
+        on_expected: called with the number of variants to compile, as in `nojit.aot.compile.farm.run`.
 
     Raises:
         PackageError: the cache or a bundle cannot be read or written.
@@ -72,7 +76,16 @@ def build(
     refused = not keep_going and any(plan.refused for plan in plans)
     jobs = [] if refused else [job for work in stale for job in work.jobs]
     check = compiler.check_compiled
-    for finished in farm.run(jobs, compiler.compile_variant, open_executor, cache, keep_going=keep_going, check=check):
+    for finished in farm.run(
+        jobs,
+        compiler.compile_variant,
+        open_executor,
+        cache,
+        keep_going=keep_going,
+        check=check,
+        ahead=ahead,
+        expect=on_expected,
+    ):
         done[finished.job] = finished
         on_event(finished)
     stopped = refused or (not keep_going and any(finished.error is not None for finished in done.values()))
@@ -81,7 +94,7 @@ def build(
         for work in works
     ]
     reports, sha256s = (tuple(report for report, _ in made), tuple(sha256 for _, sha256 in made))
-    return BuildResult(reports, stopped, cache.misfits, sha256s)
+    return BuildResult(reports, stopped, cache.misfits, sha256s, cache.use)
 
 
 @dataclass(frozen=True, slots=True)

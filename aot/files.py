@@ -108,15 +108,20 @@ def read_regular(path: Path, most: int) -> bytes:
     return data
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file atomically (temporary file, then rename), readable by its user alone.
+def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file atomically (temporary file, then rename), by default readable by its user alone.
+
+    Args:
+        path: the file.
+        data: its new content.
+        mode: its mode, before the umask.
 
     Raises:
         OSError: writing or renaming fails; no temporary file is left.
     """
     temporary = path.with_name(f".{path.name[:8]}-{os.getpid()}-{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         temporary.replace(path)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
-from nojit.aot.compile.cache import Misfit
+from nojit.aot.cache.cache import CacheUse, Misfit
 from nojit.aot.plan.left_out import Absence, Pruned
 
 __all__ = [
@@ -98,6 +98,7 @@ class BuildResult:
     """Cache entries that could not be used."""
     sha256s: tuple[str, ...] = ()
     """SHA-256 of each complete bundle's file, in hex; empty for a bundle that lacks variants."""
+    cache: CacheUse = field(default_factory=CacheUse)
 
     @property
     def failures(self) -> tuple[Failure, ...]:

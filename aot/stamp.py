@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.compile.cache import as_default, check_cache_folder
+from nojit.aot.cache.folder import as_default, check_cache_folder
 from nojit.aot.compile.file_facts import (
     MODULES,
     SETTLED_NS,

@@ -2,11 +2,13 @@
 
     python benchmarks/build_bars.py time [--arch sm_90 ...] [--kernel K ...] [--jobs 2]
     python benchmarks/build_bars.py again [--variants 1024] [--sources 8]
+    python benchmarks/build_bars.py shared [--variants 400] [--builds 16] [--cache s3://bucket/empty]
     python benchmarks/build_bars.py size BUNDLE [--every 1]
 
 `time` compiles the same variants twice with cold caches: in a bare `multiprocessing.Pool` that calls `triton.compile` as a
 script would, and with `nojit build`. Then it builds again without changes. `again` writes a project of small kernels, builds it,
-and times builds without changes: with the stamp, and with `--recheck`. `size` compares a bundle of `manifests/` (full profile)
+and times builds without changes: with the stamp, and with `--recheck`. `shared` starts several builds of such a project at once, on
+one empty shared cache, each with a local cache of its own, then times one more. `size` compares a bundle of `manifests/` (full profile)
 with its cubins in Triton's cache, line info included: it compiles every n-th variant as Triton would, and extrapolates. Needs
 no GPU.
 """
@@ -162,6 +164,44 @@ def again_bars(given: argparse.Namespace) -> None:
             print(f"{' '.join(words) or 'with the stamp':<15} {wall:.2f} s, CPU time {cpu:.2f} s{bar}")
 
 
+def shared_bars(given: argparse.Namespace) -> None:
+    """Print how often builds on one empty shared cache compile, and the time of one more build."""
+    with tempfile.TemporaryDirectory() as name:
+        write_project(Path(name), given.sources, given.variants)
+        url = given.cache or f"file://{name}/shared"
+        words = ["--jobs", str(given.jobs), "--json", "--cache", url]
+        commands = [
+            [
+                sys.executable,
+                "-m",
+                "nojit",
+                "build",
+                name,
+                *words,
+                "--out",
+                f"{place}/out",
+                "--cache-dir",
+                f"{place}/cache",
+            ]
+            for place in (f"{name}/{number}" for number in range(given.builds + 1))
+        ]
+        started = time.monotonic()
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE) for command in commands[:-1]]
+        uses = [json.loads(build.communicate()[0])["cache"] for build in running]
+        seconds = time.monotonic() - started
+        misses, faults = (sum(use[count] for use in uses) for count in ("misses", "faults"))
+        print(
+            f"{given.builds} builds at once    {misses / given.variants:.3f} compilations of each of {given.variants} variants, "
+            f"{faults} faults, {seconds:.1f} s   bar 1.1"
+        )
+        started = time.monotonic()
+        use = json.loads(subprocess.check_output(commands[-1]))["cache"]
+        seconds = time.monotonic() - started
+        print(
+            f"one more build      {use['shared_hits']} of {given.variants} from the cache in {seconds:.1f} s   bar 15 s"
+        )
+
+
 def timed(command: list[str]) -> tuple[float, float]:
     """Run a command; return its elapsed seconds, and the CPU seconds of it and its children."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -206,6 +246,12 @@ def main() -> None:
     repeating.add_argument("--variants", type=int, default=1024)
     repeating.add_argument("--sources", type=int, default=8)
     repeating.set_defaults(measure=again_bars)
+    sharing = modes.add_parser("shared")
+    sharing.add_argument("--variants", type=int, default=400)
+    sharing.add_argument("--sources", type=int, default=1)
+    sharing.add_argument("--builds", type=int, default=16)
+    sharing.add_argument("--cache", default="", help="URL of an empty shared cache; default: a new folder")
+    sharing.set_defaults(measure=shared_bars)
     sizing = modes.add_parser("size")
     sizing.add_argument("bundle", type=Path)
     sizing.add_argument("--every", type=int, default=1, help="compile only every n-th variant, and scale")

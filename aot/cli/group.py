@@ -44,6 +44,7 @@ _ORDER = (
     "extract",
     "wheel",
     "clean",
+    "cache",
     "doctor",
     "bench",
     "tune",

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Final
 
-from nojit.aot.compile.cache import Cache
+from nojit.aot.cache.cache import Cache, Turn
+from nojit.aot.cache.entry import EntryError
+from nojit.aot.cache.guard import FaultError
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, CompileError
 
 __all__ = ["Finished", "Job", "run"]
+
+# pause before the first look at the variants that other builds compile
+_PAUSE_S: Final = 0.1
 
 Compile = Callable[[Variant, SourcePlace], CompiledVariant]
 Check = Callable[[Variant, CompiledVariant], None]
@@ -48,6 +55,8 @@ def run(
     *,
     keep_going: bool,
     check: Check = lambda _variant, _compiled: None,
+    ahead: int = 1,
+    expect: Callable[[int], None] = lambda _count: None,
 ) -> Iterator[Finished]:
     """Yield the result of each job as soon as the job finishes.
 
@@ -55,71 +64,156 @@ def run(
         jobs: the variants to compile.
         compile_variant: the compiler; it runs in the executor.
         open_executor: starts the executor, whose workers may die in a call; not called if the cache has everything.
-        cache: cache of compiled variants. It is read before compiling, and every new result is written to it.
+        cache: cache of compiled variants. It is read before compiling, and every new result is written to it. If it is
+            shared, builds divide the missing variants among them.
         keep_going: whether to go on after a failure; otherwise the first failure is the last result.
         check: function that raises `CompileError` if a cached image does not belong to the variant.
+        ahead: number of variants that this build may claim at the same time, if the cache is shared.
+        expect: called with the number of variants to compile, before the first one, and again when another build
+            compiled some.
 
     Raises:
         PackageError: the cache cannot be written.
     """
-    waiting: dict[str, list[Job]] = {}
-    for job in jobs:
-        waiting.setdefault(job.key, []).append(job)
-    for key, same in list(waiting.items()):
-        if (compiled := _cached(cache, key, same[0].variant, check)) is not None:
-            yield from (Finished(job, compiled, None, cached=True) for job in waiting.pop(key))
-    if waiting:
-        with open_executor() as executor:
-            yield from _compile_all(waiting, compile_variant, executor, cache, keep_going=keep_going)
-
-
-def _cached(cache: Cache, key: str, variant: Variant, check: Check) -> CompiledVariant | None:
-    """Return the cached result of a variant; None if there is no usable entry.
-
-    An entry that cannot be used is recorded in the cache.
-
-    `check`: raises if a cached image does not belong to the variant.
-    """
-    stored = cache.get(key)
-    if stored is None:
-        return None
+    farm = _Farm(jobs, compile_variant, cache, check, expect)
+    done = False
     try:
-        compiled = decode_compiled(stored, variant.arch)
-        check(variant, compiled)
-    except (BundleFormatError, CompileError) as error:
-        cache.refuse(key, error.finding())
-        return None
-    return compiled
+        yield from farm.find()
+        if farm.missing:
+            with open_executor() as executor:
+                yield from farm.compile_missing(executor, ahead, keep_going=keep_going)
+        done = True
+    finally:
+        cache.close(hurry=not done)
 
 
-def _compile_all(
-    waiting: dict[str, list[Job]], compile_variant: Compile, executor: Executor, cache: Cache, *, keep_going: bool
-) -> Iterator[Finished]:
-    running: dict[Future[CompiledVariant], str] = {
-        executor.submit(compile_variant, same[0].variant, same[0].place): key for key, same in waiting.items()
-    }
-    while running:
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            events = list(_finish(future, waiting[running.pop(future)], cache))
-            yield from events
-            if events[0].error is not None and not keep_going:
-                executor.shutdown(wait=True, cancel_futures=True)
-                return
+class _Farm:
+    """The jobs of one build, by key: found in the cache, compiled here, or left to other builds."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        compile_variant: Compile,
+        cache: Cache,
+        check: Check,
+        expect: Callable[[int], None],
+    ) -> None:
+        self._jobs: dict[str, list[Job]] = {}
+        for job in jobs:
+            self._jobs.setdefault(job.key, []).append(job)
+        self.missing = dict.fromkeys(self._jobs)
+        """Keys without a result, in the order of the jobs."""
+        # an image with line info holds paths of this machine
+        self._own = {key for key, same in self._jobs.items() if same[0].variant.line_info}
+        self._compile = compile_variant
+        self._cache = cache
+        self._check = check
+        self._expect = expect
+
+    def find(self) -> Iterator[Finished]:
+        """Yield the results that the cache has."""
+        for key, compiled in self._cache.find(list(self._jobs), self._read, self._own):
+            yield from self._found(key, compiled)
+
+    def compile_missing(self, executor: Executor, ahead: int, *, keep_going: bool) -> Iterator[Finished]:
+        """Compile the missing variants, or take them from other builds; yield the results."""
+        expected = len(self.missing)
+        self._expect(expected)
+        queue = deque(self._cache.order(list(self.missing)))
+        asking: dict[Future[Any], str] = {}
+        running: dict[Future[Any], str] = {}
+        others = _Others(self._cache)
+        while self.missing:
+            while queue and (not self._cache.divides or len(asking) + len(running) < ahead):
+                key = queue.popleft()
+                asking[self._cache.begin(key, self._own)] = key
+            look = [] if queue else others.look()
+            done, _ = wait([*asking, *running, *look], return_when=FIRST_COMPLETED)
+            for future in done & asking.keys():
+                key = asking.pop(future)
+                turn = self._cache.begun(key, future, self._read)
+                if isinstance(turn, CompiledVariant):
+                    expected -= 1
+                    self._expect(expected)
+                    yield from self._found(key, turn)
+                elif turn is Turn.HELD:
+                    others.held.add(key)
+                else:
+                    job = self._jobs[key][0]
+                    running[executor.submit(self._compile, job.variant, job.place)] = key
+            for future in done & running.keys():
+                events = list(self._finish(running.pop(future), future))
+                yield from events
+                if events[0].error is not None and not keep_going:
+                    executor.shutdown(wait=True, cancel_futures=True)
+                    return
+            queue.extend(others.freed())
+
+    def _read(self, key: str, data: bytes) -> CompiledVariant:
+        """Return the compiled variant of an entry's data.
+
+        Raises:
+            EntryError: the data cannot be used.
+        """
+        variant = self._jobs[key][0].variant
+        try:
+            compiled = decode_compiled(data, variant.arch)
+            self._check(variant, compiled)
+        except (BundleFormatError, CompileError) as error:
+            raise EntryError(error.finding()) from None
+        return compiled
+
+    def _found(self, key: str, compiled: CompiledVariant) -> Iterator[Finished]:
+        del self.missing[key]
+        yield from (Finished(job, compiled, None, cached=True) for job in self._jobs[key])
+
+    def _finish(self, key: str, future: Future[CompiledVariant]) -> Iterator[Finished]:
+        same = self._jobs[key]
+        del self.missing[key]
+        try:
+            compiled = _checked(future.result(), key)
+        except CompileError as error:
+            if not error.where:
+                # a dead worker's error does not name the variant that it compiled
+                error.where = f"{same[0].place.where}: {same[0].variant.label()}"
+            self._cache.abandon(key)
+            yield from (Finished(job, None, error, cached=False) for job in same)
+            return
+        self._cache.put(key, encode_compiled(compiled, same[0].variant.arch), self._own)
+        for number, job in enumerate(same):
+            yield Finished(job, compiled, None, cached=number > 0)
 
 
-def _finish(future: Future[CompiledVariant], same: Sequence[Job], cache: Cache) -> Iterator[Finished]:
-    try:
-        compiled = _checked(future.result(), same[0].key)
-    except CompileError as error:
-        if not error.where:
-            # a dead worker's error does not name the variant that it compiled
-            error.where = f"{same[0].place.where}: {same[0].variant.label()}"
-        yield from (Finished(job, None, error, cached=False) for job in same)
-        return
-    cache.put(same[0].key, encode_compiled(compiled, same[0].variant.arch))
-    for number, job in enumerate(same):
-        yield Finished(job, compiled, None, cached=number > 0)
+class _Others:
+    """The variants that other builds compile. From time to time it looks whether they still do."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.held: set[str] = set()
+        self._cache = cache
+        self._look: Future[set[str]] | None = None
+        self._pause_s = _PAUSE_S
+
+    def look(self) -> list[Future[set[str]]]:
+        """Return the future of the next look, which begins after a pause; none if other builds compile nothing."""
+        if self._look is None and self.held:
+            self._look = self._cache.freed(self.held, self._pause_s)
+        return [] if self._look is None else [self._look]
+
+    def freed(self) -> set[str]:
+        """Return the keys that other builds have finished or given up, by the last look."""
+        if self._look is None or not self._look.done():
+            return set()
+        try:
+            freed = self._look.result() & self.held
+        except FaultError:
+            freed = set(self.held)
+        # soon after one variant, the next may be finished
+        self._pause_s = (
+            _PAUSE_S if freed and not self._look.exception() else min(1.5 * self._pause_s, self._cache.poll_s)
+        )
+        self._look = None
+        self.held -= freed
+        return freed
 
 
 def _checked(compiled: CompiledVariant, key: str) -> CompiledVariant:

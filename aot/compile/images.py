@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.plan.variant import CompiledVariant, Variant
-from nojit.runtime.errors import BundleError, CompileError
+from nojit.aot.cache.entry import EntryError
+from nojit.aot.plan.variant import FACTS, CompiledVariant, Variant, decode_compiled
+from nojit.runtime.errors import BundleError, CompileError, NojitError
+from nojit.runtime.strict import fields, parse_json, text
 from nojit.runtime.table.table import Launch
 
-__all__ = ["check_compiled", "checked_registers"]
+__all__ = ["check_compiled", "check_entry", "checked_registers"]
 
 
 def check_compiled(variant: Variant, compiled: CompiledVariant) -> None:
@@ -16,7 +18,24 @@ def check_compiled(variant: Variant, compiled: CompiledVariant) -> None:
     Raises:
         CompileError: the variant's facts differ from those in the image.
     """
-    registers = checked_registers(compiled.image, compiled.launch, variant.arch, "")
+    _check_facts(compiled, variant.arch)
+
+
+def check_entry(data: bytes) -> None:
+    """Check the data of a cache entry as far as that is possible without its variant.
+
+    Raises:
+        EntryError: no build would use the entry.
+    """
+    try:
+        arch = text(fields(parse_json(data.partition(b"\n")[0], ""), FACTS, "")[0], "arch", 32)
+        _check_facts(decode_compiled(data, arch), arch)
+    except (BundleError, CompileError, ValueError) as error:
+        raise EntryError(error.finding() if isinstance(error, NojitError) else str(error)) from None
+
+
+def _check_facts(compiled: CompiledVariant, arch: str) -> None:
+    registers = checked_registers(compiled.image, compiled.launch, arch, "")
     if registers != compiled.registers:
         raise CompileError(f"expected an image that takes {compiled.registers} registers", got=str(registers))
 

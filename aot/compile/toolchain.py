@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from nojit.aot.backends.registry import vendors
-from nojit.aot.compile.cache import check_cache_folder, default_cache_folder
+from nojit.aot.cache.folder import check_cache_folder, default_cache_folder
 from nojit.aot.compile.file_facts import SETTLED_NS
 from nojit.aot.files import read_sealed, write_sealed
 from nojit.runtime.errors import PackageError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 from nojit.aot.manifest.types import NONE, plain
 from nojit.aot.plan.table_json import encode_launches
@@ -16,6 +17,7 @@ from nojit.runtime.table.type_names import leaves
 from nojit.runtime.values import LAYOUTS, FunctionRef, Value, spell
 
 __all__ = [
+    "FACTS",
     "CompiledVariant",
     "Variant",
     "decode_compiled",
@@ -113,7 +115,8 @@ def functions_in(value: Value) -> Iterator[FunctionRef]:
         yield from functions_in(item)
 
 
-_FACTS = ("arch", "compile_ms", "image_bytes", "launch", "layout", "registers", "spill_bytes")
+FACTS: Final = ("arch", "compile_ms", "image_bytes", "launch", "layout", "registers", "spill_bytes")
+"""Fields of the first line of an entry."""
 
 
 def encode_compiled(compiled: CompiledVariant, arch: str) -> bytes:
@@ -147,7 +150,7 @@ def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
         BundleFormatError: the entry has another form, or is for another arch.
     """
     head, _, image = data.partition(b"\n")
-    values = fields(parse_json(head, ""), _FACTS, "")
+    values = fields(parse_json(head, ""), FACTS, "")
     made_for, compile_ms, image_bytes, launch, layout, registers, spill_bytes = values
     if made_for != arch:
         raise refuse("arch", f"expected an image for {arch}", got=ascii(made_for))

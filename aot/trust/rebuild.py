@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from nojit.aot.build import build, inputs_of, toolchain_of
-from nojit.aot.compile.cache import Cache
+from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.inspect.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.plan.planner import Compiler, Plan, make_plans

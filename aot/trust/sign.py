@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from securesystemslib.signer import CryptoSigner
 
-__all__ = ["NewKey", "SignedBundle", "make_key", "moment_of", "read_signer", "sign_bundle"]
+__all__ = ["NewKey", "SignedBundle", "make_key", "moment_of", "read_signer", "sign_bundle", "sign_payload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +173,11 @@ def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBu
         BundleError: the bundle is damaged, or its statement is missing or belongs to another bundle.
         PackageError: the signed statement cannot be written.
     """
-    from securesystemslib.dsse import Envelope  # noqa: PLC0415 - of the extra
-
     with open_bundle(path) as bundle:
         verify_bundle(bundle)
         statement = read_statement(statement_path(path))
         payload = (statement.until(expires) if expires else statement).canonical()
-        envelope = Envelope(payload, PAYLOAD_TYPE, {})
-        key = signer.public_key.keyid
-        raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
+        raw = sign_payload(payload, signer)
         # check the envelope as a loader would before it is written: a failure here is a fault of the statement
         trusted = only_key(_public_key(signer), "the key that signs")
         try:
@@ -195,7 +191,20 @@ def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBu
         digest = bundle.digest
     place = signed_path(str(path))
     write_file(Path(place), raw)
-    return SignedBundle(str(path), place, digest, claim.build_number, key, claim.expires)
+    return SignedBundle(str(path), place, digest, claim.build_number, claim.key_id, claim.expires)
+
+
+def sign_payload(payload: bytes, signer: CryptoSigner) -> bytes:
+    """Return the envelope of a signed statement: one line, with its line end.
+
+    Args:
+        payload: the statement, as canonical JSON.
+        signer: signer with the private key, from `read_signer`.
+    """
+    from securesystemslib.dsse import Envelope  # noqa: PLC0415 - of the extra
+
+    signature = Envelope(payload, PAYLOAD_TYPE, {}).sign(signer).signature
+    return encode_envelope(payload, signer.public_key.keyid, bytes.fromhex(signature))
 
 
 def moment_of(expires: str, valid_for: str) -> str:

@@ -158,7 +158,7 @@ def check_envelope(raw: bytes, digest: str, trusted: TrustedKeys, where: str) ->
     Raises:
         BundleTrustError: with one of `REASONS`.
     """
-    payload, signer = _open_envelope(raw, trusted, where)
+    payload, signer = open_envelope(raw, trusted, where)
     key = trusted.keys[signer]
     claim = read_claim(payload, signer, key.name, where)
     if claim.digest != digest:
@@ -330,7 +330,7 @@ def split_envelope(raw: bytes, where: str) -> tuple[bytes, str, bytes]:
     return payload, signer, signature
 
 
-def _open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes, str]:
+def open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes, str]:
     """Return the payload of an envelope that a trusted key signed, and the id of that key."""
     payload, signer, signature = split_envelope(raw, where)
     key = trusted.keys.get(signer)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.build import BuildResult, build
-from nojit.aot.compile.cache import Cache
+from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.inspect.places import report_path

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from nojit.aot.backends.cuda.vendor import code_of
 from nojit.aot.build import BuildResult, build
-from nojit.aot.compile.cache import Cache
+from nojit.aot.cache.cache import Cache
 from nojit.aot.inspect.places import report_path
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.report import decode_report

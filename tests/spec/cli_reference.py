@@ -11,8 +11,8 @@ from dataclasses import fields
 import click
 from nojit.aot import report
 from nojit.aot.bench import cold_start, launch
+from nojit.aot.cache import cache, upkeep
 from nojit.aot.cli.group import cli
-from nojit.aot.compile import cache
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
 from nojit.aot.plan import left_out
 from nojit.aot.recording import coverage
@@ -31,7 +31,11 @@ FACTS = (
     report.VariantReport,
     report.Failure,
     left_out.Pruned,
+    cache.CacheUse,
     cache.Misfit,
+    upkeep.CacheFacts,
+    upkeep.OldEntries,
+    upkeep.RefusedEntry,
     coverage.KernelCoverage,
     coverage.Checked,
     contents.BundleFacts,

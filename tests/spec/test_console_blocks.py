@@ -54,7 +54,7 @@ class PagesCompiler(FakeCompiler):
         spec = CubinSpec(variant.kernel, sizes, compiled.launch.num_warps, code=compiled.image[:64])
         image = image_arch_of(variant.arch)
         cubin = build_cubin(spec, sm=arch_number(variant.arch), suffix=str(image)[-1] if str(image)[-1] in "af" else "")
-        return replace(compiled, image=cubin)
+        return replace(compiled, image=cubin, registers=0)
 
 
 @cache
@@ -137,13 +137,13 @@ def test_the_commands_of_a_page_work_in_order(
     compiler = PagesCompiler(tmp_path / "journal", {})
     monkeypatch.setattr("nojit.aot.cli.building.run.load_compiler", lambda: compiler)
     # there is nothing to compile that would take a process of its own
-    monkeypatch.setattr("nojit.aot.cli.building.run.CountedPool", lambda *_: ThreadPoolExecutor(1))
+    monkeypatch.setattr("nojit.aot.cli.building.run.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     monkeypatch.setattr("nojit.aot.compile.pool.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     problems: list[str] = []
     for line in command_lines(page):
         if LEFT_OUT.match(line):
             continue
-        words, _, into = line.partition(" > ")
+        words, _, into = line.replace("$PWD", str(folder)).partition(" > ")
         name, *rest = shlex.split(words)
         if name.endswith("python"):
             subprocess.run([sys.executable, *rest], check=True, stdout=subprocess.DEVNULL)

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from nojit.aot.compile.cache import as_default, default_cache_folder
+from nojit.aot.cache.folder import as_default, default_cache_folder
 from nojit.aot.compile.toolchain import file_digest, tree_digest
 
 __all__ = ["with_digests"]

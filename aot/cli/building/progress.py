@@ -7,21 +7,17 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from nojit.aot.cli.console import Output, clean, duration, rich_console
 from nojit.aot.compile.farm import Finished
-from nojit.aot.compile.pool import WorkerPool
 
 if TYPE_CHECKING:
     from nojit.aot.plan.planner import Planned
     from rich.progress import Progress
 
-__all__ = ["CountedPool", "Counts", "Lines", "View", "follow_build"]
-
-T = TypeVar("T")
+__all__ = ["Counts", "Lines", "View", "follow_build"]
 
 # without a terminal, a line appears after this share of the work or after this many seconds
 _SHARE = 0.1
@@ -33,7 +29,7 @@ class Counts:
     """Counts of a build's progress. Variants with the same machine code are compiled once and count once."""
 
     expected: int = 0
-    """Number of requested compilations; it is known before the first one ends."""
+    """Number of variants to compile; it is known before the first compilation ends, and falls if another builder compiles some."""
     compiled: int = 0
     """Number of successful compilations."""
     failed: int = 0
@@ -70,19 +66,6 @@ class Counts:
         if self.failed:
             words.append(f"{self.failed:,} failed")
         return ", ".join(words)
-
-
-class CountedPool(WorkerPool):
-    """A worker pool that counts requested compilations, which are known only after the look-ups in the cache."""
-
-    def __init__(self, workers: int, timeout_s: float, counts: Counts) -> None:
-        super().__init__(workers, timeout_s)
-        self._counts = counts
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Queue a call in the pool, and count it as a requested compilation."""
-        self._counts.expected += 1
-        return super().submit(fn, *args, **kwargs)
 
 
 class View(Protocol):

@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nojit.aot.cache.cache import CacheUse
 from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.plan.left_out import Absence, Pruned
@@ -154,6 +155,7 @@ def build_document(
         "absent": [asdict(one) for one in absent],
         "twins": _reports(twins, folder / TWINS) if twins else [],
         "cache_misfits": [asdict(misfit) for misfit in misfits],
+        "cache": asdict(result.cache),
     }
 
 
@@ -312,8 +314,8 @@ def _show_variants(out: Output, variants: Iterable[VariantReport]) -> None:
 def _show_totals(out: Output, result: BuildResult, seconds: float) -> None:
     if result.misfits:
         first = result.misfits[0]
-        which = "1 cache entry was" if len(result.misfits) == 1 else f"{len(result.misfits):,} cache entries were"
-        out.warn(f"{which} could not be used and compiled again: {first.reason} - at {first.path}")
+        which = "1 cache entry" if len(result.misfits) == 1 else f"{len(result.misfits):,} cache entries"
+        out.warn(f"{which} could not be used: {first.reason} - at {first.path}")
     built = [report for report in result.reports if report.digest and not report.up_to_date]
     if result.failures:
         what = "no bundle was written; --keep-going builds the rest" if result.stopped else "missing from the bundles"
@@ -328,6 +330,17 @@ def _show_totals(out: Output, result: BuildResult, seconds: float) -> None:
     images = sum(report.images for report in built)
     out.line(
         f"{counted(len(variants), 'variant')} ({cached:,} cached), {counted(images, 'distinct image')}: "
-        f"{size(raw)} -> {size(packed)} in {duration(seconds)}",
+        f"{size(raw)} -> {size(packed)} in {duration(seconds)}{_cache_words(result.cache)}",
         style="green",
     )
+
+
+def _cache_words(use: CacheUse) -> str:
+    """Return the use of the cache as the end of a line; empty without a shared cache."""
+    if not use.url:
+        return ""
+    hits = use.local_hits + use.shared_hits
+    rate = f"{100 * hits // max(1, hits + use.misses)}% hits"
+    words = f"; cache: {use.local_hits:,} local, {use.shared_hits:,} shared, {use.misses:,} missed ({rate}), "
+    words += f"{use.puts:,} put, {use.refused:,} refused"
+    return f"{words}, {counted(use.faults, 'fault')}" if use.faults else words

@@ -7,7 +7,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Request"]
+__all__ = ["Request", "SharedRequest"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRequest:
+    """The shared cache that a command line requests."""
+
+    url: str
+    readonly: bool
+    sign: Path | None
+    """File of the private key that signs entries; None to write unsigned ones."""
+    trust: tuple[Path, ...]
+    """Files of the public keys of trusted entries; empty to take unsigned ones too."""
+
+    @property
+    def key_paths(self) -> tuple[Path, ...]:
+        """Files of keys."""
+        return self.trust if self.sign is None else (self.sign, *self.trust)
+
+    def document(self) -> dict[str, Any]:
+        """Return the request as JSON values."""
+        return {**asdict(self), "sign": str(self.sign), "trust": list(map(str, self.trust))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +59,12 @@ class Request:
     assemblers: Mapping[str, Path]
     """Programs that assemble, by the name of their option; of the others, the build chooses one of Triton's."""
     dry_run: bool
+    cache: SharedRequest | None
+    """The shared cache; None to use the local folder only."""
 
     def document(self) -> dict[str, Any]:
         """Return the request as JSON values."""
         assemblers = {name: str(path) for name, path in self.assemblers.items()}
-        places = {"places": list(map(str, self.places)), "assemblers": assemblers}
+        places: dict[str, Any] = {"places": list(map(str, self.places)), "assemblers": assemblers}
+        places["cache"] = self.cache.document() if self.cache else None
         return {**asdict(self), **places, "folder": str(self.folder), "cache_folder": str(self.cache_folder)}

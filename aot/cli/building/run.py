@@ -9,7 +9,9 @@ from pathlib import Path
 
 from nojit.aot.backends.registry import pin
 from nojit.aot.build import build as build_bundles
-from nojit.aot.cli.building.progress import CountedPool, Counts, View, follow_build
+from nojit.aot.cache.cache import Cache
+from nojit.aot.cache.folder import as_default
+from nojit.aot.cli.building.progress import Counts, View, follow_build
 from nojit.aot.cli.building.report import (
     Failures,
     plan_document,
@@ -19,10 +21,11 @@ from nojit.aot.cli.building.report import (
     warn_of_absent,
 )
 from nojit.aot.cli.building.request import Request
+from nojit.aot.cli.caches import open_shared
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
-from nojit.aot.compile.cache import Cache, as_default
 from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.compile.source_processes import SourceCompiler
 from nojit.aot.inspect.existing import read_in_place
 from nojit.aot.inspect.statement import read_signed_statement, read_statement, statement_path
@@ -61,6 +64,10 @@ class _RecordingView:
         self.told.append(("warn", text))
         self._view.warn(text)
 
+    def show(self, text: str) -> None:
+        """Show a warning that concerns this run only, without recording it."""
+        self._view.warn(text)
+
     def note(self, text: str) -> None:
         """Record and show a note."""
         self.told.append(("note", text))
@@ -77,7 +84,12 @@ def run(out: Output, request: Request, asked: str) -> int:
             run.
     """
     failures = Failures(out)
-    draft = Draft(asked, request.places, request.folder, request.assemblers.values())
+    draft = Draft(
+        asked,
+        request.places,
+        request.folder,
+        [*request.assemblers.values(), *(request.cache.key_paths if request.cache else ())],
+    )
     started, clock = time.monotonic(), datetime.now(UTC)
     compiler = load_compiler()
     with (
@@ -209,7 +221,7 @@ def _build_twins(
     compiler: Compiler,
     plans: Sequence[Plan],
     result: BuildResult,
-    view: View,
+    view: _RecordingView,
     *,
     failures: Failures,
     started: datetime,
@@ -223,9 +235,19 @@ def _build_twins(
 
 
 def _build(
-    request: Request, compiler: Compiler, plans: Sequence[Plan], folder: Path, view: View, *, failures: Failures
+    request: Request,
+    compiler: Compiler,
+    plans: Sequence[Plan],
+    folder: Path,
+    view: _RecordingView,
+    *,
+    failures: Failures,
 ) -> BuildResult:
     counts = Counts()
+    shared = open_shared(request.cache, request.timeout_s, view.show) if request.cache else None
+
+    def on_expected(expected: int) -> None:
+        counts.expected = expected
 
     def on_event(finished: Finished) -> None:
         counts.add(finished)
@@ -239,10 +261,13 @@ def _build(
             plans,
             folder,
             compiler,
-            Cache(request.cache_folder),
-            lambda: CountedPool(request.jobs, request.timeout_s, counts),
+            Cache(request.cache_folder, shared),
+            lambda: WorkerPool(request.jobs, request.timeout_s),
             keep_going=request.keep_going,
+            # each worker has the next variant at hand
+            ahead=2 * request.jobs,
             on_event=on_event,
+            on_expected=on_expected,
         )
     except KeyboardInterrupt as error:
         error.add_note("compiled variants are cached; run the same command to continue")

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 from nojit.aot.backends.registry import parse_driver
+from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cli.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.building.report import Failures, show_result
 from nojit.aot.cli.building.request import Request
+from nojit.aot.cli.caches import given_shared, shared_options
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
-from nojit.aot.compile.cache import default_cache_folder
 from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.stamp import Stamp, asked_of, changes, find_stamp
 from nojit.runtime.errors import few
@@ -133,6 +134,7 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
     "--recheck", is_flag=True, help="Import every source again, even if nothing has changed since the last build."
 )
 @click.option("--cache-dir", type=PLACE, help="Cache of compiled variants; default NOJIT_CACHE_DIR.")
+@shared_options
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -157,6 +159,10 @@ def command(  # noqa: PLR0917 - click passes each by name
     min_driver: int | None,
     recheck: bool,
     cache_dir: Path | None,
+    cache_url: str | None,
+    readonly: bool,
+    sign: Path | None,
+    trust: tuple[Path, ...],
     **assemblers: Path | None,
 ) -> int:
     """Compile manifests and recordings into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
@@ -179,6 +185,10 @@ def command(  # noqa: PLR0917 - click passes each by name
 
     --debug-info=twin also builds each bundle with line info into OUT/debug: <name>-debug, which NOJIT_DEBUG_INFO loads instead, for
     profilers and debuggers.
+
+    With --cache, builds on several machines share compiled variants, and divide the missing ones among them. A shared cache that fails
+    never fails a build. --cache-trust takes only entries that a key signed, and --cache-sign writes such entries. --cache-readonly is
+    for builds of changes that nobody has reviewed.
 
     A driver loads only images of its own CUDA major version's toolkits. If Triton's ptxas is too new for --min-driver, nojit uses
     Triton's other one (CUDA 12), or --ptxas.
@@ -206,6 +216,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         trials=trials,
         assemblers=given_assemblers(assemblers),
         dry_run=dry_run,
+        cache=given_shared(cache_url, readonly=readonly, sign=sign, trust=trust),
     )
     started = time.monotonic()
     # a dry run prints more than a stamp stores

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED, EXIT_NO_MATCH
-from nojit.aot.compile.cache import default_cache_folder
 from nojit.aot.inspect import doctor
 from nojit.aot.inspect.choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
 from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningState

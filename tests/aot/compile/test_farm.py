@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import farm
-from nojit.aot.compile.cache import Cache
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.manifest.spec import KernelSpec
@@ -207,7 +207,7 @@ class TestFailures:
             run([job(0), job(1)], compiler(D0="bug"), cache, keep_going=True)
 
     def test_of_the_cache_end_the_build(self, cache, compiler, monkeypatch):
-        def full(self: Cache, key: str, data: bytes) -> None:
+        def full(self: Cache, key: str, *_: object) -> None:
             raise PackageError("expected to write a cache entry", got="no space", where=key)
 
         left: list[object] = []

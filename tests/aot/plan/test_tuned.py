@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.build import build
-from nojit.aot.compile.cache import Cache
+from nojit.aot.cache.cache import Cache
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.plan.planner import Plan, make_plans
 from nojit.aot.plan.tuned import check_tuned, expand_tuned

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.build import BuildResult, build
-from nojit.aot.compile.cache import Cache
+from nojit.aot.cache.cache import Cache
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.plan.planner import Plan, make_plans
 from nojit.aot.trust.checkout import read_checkout

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.build import build
-from nojit.aot.compile.cache import Cache
+from nojit.aot.cache.cache import Cache
 from nojit.aot.inspect.statement import Statement, open_signed, statement_path
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.trust.provenance import attest

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.compile.cache import Cache, default_cache_folder
+from nojit.aot.cache.cache import Cache
+from nojit.aot.cache.folder import default_cache_folder
 from nojit.runtime.errors import PackageError
 
 from tests.aot.conftest import ROOT
@@ -333,7 +334,7 @@ def unprivileged(code: str, folder: Path, mode: int) -> str:
     script = textwrap.dedent(f"""
         import os, sys
         from pathlib import Path
-        from nojit.aot.compile.cache import Cache
+        from nojit.aot.cache.cache import Cache
         KEY = "a" * 64
         # after the imports, which only root may be able to read
         if os.geteuid() == 0:
@@ -400,7 +401,7 @@ def test_a_hundred_processes_share_one_key(tmp_path):
     script = textwrap.dedent("""
         import os, signal, sys
         from pathlib import Path
-        from nojit.aot.compile.cache import Cache
+        from nojit.aot.cache.cache import Cache
 
         def work(number):
             cache = Cache(Path(sys.argv[1]))
@@ -434,7 +435,7 @@ def test_a_cleaner_beside_them_fails_no_builder(tmp_path):
     script = textwrap.dedent("""
         import os, shutil, signal, sys
         from pathlib import Path
-        from nojit.aot.compile.cache import Cache
+        from nojit.aot.cache.cache import Cache
 
         folder = Path(sys.argv[1])
 

@@ -1,0 +1,1 @@
+"""Cache of a build: stores compiled variants under their keys, in a local folder and in a shared place."""

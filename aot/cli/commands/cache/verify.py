@@ -1,0 +1,50 @@
+"""``nojit cache verify``: Check every entry of a cache."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from nojit.aot.cache.folder import default_cache_folder
+from nojit.aot.cache.upkeep import RefusedEntry, open_places
+from nojit.aot.cli.caches import open_verifier, url_option
+from nojit.aot.cli.console import PLACE, Output, output_options
+from nojit.aot.cli.group import EXIT_UNVERIFIED
+from nojit.aot.compile.images import check_entry
+
+__all__ = ["command"]
+
+
+@click.command("verify")
+@click.argument("url", metavar="[URL]", required=False, callback=url_option)
+@click.option("--cache-dir", type=PLACE, help="Local cache; default NOJIT_CACHE_DIR.")
+@click.option(
+    "--cache-trust",
+    "trust",
+    multiple=True,
+    type=PLACE,
+    metavar="KEY",
+    help="Each entry of the shared cache must be signed by this public key; repeatable.",
+)
+@output_options
+def command(out: Output, url: str | None, cache_dir: Path | None, trust: tuple[Path, ...]) -> int:
+    """Check every entry of a cache as a build does before it uses one: format, key, checksum, and the image.
+
+    Exit code 3: a build would not use an entry. It would compile that variant and replace the entry.
+    """
+    if trust and url is None:
+        raise click.UsageError(
+            "expected the URL of a shared cache with --cache-trust: local entries have no signatures"
+        )
+    verifier = open_verifier(trust)
+    count, refused = 0, list[RefusedEntry]()
+    for keeper in open_places(cache_dir or default_cache_folder(), url):
+        for each in keeper.refused(check_entry, verifier):
+            count += 1
+            if each is not None:
+                refused.append(each)
+                out.warn(f"REFUSED {each.path}: {each.reason}")
+    out.emit("cache verify", {"ok": not refused, "entries": count, "refused": [asdict(each) for each in refused]})
+    out.line(f"{len(refused):,} of {count:,} entries refused")
+    return EXIT_UNVERIFIED if refused else 0

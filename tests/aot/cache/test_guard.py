@@ -1,0 +1,120 @@
+"""Operations on a shared place end in time, and a place that fails again and again is left alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from nojit.aot.cache.guard import READ, WRITE, FaultError, Guard, Limits
+
+LIMITS = Limits(operation_s=0.05, faults=3)
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def guard(told: list[str]) -> Guard:
+    return Guard("s3://bucket", LIMITS, told.append)
+
+
+@pytest.fixture
+def hang() -> Iterator[Callable[[], bool]]:
+    """An operation that ends with the test."""
+    over = threading.Event()
+    yield over.wait
+    over.set()
+
+
+DENIED = PermissionError(13, "Access Denied")
+
+
+def fail(error: Exception = DENIED) -> None:
+    raise error
+
+
+def test_a_result_is_passed_on(guard: Guard) -> None:
+    assert guard.submit(READ, lambda x: x + 1, 1).result() == 2
+
+
+def test_a_missing_object_is_no_fault_of_a_read(guard: Guard, told: list[str]) -> None:
+    for _ in range(2 * LIMITS.faults):
+        with pytest.raises(FileNotFoundError):
+            guard.submit(READ, fail, FileNotFoundError()).result()
+    assert (guard.faults, told) == (0, [])
+
+
+def test_a_missing_place_is_a_fault_of_a_write(guard: Guard, told: list[str]) -> None:
+    with pytest.raises(FaultError, match="no such bucket"):
+        guard.submit(WRITE, fail, FileNotFoundError("no such bucket")).result()
+    assert told == ["the shared cache s3://bucket cannot be written: no such bucket; the build goes on"]
+
+
+def test_an_operation_that_never_ends_is_a_fault(guard: Guard, hang: Callable[[], bool], told: list[str]) -> None:
+    with pytest.raises(FaultError, match=r"no answer within 0\.05 s"):
+        guard.submit(READ, hang).result(timeout=10)
+    assert told == ["the shared cache s3://bucket cannot be read: no answer within 0.05 s; the build goes on"]
+
+
+def test_many_that_never_end_take_no_longer_than_one(guard: Guard, hang: Callable[[], bool]) -> None:
+    futures = [guard.submit(READ, hang) for _ in range(50)]
+    assert all(isinstance(future.exception(timeout=10), FaultError) for future in futures)
+
+
+def test_each_kind_of_fault_is_told_once(guard: Guard, told: list[str]) -> None:
+    for kind in (READ, WRITE, WRITE, READ):
+        guard.submit(kind, fail).exception()
+    assert told == [
+        "the shared cache s3://bucket cannot be read: Access Denied; the build goes on",
+        "the shared cache s3://bucket cannot be written: Access Denied; the build goes on",
+    ]
+    assert guard.faults == 4
+
+
+def test_after_faults_in_a_row_nothing_is_tried(guard: Guard) -> None:
+    for _ in range(LIMITS.faults):
+        assert guard.is_usable(READ)
+        guard.submit(READ, fail).exception()
+    tried: list[int] = []
+    assert isinstance(guard.submit(READ, tried.append, 1).exception(), FaultError)
+    assert isinstance(guard.submit(WRITE, tried.append, 1).exception(), FaultError)
+    assert tried == []
+    assert guard.faults == LIMITS.faults
+
+
+def test_a_place_that_cannot_be_written_is_still_read(guard: Guard) -> None:
+    for _ in range(LIMITS.faults):
+        guard.submit(WRITE, fail).exception()
+    assert (guard.is_usable(READ), guard.is_usable(WRITE)) == (True, False)
+
+
+def test_a_success_forgives_faults_but_no_slowness(guard: Guard, hang: Callable[[], bool]) -> None:
+    for _ in range(3 * LIMITS.faults):
+        guard.submit(READ, fail).exception()
+        guard.submit(READ, int).result()
+    for _ in range(LIMITS.faults):
+        assert guard.is_usable(READ)
+        guard.submit(READ, hang).exception(timeout=10)
+        guard.submit(READ, int).exception()
+    assert not guard.is_usable(READ)
+
+
+def test_items_end_with_their_futures_and_few_run_at_once(told: list[str]) -> None:
+    running, most, lock = [0], [0], threading.Lock()
+
+    def operate(number: int) -> int:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        with lock:
+            running[0] -= 1
+        return fail(OSError("odd")) if number % 2 else number  # type: ignore[return-value]
+
+    guard = Guard("here", Limits(parallel=4, faults=1000), told.append)
+    ended = {item: future.exception() for item, future in guard.each(READ, operate, range(50))}
+    assert {item for item, error in ended.items() if error is None} == {*range(0, 50, 2)}
+    assert len(ended) == 50
+    assert most[0] <= 4
