@@ -192,7 +192,7 @@ class Checks:
         if missing:
             self._report.add(SKIPPED, program.name, f"not installed: {', '.join(missing)}")
             return
-        if self._simulated and not program.fake:
+        if not self._machine.gpus or (self._simulated and not program.fake):
             self._report.add(SKIPPED, program.name, "needs a GPU")
             return
         recorded = self._check("is recorded", self._record)
@@ -386,7 +386,9 @@ def _machine(folder: Path, *, rehearse: bool, budget: float) -> Machine:
         environment |= {"NOJIT_LIBCUDA": str(build_driver(folder)), "FAKECUDA_DEVICES": "90"}
         environment["LD_LIBRARY_PATH"] = str(folder)
         return Machine("sm_90", 1, environment, end, rehearsal=True)
-    code = "import torch; print(torch.cuda.device_count(), *torch.cuda.get_device_capability())"
+    code = (
+        "import torch; n = torch.cuda.device_count(); print(n, *(torch.cuda.get_device_capability() if n else (0, 0)))"
+    )
     count, major, minor = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     return Machine(f"sm_{major}{minor}", int(count), environment, end, rehearsal=False)
 

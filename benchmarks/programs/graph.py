@@ -27,6 +27,8 @@ def main() -> None:
 
     if "--cold" not in sys.argv:
         block()
+    # torch may not load its own kernels during a capture
+    x * x
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
