@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime.values import DType
+from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda import FakeCuda
 from tests.fakecuda.driver import Launch
@@ -374,7 +374,7 @@ def test_a_bundle_and_its_kernels_say_what_they_are(open_c: Callable[..., CBundl
     add = bundle.kernel("add")
     assert add.handle.value == bundle.kernel("add").handle.value
     assert add.params() == [("x", False, False), ("y", False, False), ("n", False, False), ("BLOCK", True, False)]
-    assert add.config(1) == {"BLOCK": (3, 256), "num_warps": (3, 2), "num_ctas": (3, 1), "num_stages": (3, 3)}
+    assert add.config(1) == {"BLOCK": 256, "num_warps": 2, "num_ctas": 1, "num_stages": 3}
     assert add.config(2) == {}
     assert bundle.fit(0) > 0
     fakecuda.set_devices(80)
@@ -425,6 +425,62 @@ def test_each_variant_has_a_reason(open_c: Callable[..., CBundle]) -> None:
     assert words[requires][1] == "n < 1"
     assert words[derived] == ("E", "True", "False")
     assert words[hint][:2] == ("n", "a multiple of 16")
+
+
+CONSTANTS = {
+    "None": None,
+    "True": True,
+    "-3": -3,
+    "18446744073709551615": 2**64 - 1,
+    "1.5": 1.5,
+    "'silu'": "silu",
+    "bf16": DType("bf16"),
+    "kernel.py:relu": FunctionRef("kernel.py:relu"),
+    "(1, ('a', 2.5))": (1, ("a", 2.5)),
+}
+"""Values of constexprs, by the words of a reason."""
+
+
+def test_a_config_has_values_of_every_kind(open_c: Callable[..., CBundle]) -> None:
+    made = kernel("k", {"n": "i32", "A": "constexpr"}, configs=[{"A": value} for value in CONSTANTS.values()])
+    built = open_c(made).kernel("k")
+    assert [built.config(number)["A"] for number in range(len(CONSTANTS))] == [*CONSTANTS.values()]
+    assert [type(built.config(number)["A"]) for number in range(len(CONSTANTS))] == [*map(type, CONSTANTS.values())]
+
+
+@pytest.mark.parametrize("words", CONSTANTS)
+def test_a_reason_words_a_constexpr_of_every_kind(open_c: Callable[..., CBundle], words: str) -> None:
+    made = kernel("k", {"n": "i32", "A": "constexpr"}, configs=[{"A": CONSTANTS[words]}, {"A": 77}])
+    constexpr = 3
+    built = open_c(made).kernel("k")
+    told = [reason for reason in built.explain(5, A=77) if reason[0] == constexpr]
+    assert [(name, expected, got) for _, _, name, expected, got in told] == [("A", words, "77")]
+    told = [reason for reason in built.explain(5, A=CONSTANTS[words]) if reason[0] == constexpr]
+    assert ("A", "77", words) in [(name, expected, got) for _, _, name, expected, got in told]
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument", "words"),
+    [
+        ("*fp16", None, "None"),
+        ("*fp16", True, "True"),
+        ("i8", 300, "300"),
+        ("i8", 2**64 - 1, "18446744073709551615"),
+        ("i8", 1.5, "1.5"),
+        ("i8", (1, 2), "a tuple of 2"),
+        ("i8", TILE, "a descriptor of fp16, rank 2"),
+        ("i8", "silu", "a constant"),
+    ],
+)
+def test_a_reason_words_an_argument_of_every_kind(
+    open_c: Callable[..., CBundle], kind: str, argument: Any, words: str
+) -> None:
+    # types of all kinds, so that no argument is refused before the variants are asked
+    kinds = ["*fp16", "i8", "i1", "fp32", "none", "(i32)", "tensordesc<fp32[8,8]>", "='gelu'"]
+    made = kernel("k", {"x": "{kind}"}, matrix={"kind": kinds})
+    told = open_c(made).kernel("k").explain(argument)
+    by_type = 2
+    assert ("x", kind, words) in [tuple(reason[2:]) for reason in told if reason[0] == by_type]
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------
@@ -488,6 +544,43 @@ def test_a_call_that_nothing_serves_is_refused(add: CKernel) -> None:
         with pytest.raises(CError, match="expected a variant that serves the call") as caught:
             add.launch(*refused)
         assert caught.value.code == NO_VARIANT
+
+
+@pytest.mark.parametrize(
+    ("params", "facts", "call", "words"),
+    [
+        (
+            {"n": "i32", "A": "constexpr", "E": "constexpr"}, {"configs": [{"A": 1}], "derived": {"E": "n * 2"}},
+            ((5,), {"E": 10}), "expected no value for a constexpr that follows from the call",
+        ),
+        ({"x": "*fp16"}, {}, ((1.5,), {}), "expected an argument of a type that some variant takes"),
+        (
+            {"x": "*{dtype}"}, {"matrix": {"dtype": ["fp16", "fp32"]}},
+            ((at(0x1000, ""),), {}), "expected a pointer with a dtype: that decides the variant",
+        ),
+        ({"n": "i32", "A": "constexpr"}, {"matrix": {"A": [1, 2]}}, ((5,), {}), "expected a value for constexpr 'A'"),
+    ],
+)  # fmt: skip
+def test_a_call_that_the_kernel_can_never_take_is_refused(
+    open_c: Callable[..., CBundle], params: Any, facts: Any, call: Any, words: str
+) -> None:
+    args, named = call
+    with pytest.raises(CError, match=words) as caught:
+        open_c(kernel("k", params, **facts)).kernel("k").launch(*args, grid=(1,), **named)
+    assert caught.value.code == ARGUMENT
+
+
+def test_wrong_boxes_of_descriptors_are_refused(open_c: Callable[..., CBundle]) -> None:
+    tiled = open_c(kernel("k", {"tile": "tensordesc<fp16[64,64]>"})).kernel("k")
+    for box, steps, words in (
+        ((257, 64), (1, 1), "box: expected sizes of 1 to 256, got 257"),
+        ((64, 64), (9, 1), "steps: expected 1 to 8, and 1 in the last dimension, got 9"),
+        ((64, 64), (1, 2), "steps: expected 1 to 8, and 1 in the last dimension, got 2"),
+    ):
+        wrong = replace(TILE)
+        wrong.box, wrong.steps = box, steps  # type: ignore[attr-defined] # read where they are set
+        with pytest.raises(CError, match=words):
+            tiled.launch(wrong, grid=(1,))
 
 
 def test_wrong_descriptors_are_refused(open_c: Callable[..., CBundle]) -> None:

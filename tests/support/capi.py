@@ -193,6 +193,18 @@ class Reason(ctypes.Structure):
 _VISITOR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Reason))
 
 
+def _constant(arg: Arg) -> Any:
+    """Return the value of a constexpr or an option."""
+    if arg.kind == _TUPLE:
+        return tuple(map(_constant, (Arg * arg.count).from_address(arg.value.pointer)))
+    if arg.kind in (_TEXT, _DTYPE, _FUNCTION):
+        text = arg.value.text.decode()
+        return text if arg.kind == _TEXT else (DType if arg.kind == _DTYPE else FunctionRef)(text)
+    if arg.kind == _BOOL:
+        return arg.value.integer != 0
+    return {_INT: arg.value.integer, _UINT: arg.value.natural, _FLOAT: arg.value.number}.get(arg.kind)
+
+
 def _sized(kind: Any) -> Any:
     return kind(size=ctypes.sizeof(kind))
 
@@ -342,11 +354,11 @@ class CKernel:
             listed.append((info.name.decode(), bool(info.is_constexpr), bool(info.has_default)))
         return listed
 
-    def config(self, number: int) -> dict[str, tuple[int, int]]:
-        """Return the kind and the bits of each setting of a config."""
+    def config(self, number: int) -> dict[str, Any]:
+        """Return each setting of a config."""
         settings = ctypes.POINTER(_Keyword)()
         count = self._api.library.nj_kernel_config(self.handle, ctypes.c_size_t(number), ctypes.byref(settings))
-        return {settings[i].name.decode(): (settings[i].value.kind, settings[i].value.integer) for i in range(count)}
+        return {settings[i].name.decode(): _constant(settings[i].value) for i in range(count)}
 
 
 class CBundle:
