@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from nojit import runtime
+from nojit.aot.bench.c_calls import Arg
 from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda import FakeCuda
@@ -570,6 +571,23 @@ def test_a_call_that_the_kernel_can_never_take_is_refused(
     assert caught.value.code == ARGUMENT
 
 
+@pytest.mark.parametrize(
+    ("kind", "argument", "words"),
+    [
+        ("*fp16", Arg(99), "expected an argument of a kind of nj_arg_kind, got 99"),
+        ("*fp16", Arg(6, 99), "expected a pointer to a dtype of nj_dtype, got 99"),
+        ("(i32,i32)", tuple(range(300)), "expected at most 256 members of tuples, got more"),
+        ("(*fp16)", (TILE,) * 17, "expected at most 16 tensor descriptors, got more"),
+    ],
+)
+def test_an_argument_that_is_none_is_refused(
+    open_c: Callable[..., CBundle], kind: str, argument: Any, words: str
+) -> None:
+    with pytest.raises(CError, match=words) as caught:
+        open_c(kernel("k", {"x": kind})).kernel("k").launch(argument, grid=(1,))
+    assert (caught.value.code, caught.value.argument) == (ARGUMENT, 0)
+
+
 def test_wrong_boxes_of_descriptors_are_refused(open_c: Callable[..., CBundle]) -> None:
     tiled = open_c(kernel("k", {"tile": "tensordesc<fp16[64,64]>"})).kernel("k")
     for box, steps, words in (
@@ -591,6 +609,8 @@ def test_wrong_descriptors_are_refused(open_c: Callable[..., CBundle]) -> None:
         (replace(TILE, strides=(63, 1)), "multiples of 16 bytes"),
         (replace(TILE, base=at(0x4008)), "aligned to 16 bytes"),
         (replace(TILE, round_f32_to_tf32=True), "to be of fp32, got fp16"),
+        (replace(TILE, shape=()), "shape: expected 1 to 5 dimensions, got 0"),
+        (replace(TILE, base=at(0x4000, "")), "expected a descriptor of a dtype, got 0"),
     ):
         with pytest.raises(CError, match=words) as caught:
             tiled.launch(wrong, grid=(1,))

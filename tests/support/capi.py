@@ -225,8 +225,8 @@ class _Pen:
         self.kept: list[Any] = []
 
     def arg(self, value: Any) -> Arg:  # noqa: PLR0911 - one for each kind
-        if value is None:
-            return Arg(_NONE)
+        if value is None or isinstance(value, Arg):
+            return value or Arg(_NONE)
         if isinstance(value, bool):
             return Arg(_BOOL, 0, Value(integer=value))
         if isinstance(value, int):
