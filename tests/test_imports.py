@@ -266,6 +266,13 @@ def test_the_registry_alone_knows_vendors():
         assert {module_name(path) for path in spelled if folder / package not in path.parents} == {REGISTRY}
 
 
+def test_the_url_of_a_shared_cache_alone_loads_fsspec():
+    importers = {
+        (found.importer, found.lazy) for found in imports() if top(found.target) in {"fsspec", "s3fs", "gcsfs"}
+    }
+    assert importers == {("nojit.aot.cache.objects", True)}
+
+
 def test_nothing_loads_the_compiler_at_once():
     # whoever needs it says so when it is needed: reading bundles must work where Triton is absent
     assert {name for name in modules() if COMPILER in loaded_by(name)} == {COMPILER}
