@@ -44,15 +44,20 @@ def _factors(samples: Sequence[Sample]) -> Iterator[tuple[str, tuple[int, ...]]]
     """Yield the factors that have a value in every sample, those of tiles first."""
     params = _common([sample.params for sample in samples])
     constexprs = _common([sample.constexprs for sample in samples])
-    for name in params:
-        for tile in constexprs:
-            values = [(sample.params[name], sample.constexprs[tile]) for sample in samples]
-            if all(value >= 0 and size > 1 for value, size in values):
-                yield f"cdiv({name}, {tile})", tuple(-(-value // size) for value, size in values)
+    # tiles of one size cannot be told apart by values: cdiv(n, BLOCK_N) is likelier than cdiv(n, BLOCK_M)
+    pairs = [(name, tile) for name in params for tile in constexprs]
+    for name, tile in sorted(pairs, key=lambda pair: not _share_a_word(*pair)):
+        values = [(sample.params[name], sample.constexprs[tile]) for sample in samples]
+        if all(value >= 0 and size > 1 for value, size in values):
+            yield f"cdiv({name}, {tile})", tuple(-(-value // size) for value, size in values)
     for name in params:
         yield name, tuple(sample.params[name] for sample in samples)
     for name in constexprs:
         yield name, tuple(sample.constexprs[name] for sample in samples)
+
+
+def _share_a_word(one: str, other: str) -> bool:
+    return bool({*one.lower().split("_")} & {*other.lower().split("_")})
 
 
 def _common(each: Sequence[Mapping[str, int]]) -> list[str]:

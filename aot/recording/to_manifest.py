@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from math import prod
 from typing import Any
 
@@ -14,10 +15,12 @@ from nojit.aot.manifest.toml import flat, toml_key, toml_text, toml_texts, toml_
 from nojit.aot.manifest.types import types_of
 from nojit.aot.recording.grids import Sample, grid_of
 from nojit.aot.recording.specs import RecordedKernel, Spec, kernels_of
+from nojit.aot.recording.tuned import TOOL, Chosen, device_of
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.generated import MODULE as GENERATED
 from nojit.runtime.table.type_names import NONE
+from nojit.runtime.tuning.tuned import TunedDevice, TunedTable
 from nojit.runtime.values import Value, identity
 
 __all__ = ["Written", "manifest_of"]
@@ -36,6 +39,8 @@ class Written:
     """Names of its kernels."""
     left_out: tuple[str, ...]
     """Kernels that the manifest leaves out, with the reason."""
+    tables: tuple[TunedTable, ...]
+    """What autotuners chose. Builds read it from the folder ``tuned`` beside the manifest."""
 
 
 @dataclass(slots=True)
@@ -75,9 +80,14 @@ def manifest_of(recording: Recording, name: str) -> Written:
     page.put("version", toml_text("0.1"))
     archs = sorted({spec.arch for kernel in chosen for spec in kernel.specs}, key=arch_order)
     page.put("archs", toml_texts(archs))
-    for kernel in chosen:
-        _Kernel(kernel, recording, page).write()
-    return Written("\n".join(page.lines) + "\n", tuple(kernel.name for kernel in chosen), tuple(left_out))
+    device = device_of(recording)
+    tables = [_Kernel(kernel, recording, page).write(device) for kernel in chosen]
+    return Written(
+        text="\n".join(page.lines) + "\n",
+        kernels=tuple(kernel.name for kernel in chosen),
+        left_out=tuple(left_out),
+        tables=tuple(table for table in tables if table is not None),
+    )
 
 
 def _chosen(found: Iterable[RecordedKernel], recording: Recording) -> tuple[list[RecordedKernel], list[str]]:
@@ -123,8 +133,12 @@ class _Kernel:
         self._types = [_types(spec) for spec in self._specs]
         self._dtypes = self._common_dtypes()
 
-    def write(self) -> None:
-        """Write the entry."""
+    def write(self, device: TunedDevice | None) -> TunedTable | None:
+        """Write the entry; return the tuned table of its autotuner, if it has one.
+
+        Args:
+            device: the GPU on which the program ran; None without one.
+        """
         page, kernel = self._page, self._kernel
         page.table("[[kernel]]")
         page.put("name", toml_text(kernel.name))
@@ -143,7 +157,7 @@ class _Kernel:
         self._write_configs()
         if not whole:
             self._write_points(varying)
-        self._write_winners()
+        return self._write_winners(axes, device)
 
     # -- types and constexprs
 
@@ -272,9 +286,9 @@ class _Kernel:
         for text in [*shown][:_LISTED]:
             self._page.note(f"  {text}")
 
-    def _write_winners(self) -> None:
+    def _write_winners(self, axes: Mapping[str, Sequence[Value]], device: TunedDevice | None) -> TunedTable | None:
         if not self._winners:
-            return
+            return None
         self._page.lines.append("")
         names = [str(name) for name, _ in self._winners[0]["key"]]
         ints = [name for name in names if self._types[0].get(name) in ("i32", "i64")]
@@ -284,10 +298,27 @@ class _Kernel:
             config = each["config"]
             chosen = ", ".join(f"{name} = {value}" for name, value in [*config["kwargs"], *config.get("options", [])])
             self._page.note(f"  {key}: {chosen}")
-        if ints:
-            self._page.lines.append("[kernel.tuning]")
-            self._page.put("key", toml_texts(ints), "nojit tune measures and selects by it")
-            self._page.put("bucket", toml_text("exact"))
+        if not ints:
+            return None
+        table = None if device is None else self._table(ints, axes, device)
+        if table is None:
+            self._page.note("no tuned table: it needs winners that one GPU measured")
+        self._page.lines.append("[kernel.tuning]")
+        self._page.put("key", toml_texts(ints), "the table in the folder tuned, and nojit tune, select by it")
+        self._page.put("bucket", toml_text("exact"))
+        return table
+
+    def _table(self, key: Sequence[str], axes: Mapping[str, Sequence[Value]], device: TunedDevice) -> TunedTable | None:
+        varying = [name for name in self._types[0] if len({types[name] for types in self._types}) > 1]
+        kwargs = {str(name) for each in self._winners for name, _ in each["config"].get("kwargs", [])}
+        chosen = Chosen(
+            self._winners,
+            key=key,
+            axes=axes,
+            dtype=(_DTYPE, varying if self._dtypes is not None else ()),
+            tunable=kwargs & self._tunable,
+        )
+        return chosen.table(self._kernel.name, device, [("tool", f"{TOOL} {version('nojit')}")])
 
 
 def _types(spec: Spec) -> dict[str, str]:

@@ -4,7 +4,7 @@ A recording is one file, or a folder with one file for each process. Each line i
 
 ================== ===================================================================================================
 ``process``        first line of a process: ``format``, ``process`` (an id), versions of nojit, Python, Triton and torch,
-                   ``arch`` and ``device`` name, ``fake`` (no GPU)
+                   ``arch``, ``device`` (name), its ``multiprocessors`` and ``memory_bytes``, ``fake`` (no GPU)
 ``closure``        ``digest`` and ``closure``: a source closure (`nojit.runtime.recording.closure`)
 ``specialization`` ``digest`` and ``specialization``; ``trial`` if an autotuner only timed it; ``warmup`` if nothing was launched
 ``sample``         ``specialization`` (digest), ``grid`` and ``values`` of int arguments of one launch

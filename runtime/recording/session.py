@@ -228,7 +228,7 @@ def _facts(arch: str, device: Any) -> dict[str, Json]:
         "triton": str(getattr(triton, "__version__", "")),
         "torch": str(getattr(torch, "__version__", "")),
         "arch": arch,
-        "device": _device_name(torch, device),
+        **_device_facts(torch, device),
         "fake": bool(os.environ.get(FAKE)),
     }
 
@@ -238,12 +238,14 @@ def _short(place: str) -> str:
     return "/".join(Path(place).parts[-2:])
 
 
-def _device_name(torch: Any, device: Any) -> str:
-    """Return the name of a GPU; empty unless torch uses it already."""
+def _device_facts(torch: Any, device: Any) -> dict[str, Json]:
+    """Return name, multiprocessors and memory of a GPU; an empty name and zeros unless torch uses it already."""
     with contextlib.suppress(Exception):
         if device is not None and torch.cuda.is_initialized():
-            return str(torch.cuda.get_device_name(device))
-    return ""
+            found = torch.cuda.get_device_properties(device)
+            sizes = {"multiprocessors": found.multi_processor_count, "memory_bytes": found.total_memory}
+            return {"device": str(torch.cuda.get_device_name(device)), **sizes}
+    return {"device": "", "multiprocessors": 0, "memory_bytes": 0}
 
 
 def _watch_forks() -> None:

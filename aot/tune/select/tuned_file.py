@@ -19,7 +19,7 @@ from nojit.runtime.values import DType, FunctionRef, Value
 
 __all__ = ["OUR_TOOLS", "device_slug", "file_name", "render_tuned", "write_tuned"]
 
-OUR_TOOLS = ("nojit tune select", "nojit tune import")
+OUR_TOOLS = ("nojit tune select", "nojit tune import", "nojit manifest")
 """Prefixes of ``origin.tool`` in files that nojit wrote."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 # for the rows and costs of an entry, one per line

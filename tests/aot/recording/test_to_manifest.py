@@ -15,12 +15,16 @@ from nojit.aot.recording.grids import Sample, grid_of
 from nojit.aot.recording.places import read_recordings
 from nojit.aot.recording.plan import make_plans as make_recorded_plans
 from nojit.aot.recording.to_manifest import Written, manifest_of
+from nojit.runtime import load
 from nojit.runtime.errors import RecordingError
+from nojit.runtime.tuning.tuned import TunedDevice
 from nojit.runtime.values import identity
 
 from tests.aot.recording import programs
+from tests.fakecuda import FakeCuda
 from tests.runtime.recording.programs import kernels
 from tests.support.recordings import Recorder, Tensor
+from tests.support.tensors import PointerTensor
 
 pytestmark = pytest.mark.triton
 
@@ -102,25 +106,117 @@ def test_hints_of_all_calls_become_a_set_and_others_a_comment(recorder: Recorder
     assert "# in some recorded calls only: y_ptr = 16" in written.text
 
 
-def test_winners_become_configs_and_a_tuning_key(recorder: Recorder, tmp_path: Path) -> None:
-    recorder.call(programs.add, Tensor(), Tensor(), 7, BLOCK=64, num_warps=2)
-    recorder.call(programs.add, Tensor(), Tensor(), 700, BLOCK=256, num_warps=8, launches=9)
-    for n, block in ((7, 64), (700, 256)):
-        recorder.writer.add(
-            "winner",
-            module=programs.__name__,
-            qualname="add",
-            closure=recorder.write_closure(programs.add),
-            key=[["n", n], ["x_ptr", "torch.float32"]],
-            config={"kwargs": [["BLOCK", block]], "options": [["num_warps", 2]]},
-            time_ns=None,
-        )
+DEVICE = {"fake": False, "device": "NVIDIA H200", "multiprocessors": 132, "memory_bytes": 150_109_880_320}
+
+
+def won(
+    recorder: Recorder, n: int, block: int, warps: int, *, dtype: str = "float32", time_ns: int | None = 1000
+) -> None:
+    """Write that an autotuner of `add` chose a config for a size."""
+    recorder.writer.add(
+        "winner",
+        module=programs.__name__,
+        qualname="add",
+        closure=recorder.write_closure(programs.add),
+        key=[["n", n], ["x_ptr.dtype", f"torch.{dtype}"], ["y_ptr.dtype", f"torch.{dtype}"]],
+        config={"kwargs": [["BLOCK", block]], "options": [["num_stages", 3], ["num_warps", warps]]},
+        time_ns=time_ns,
+    )
+
+
+def record_tuned(recorder: Recorder, *dtypes: str) -> None:
+    """Record launches of `add` as an autotuner chose its configs, another for each size."""
+    for dtype in dtypes or ("fp32",):
+        for n, block, warps, launches in ((7, 64, 2, 1), (700, 256, 8, 9)):
+            tensors, options = (Tensor(dtype), Tensor(dtype)), {"num_warps": warps, "num_stages": 3}
+            grid = (-(-n // block),)
+            recorder.call(programs.add, *tensors, n, BLOCK=block, grid=grid, launches=launches, **options)
+
+
+def test_winners_become_configs_a_tuning_key_and_a_tuned_table(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r", **DEVICE)
+    record_tuned(recorder)
+    won(recorder, 7, 64, 2)
+    won(recorder, 700, 256, 8, time_ns=2000)
+    # another process measured it too, and slower
+    won(recorder, 700, 64, 2, time_ns=3000)
     written = write(tmp_path)
     found = entry(written, "add")
-    assert found["configs"] == [{"BLOCK": 256, "num_warps": 8}, {"BLOCK": 64, "num_warps": 2}]
+    large = {"BLOCK": 256, "num_stages": 3, "num_warps": 8}
+    assert found["configs"] == [large, {"BLOCK": 64, "num_stages": 3, "num_warps": 2}]
     assert "matrix" not in found
     assert found["tuning"] == {"key": ["n"], "bucket": "exact"}
+    (table,) = written.tables
+    assert (table.kernel, table.key, table.device) == (
+        "add",
+        ("n",),
+        TunedDevice("NVIDIA H200", "sm_90", 132, 150_109_880_320),
+    )
+    assert dict(table.configs[table.entries[0].rows[1].use[0]].settings) == large
+    assert [(row.at, row.us) for row in table.entries[0].rows] == [((7,), (1.0,)), ((700,), (2.0,))]
     assert planned(tmp_path, written).count() == 4
+
+
+def test_winners_of_each_dtype_have_rows_of_their_own(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r", **DEVICE)
+    record_tuned(recorder, "fp16", "fp32")
+    won(recorder, 700, 64, 2, dtype="float16")
+    won(recorder, 700, 256, 8, dtype="float32")
+    won(recorder, 700, 256, 8, dtype="bfloat16")
+    (table,) = write(tmp_path).tables
+    chosen = {each.where: dict(table.configs[each.rows[0].use[0]].settings)["BLOCK"] for each in table.entries}
+    assert chosen == {(("dtype", ("fp16",)),): 64, (("dtype", ("fp32",)),): 256}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"fake": True}, {**DEVICE, "multiprocessors": 0}, {**DEVICE, "device": ""}],
+    ids=["simulated", "unknown size", "unknown name"],
+)
+def test_winners_that_no_known_gpu_measured_give_no_table(tmp_path: Path, facts: dict[str, Any]) -> None:
+    recorder = Recorder(tmp_path / "r", **facts)
+    record_tuned(recorder)
+    won(recorder, 700, 256, 8, time_ns=None)
+    written = write(tmp_path)
+    assert written.tables == ()
+    assert "# no tuned table: it needs winners that one GPU measured" in written.text
+    assert entry(written, "add")["tuning"]["key"] == ["n"]
+
+
+def test_winners_of_several_gpus_give_no_table(tmp_path: Path) -> None:
+    for name in ("NVIDIA H100", "NVIDIA H200"):
+        recorder = Recorder(tmp_path / "r", **DEVICE | {"device": name})
+        record_tuned(recorder)
+        won(recorder, 700, 256, 8)
+    assert write(tmp_path).tables == ()
+
+
+@pytest.mark.slow
+def test_a_build_of_the_manifest_serves_the_recorded_calls_with_the_recorded_winners(
+    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, fakecuda: FakeCuda
+) -> None:
+    recorder = Recorder(tmp_path / "r", **DEVICE)
+    record_tuned(recorder, "fp16", "fp32")
+    for dtype in ("float16", "float32"):
+        won(recorder, 7, 64, 2, dtype=dtype)
+        won(recorder, 700, 256, 8, dtype=dtype)
+    monkeypatch.chdir(ROOT)
+    path = tmp_path / "demo.toml"
+    assert run("manifest", tmp_path / "r", "-o", path).exit_code == 0
+    assert [each.name for each in (tmp_path / "tuned").iterdir()] == ["add.nvidia-h200.toml"]
+    assert run("manifest", tmp_path / "r", "-o", tmp_path / "other.toml").exit_code == 1
+    built = run("build", path, "--out", tmp_path / "artifacts", "--cache-dir", tmp_path / "cache")
+    assert built.exit_code == 0, built.output
+    kernel = load(tmp_path / "artifacts").kernel("add")
+    # the last size was not recorded: it takes the winner of the nearest
+    for dtype in ("torch.float16", "torch.float32"):
+        for n in (7, 700, 650):
+            kernel(PointerTensor(0x10000, dtype), PointerTensor(0x20000, dtype), n, stream=0)
+    assert [(launch.grid, launch.block[0] // 32) for launch in fakecuda.launches()] == 2 * [
+        ((1, 1, 1), 2),
+        ((3, 1, 1), 8),
+        ((3, 1, 1), 8),
+    ]
 
 
 def test_a_grid_that_fits_all_samples_is_written_and_another_is_a_comment(recorder: Recorder, tmp_path: Path) -> None:
@@ -151,6 +247,12 @@ def test_products_of_ceiling_divisions_are_found(grids: Any, words: Any) -> None
     if words == ("cdiv(m, BM)", "cdiv(n, BN)"):
         samples = [Sample((-(-s.params["m"] // 64), -(-s.params["n"] // 8)), s.params, tiles) for s in samples]
     assert grid_of(samples) == words
+
+
+def test_of_tiles_of_one_size_that_with_the_params_name_is_taken() -> None:
+    tiles = {"BLOCK_M": 64, "BLOCK_N": 64}
+    samples = [Sample((-(-m // 64), -(-n // 64)), {"m": m, "n": n}, tiles) for m, n in ((100, 240), (200, 700))]
+    assert grid_of(samples) == ("cdiv(m, BLOCK_M)", "cdiv(n, BLOCK_N)")
 
 
 def test_no_samples_give_no_grid() -> None:
