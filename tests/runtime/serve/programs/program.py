@@ -135,15 +135,26 @@ class Timer:
         return [0.5 if self.calls in (2, 6) else 1.0] * len(quantiles)
 
 
+def make_driver():
+    """Return Triton's driver; older versions ask torch for the device, which may lack CUDA."""
+    driver, torch = CudaDriver(), sys.modules.get("torch")
+    if torch is not None and driver.get_current_device is torch.cuda.current_device:
+        driver.get_current_device = lambda: 0
+        driver.set_current_device = lambda device: None
+        driver.get_current_stream = lambda device=0: 0
+        driver.get_device_capability = lambda device=0: (9, 0)
+    return driver
+
+
 def main(names):
     fake = FakeCuda(Path(os.environ["NOJIT_LIBCUDA"]))
     assert fake.call("cuInit", 0) == 0
     fake.add_memory(MEMORY, 1 << 20)
     if not triton.__version__.endswith("nojit"):
         # whether torch finds a GPU does not matter
-        sys.modules["triton.runtime.driver"]._create_driver = CudaDriver
+        sys.modules["triton.runtime.driver"]._create_driver = make_driver
     if session._current is None:
-        triton.runtime.driver.set_active(CudaDriver())
+        triton.runtime.driver.set_active(make_driver())
     timer = Timer()
     kernels.tuned.do_bench = timer
     results = {}
