@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/binding/*.[ch] runtime/engine/*/*.[ch])
 export PIP_QUIET = 1
 
-.PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean fuzz
+.PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -49,6 +49,9 @@ test-fast: $(VENV)/.test bytecode ## what needs neither a GPU nor a compile
 test-triton: $(VENV_TRITON)/.test ## one variant per kernel and dtype with another Triton: the oldest, or TRITON=3.8.0
 	NOJIT_TEST_ARCHS=all $(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
 	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider tests/aot/test_launch_*.py
+
+test-recording: $(VENV_TRITON)/.torch ## recording and serving with another Triton: the oldest, or TRITON=3.8.0
+	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) -m "not gpu" tests/runtime/recording tests/runtime/serve
 
 test-python: .venv-$(TAG)/.test ## the runtime's tests on the Python that PYTHON names, without torch and Triton
 	$(<D)/bin/python -m pytest -p no:cacheprovider -m "not gpu and not triton and not slow" tests/runtime tests/abuse
@@ -97,6 +100,12 @@ $(VENV)/.test: $(VENV)/.build
 $(VENV_TRITON)/.test: $(SOURCES)
 	$(PYTHON) -m venv $(VENV_TRITON)
 	$(VENV_TRITON)/bin/python -m pip --disable-pip-version-check install "triton==$(TRITON)" "numpy<2.4" pytest pytest-xdist hypothesis pyelftools -e ".[build]"
+	touch $@
+
+# a build of torch for CUDA brings a Triton of its own
+$(VENV_TRITON)/.torch: $(VENV_TRITON)/.test constraints.txt
+	$(VENV_TRITON)/bin/python -m pip --disable-pip-version-check install "$$(grep '^torch==' constraints.txt)"
+	$(VENV_TRITON)/bin/python -m pip --disable-pip-version-check install --no-deps "triton==$(TRITON)"
 	touch $@
 
 # no constraints but for zstandard: the newest hypothesis has no wheel for each Python

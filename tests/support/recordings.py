@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import triton
 import triton.language as tl
 from nojit.runtime.recording import closure as closures
 from nojit.runtime.recording.file import Writer
@@ -36,7 +37,7 @@ class Recorder:
     """Writes calls to the recording in a folder."""
 
     def __init__(self, folder: Path, *, arch: str = "sm_90", **facts: Any) -> None:
-        self.writer = Writer(folder, {"triton": "3.9.0", "torch": "", "arch": arch, "fake": True, **facts})
+        self.writer = Writer(folder, {"triton": triton.__version__, "torch": "", "arch": arch, "fake": True, **facts})
         self._arch = arch
         self._counts: dict[str, int] = {}
 

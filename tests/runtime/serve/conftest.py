@@ -99,9 +99,18 @@ def tensors(fakecuda: FakeCuda) -> list[PointerTensor]:
     return [PointerTensor(0x10000 * number, "torch.float32") for number in (1, 2, 3)]
 
 
-def run(script: str, *, hidden: bool = True, installed: bool = True, paths: tuple[Path, ...] = (), **env: str) -> str:
-    """Run a script in a process of its own, and return what it prints."""
-    lines = (HIDE if hidden else "") + (INSTALL if installed else "") + script
+def run(
+    script: str,
+    *,
+    hidden: bool = True,
+    installed: bool = True,
+    version: str = "",
+    paths: tuple[Path, ...] = (),
+    **env: str,
+) -> str:
+    """Run a script in a process of its own, and return what it prints. The stand-in has the names of a version of Triton."""
+    install = INSTALL.replace("install()", f"install(standin.Recorded(version={version!r}))") if version else INSTALL
+    lines = (HIDE if hidden else "") + (install if installed else "") + script
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRITON_", "NOJIT_"))}
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, (*paths, ROOT))), "CUDA_VISIBLE_DEVICES": "", **env}
     done = subprocess.run(

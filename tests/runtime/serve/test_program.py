@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+import triton
 from nojit.runtime.recording.file import read_recording
 
 from tests.runtime.serve.conftest import PROGRAM, Facts, Recorded
@@ -30,12 +31,12 @@ def test_a_served_call_hands_the_driver_what_the_jit_would(recorded: Recorded, p
     assert bool(served["launches"]) == (name != "empty grid")
 
 
-WITHOUT_TRITON = """
+WITHOUT_TRITON = f"""
 import sys
 import tests.support.hidden_triton
 from tests.runtime.serve.programs import program
 import triton
-assert triton.__version__ == "3.9.0+nojit", triton.__version__
+assert triton.__version__ == "{triton.__version__}+nojit", triton.__version__
 program.main([])
 """
 
@@ -54,7 +55,7 @@ def test_a_served_program_times_and_misses_nothing(recorded: Recorded, program: 
 
 def test_each_function_has_its_count_of_launches(program: Facts) -> None:
     counts = {function.rpartition(":")[2]: counts for function, *counts in program["served"]}
-    assert counts == {
+    expected = {
         "add": [11, 0, 0],
         "apply": [2, 0, 0],
         "copy": [1, 0, 0],
@@ -63,6 +64,7 @@ def test_each_function_has_its_count_of_launches(program: Facts) -> None:
         "total": [1, 0, 0],
         "tuned": [3, 0, 0],
     }
+    assert counts == {name: each for name, each in expected.items() if name != "total" or "rest" in CALLS}
 
 
 def test_a_served_program_writes_no_file(recorded: Recorded) -> None:
