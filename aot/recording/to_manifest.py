@@ -40,7 +40,7 @@ class Written:
     left_out: tuple[str, ...]
     """Kernels that the manifest leaves out, with the reason."""
     tables: tuple[TunedTable, ...]
-    """What autotuners chose. Builds read it from the folder ``tuned`` beside the manifest."""
+    """Choices of autotuners, for the folder ``tuned`` beside the manifest."""
 
 
 @dataclass(slots=True)

@@ -22,16 +22,16 @@ _SUFFIX: Final = ".dtype"
 
 def device_of(recording: Recording) -> TunedDevice | None:
     """Return the GPU on which a recording's autotuners measured; None if there were several, or only simulated ones."""
-    found = set()
+    found: set[TunedDevice] = set()
     for process in recording.processes.values():
         name, arch = str(process.get("device") or ""), str(process.get("arch") or "")
-        counts = process.get("multiprocessors"), process.get("memory_bytes")
+        counts: tuple[Any, Any] = process.get("multiprocessors"), process.get("memory_bytes")
         if process.get("fake") or not name or not arch or not all(type(each) is int and each > 0 for each in counts):
             if arch:
                 return None
             continue
-        found.add((name, arch, *counts))
-    return TunedDevice(*found.pop()) if len(found) == 1 else None
+        found.add(TunedDevice(name, arch, *map(int, counts)))
+    return found.pop() if len(found) == 1 else None
 
 
 class Chosen:

@@ -57,6 +57,6 @@ def command(out: Output, recording: Path, path: Path | None, force: bool) -> Non
         click.echo(written.text, nl=False)
     for each in written.left_out:
         out.warn(f"left out {each}")
-    for each in tuned:
-        out.note(f"{each}: what @triton.autotune chose; the build reads it")
+    for table in tuned:
+        out.note(f"{table}: what @triton.autotune chose; the build reads it")
     out.note(f"{counted(len(written.kernels), 'kernel')}; check the manifest with nojit build --dry-run")
