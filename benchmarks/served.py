@@ -40,18 +40,22 @@ PASS, FAILED, SKIPPED = "PASS", "FAILED", "SKIPPED"
 LEAST_SECONDS = 5.0
 # every process of a program runs this first: it hides Triton, and writes the served launches at the end
 WATCH = """
-import atexit, json, os, sys
+import atexit, importlib.util, json, os, sys
 
-if os.environ.get("NOJIT_BENCH_HIDE"):
-    import tests.support.hidden_triton
+if "NOJIT_BENCH_HIDE" in os.environ:
+    spec = importlib.util.spec_from_file_location("nojit_bench_hide", os.environ["NOJIT_BENCH_HIDE"])
+    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[spec.name])
 
 
 def _write():
     observe = sys.modules.get("nojit.runtime")
     if observe is not None and "nojit.runtime.serve.session" in sys.modules:
         served = observe.counters().served
+        version = getattr(sys.modules.get("triton"), "__version__", "")
+        found = [sum(each.launches for each in served), sum(each.misses for each in served), version]
         with open(os.environ["NOJIT_BENCH_COUNTS"], "a") as file:
-            file.write(json.dumps([sum(each.launches for each in served), sum(each.misses for each in served)]) + "\\n")
+            file.write(json.dumps(found) + "\\n")
 
 
 if "NOJIT_BENCH_COUNTS" in os.environ:
@@ -311,7 +315,7 @@ class Checks:
             **_homes(home),
             "TRITON_CACHE_DIR": str(home / "triton"),
             "NOJIT_BENCH_COUNTS": str(counts),
-            **({"NOJIT_BENCH_HIDE": "1"} if hidden else {}),
+            **({"NOJIT_BENCH_HIDE": str(ROOT / "tests/support/hidden_triton.py")} if hidden else {}),
             **({} if self._program.graphs else {"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor")}),
         }
         graphs = self._folder / "inductor"
@@ -323,9 +327,11 @@ class Checks:
         wrong = sorted(name for name, digest in self._recorded.items() if served.get(name) != digest)
         if failed := [name for name in wrong if name in self._stable]:
             raise Failure(f"{len(failed)} of {len(self._recorded)} outputs differ: {', '.join(failed[:6])}")
-        launches, misses = _counted(counts)
+        launches, misses, versions = _counted(counts)
         if misses or not launches:
             raise Failure(f"expected launches and no miss, got {launches} launches and {misses} misses")
+        if hidden != all(each.endswith("nojit") for each in versions):
+            raise Failure(f"expected {'the stand-in for Triton' if hidden else 'Triton'}, got {', '.join(versions)}")
         written = sorted({*_listing(home)} - self._own | {*_listing(graphs).items()} - {*before.items()}, key=str)
         if written:
             raise Failure(f"{len(written)} files were written: {', '.join(map(str, written[:6]))}")
@@ -350,12 +356,12 @@ def _outputs(text: str) -> dict[str, str]:
     return {" ".join(words[:-1]) or "digest": words[-1] for words in lines}
 
 
-def _counted(path: Path) -> tuple[int, int]:
-    """Return launches and misses of all processes."""
-    if not path.exists():
-        return 0, 0
-    found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return sum(each[0] for each in found), sum(each[1] for each in found)
+def _counted(path: Path) -> tuple[int, int, list[str]]:
+    """Return launches and misses of all processes, and the versions of Triton that launched."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    found = [json.loads(line) for line in lines]
+    versions = sorted({each[2] for each in found if each[0]})
+    return sum(each[0] for each in found), sum(each[1] for each in found), versions
 
 
 def _listing(folder: Path) -> dict[str, str]:
@@ -370,7 +376,7 @@ def _machine(folder: Path, *, rehearse: bool, budget: float) -> Machine:
     watch.mkdir()
     (watch / "sitecustomize.py").write_text(WATCH, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NOJIT_", "TRITON_"))}
-    paths = [str(watch), str(ROOT), environment.get("PYTHONPATH", "")]
+    paths = [str(watch), environment.get("PYTHONPATH", "")]
     environment |= {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONDONTWRITEBYTECODE": "1",
