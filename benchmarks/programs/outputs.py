@@ -36,7 +36,7 @@ def say(name: str, output: Tensor) -> None:
         print(name)
         return
     data = output.detach().contiguous().cpu()
-    digest = hashlib.sha256(data.view(torch.uint8).numpy().tobytes() if data.dim() else data.numpy().tobytes())
+    digest = hashlib.sha256(data.reshape(-1).view(torch.uint8).numpy().tobytes())
     print(f"{name} {digest.hexdigest()[:32]}", flush=True)
 
 
