@@ -215,7 +215,7 @@ class Kernel(_core.Dispatcher):
         source, table = self._home(ordinal)
         rows = rows_to_load(table, only)
         for row in rows:
-            source.images.function(table, row, ordinal, self._read(source, table, row)).load(ordinal)
+            source.images.load(table, row, ordinal, self._read(source, table, row))
         return len({table.columns["image"][row] for row in rows})
 
     def variants(self, device: int | None = None) -> KernelTable:

@@ -34,6 +34,8 @@ class Images:
     def __init__(self, file: BundleFile) -> None:
         self.file = file
         self._functions: dict[tuple[_Image, _Entry], _core.Function] = {}
+        # images that `load` put on a device
+        self._loaded: set[tuple[_Image, int]] = set()
 
     def function(self, table: KernelTable, row: int, device: int, read: _core.Row) -> _core.Function:
         """Return the kernel of a row's image, loaded and checked.
@@ -61,6 +63,15 @@ class Images:
             what = f"image={image[1]}"
             emit("load", began_ns, bundle=bundle, kernel=table.kernel, variant=variant, device=device, detail=what)
         return function
+
+    def load(self, table: KernelTable, row: int, device: int, read: _core.Row) -> None:
+        """Put a row's image on a device now; arguments and errors are those of `function`."""
+        self.function(table, row, device, read).load(device)
+        self._loaded.add(((table.kernel, table.columns["image"][row]), device))
+
+    def is_loaded(self, table: KernelTable, row: int, device: int) -> bool:
+        """Return whether `load` put a row's image on a device."""
+        return ((table.kernel, table.columns["image"][row]), device) in self._loaded
 
 
 class Source(Record):

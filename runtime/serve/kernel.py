@@ -20,7 +20,7 @@ from nojit.runtime.recording.specialization import functions_among
 from nojit.runtime.serve.compiled import Compiled
 from nojit.runtime.values import Value
 
-__all__ = ["ServedKernel"]
+__all__ = ["ServedKernel", "warn_of_capture"]
 
 
 class ServedKernel(Kernel):
@@ -76,7 +76,9 @@ class ServedKernel(Kernel):
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         if (device, row) not in self._plans:
-            _warn_of_capture(self.name)
+            source, table = self._home(device)
+            if not source.images.is_loaded(table, row, device):
+                warn_of_capture(f"kernel {self.name} is")
         plan = super()._plan_of(device, row)
         if plan.result is None:
             plan.set_result(Compiled(self, plan, self._table(plan.payload[0])))
@@ -127,8 +129,12 @@ class ServedKernel(Kernel):
             self._verified[id(function)] = function
 
 
-def _warn_of_capture(name: str) -> None:
-    """Warn of a variant that is loaded while a CUDA graph is captured."""
+def warn_of_capture(what: str) -> None:
+    """Warn of variants that are loaded while a CUDA graph is captured.
+
+    Args:
+        what: what is loaded, with its verb: "kernel add is".
+    """
     from sys import modules  # noqa: PLC0415 - rare
 
     torch = modules.get("torch")
@@ -137,5 +143,5 @@ def _warn_of_capture(name: str) -> None:
     except (AttributeError, RuntimeError):
         return
     if capturing:
-        what = f"kernel {name} is loaded while a CUDA graph is captured: preload before, with NOJIT_SERVE_PRELOAD=1"
-        warn_caller(what, RuntimeWarning)
+        advice = "before the capture call preload(), or launch a kernel on the device with NOJIT_SERVE_PRELOAD=1"
+        warn_caller(f"{what} loaded while a CUDA graph is captured: {advice}", RuntimeWarning)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from time import perf_counter_ns
 from typing import Any
 
-from nojit.runtime import loader
+from nojit.runtime import _core, loader
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, NoMatchingVariantError, few
 from nojit.runtime.loader import Bundle
@@ -20,7 +20,7 @@ from nojit.runtime.recording.origins import ATTACHMENT, Origin, Origins, read_or
 from nojit.runtime.serve.function import ADVICE, Function, Host, Unserved
 from nojit.runtime.serve.hosts import ATTRIBUTE
 from nojit.runtime.serve.inductor import Generated
-from nojit.runtime.serve.kernel import ServedKernel
+from nojit.runtime.serve.kernel import ServedKernel, warn_of_capture
 from nojit.runtime.serve.settings import Settings
 from nojit.runtime.serve.winners import choose
 
@@ -172,6 +172,7 @@ class Server:
             return
         with self._lock:
             if device not in self._prepared:
+                warn_of_capture("all kernels are")
                 self.preload(device)
 
     def preload(self, device: int | None = None) -> int:
@@ -180,12 +181,12 @@ class Server:
         Raises:
             DriverError: the driver rejects an image.
         """
+        ordinal = _core.current_device() if device is None else device
         loaded = 0
         for bundle in self._bundles:
             for kernel in map(bundle.kernel, bundle.kernels):
-                loaded += kernel.load_variants(device, None) if kernel.fits(device) else 0
-        if device is not None:
-            self._prepared.add(device)
+                loaded += kernel.load_variants(ordinal, None) if kernel.fits(ordinal) else 0
+        self._prepared.add(ordinal)
         return loaded
 
     def choose(self, function: Function | Unserved, key: tuple[Any, ...], configs: list[Any]) -> Any:

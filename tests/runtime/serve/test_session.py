@@ -431,18 +431,43 @@ def test_another_device_is_preloaded_before_its_first_launch(served: Serve, fake
     assert fakecuda.launch_count() == 3
 
 
-def test_loading_during_a_capture_warns(served: Serve, tensors: Tensors, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def capturing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Begin a capture, as torch tells of it."""
     cuda = SimpleNamespace(
         is_initialized=lambda: True, is_current_stream_capturing=lambda: True, current_device=lambda: 0
     )
-    served()
     bindings = SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: 0)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, _C=bindings))
+    return lambda: monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, _C=bindings))
+
+
+def test_loading_during_a_capture_warns(served: Serve, tensors: Tensors, capturing: Callable[[], None]) -> None:
+    served()
+    capturing()
     with pytest.warns(RuntimeWarning, match="kernel add is loaded while a CUDA graph is captured"):
         kernels.add[(4,)](*tensors, 4096)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         kernels.add[(4,)](*tensors, 4096)
+
+
+def test_the_first_launch_of_a_preloaded_kernel_may_be_captured(
+    served: Serve, tensors: Tensors, capturing: Callable[[], None]
+) -> None:
+    served(preload=True)
+    capturing()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        kernels.add[(4,)](*tensors, 4096)
+        kernels.tuned[(1,)](tensors[0], 64)
+
+
+def test_preloading_a_device_during_a_capture_warns(served: Serve, capturing: Callable[[], None]) -> None:
+    served(preload=True)
+    capturing()
+    there = [PointerTensor(0x10000 * number, "torch.float32", device="cuda:1") for number in (1, 2, 3)]
+    with pytest.warns(RuntimeWarning, match=r"all kernels are loaded while .*: before the capture call preload\(\)"):
+        kernels.add[(4,)](*there, 4096)
 
 
 def test_threads_share_one_handle(served: Serve, tensors: Tensors, fakecuda: FakeCuda) -> None:
