@@ -1,6 +1,6 @@
 """Measure recorded and served programs beside Triton's JIT, and compare them with the bars. Needs a GPU and Triton.
 
-    python benchmarks/record_serve.py [--out FOLDER] [--repeat 7] [--rounds 40] [--launches 200] [--part first,launch,recording]
+    python benchmarks/record_serve.py [--out FOLDER] [--repeat 7] [--rounds 40] [--launches 200] [--part launch,recording,first]
                                       [--fake]
 
 - ``first``: the first ``fn[grid](...)`` of a process, from the call to its return, served with Triton and without, and by the JIT with
@@ -9,7 +9,7 @@
 - ``recording``: what a recording adds to a launch of the JIT, plain and autotuned, and to a program of kernels that take 10 ms each.
 
 With ``--fake`` the tests' driver replaces the GPU: launches take the host's CPU time alone, and bars are shown but not judged. FOLDER gets
-``record-serve.json``. Exits 1 if a bar is missed.
+``record-serve.json``, written after each part. Exits 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from processes import ROOT, driver_environment, nojit
+
 CHILD = ROOT / "benchmarks/record_serve_child.py"
-PARTS = ("first", "launch", "recording")
+# those that take longest come last
+PARTS = ("launch", "recording", "first")
 COLD, WARM, SERVED, ALONE = "JIT, empty cache", "JIT, full cache", "served", "served, no Triton"
 # the share of a launch that a recording may add to a kernel of 10 ms
 KERNEL_US = 10_000.0
@@ -77,17 +79,13 @@ class Bench:
             environment.pop(name, None)
         environment["NOJIT_CACHE_DIR"] = str(folder / "nojit-cache")
         if fake:
-            sys.path.insert(0, str(ROOT))
-            from tests.fakecuda.build import build_driver
-
-            environment |= {"NOJIT_LIBCUDA": str(build_driver(folder)), "FAKECUDA_DEVICES": "90"}
-            environment["LD_LIBRARY_PATH"] = str(folder)
+            environment |= driver_environment(folder)
         self._environment = environment
         self.bundles = folder / "artifacts"
         recording = folder / "bench.nojitrec"
         child = [sys.executable, CHILD, "record"]
-        self._run([*_nojit("record", "-o", recording), "--", *child])
-        self._run(_nojit("build", recording, "--out", self.bundles))
+        self._run([*nojit("record", "-o", recording), "--", *child])
+        self._run(nojit("build", recording, "--out", self.bundles))
 
     def _run(self, words: Sequence[Any], cache: str = "full") -> str:
         environment = self._environment | {"TRITON_CACHE_DIR": str(self._folder / cache)}
@@ -170,10 +168,6 @@ class Bench:
             )
 
 
-def _nojit(*words: Any) -> list[Any]:
-    return [sys.executable, "-m", "nojit", *words]
-
-
 def _facts(*, fake: bool) -> dict[str, str]:
     """Return what was measured on."""
     from importlib.metadata import version
@@ -211,10 +205,10 @@ def main() -> int:
             for figure in measures[part]():
                 figures.append(figure)
                 print(figure.line(judged=not given.fake), flush=True)
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"facts": facts, "figures": [asdict(each) for each in figures]}, indent=1)
-        (given.out / "record-serve.json").write_text(f"{text}\n", encoding="utf-8")
+            if given.out:
+                given.out.mkdir(parents=True, exist_ok=True)
+                text = json.dumps({"facts": facts, "figures": [asdict(each) for each in figures]}, indent=1)
+                (given.out / "record-serve.json").write_text(f"{text}\n", encoding="utf-8")
     return 0 if given.fake or all(each.holds for each in figures) else 1
 
 
