@@ -1,4 +1,4 @@
-"""A compiled transformer block with a custom Triton kernel inside, forward and backward. Prints a digest of the results.
+"""A compiled transformer block with a custom Triton kernel inside, forward and backward. Prints a digest of each result.
 
     TORCHINDUCTOR_CACHE_DIR=/var/cache/graphs python examples/record_serve/compiled.py [--forward]
 
@@ -52,7 +52,7 @@ class Block(nn.Module):
 
 
 def main() -> None:
-    """Run a step and print a digest of its results."""
+    """Run a step and print a digest of each result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-digest", action="store_true", help="print no digest: results are not read")
     parser.add_argument("--forward", action="store_true", help="no backward pass, as in inference")
@@ -68,10 +68,9 @@ def main() -> None:
     if given.no_digest:
         print("ran")
         return
-    digest = hashlib.sha256()
-    for result in (out.detach(), *[weight.grad for weight in block.parameters() if weight.grad is not None]):
-        digest.update(result.float().cpu().numpy().tobytes())
-    print(digest.hexdigest())
+    gradients = {name: weight.grad for name, weight in block.named_parameters() if weight.grad is not None}
+    for name, result in {"output": out.detach(), **gradients}.items():
+        print(name, hashlib.sha256(result.float().cpu().numpy().tobytes()).hexdigest())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train a small Hugging Face model for a step with Liger's kernels. Prints the loss and a digest of the gradients.
+"""Train a small Hugging Face model for a step with Liger's kernels. Prints the loss and a digest of each gradient.
 
     pip install transformers liger-kernel
     python examples/record_serve/liger.py
@@ -17,7 +17,7 @@ BATCH, TOKENS = 2, 512
 
 
 def main() -> None:
-    """Run a step on random tokens and print a digest of the gradients."""
+    """Run a step on random tokens and print a digest of each gradient."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-digest", action="store_true", help="print no digest: results are not read")
     given = parser.parse_args()
@@ -40,11 +40,10 @@ def main() -> None:
     if given.no_digest:
         print("ran")
         return
-    digest = hashlib.sha256()
-    for weight in model.parameters():
+    print(f"loss {loss.item():.6f}")
+    for name, weight in model.named_parameters():
         if weight.grad is not None:
-            digest.update(weight.grad.float().cpu().numpy().tobytes())
-    print(f"{loss.item():.6f} {digest.hexdigest()}")
+            print(name, hashlib.sha256(weight.grad.float().cpu().numpy().tobytes()).hexdigest())
 
 
 if __name__ == "__main__":

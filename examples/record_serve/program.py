@@ -1,4 +1,4 @@
-"""A program with Triton kernels: a few layers for batches of several sizes, forward and backward. Prints a digest of the results.
+"""A program with Triton kernels: a few layers for batches of several sizes, forward and backward. Prints a digest of each result.
 
     python examples/record_serve/program.py
 
@@ -36,19 +36,19 @@ def run(rows: int, dtype: torch.dtype) -> list[Tensor]:
 
 
 def main() -> None:
-    """Run batches of several sizes and print a digest of all results."""
+    """Run batches of several sizes and print a digest of each result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="*", default=[1, 64, 200], help="rows of each batch")
     parser.add_argument("--no-digest", action="store_true", help="print no digest: results are not read")
     given = parser.parse_args()
-    digest = hashlib.sha256()
     for rows in given.rows:
         for dtype in (torch.float16, torch.bfloat16):
             results = run(rows, dtype)
             if not given.no_digest:
-                for result in results:
-                    digest.update(result.float().cpu().numpy().tobytes())
-    print("ran" if given.no_digest else digest.hexdigest())
+                for name, result in zip(("output", "gradient"), results, strict=False):
+                    digest = hashlib.sha256(result.float().cpu().numpy().tobytes())
+                    print(f"{rows} rows, {dtype}, {name}: {digest.hexdigest()}")
+    print("ran")
 
 
 if __name__ == "__main__":
