@@ -169,6 +169,8 @@ class Record:
     """How long runs took in an earlier call, with any sources."""
     launched: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))
     """The folder in which shares of tests record their launches."""
+    bytecode: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))
+    """The folder for bytecode of the programs that are recorded and served."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take_over(self, earlier: Path) -> None:
@@ -300,14 +302,15 @@ def check(bundles: Path, families: Sequence[str] = TESTED) -> list[Run]:
     ]
 
 
-def served(seconds: float) -> list[Run]:
-    """List the checks of recorded and served programs, which end within `seconds` each."""
+def served(seconds: float, bytecode: Path) -> list[Run]:
+    """List the checks of recorded and served programs, which end within `seconds` each and share a folder for bytecode."""
     script = (sys.executable, "benchmarks/served.py", "--budget", f"{seconds:.0f}", "--program")
-    return [Run(f"served {program.name}", (*script, program.name)) for program in PROGRAMS]
+    given = (("PYTHONPYCACHEPREFIX", str(bytecode)),)
+    return [Run(f"served {program.name}", (*script, program.name), given) for program in PROGRAMS]
 
 
-def bench(bundles: Path) -> list[Run]:
-    """List the benchmarks."""
+def bench(bundles: Path, out: Path) -> list[Run]:
+    """List the benchmarks; that of recorded programs also writes its figures to the folder `out`."""
     scripts = [*FAMILIES, "operators"]
     runs = [
         Run(f"bench {name}", (sys.executable, f"benchmarks/{name}.py", str(bundles)))
@@ -315,7 +318,7 @@ def bench(bundles: Path) -> list[Run]:
         if (ROOT / f"benchmarks/{name}.py").exists()
     ]
     first = (sys.executable, "benchmarks/first_launch.py", str(bundles), "--repeat", "5")
-    recorded = (sys.executable, "benchmarks/record_serve.py", "--repeat", "5")
+    recorded = (sys.executable, "benchmarks/record_serve.py", "--repeat", "5", "--out", str(out.resolve()))
     return [*runs, Run("bench first_launch", first), Run("bench record_serve", recorded)]
 
 
@@ -420,8 +423,8 @@ def main(words: Sequence[str] | None = None) -> int:
         ("equality", equality(given.built, record.launched, families), 12 if given.built else 3, given.devices),
         ("equality", compared(given.built, record.launched, families), 1, 1),
         ("check", check(bundles, families), 2, given.devices),
-        ("served", served(given.limit - LEAST_SECONDS), 6, given.devices),
-        ("bench", bench(bundles), 1, 1),
+        ("served", served(given.limit - LEAST_SECONDS, record.bytecode), 6, given.devices),
+        ("bench", bench(bundles, given.out), 1, 1),
     ):
         if step in asked:
             side_by_side(runs, record, limits, processes * devices, devices)

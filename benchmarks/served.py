@@ -4,7 +4,8 @@
 
 For each program: record it; run it again with the JIT; record it with ``--fake`` and compare the recordings; build; run it from the
 bundle, with Triton and as if Triton was not installed. A line for each check says PASS, FAILED or SKIPPED, and a failure stops no
-other check. Outputs that differ between two runs of the JIT are not compared, and are counted in the line.
+other check. Outputs that differ between two runs of the JIT are not compared, and are counted in the line; a program without any other
+fails. So does a program for which no time is left. Modules are compiled to bytecode once, in ``PYTHONPYCACHEPREFIX`` or a new folder.
 
 With ``--rehearse``, on a machine without a GPU, recordings are made with ``--fake``, and what needs a GPU is skipped, except for the
 program `launches`, which runs on the tests' driver. FOLDER gets ``served.json``, and ``served.log`` with the output of each command.
@@ -19,6 +20,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,13 +33,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from processes import ROOT, driver_environment, nojit, run
+
 __all__ = ["PROGRAMS", "Program"]
 
-ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES, BENCHMARKS = ROOT / "examples/record_serve", ROOT / "benchmarks"
 PASS, FAILED, SKIPPED = "PASS", "FAILED", "SKIPPED"
 # with less time left, no command starts
 LEAST_SECONDS = 5.0
+DIGEST = re.compile("[0-9a-f]{32,}")
 # every process of a program runs this first: it hides Triton, and writes the served launches at the end
 WATCH = """
 import atexit, importlib.util, json, os, sys
@@ -230,13 +234,12 @@ class Checks:
         spelled = [*map(str, words)]
         left = self._machine.end - time.monotonic()
         if left < LEAST_SECONDS:
-            raise Left("no time is left")
+            raise Failure("no time is left")
         environment = {**self._machine.environment, **self._caches(), **variables}
         try:
-            ended = subprocess.run(
-                spelled, check=False, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=left
-            )
-        except subprocess.TimeoutExpired:
+            ended = run(spelled, folder=self._folder, environment=environment, seconds=left)
+        except subprocess.TimeoutExpired as error:
+            self._report.log(spelled, _text(error.stdout) + _text(error.stderr))
             raise Failure(f"{' '.join(spelled)[:200]} took longer than {left:.0f} s") from None
         self._report.log(spelled, ended.stdout + ended.stderr)
         if ended.returncode:
@@ -258,7 +261,7 @@ class Checks:
 
     def _record(self) -> str:
         fake = ["--fake", self._machine.arch] if self._simulated else []
-        words = [*_nojit("record", "-o", self._folder / "live.nojitrec", *fake), "--", *self._live()]
+        words = [*nojit("record", "-o", self._folder / "live.nojitrec", *fake), "--", *self._live()]
         out, summary = self._call(words)
         self._recorded = _outputs(out)
         self._stable = set(self._recorded)
@@ -272,11 +275,11 @@ class Checks:
         if not self._program.fake:
             raise Left("this program cannot run without a GPU")
         fake, live = self._folder / "fake.nojitrec", self._folder / "live.nojitrec"
-        words = [*_nojit("record", "-o", fake, "--fake", self._machine.arch), "--"]
+        words = [*nojit("record", "-o", fake, "--fake", self._machine.arch), "--"]
         self._call([*words, *self._program.command("--no-digest", gpus=self._machine.gpus)], CUDA_VISIBLE_DEVICES="")
         if not live.exists():
             raise Left("there is no recording of a GPU")
-        out, _ = self._call(_nojit("diff", live, fake, "--json", "--ignore-tuning"))
+        out, _ = self._call(nojit("diff", live, fake, "--json", "--ignore-tuning"))
         differences = [
             f"{each['kind']} {each['kernel']} {each['what'][:120]}: {each['before']} -> {each['after']}"
             for each in json.loads(out)["differences"]
@@ -294,16 +297,18 @@ class Checks:
         self._own = {*_listing(home)}
         self._stable = {name for name, digest in self._recorded.items() if again.get(name) == digest}
         lost = sorted(set(self._recorded) - self._stable)
+        if not self._stable and not self._on_driver:
+            raise Failure(f"expected an output with the same bits in both runs, got none of {len(self._recorded)}")
         return f"except {len(lost)} of {len(self._recorded)}: {', '.join(lost)}" if lost else ""
 
     def _build(self) -> str:
         out, _ = self._call(
-            _nojit("build", self._folder / "live.nojitrec", "--out", self._folder / "bundles", "-j", "2")
+            nojit("build", self._folder / "live.nojitrec", "--out", self._folder / "bundles", "-j", "2")
         )
         return next((line for line in reversed(out.splitlines()) if line.strip()), "")
 
     def _cover(self) -> str:
-        self._call(_nojit("coverage", self._folder / "live.nojitrec", self._folder / "bundles"))
+        self._call(nojit("coverage", self._folder / "live.nojitrec", self._folder / "bundles"))
         return ""
 
     def _serve(self, *, hidden: bool) -> str:
@@ -313,6 +318,7 @@ class Checks:
         home, counts = self._folder / f"home-{kind}", self._folder / f"counts-{kind}"
         watched = {
             **_homes(home),
+            "PYTHONDONTWRITEBYTECODE": "1",
             "TRITON_CACHE_DIR": str(home / "triton"),
             "NOJIT_BENCH_COUNTS": str(counts),
             **({"NOJIT_BENCH_HIDE": str(ROOT / "tests/support/hidden_triton.py")} if hidden else {}),
@@ -335,6 +341,8 @@ class Checks:
         written = sorted({*_listing(home)} - self._own | {*_listing(graphs).items()} - {*before.items()}, key=str)
         if written:
             raise Failure(f"{len(written)} files were written: {', '.join(map(str, written[:6]))}")
+        if not self._stable and not self._on_driver:
+            raise Left(f"{launches} launches and no miss, but no output to compare: the JIT repeats none")
         compared = f", {len(wrong)} not reproducible" if wrong else ""
         return f"{launches} launches, {len(self._recorded)} outputs{compared}"
 
@@ -346,14 +354,15 @@ def _homes(folder: Path) -> dict[str, str]:
     return {**{name: str(path) for name, path in names.items()}, "CUDA_CACHE_DISABLE": "1"}
 
 
-def _nojit(*words: Any) -> list[Any]:
-    return [sys.executable, "-m", "nojit", *words]
+def _text(printed: bytes | str | None) -> str:
+    """Return what a command printed before its time limit."""
+    return printed.decode(errors="replace") if isinstance(printed, bytes) else printed or ""
 
 
 def _outputs(text: str) -> dict[str, str]:
-    """Return what a program printed, by name: a digest is the last word of its line."""
+    """Return the digests that a program printed, by name: each is the last word of its line."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
-    return {" ".join(words[:-1]) or "digest": words[-1] for words in lines}
+    return {" ".join(words[:-1]): words[-1] for words in lines if DIGEST.fullmatch(words[-1])}
 
 
 def _counted(path: Path) -> tuple[int, int, list[str]]:
@@ -379,18 +388,15 @@ def _machine(folder: Path, *, rehearse: bool, budget: float) -> Machine:
     paths = [str(watch), environment.get("PYTHONPATH", "")]
     environment |= {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        # recorded processes compile modules once; served ones read them there, and may write no file
+        "PYTHONPYCACHEPREFIX": environment.get("PYTHONPYCACHEPREFIX", str(folder / "bytecode")),
         "TRITON_DEFAULT_FP_FUSION": "1",
         # matrix products of torch need it for equal bits
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     }
     end = time.monotonic() + budget
     if rehearse:
-        sys.path.insert(0, str(ROOT))
-        from tests.fakecuda.build import build_driver
-
-        environment |= {"NOJIT_LIBCUDA": str(build_driver(folder)), "FAKECUDA_DEVICES": "90"}
-        environment["LD_LIBRARY_PATH"] = str(folder)
+        environment |= driver_environment(folder)
         return Machine("sm_90", 1, environment, end, rehearsal=True)
     code = (
         "import torch; n = torch.cuda.device_count(); print(n, *(torch.cuda.get_device_capability() if n else (0, 0)))"
@@ -422,7 +428,7 @@ def main() -> int:
     if unknown := set(asked) - set(names):
         parser.error(f"--program: expected some of {', '.join(names)}, got {', '.join(sorted(unknown))}")
     started, report = time.monotonic(), Report(given.out)
-    with tempfile.TemporaryDirectory(prefix="nojit-served-") as name:
+    with tempfile.TemporaryDirectory(prefix="nojit-served-", ignore_cleanup_errors=True) as name:
         machine = _machine(Path(name), rehearse=given.rehearse, budget=given.budget)
         checks = []
         for program in PROGRAMS:
