@@ -39,6 +39,8 @@ def when_imported(
 ) -> Callable[[], object]:
     """Call a function once a module is imported: now, or at the end of its import. Returns a function that forgets it.
 
+    If the function raises an error, the import fails with it, and so does each later import until the function returns.
+
     Args:
         name: full name of the module.
         then: is called without arguments.
@@ -59,6 +61,7 @@ class _Waiting:
         self._name = name
         self._then = then
         self._absent = absent
+        self._asks = False
 
     def leave(self) -> bool:
         """Wait no longer; return whether it still waited."""
@@ -70,7 +73,8 @@ class _Waiting:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return what the other finders find, after a look at its loader if it is the module."""
-        if name != self._name:
+        # `absent` may look for the module itself
+        if name != self._name or self._asks:
             return None
         # those behind it alone: another one may wait for the same module
         finders: list[Any] = sys.meta_path[sys.meta_path.index(self) + 1 :]
@@ -78,8 +82,13 @@ class _Waiting:
         loader = getattr(found, "loader", None)
         if loader is not None:
             self._follow(loader)
-        elif self._absent is not None and self.leave():
-            self._absent()
+        elif self._absent is not None:
+            self._asks = True
+            try:
+                self._absent()
+            finally:
+                self._asks = False
+            self.leave()
             return next((spec for finder in [*sys.meta_path] if (spec := finder.find_spec(name, path, target))), found)
         return found
 
@@ -89,8 +98,9 @@ class _Waiting:
         def exec_module(module: object) -> None:
             vars(loader).pop("exec_module", None)
             execute(module)
-            if self.leave():
+            if self in sys.meta_path:
                 self._then()
+                self.leave()
 
         loader.exec_module = exec_module
 

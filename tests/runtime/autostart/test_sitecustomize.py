@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,58 @@ def test_a_failed_import_is_awaited_again(tmp_path, monkeypatch):
     assert seen == ["imported"]
     assert not leave()
     del sys.modules["awaited"]
+
+
+def test_every_import_fails_until_the_start_succeeds(tmp_path, monkeypatch):
+    (tmp_path / "awaited.py").write_text("LOADED = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    finders, calls = list(sys.meta_path), []
+
+    def start():
+        calls.append("start")
+        if len(calls) < 3:
+            raise ValueError("no bundle")
+
+    when_imported("awaited", start)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no bundle"):
+            import_module("awaited")
+    import_module("awaited")
+    assert (len(calls), sys.meta_path) == (3, finders)
+    del sys.modules["awaited"]
+
+
+def test_every_search_for_an_absent_module_fails_until_the_start_succeeds():
+    finders, calls = list(sys.meta_path), []
+
+    def start():
+        # it looks for the module itself
+        calls.append(find_spec("awaited_nowhere"))
+        if len(calls) < 3:
+            raise ValueError("no bundle")
+
+    when_imported("awaited_nowhere", start, start)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no bundle"):
+            import_module("awaited_nowhere")
+    with pytest.raises(ModuleNotFoundError):
+        import_module("awaited_nowhere")
+    assert (calls, sys.meta_path) == ([None] * 3, finders)
+
+
+def test_a_program_that_catches_the_error_of_serving_cannot_import_triton_after_it(tmp_path):
+    package = tmp_path / "triton"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    code = """
+for _ in range(2):
+    try:
+        import triton
+    except FileNotFoundError as error:
+        print("refused")
+"""
+    given = environment({"PYTHONPATH": str(tmp_path)}, NOJIT_SERVE=str(tmp_path / "nowhere"), NOJIT_MISS="error")
+    assert run(code, given) == "refused\nrefused"
 
 
 def test_a_python_without_nojit_goes_on(tmp_path):
