@@ -61,6 +61,8 @@ class Server:
         self._unbuilt: set[tuple[str, str]] = set()
         self._kernels: dict[tuple[int, str], ServedKernel] = {}
         self._functions: list[Function | Unserved] = []
+        # by the id of a function, which its value keeps
+        self._own: dict[int, Function | Unserved] = {}
         self._marked: list[weakref.ref[Any]] = []
         self._prepared: set[int] = set()
         try:
@@ -118,21 +120,27 @@ class Server:
             return found
 
     def find_own(self, function: Any, host: Host) -> Function | Unserved:
-        """Return what serves a function, without a mark on it. Its module may have another name than in the recording.
+        """Return what serves a function, without a mark on it; look for it at the first call.
+
+        Its module may have another name than in the recording.
 
         Args:
             function: the ``@triton.jit`` function.
             host: whose function it is.
         """
-        own, qualname = place_of(function)
-        # a loader may name modules by the version of their package
-        others = [module for module, name in self._known if name == qualname and module != own]
         with self._lock:
-            for module in ("", *others):
-                found = self._find(function, host, module)
-                if isinstance(found, Function):
-                    break
-            self._functions.append(found)
+            found = self._own.get(id(function))
+            if found is None:
+                own, qualname = place_of(function)
+                # a loader may name modules by the version of their package
+                others = [module for module, name in self._known if name == qualname and module != own]
+                for module in ("", *others):
+                    found = self._find(function, host, module)
+                    if isinstance(found, Function):
+                        break
+                assert found is not None
+                self._functions.append(found)
+                self._own[id(function)] = found
             return found
 
     def _find(self, function: Any, host: Host, module: str) -> Function | Unserved:

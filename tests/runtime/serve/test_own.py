@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,18 @@ def test_a_function_launches_from_the_bundle_and_the_process_stays_as_it_is(
     assert ATTRIBUTE not in vars(kernels.add)
     served = runtime.counters().served[-1]
     assert (served.function, served.launches) == ("tests.runtime.serve.programs.kernels:add", 2)
+
+
+def test_a_package_may_ask_for_a_launcher_before_each_launch(
+    recorded: Recorded, fakecuda: FakeCuda, tensors: Tensors, tmp_path: Path
+) -> None:
+    before = len(runtime.counters().served)
+    bundles = shutil.copytree(recorded.bundle, tmp_path / "bundles")
+    first, second = (nojit.serve_function(kernels.add, bundles, miss="error") for _ in range(2))
+    for _ in range(3):
+        nojit.serve_function(kernels.add, bundles, miss="error")[(4,)](*tensors, 4096)
+    assert first is second
+    assert [each.launches for each in runtime.counters().served[before:]] == [3]
 
 
 @pytest.mark.parametrize(("miss", "warns"), [("jit", False), ("warn", True)])
