@@ -9,7 +9,7 @@ from typing import Final
 from nojit.runtime.autostart import environment
 from nojit.runtime.errors import ArgumentError, NojitError, worded
 from nojit.runtime.fallback.jit import POLICIES
-from nojit.runtime.serve.settings import MISS, PRELOAD, SERVE
+from nojit.runtime.serve.settings import MISS, PRELOAD, SERVE, full_place
 
 __all__ = ["USAGE", "main", "run", "served_environment"]
 
@@ -30,22 +30,13 @@ def served_environment(
     Raises:
         FileNotFoundError: a path does not exist.
     """
-    places = [_absolute(each) for each in bundles]
+    places = [full_place(each) for each in bundles]
     variables = {SERVE: os.pathsep.join(places)}
     if miss is not None:
         variables[MISS] = miss
     if preload:
         variables[PRELOAD] = "1"
     return environment(given, **variables)
-
-
-def _absolute(place: str) -> str:
-    # names of installed bundles stay: each process looks for them
-    if os.path.exists(place):  # noqa: PTH110 - pathlib is slow to import, and machines that serve start many processes
-        return os.path.abspath(place)  # noqa: PTH100 - as above
-    if os.sep in place:
-        raise FileNotFoundError(f"expected a bundle or a folder with bundles, found nothing - at {place}")
-    return place
 
 
 def run(words: Sequence[str], variables: Mapping[str, str]) -> None:

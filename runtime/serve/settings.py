@@ -11,7 +11,7 @@ from nojit.runtime.fallback.jit import POLICIES, policy_of
 from nojit.runtime.fallback.jit import VARIABLE as MISS
 from nojit.runtime.record import Record
 
-__all__ = ["MISS", "PRELOAD", "SERVE", "Settings", "settings_of"]
+__all__ = ["MISS", "PRELOAD", "SERVE", "Settings", "full_place", "settings_of"]
 
 SERVE: Final = "NOJIT_SERVE"
 PRELOAD: Final = "NOJIT_SERVE_PRELOAD"
@@ -33,6 +33,7 @@ class Settings(Record):
 
         Raises:
             ArgumentError: an argument has a wrong type or value.
+            FileNotFoundError: a path does not exist.
             SettingError: a variable has an invalid value.
         """
         several = paths if isinstance(paths, list | tuple) else (paths,)
@@ -44,10 +45,23 @@ class Settings(Record):
             what = f"expected miss to be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
             raise ArgumentError(what, got=f"{miss!r}{near}", where="nojit.serve", argument="miss")
         return Settings(
-            tuple(map(os.fsdecode, several)),
+            tuple(full_place(os.fsdecode(each)) for each in several),
             policy_of(os.environ) if miss is None else str(miss),
             _flag(os.environ) if preload is None else bool(preload),
         )
+
+
+def full_place(place: str) -> str:
+    """Return a bundle's path as an absolute one. A name of installed bundles stays: each process looks for them.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+    """
+    if os.path.exists(place):  # noqa: PTH110 - pathlib is slow to import, and machines that serve start many processes
+        return os.path.abspath(place)  # noqa: PTH100 - as above
+    if os.sep in place:
+        raise FileNotFoundError(f"expected a bundle or a folder with bundles, found nothing - at {place}")
+    return place
 
 
 def settings_of(environment: Mapping[str, str]) -> Settings | None:

@@ -112,6 +112,21 @@ def test_a_missing_bundle_is_an_error(tmp_path: Path) -> None:
         nojit.serve_function(kernels.add, tmp_path / "nowhere")
 
 
+def test_a_relative_path_is_another_folder_after_a_change_of_the_working_directory(
+    recorded: Recorded, fakecuda: FakeCuda, tensors: Tensors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(recorded.bundle, tmp_path / "one/artifacts")
+    (tmp_path / "other/artifacts").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "one")
+    launcher = nojit.serve_function(kernels.add, "artifacts/", miss="error")
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(FileNotFoundError, match="found none"):
+        nojit.serve_function(kernels.add, "artifacts/", miss="error")
+    assert nojit.serve_function(kernels.add, tmp_path / "one/artifacts", miss="error") is launcher
+    launcher[(4,)](*tensors, 4096)
+    assert fakecuda.launch_count() == 1
+
+
 def test_without_triton_the_stand_in_s_functions_are_served(recorded: Recorded, without_triton: Any) -> None:
     script = f"""
 import json, nojit
