@@ -143,5 +143,5 @@ def warn_of_capture(what: str) -> None:
     except (AttributeError, RuntimeError):
         return
     if capturing:
-        advice = "before the capture call preload(), or launch a kernel on the device with NOJIT_SERVE_PRELOAD=1"
+        advice = "before the capture call preload(), or launch one there with preload=True or NOJIT_SERVE_PRELOAD=1"
         warn_caller(f"{what} loaded while a CUDA graph is captured: {advice}", RuntimeWarning)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 from nojit.runtime.errors import ArgumentError, typed
 from nojit.runtime.observe.events import add_served
@@ -16,11 +16,12 @@ from nojit.runtime.serve.settings import Settings
 
 __all__ = ["serve_function"]
 
+_NAME: Final = "nojit.serve_function"
 _lock = threading.Lock()
 _servers: dict[tuple[object, ...], Server] = {}
 
 
-def serve_function(function: Any, bundles: Any, *, miss: str = "jit") -> Any:
+def serve_function(function: Any, bundles: Any, *, miss: str = "jit", preload: bool = False) -> Any:
     """Return what launches one ``@triton.jit`` function from bundles: ``launcher[grid](...)``. The process stays as it is.
 
     A package launches its own functions with it. Calls mean what they mean for Triton. A call that no variant fits, a device without a
@@ -30,6 +31,8 @@ def serve_function(function: Any, bundles: Any, *, miss: str = "jit") -> Any:
         function: the function, without an autotuner or heuristics around it.
         bundles: as for `nojit.serve`.
         miss: for misses: ``error`` raises `NoMatchingVariantError`; ``jit`` lets Triton compile; ``warn`` also warns.
+        preload: whether to load every variant of the bundles for a device before the first launch there. Else a variant is loaded at
+            its first launch, which may be while a CUDA graph is captured.
 
     Raises:
         ArgumentError: an argument has a wrong type or value.
@@ -38,9 +41,9 @@ def serve_function(function: Any, bundles: Any, *, miss: str = "jit") -> Any:
     """
     if kind_of(function) not in ("jit", "gluon"):
         what = "expected a @triton.jit function, without decorators around it"
-        raise ArgumentError(what, got=typed(function), where="nojit.serve_function", argument="function")
-    settings = Settings.of(bundles, miss, preload=False)
-    key = settings.paths, settings.miss
+        raise ArgumentError(what, got=typed(function), where=_NAME, argument="function")
+    settings = Settings.of(bundles, miss, preload, where=_NAME)
+    key = settings.paths, settings.miss, settings.preload
     with _lock:
         server = _servers.get(key)
         if server is None:

@@ -168,7 +168,7 @@ def serve(bundles: Any, *, miss: str | None = None, preload: bool | None = None)
         BundleError: a bundle is damaged, or was not built from a recording.
         DriverError: `preload` is true, and there is no device.
     """
-    serving = Serving(Settings.of(bundles, miss, preload)).begin()
+    serving = Serving(Settings.of(bundles, miss, preload, where="nojit.serve")).begin()
     if serving.settings.preload:
         serving.preload()
     return serving

@@ -28,8 +28,14 @@ class Settings(Record):
     """Whether to load every recorded variant before the first launch on a device."""
 
     @staticmethod
-    def of(paths: object, miss: object, preload: object) -> Settings:
-        """Check the arguments of ``nojit.serve``; None for `miss` and `preload` takes the variables.
+    def of(paths: object, miss: object, preload: object, *, where: str) -> Settings:
+        """Check the arguments of a public function; None for `miss` and `preload` takes the variables.
+
+        Args:
+            paths: a path or several.
+            miss: a policy.
+            preload: whether to preload.
+            where: name of the function, for errors.
 
         Raises:
             ArgumentError: an argument has a wrong type or value.
@@ -39,11 +45,11 @@ class Settings(Record):
         several = paths if isinstance(paths, list | tuple) else (paths,)
         if not several or not all(isinstance(each, str | os.PathLike) for each in several):
             what = "expected the path of a bundle or of a folder with bundles, or a list of paths"
-            raise ArgumentError(what, got=typed(paths), where="nojit.serve", argument="bundles")
+            raise ArgumentError(what, got=typed(paths), where=where, argument="bundles")
         if miss is not None and miss not in POLICIES:
             near = did_you_mean(miss, POLICIES) if isinstance(miss, str) else ""
             what = f"expected miss to be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
-            raise ArgumentError(what, got=f"{miss!r}{near}", where="nojit.serve", argument="miss")
+            raise ArgumentError(what, got=f"{miss!r}{near}", where=where, argument="miss")
         return Settings(
             tuple(full_place(os.fsdecode(each)) for each in several),
             policy_of(os.environ) if miss is None else str(miss),

@@ -107,6 +107,22 @@ def test_another_object_is_refused(recorded: Recorded, function: Any) -> None:
         nojit.serve_function(function, recorded.bundle)
 
 
+@pytest.mark.parametrize(("bundles", "options"), [(7, {}), ("x", {"miss": "eror"})])
+def test_a_bad_argument_is_named_with_the_function(bundles: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=r"at nojit\.serve_function$"):
+        nojit.serve_function(kernels.add, bundles, **options)
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_package_may_load_every_variant_before_its_first_launch(
+    recorded: Recorded, fakecuda: FakeCuda, tensors: Tensors, tmp_path: Path, preload: bool
+) -> None:
+    bundles = shutil.copytree(recorded.bundle, tmp_path / "bundles")
+    nojit.serve_function(kernels.add, bundles, miss="error", preload=preload)[(4,)](*tensors, 4096)
+    # once for each variant
+    assert (fakecuda.calls("cuKernelGetFunction") > 3) is preload
+
+
 def test_a_missing_bundle_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         nojit.serve_function(kernels.add, tmp_path / "nowhere")
