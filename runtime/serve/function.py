@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 from nojit.runtime import _core
 from nojit.runtime.caller import warn_caller
 from nojit.runtime.errors import NojitError, NoMatchingVariantError
 from nojit.runtime.fallback.jit import MissWarning
+from nojit.runtime.observe.events import emit
 from nojit.runtime.observe.hooks import LaunchInfo, Metadata
 from nojit.runtime.recording.origins import Origin
 from nojit.runtime.serve.driver import current_stream
@@ -47,31 +49,38 @@ class Unserved:
         function: the function.
         host: runs its calls.
         miss: ``error``, ``warn`` or ``jit``.
+        name: its ``module:qualname``, for the event.
         error: says why it is not served.
     """
 
     kernel: ServedKernel | None = None
 
-    def __init__(self, function: Any, host: Host, miss: str, error: NoMatchingVariantError) -> None:
+    def __init__(self, function: Any, host: Host, miss: str, name: str, error: NoMatchingVariantError) -> None:
         self.function = function
         self.error = error
         self.misses = 0
         self._host = host
         self._miss = miss
+        self._name = name
+
+    def miss(self) -> bool:
+        """Count a call; return whether it is the first one, which is an event."""
+        self.misses += 1
+        first = self.misses == 1
+        if first:
+            emit("miss", perf_counter_ns(), kernel=self._name, detail=self.error.what)
+        return first
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return partial(self._call, grid)
 
     def _call(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
-        self.misses += 1
-        call = (self.function, grid, args, kwargs)
-        return _take_miss(self.error, self._miss, self._host, call, warmup=False, first=self.misses == 1)
+        return self.launch(grid, args, kwargs)
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, warmup: bool = False) -> Any:
         """Run a call as the policy says."""
-        self.misses += 1
         call = (self.function, grid, args, kwargs)
-        return _take_miss(self.error, self._miss, self._host, call, warmup=warmup, first=self.misses == 1)
+        return _take_miss(self.error, self._miss, self._host, call, warmup=warmup, first=self.miss())
 
 
 class Function:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import perf_counter_ns
 from typing import Any
 
@@ -113,7 +113,8 @@ class Server:
             if known is not None:
                 served: Function | Unserved = getattr(known, "owner", known)
                 return served
-            found = self._find(function, host, module)
+            own, qualname = place_of(function)
+            found = self._find(function, host, [module or own], qualname)
             self._functions.append(found)
             self._marked.append(weakref.ref(function))
             vars(function)[ATTRIBUTE] = found.handle if isinstance(found, Function) else found
@@ -133,37 +134,35 @@ class Server:
             if found is None:
                 own, qualname = place_of(function)
                 # a loader may name modules by the version of their package
-                others = [module for module, name in self._known if name == qualname and module != own]
-                for module in ("", *others):
-                    found = self._find(function, host, module)
-                    if isinstance(found, Function):
-                        break
-                assert found is not None
+                others = [module for module, name in (*self._known, *self._unbuilt) if name == qualname]
+                found = self._find(function, host, [*dict.fromkeys((own, *others))], qualname)
                 self._functions.append(found)
                 self._own[id(function)] = found
             return found
 
-    def _find(self, function: Any, host: Host, module: str) -> Function | Unserved:
-        began_ns, (own, qualname) = perf_counter_ns(), place_of(function)
-        place, miss = (module or own, qualname), self.settings.miss
-        spelled = ":".join(place)
-        drifts: list[tuple[str, str]] = []
-        for known in self._known.get(place, ()):
-            drift = _drift_of(function, known, host.version)
-            if not drift:
-                kernel = self._kernel(known)
-                emit("serve", began_ns, bundle=kernel.bundle, kernel=kernel.name, detail=spelled)
-                return Function(function, host, miss, kernel, known.origin)
-            drifts.append((known.origin.kernel, drift))
-        if drifts:
-            what = f"{spelled} is not the function that was recorded"
-        elif place in self._unbuilt:
-            what = f"{spelled} was recorded, but the build left it out: expected a build without failures"
-        else:
-            what = f"no bundle has a kernel of {spelled}"
-        emit("miss", began_ns, kernel=spelled, detail=what)
-        error = NoMatchingVariantError(what, where=few([*self.settings.paths], 4), reasons=tuple(drifts))
-        return Unserved(function, host, miss, error.advise(ADVICE))
+    def _find(self, function: Any, host: Host, modules: Sequence[str], qualname: str) -> Function | Unserved:
+        """Return what serves a function: the kernel of the first module in which its source is the recorded one."""
+        began_ns, miss = perf_counter_ns(), self.settings.miss
+        findings: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+        for module in modules:
+            place, spelled = (module, qualname), f"{module}:{qualname}"
+            drifts: list[tuple[str, str]] = []
+            for known in self._known.get(place, ()):
+                drift = _drift_of(function, known, host.version)
+                if not drift:
+                    kernel = self._kernel(known)
+                    emit("serve", began_ns, bundle=kernel.bundle, kernel=kernel.name, detail=spelled)
+                    return Function(function, host, miss, kernel, known.origin)
+                drifts.append((known.origin.kernel, drift))
+            if drifts:
+                findings.append((f"{spelled} is not the function that was recorded", tuple(drifts)))
+            elif place in self._unbuilt:
+                what = f"{spelled} was recorded, but the build left it out: expected a build without failures"
+                findings.append((what, ()))
+        own = f"{modules[0]}:{qualname}"
+        what, reasons = findings[0] if findings else (f"no bundle has a kernel of {own}", ())
+        error = NoMatchingVariantError(what, where=few([*self.settings.paths], 4), reasons=reasons)
+        return Unserved(function, host, miss, own, error.advise(ADVICE))
 
     def _kernel(self, known: _Known) -> ServedKernel:
         key = (id(known.bundle), known.origin.kernel)
@@ -210,7 +209,7 @@ class Server:
         """
         if isinstance(function, Unserved):
             if self.settings.miss == "error":
-                function.misses += 1
+                function.miss()
                 raise function.error
             return None
         choice = choose(function.origin.winners, key, configs)
@@ -243,11 +242,14 @@ class Server:
             winner = next((each for each in found.origin.winners if each.key == (key,)), None)
             if winner is not None:
                 return Generated(found, winner.config, found.kernel.options_of(winner.config))
+        if isinstance(found, Unserved):
+            found.miss()
+            if self.settings.miss == "error":
+                raise found.error
+            return None
         found.misses += 1
         if self.settings.miss != "error":
             return None
-        if isinstance(found, Unserved):
-            raise found.error
         what = f"torch.compile's kernel {found.kernel.name} was not recorded with these types and sizes"
         raise found.kernel.missed(what).advise(ADVICE)
 

@@ -13,6 +13,7 @@ import triton.language as tl
 from nojit import runtime
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.fallback.jit import MissWarning
+from nojit.runtime.serve import own
 from nojit.runtime.serve.hosts import ATTRIBUTE
 from triton.runtime import jit
 
@@ -92,6 +93,37 @@ def test_a_module_may_have_another_name(
     monkeypatch.setattr(kernels.add.fn, "__module__", "kernels_of_version_2")
     nojit.serve_function(kernels.add, recorded.bundle, miss="error")[(4,)](*tensors, 4096)
     assert fakecuda.launch_count() == 1
+
+
+def test_the_error_is_of_the_function_s_own_module(
+    recorded: Recorded, fakecuda: FakeCuda, tensors: Tensors, edited: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = edited("tl.load(x_ptr + offs, mask=mask) + tl.load", "tl.load(x_ptr + offs, mask=mask) - tl.load")
+    nojit.serve_function(kernels.unrecorded, recorded.bundle, miss="error")
+    known = own._servers[(str(recorded.bundle),), "error", False]._known
+    # another module has a function of the name too
+    monkeypatch.setitem(known, ("other", "add"), known["tests.runtime.serve.programs.kernels", "add"])
+    launcher = nojit.serve_function(changed.add, recorded.bundle, miss="error")
+    with pytest.raises(NoMatchingVariantError, match=r"^tests\.runtime\.serve\.programs\.kernels:add is not the"):
+        launcher[(4,)](*tensors, 4096)
+
+
+def test_a_function_that_no_bundle_serves_is_one_event_at_its_first_call(
+    recorded: Recorded, fakecuda: FakeCuda, tensors: Tensors, tmp_path: Path
+) -> None:
+    bundles = shutil.copytree(recorded.bundle, tmp_path / "bundles")
+    heard: list[Any] = []
+    listener = runtime.events.add(heard.append)
+    try:
+        launcher = nojit.serve_function(kernels.unrecorded, bundles, miss="error")
+        assert "miss" not in [each.kind for each in heard]
+        for _ in range(2):
+            with pytest.raises(NoMatchingVariantError):
+                launcher[(1,)](tensors[0], BLOCK=16)
+    finally:
+        runtime.events.remove(listener)
+    (missed,) = (each for each in heard if each.kind == "miss")
+    assert missed.kernel == "tests.runtime.serve.programs.kernels:unrecorded"
 
 
 def test_a_served_process_answers_a_miss_of_a_package(recorded: Recorded, served: Serve, tensors: Tensors) -> None:
