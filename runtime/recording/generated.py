@@ -153,29 +153,73 @@ def _constant_type(value: Any, name: str, kernel: str) -> tuple[str, bool]:
 def force_settings(config: Any, values: Mapping[str, Any]) -> Callable[[], None]:
     """Change settings of torch in every thread, over the settings of the program; return a function that ends it.
 
+    A setting has its old value again once all who forced it have ended, in any order.
+
     Args:
         config: a module of settings, such as ``torch._inductor.config``.
-        values: the settings by name.
+        values: the settings by name. Two callers must not force different values of one at the same time.
     """
-    before = {name: getattr(config, name) for name in values}
-    # from torch 2.13 on, what a program sets holds for one thread
-    entries = {name: entry for name in values if hasattr(entry := config._config[name], _FORCED)}  # noqa: SLF001 - no other name for it
-    forced = {name: getattr(entry, _FORCED) for name, entry in entries.items()}
-    for name, value in values.items():
-        setattr(config, name, value)
-    for name, entry in entries.items():
-        setattr(entry, _FORCED, values[name])
+    holder = object()
+    with _lock:
+        for name, value in values.items():
+            key = config.__name__, name
+            if key not in _held:
+                _held[key] = _Forced(config, name)
+                _held[key].force(value)
+            _held[key].holders.add(holder)
 
     def end() -> None:
-        for name, entry in entries.items():
-            setattr(entry, _FORCED, forced[name])
-        for name, value in before.items():
-            setattr(config, name, value)
+        with _lock:
+            for name in values:
+                held = _held.get((config.__name__, name))
+                if held is None or holder not in held.holders:
+                    continue
+                held.holders.remove(holder)
+                if not held.holders:
+                    del _held[config.__name__, name]
+                    held.restore()
 
     return end
 
 
+class _Forced:
+    """A setting that somebody forces.
+
+    Args:
+        config: the module of settings.
+        name: name of the setting.
+
+    Attributes:
+        holders: who forces it.
+    """
+
+    def __init__(self, config: Any, name: str) -> None:
+        self.holders: set[object] = set()
+        self._config = config
+        self._name = name
+        self._before = getattr(config, name)
+        entry = config._config[name]  # noqa: SLF001 - no other name for it
+        # from torch 2.13 on, what a program sets holds for one thread
+        self._entry = entry if hasattr(entry, _FORCED) else None
+        self._forced = getattr(entry, _FORCED, None)
+
+    def force(self, value: Any) -> None:
+        """Set it in every thread."""
+        setattr(self._config, self._name, value)
+        if self._entry is not None:
+            setattr(self._entry, _FORCED, value)
+
+    def restore(self) -> None:
+        """Set it as it was before."""
+        if self._entry is not None:
+            setattr(self._entry, _FORCED, self._forced)
+        setattr(self._config, self._name, self._before)
+
+
 _FORCED: Final = "env_value_force"
+_lock = threading.Lock()
+# by module and name
+_held: dict[tuple[str, str], _Forced] = {}
 
 # -- recording -------------------------------------------------------------------------------------------------------
 
@@ -224,10 +268,41 @@ def watch(tell: Tell) -> Callable[[], None]:
     import triton  # noqa: PLC0415 - as above
 
     tuner = heuristics.CachingAutotuner
-    before = (tuner._precompile_config, tuner.run, triton.compile)  # noqa: SLF001 - no public hook sees the winner
-    precompile, run, compile_source = before
+    run = tuner.run
     launches = _Launches(tell, heuristics.GridExpr)
     counted = launches.counted
+
+    def running(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = run(self, *args, **kwargs)
+        if launches.ended:
+            return result
+        known = counted.get(id(self))
+        if known is None:
+            launches.meet(self, args, kwargs)
+        elif (number := next(known.launches)) >= known.due:
+            launches.write(self, known, number, args)
+        return result
+
+    precompile, compile_source = tuner._precompile_config, triton.compile  # noqa: SLF001 - no public hook sees the winner
+    precompiling, compiling = _compile_hooks(precompile, compile_source, launches)
+    remove = _put(
+        (tuner, "_precompile_config", precompile, precompiling),
+        (triton, "compile", compile_source, compiling),
+        (tuner, "run", run, running),
+    )
+    # Inductor launches what its graph cache bundled without a compile that could be seen
+    restore = force_settings(settings, SEEN)
+
+    def end() -> None:
+        launches.ended = True
+        remove()
+        restore()
+
+    return end
+
+
+def _compile_hooks(precompile: Any, compile_source: Any, launches: _Launches) -> tuple[Any, Any]:
+    """Return hooks for the compile of a config and for Triton's compile, which keep what a config was compiled from."""
 
     def compiling(source: Any, *args: Any, **kwargs: Any) -> Any:
         if (seen := getattr(_local, "seen", None)) is not None:
@@ -235,6 +310,9 @@ def watch(tell: Tell) -> Callable[[], None]:
         return compile_source(source, *args, **kwargs)
 
     def precompiling(self: Any, config: Any) -> Any:
+        # another watch may be around this one
+        if launches.ended or getattr(_local, "seen", None) is not None:
+            return precompile(self, config)
         _local.seen = []
         try:
             result = precompile(self, config)
@@ -243,24 +321,23 @@ def watch(tell: Tell) -> Callable[[], None]:
             _local.seen = None
         return result
 
-    def running(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = run(self, *args, **kwargs)
-        known = counted.get(id(self))
-        if known is None:
-            launches.meet(self, args, kwargs)
-        elif (number := next(known.launches)) >= known.due:
-            launches.write(self, known, number, args)
-        return result
+    return precompiling, compiling
 
-    tuner._precompile_config, tuner.run, triton.compile = precompiling, running, compiling  # noqa: SLF001 - as above
-    # Inductor launches what its graph cache bundled without a compile that could be seen
-    restore = force_settings(settings, SEEN)
 
-    def end() -> None:
-        tuner._precompile_config, tuner.run, triton.compile = before  # noqa: SLF001 - as above
-        restore()
+def _put(*places: tuple[Any, str, Any, Any]) -> Callable[[], None]:
+    """Replace functions by hooks, each an owner, a name, the function and the hook; return a function that puts them back.
 
-    return end
+    A hook that somebody else has replaced meanwhile stays.
+    """
+    for owner, name, _, hook in places:
+        setattr(owner, name, hook)
+
+    def remove() -> None:
+        for owner, name, original, hook in places:
+            if getattr(owner, name) is hook:
+                setattr(owner, name, original)
+
+    return remove
 
 
 class _Uncounted:
@@ -279,9 +356,11 @@ class _Launches:
 
     Attributes:
         counted: what counts the launches of an autotuner, by its id.
+        ended: whether nothing is told any more.
     """
 
     def __init__(self, tell: Tell, grids: Any) -> None:
+        self.ended = False
         self.counted: dict[int, Any] = {}
         self._tell = tell
         self._grids = grids

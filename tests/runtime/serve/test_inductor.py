@@ -158,6 +158,22 @@ def test_the_end_restores_inductor_and_its_settings():
     assert (triton.compile, triton_heuristics.CachingAutotuner.run) == (compile_before, run_before)
 
 
+def test_two_watches_may_end_in_any_order():
+    before, autotuner, first, second = settings.compile_threads, load(pointwise()), Told(), Told()
+    ends = [generated.watch(told) for told in (first, second)]
+    config = autotuner.configs[0]
+    autotuner._precompile_config(config)
+    ends[0]()
+    assert settings.compile_threads == 1
+    with_launcher(autotuner, config)
+    autotuner.run("in", "out", 5, stream=0)
+    ends[1]()
+    assert (len(first.won), len(second.won)) == (0, 1)
+    assert settings.compile_threads == before
+    autotuner.run("in", "out", 5, stream=0)
+    assert (len(second.launches), second.failures) == (1, [])
+
+
 def with_launcher(autotuner, config):
     """Give an autotuner a launcher that does nothing, as if Inductor had selected a config."""
 
