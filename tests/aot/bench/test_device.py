@@ -21,6 +21,9 @@ FAILS = "print('1 failed'); print('FAILED tests/gpu/test_a.py::test_b - boom'); 
 
 @pytest.fixture(scope="module")
 def device() -> ModuleType:
+    # what is imported by others first
+    for name in ("processes", "served"):
+        load_script(name)
     return load_script("device")
 
 
@@ -41,7 +44,7 @@ def scripted(device, monkeypatch, tmp_path):
             device.Run(name, (sys.executable, "-c", note + program, str(journal), name))
             for name, program in programs.items()
         ]
-        monkeypatch.setattr(device, "bench", lambda _bundles: runs)
+        monkeypatch.setattr(device, "bench", lambda _bundles, _out: runs)
         journal.write_text("")
         code = device.main([str(tmp_path), "--out", str(tmp_path / "out"), "--only", "bench", *words])
         return code, journal.read_text().split()
