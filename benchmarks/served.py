@@ -384,7 +384,8 @@ def _machine(folder: Path, *, rehearse: bool, budget: float) -> Machine:
     watch = folder / "watch"
     watch.mkdir()
     (watch / "sitecustomize.py").write_text(WATCH, encoding="utf-8")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NOJIT_", "TRITON_"))}
+    others = ("NOJIT_", "TRITON_", "PYTHONDONTWRITEBYTECODE")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     paths = [str(watch), environment.get("PYTHONPATH", "")]
     environment |= {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
