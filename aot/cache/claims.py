@@ -21,14 +21,25 @@ from typing import Final
 from nojit.aot.cache.guard import WRITE, Guard, Limits
 from nojit.aot.cache.store import Store
 
-__all__ = ["BUILDS", "CLAIMS", "Claims"]
+__all__ = ["Claims", "is_claim", "is_leftover"]
 
-CLAIMS: Final = "claims"
-BUILDS: Final = "builds"
+_CLAIMS: Final = "claims"
+_BUILDS: Final = "builds"
 
 _NAME: Final = re.compile(r"claims/([0-9a-f]{64})\.([0-9]{1,6})\Z")
 _BUILD: Final = re.compile(rb"[0-9a-f]{16}\Z")
+_HEARTBEAT: Final = re.compile(r"builds/[0-9a-f]{16}\Z")
 _BYTES_MAX: Final = 256
+
+
+def is_claim(name: str) -> bool:
+    """Return whether an object of this name is a claim. The other objects below ``claims/`` are not the cache's."""
+    return _NAME.match(name) is not None
+
+
+def is_leftover(name: str) -> bool:
+    """Return whether an object of this name is a claim or a heartbeat: a build that ends deletes its own."""
+    return is_claim(name) or _HEARTBEAT.match(name) is not None
 
 
 class Claims:
@@ -69,7 +80,7 @@ class Claims:
         """
         self._begin()
         number = self._next.get(key, 0)
-        if self._store.create(f"{CLAIMS}/{key}.{number}", self.name.encode()):
+        if self._store.create(f"{_CLAIMS}/{key}.{number}", self.name.encode()):
             self._held[key] = number
             return True
         # starts to watch the holder
@@ -85,7 +96,7 @@ class Claims:
         number = self._held.pop(key, -1)
         # first those of dead builds, or they would count again
         for each in range(number + 1):
-            self._store.delete(f"{CLAIMS}/{key}.{each}")
+            self._store.delete(f"{_CLAIMS}/{key}.{each}")
 
     def free(self, keys: Collection[str]) -> set[str]:
         """Return those of `keys` that no living build claims.
@@ -94,7 +105,7 @@ class Claims:
             Exception: the place fails.
         """
         numbers: dict[str, int] = {}
-        for name, _, _ in self._store.list(CLAIMS):
+        for name, _, _ in self._store.list(_CLAIMS):
             if found := _NAME.match(name):
                 numbers[found[1]] = max(int(found[2]), numbers.get(found[1], 0))
         free, signs = set(), dict[str, bool]()
@@ -114,7 +125,7 @@ class Claims:
         """
         self._stop.set()
         if self._beating is not None:
-            deleted = self._guard.submit(WRITE, self._store.delete, f"{BUILDS}/{self.name}")
+            deleted = self._guard.submit(WRITE, self._store.delete, f"{_BUILDS}/{self.name}")
             with contextlib.suppress(TimeoutError):
                 deleted.exception(timeout_s)
 
@@ -127,7 +138,7 @@ class Claims:
                 self._beating.start()
 
     def _beat(self, number: int) -> None:
-        self._store.write(f"{BUILDS}/{self.name}", str(number).encode())
+        self._store.write(f"{_BUILDS}/{self.name}", str(number).encode())
 
     def _beat_on(self) -> None:
         number = 0
@@ -143,7 +154,7 @@ class Claims:
         holder = self._holders.get((key, number))
         if holder is None:
             try:
-                held = self._store.read(f"{CLAIMS}/{key}.{number}", _BYTES_MAX)
+                held = self._store.read(f"{_CLAIMS}/{key}.{number}", _BYTES_MAX)
             except FileNotFoundError:
                 return False
             if not _BUILD.match(held):
@@ -155,7 +166,7 @@ class Claims:
 
     def _is_dead(self, holder: str) -> bool:
         try:
-            sign = self._store.read(f"{BUILDS}/{holder}", _BYTES_MAX)
+            sign = self._store.read(f"{_BUILDS}/{holder}", _BYTES_MAX)
         except FileNotFoundError:
             return True
         now = time.monotonic()

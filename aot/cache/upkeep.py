@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
-from nojit.aot.cache.claims import BUILDS, CLAIMS
+from nojit.aot.cache.claims import is_claim, is_leftover
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, entry_key, open_entry, split_signed
 from nojit.aot.cache.folder import check_cache_folder
 from nojit.aot.cache.guard import READ, WRITE, FaultError, Guard, Limits
@@ -116,7 +116,7 @@ class Keeper:
             size_bytes=sum(each.size_bytes for each in entries),
             oldest=_spelled(min(times)) if times else "",
             newest=_spelled(max(times)) if times else "",
-            claims=sum(each.name.startswith(f"{CLAIMS}/") for each in stored),
+            claims=sum(is_claim(each.name) for each in stored),
         )
 
     def choose(self, older_than_s: float | None, most_bytes: int | None) -> OldEntries:
@@ -138,11 +138,7 @@ class Keeper:
             if (older_than_s is not None and now - entry.written_s > older_than_s)
             or (most_bytes is not None and size_bytes > most_bytes)
         ][::-1]
-        leftovers = [
-            each.name
-            for each in stored
-            if each.name.startswith((f"{CLAIMS}/", f"{BUILDS}/")) and now - each.written_s > _STALE_S
-        ]
+        leftovers = [each.name for each in stored if is_leftover(each.name) and now - each.written_s > _STALE_S]
         return OldEntries(
             path=self._store.url,
             names=tuple(entry.name for entry in gone),

@@ -131,6 +131,18 @@ class TestPrune:
         document("cache", "prune", f"file://{place}", "--older-than", "30d", "-y")
         assert (old.exists(), new.exists(), len(entries(place))) == (False, True, 9)
 
+    def test_of_a_folder_with_other_objects_leaves_them_alone(self, document: Document, place: Path) -> None:
+        heartbeat = "c" * 16
+        others = ("builds/release-1.0.tar.gz", f"builds/{heartbeat}.txt", "claims/2024.csv", f"claims/{'A' * 64}.0")
+        for name in (*others, f"builds/{heartbeat}", "ab/notes.txt"):
+            (place / name).parent.mkdir(exist_ok=True)
+            (place / name).write_bytes(b"")
+            os.utime(place / name, (time.time() - 40 * DAY_S,) * 2)
+        assert document("cache", "stats", f"file://{place}")["places"][0]["claims"] == 0
+        (pruned,) = document("cache", "prune", f"file://{place}", "--older-than", "30d", "-y")["places"]
+        assert (pruned["names"], pruned["leftovers"]) == ([], [f"builds/{heartbeat}"])
+        assert all((place / name).exists() for name in (*others, "ab/notes.txt"))
+
     def test_a_dry_run_deletes_nothing(self, run: Run, place: Path) -> None:
         result = run("cache", "prune", f"file://{place}", "--max-size", "0MB", "-n")
         assert result.exit_code == 0, result.output
