@@ -18,6 +18,8 @@ __all__ = ["check_url", "open_store"]
 
 _FORMS: Final = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, file:///FOLDER or memory://NAME"
 _NEEDED: Final = {"s3": "s3fs", "gs": "gcsfs", "memory": "fsspec"}
+# a user, password, token or query; `::` names a second place to fsspec
+_UNFIT: Final = re.compile(r"[@?#\x00-\x1f\x7f-\x9f]|::|\A[^/]*//[^/]*:")
 _TIMES: Final = ("LastModified", "mtime", "updated", "created")
 
 
@@ -25,20 +27,24 @@ def check_url(url: str) -> str:
     """Return the URL of a shared cache without a final slash.
 
     Raises:
-        ValueError: the URL has another form, or holds a password.
+        ValueError: the URL has another form, or may hold a password. The message shows the scheme only.
     """
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)
+    given = f"one that starts with {scheme[0]}" if scheme else "one without a scheme"
+    if _UNFIT.search(url):
+        raise ValueError(
+            "expected a URL without user, password, query and fragment: no @, ?, #, ::, control character, and "
+            f"no : before the path, got {given}; for credentials, use fsspec's settings, such as AWS_PROFILE"
+        )
     try:
         parts = urlsplit(url)
     except ValueError:
         parts = urlsplit("")
-    given = re.sub(r"//[^/]*@", "//***@", url)
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError(f"expected a URL without user, query and fragment, got {given!r}")
     local = parts.scheme == "file"
     known = local or parts.scheme in _NEEDED
     # a folder has no host; in its place, the others have a bucket or a name
     if not known or (parts.netloc != "") == local or (local and not parts.path.strip("/")):
-        raise ValueError(f"expected {_FORMS}, got {given!r}")
+        raise ValueError(f"expected {_FORMS}, got {given}")
     return url.rstrip("/")
 
 
