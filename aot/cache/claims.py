@@ -83,8 +83,14 @@ class Claims:
         if self._store.create(f"{_CLAIMS}/{key}.{number}", self.name.encode()):
             self._held[key] = number
             return True
-        # starts to watch the holder
-        self._is_void(key, number, {})
+        holder = self._read_holder(key, number)
+        if holder == self.name:
+            # a request that succeeded and lost its answer was repeated
+            self._held[key] = number
+            return True
+        if holder:
+            # starts to watch the holder
+            self._is_dead(holder)
         return False
 
     def drop(self, key: str) -> None:
@@ -153,16 +159,23 @@ class Claims:
         """
         holder = self._holders.get((key, number))
         if holder is None:
-            try:
-                held = self._store.read(f"{_CLAIMS}/{key}.{number}", _BYTES_MAX)
-            except FileNotFoundError:
-                return False
-            if not _BUILD.match(held):
-                return True
-            holder = self._holders[key, number] = held.decode()
+            holder = self._read_holder(key, number)
+            if not holder:
+                return holder == ""
         if holder not in dead:
             dead[holder] = holder != self.name and self._is_dead(holder)
         return dead[holder]
+
+    def _read_holder(self, key: str, number: int) -> str | None:
+        """Return the name of the build that holds a claim; None if the claim is gone, empty if it names no build."""
+        try:
+            held = self._store.read(f"{_CLAIMS}/{key}.{number}", _BYTES_MAX)
+        except FileNotFoundError:
+            return None
+        if not _BUILD.match(held):
+            return ""
+        holder = self._holders[key, number] = held.decode()
+        return holder
 
     def _is_dead(self, holder: str) -> bool:
         try:

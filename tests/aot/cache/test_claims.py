@@ -53,6 +53,23 @@ def test_one_builder_takes_a_key(builder: Callable[[], Claims]) -> None:
     assert second.free({KEY, OTHER}) == set()
 
 
+def test_a_builder_holds_a_claim_whose_answer_was_lost(place: Folder) -> None:
+    class Lossy(Folder):
+        def create(self, name: str, data: bytes) -> bool:
+            super().create(name, data)
+            return False
+
+    first = Claims(Lossy(place.path), Guard("here", LIMITS, lambda _: None), LIMITS)
+    second = Claims(Lossy(place.path), Guard("here", LIMITS, lambda _: None), LIMITS)
+    assert first.take(KEY)
+    assert not second.take(KEY)
+    first.drop(KEY)
+    assert names(place) == []
+    assert second.take(KEY)
+    first.close()
+    second.close()
+
+
 def test_a_key_is_free_when_it_was_given_back(builder: Callable[[], Claims], place: Folder) -> None:
     first, second = builder(), builder()
     first.take(KEY)
