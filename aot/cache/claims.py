@@ -61,7 +61,8 @@ class Claims:
         """Number of the claim of each key that this build holds."""
         self._next: dict[str, int] = {}
         """Number to claim next for each key whose holder is dead."""
-        self._holders: dict[tuple[str, int], str] = {}
+        self._holders: dict[str, tuple[int, str]] = {}
+        """Number and holder of the claim that this build last read, for each key."""
         self._seen: dict[str, tuple[bytes, float]] = {}
         """Last sign of life of each other build, and when this build first saw it."""
         self._lock = threading.Lock()
@@ -100,6 +101,8 @@ class Claims:
             Exception: the place fails.
         """
         number = self._held.pop(key, -1)
+        # others may use the number again
+        self._holders.pop(key, None)
         # first those of dead builds, or they would count again
         for each in range(number + 1):
             self._store.delete(f"{_CLAIMS}/{key}.{each}")
@@ -118,6 +121,7 @@ class Claims:
         for key in keys:
             if key not in numbers:
                 self._next.pop(key, None)
+                self._holders.pop(key, None)
                 free.add(key)
             elif self._is_void(key, numbers[key], signs):
                 self._next[key] = numbers[key] + 1
@@ -127,10 +131,12 @@ class Claims:
     def close(self, timeout_s: float | None = None) -> None:
         """Make the claims of this build void, and end its signs of life.
 
-        `timeout_s`: longest time to wait; None for the limit of an operation.
+        `timeout_s`: longest time to wait for the last write, and for the deletion; None for the limit of an operation.
         """
         self._stop.set()
         if self._beating is not None:
+            # a write that ended after the deletion would leave the object behind
+            self._beating.join(self._limits.operation_s if timeout_s is None else timeout_s)
             deleted = self._guard.submit(WRITE, self._store.delete, f"{_BUILDS}/{self.name}")
             with contextlib.suppress(TimeoutError):
                 deleted.exception(timeout_s)
@@ -157,11 +163,14 @@ class Claims:
 
         `dead`: whether each build is dead, as far as this look at the place found out.
         """
-        holder = self._holders.get((key, number))
-        if holder is None:
-            holder = self._read_holder(key, number)
-            if not holder:
-                return holder == ""
+        known, holder = self._holders.get(key, (-1, ""))
+        if known == number and not self._was_dead(holder, dead):
+            return False
+        # the known holder may have given the claim back, and a living build claimed the same number
+        now = self._read_holder(key, number)
+        return now is not None and (now == "" or self._was_dead(now, dead))
+
+    def _was_dead(self, holder: str, dead: dict[str, bool]) -> bool:
         if holder not in dead:
             dead[holder] = holder != self.name and self._is_dead(holder)
         return dead[holder]
@@ -174,7 +183,8 @@ class Claims:
             return None
         if not _BUILD.match(held):
             return ""
-        holder = self._holders[key, number] = held.decode()
+        holder = held.decode()
+        self._holders[key] = number, holder
         return holder
 
     def _is_dead(self, holder: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -148,6 +149,56 @@ def test_who_was_thought_dead_takes_nothing_from_the_next(
     slow.drop(KEY)
     assert names(place) == [f"claims/{KEY}.1"]
     assert third.free({KEY}) == set()
+
+
+def test_a_number_that_is_claimed_again_belongs_to_the_new_holder(
+    builder: Callable[[], Claims], clock: list[float], place: Folder
+) -> None:
+    first, second, watcher = (builder() for _ in range(3))
+    first.take(KEY)
+    assert not watcher.take(KEY)
+    first.drop(KEY)
+    second.take(KEY)
+    # the watcher did not look in between
+    first.close()
+    assert names(place) == [f"claims/{KEY}.0"]
+    assert watcher.free({KEY}) == set()
+    second.close()
+    assert watcher.free({KEY}) == {KEY}
+
+
+def test_who_gave_a_claim_back_forgets_its_holder(builder: Callable[[], Claims], place: Folder) -> None:
+    first, second = builder(), builder()
+    place.write(f"claims/{KEY}.0", first.name.encode())
+    first.take(KEY)
+    first.drop(KEY)
+    second.take(KEY)
+    second.close()
+    assert first.free({KEY}) == {KEY}
+
+
+def test_a_heartbeat_that_is_being_written_does_not_outlive_its_builder(place: Folder) -> None:
+    writing, deleted = threading.Event(), threading.Event()
+
+    class Slow(Folder):
+        def write(self, name: str, data: bytes) -> None:
+            if data != b"0":
+                writing.set()
+                deleted.wait(0.3)
+            super().write(name, data)
+
+        def delete(self, name: str) -> None:
+            super().delete(name)
+            deleted.set()
+
+    limits = Limits(beat_s=0.01)
+    claims = Claims(Slow(place.path), Guard("here", limits, lambda _: None), limits)
+    claims.take(KEY)
+    assert writing.wait(10)
+    claims.close()
+    assert claims._beating is not None
+    claims._beating.join(10)
+    assert [each.name for each in place.list()] == [f"claims/{KEY}.0"]
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"../../x", b"f" * 200, bytes(200)])
