@@ -88,22 +88,30 @@ class Guard:
         # a place that cannot be read is not written to. Overdue operations need not be in a row: each delays the build
         return max(self._overdue, self._row[READ], self._row[kind]) < self._limits.faults
 
-    def submit(self, kind: str, function: Callable[..., T], /, *args: Any) -> Future[T]:
+    def submit(self, kind: str, function: Callable[..., T], /, *args: Any, may_miss: bool = False) -> Future[T]:
         """Start an operation; its future has a result or an error within the time limit.
 
-        A `FileNotFoundError` of a `READ` is passed on. Every other error is a fault, and becomes `FaultError`.
+        Every error is a fault, and becomes `FaultError`.
+
+        Args:
+            kind: `READ` or `WRITE`.
+            function: the operation.
+            args: its arguments.
+            may_miss: whether a `FileNotFoundError` says that the place lacks an object, and is passed on.
         """
         future: Future[T] = Future()
         if not self.is_usable(kind):
             future.set_exception(FaultError("not used after several faults"))
             return future
-        thread = threading.Thread(target=self._run, args=(future, kind, function, args), daemon=True)
+        thread = threading.Thread(target=self._run, args=(future, kind, function, args, may_miss), daemon=True)
         self._watch(future, kind)
         thread.start()
         return future
 
     def each(self, kind: str, function: Callable[[A], T], items: Iterable[A]) -> Iterator[tuple[A, Future[T]]]:
         """Run an operation for each item, several at the same time; yield the items as they end, with their futures.
+
+        A `FileNotFoundError` of a `READ` is passed on: the place lacks the item.
 
         Args:
             kind: `READ` or `WRITE`.
@@ -116,7 +124,7 @@ class Guard:
             # the first operation opens connections, and shows whether the place answers at all
             width = self._limits.parallel if self._answers else 1
             for item in islice(rest, max(0, width - len(running))):
-                running[self.submit(kind, function, item)] = item
+                running[self.submit(kind, function, item, may_miss=kind == READ)] = item
             if not running:
                 return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -132,16 +140,16 @@ class Guard:
         """
         self._fail(Future(), kind, error)
 
-    def _run(self, future: Future[T], kind: str, function: Callable[..., T], args: tuple[Any, ...]) -> None:
+    def _run(
+        self, future: Future[T], kind: str, function: Callable[..., T], args: tuple[Any, ...], may_miss: bool
+    ) -> None:
         try:
             result = function(*args)
-        except FileNotFoundError as error:
-            if kind == READ:
+        except Exception as error:  # noqa: BLE001 - each library has errors of its own
+            if may_miss and isinstance(error, FileNotFoundError):
                 self._end(future, kind, error=error)
             else:
                 self._fail(future, kind, error)
-        except Exception as error:  # noqa: BLE001 - each library has errors of its own
-            self._fail(future, kind, error)
         else:
             self._end(future, kind, result=result)
 

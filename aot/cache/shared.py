@@ -104,6 +104,8 @@ class SharedCache:
         self._refused: dict[str, list[bytes]] = {}
         """Digests of the contents of each key's entry that could not be used."""
         self._held_since: dict[str, float] = {}
+        self._blind = 0
+        """Number of looks at the claims that failed in a row."""
 
     @property
     def faults(self) -> int:
@@ -113,7 +115,8 @@ class SharedCache:
     @property
     def divides(self) -> bool:
         """Whether builds divide the variants to compile among them."""
-        return self._claims is not None and self._guard.is_usable(WRITE)
+        sees = self._blind < self.limits.faults
+        return self._claims is not None and sees and self._guard.is_usable(WRITE)
 
     def where(self, key: str) -> str:
         """Return the URL of a key's entry."""
@@ -248,7 +251,12 @@ class SharedCache:
         time.sleep(pause_s)
         overdue = time.monotonic() - self.limits.wait_s
         late = {key for key in keys if self._held_since[key] < overdue}
-        return set(keys) if self._claims is None else late | self._claims.free(keys)
+        if self._claims is None:
+            return set(keys)
+        self._blind += 1
+        free = self._claims.free(keys)
+        self._blind = 0
+        return late | free
 
     def _put(self, key: str, stored: bytes) -> None:
         self._store.write(entry_name(key), stored)

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -205,27 +206,30 @@ def test_a_place_that_refuses_writes_is_read(tmp_path: Path) -> None:
     assert (machine.use["shared_hits"], machine.use["misses"]) == (10, 20)
 
 
-def test_a_place_that_breaks_while_builders_wait_for_each_other_stops_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), FileNotFoundError("no such bucket")])
+def test_a_place_that_breaks_while_builders_wait_for_each_other_stops_nobody(tmp_path: Path, error: OSError) -> None:
     place = Folder(tmp_path / "place")
     broken = threading.Event()
 
     class Breaking(Folder):
         def list(self, under: str = "") -> Iterator[object]:  # type: ignore[override]
             broken.set()
-            raise OSError(5, "Input/output error")
+            raise error
 
         def read(self, name: str, most: int) -> bytes:
             if broken.is_set():
-                raise OSError(5, "Input/output error")
+                raise error
             return super().read(name, most)
 
     for each in jobs(3):
         place.write(f"claims/{each.key}.0", b"a" * 16)
     place.write(f"builds/{'a' * 16}", b"0")
     machine = Machine(tmp_path / "machine")
-    events = machine.build(jobs(3), Breaking(place.path), limits=LIMITS)
+    events = machine.build(jobs(3), Breaking(place.path), limits=replace(LIMITS, wait_s=3.0))
     assert [event.error for event in events] == [None] * 3
     assert machine.use["misses"] == 3
+    # it does not look again and again until it has waited too long
+    assert machine.use["faults"] <= LIMITS.faults
 
 
 def test_a_holder_that_lives_and_never_finishes_is_waited_for_only_so_long(tmp_path: Path) -> None:

@@ -43,8 +43,14 @@ def test_a_result_is_passed_on(guard: Guard) -> None:
 def test_a_missing_object_is_no_fault_of_a_read(guard: Guard, told: list[str]) -> None:
     for _ in range(2 * LIMITS.faults):
         with pytest.raises(FileNotFoundError):
-            guard.submit(READ, fail, FileNotFoundError()).result()
+            guard.submit(READ, fail, FileNotFoundError(), may_miss=True).result()
     assert (guard.faults, told) == (0, [])
+
+
+def test_a_missing_place_is_a_fault_of_a_read(guard: Guard, told: list[str]) -> None:
+    with pytest.raises(FaultError, match="no such bucket"):
+        guard.submit(READ, fail, FileNotFoundError("no such bucket")).result()
+    assert told == ["the shared cache s3://bucket cannot be read: no such bucket; the build goes on"]
 
 
 def test_a_missing_place_is_a_fault_of_a_write(guard: Guard, told: list[str]) -> None:
