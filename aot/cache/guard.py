@@ -10,6 +10,7 @@ import contextlib
 import heapq
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ class Guard:
         """Whether the place ever answered."""
         self._lock = threading.Lock()
         self._changed = threading.Condition()
-        self._due: list[tuple[float, int, Future[Any], str]] = []
+        self._due: list[tuple[float, int, weakref.ref[Future[Any]], str]] = []
+        """Running and recent operations by the end of their time; weak, as the results may be large."""
         self._count = 0
 
     def is_usable(self, kind: str) -> bool:
@@ -185,7 +187,9 @@ class Guard:
     def _watch(self, future: Future[Any], kind: str) -> None:
         with self._changed:
             self._count += 1
-            heapq.heappush(self._due, (time.monotonic() + self._limits.operation_s, self._count, future, kind))
+            heapq.heappush(
+                self._due, (time.monotonic() + self._limits.operation_s, self._count, weakref.ref(future), kind)
+            )
             if self._count == 1:
                 threading.Thread(target=self._end_overdue, name="nojit-cache-limits", daemon=True).start()
             self._changed.notify()
@@ -196,6 +200,11 @@ class Guard:
             with self._changed:
                 while not self._due or (left := self._due[0][0] - time.monotonic()) > 0:
                     self._changed.wait(left if self._due else None)
-                _, _, future, kind = heapq.heappop(self._due)
-            if not future.done():
-                self._fail(future, kind, _OverdueError(f"no answer within {self._limits.operation_s:g} s"))
+                _, _, known, kind = heapq.heappop(self._due)
+            self._end_one(known, kind)
+
+    def _end_one(self, known: weakref.ref[Future[Any]], kind: str) -> None:
+        # the thread of a running operation keeps the future
+        future = known()
+        if future is not None and not future.done():
+            self._fail(future, kind, _OverdueError(f"no answer within {self._limits.operation_s:g} s"))

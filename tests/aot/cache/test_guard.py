@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -70,6 +72,24 @@ def test_many_that_never_end_take_no_longer_than_one(guard: Guard, hang: Callabl
     assert all(isinstance(future.exception(timeout=10), FaultError) for future in futures)
 
 
+def test_a_result_is_kept_by_nobody_but_the_caller(told: list[str]) -> None:
+    class Data:
+        pass
+
+    guard, threads = Guard("here", Limits(operation_s=1e6), told.append), []
+
+    def read() -> Data:
+        threads.append(threading.current_thread())
+        return Data()
+
+    future = guard.submit(READ, read)
+    data = weakref.ref(future.result())
+    threads[0].join()
+    del future
+    gc.collect()
+    assert data() is None
+
+
 def test_each_kind_of_fault_is_told_once(guard: Guard, told: list[str]) -> None:
     for kind in (READ, WRITE, WRITE, READ):
         guard.submit(kind, fail).exception()
@@ -109,18 +129,25 @@ def test_a_success_forgives_faults_but_no_slowness(guard: Guard, hang: Callable[
 
 
 def test_items_end_with_their_futures_and_few_run_at_once(told: list[str]) -> None:
-    running, most, lock = [0], [0], threading.Lock()
+    together, begun = threading.Barrier(4), list[int]()
 
     def operate(number: int) -> int:
-        with lock:
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        with lock:
-            running[0] -= 1
+        # the first runs alone; of the others, each waits for three more
+        if number > 0:
+            together.wait(10)
         return fail(OSError("odd")) if number % 2 else number  # type: ignore[return-value]
 
+    def items() -> Iterator[int]:
+        for number in range(49):
+            begun.append(number)
+            yield number
+
     guard = Guard("here", Limits(parallel=4, faults=1000), told.append)
-    ended = {item: future.exception() for item, future in guard.each(READ, operate, range(50))}
-    assert {item for item, error in ended.items() if error is None} == {*range(0, 50, 2)}
-    assert len(ended) == 50
-    assert most[0] <= 4
+    ended: dict[int, BaseException | None] = {}
+    most = 0
+    for item, future in guard.each(READ, operate, items()):
+        most = max(most, len(begun) - len(ended))
+        ended[item] = future.exception()
+    assert {item for item, error in ended.items() if error is None} == {*range(0, 49, 2)}
+    assert len(ended) == 49
+    assert most == 4

@@ -161,7 +161,8 @@ class TestUrls:
         assert not {"secret", "AKIA", "def", "me", "token"} & set(re.findall(r"\w+", str(caught.value)))
 
     @pytest.mark.parametrize(
-        ("url", "given"), [("ftp://host/secret", "one that starts with ftp://"), ("AKIA:secret", "one without a scheme")]
+        ("url", "given"),
+        [("ftp://host/secret", "one that starts with ftp://"), ("AKIA:secret", "one without a scheme")],
     )
     def test_that_are_refused_are_not_printed(self, url: str, given: str) -> None:
         with pytest.raises(ValueError, match="expected") as caught:
