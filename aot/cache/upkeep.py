@@ -17,8 +17,8 @@ from nojit.aot.cache.folder import check_cache_folder
 from nojit.aot.cache.guard import READ, WRITE, FaultError, Guard, Limits
 from nojit.aot.cache.objects import open_store
 from nojit.aot.cache.shared import MIRRORS, Verifier
-from nojit.aot.cache.store import Folder, Store, Stored
-from nojit.runtime.errors import PackageError
+from nojit.aot.cache.store import Folder, Store, Stored, UnfitError
+from nojit.runtime.errors import PackageError, worded
 
 __all__ = ["CacheFacts", "Keeper", "OldEntries", "RefusedEntry", "open_places"]
 
@@ -28,6 +28,7 @@ T = TypeVar("T")
 _LIMITS = Limits(operation_s=300.0, faults=1)
 # claims and signs of life of builds that were killed
 _STALE_S = 24 * 3600.0
+_ADVICE = "check that the place exists, and the permissions: for a bucket, those to list, get and delete objects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +170,8 @@ class Keeper:
         names = [each.name for each in self._list() if entry_key(each.name)]
         for name, future in self._guard.each(READ, self._read, names):
             try:
-                stored, key = self._answer(future, "expected to read a cache entry", name), entry_key(name) or ""
-                envelope, entry = split_signed(stored)
+                envelope, entry = split_signed(self._stored(future, name))
+                key = entry_key(name) or ""
                 if verifier is not None:
                     verifier.check(key, entry, envelope)
                 check(open_entry(key, entry))
@@ -183,12 +184,31 @@ class Keeper:
                 yield None
 
     def _list(self) -> list[Stored]:
-        self._store.open()
-        listed = self._guard.submit(READ, lambda: list(self._store.list()))
-        return self._answer(listed, "expected a cache that can be listed", "")
+        return self._answer(self._guard.submit(READ, self._opened), "expected a cache that can be listed", "")
 
-    def _read(self, name: str) -> bytes:
-        return self._store.read(name, ENTRY_BYTES_MAX)
+    def _opened(self) -> list[Stored]:
+        self._store.open()
+        return list(self._store.list())
+
+    def _read(self, name: str) -> bytes | UnfitError:
+        try:
+            return self._store.read(name, ENTRY_BYTES_MAX)
+        except UnfitError as error:
+            # the place works
+            return error
+
+    def _stored(self, future: Future[bytes | UnfitError], name: str) -> bytes:
+        """Return the result of `_read`.
+
+        Raises:
+            EntryError: the object cannot be an entry.
+            FileNotFoundError: there is no such object.
+            PackageError: the place fails.
+        """
+        stored = self._answer(future, "expected to read a cache entry", name)
+        if isinstance(stored, UnfitError):
+            raise EntryError(f"expected an entry, got {worded(stored)}")
+        return stored
 
     def _answer(self, future: Future[T], what: str, name: str) -> T:
         """Return the result of an operation.
@@ -206,7 +226,7 @@ class Keeper:
             return future.result()
         except FaultError as error:
             where = f"{self._store.url}/{name}" if name else self._store.url
-            raise PackageError(what, got=str(error), where=where) from None
+            raise PackageError(what, got=str(error), where=where).advise(_ADVICE) from None
 
 
 def _spelled(seconds: float) -> str:

@@ -64,6 +64,17 @@ class TestStats:
         assert result.exit_code == 1
         assert f"expected a cache that can be listed, got Not a directory - at file://{tmp_path}/file" in result.stderr
 
+    def test_of_a_place_that_cannot_be_opened_are_an_error(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(_folder: object) -> None:
+            raise RuntimeError("no such profile")
+
+        monkeypatch.setattr("nojit.aot.cache.store.Folder.open", fail)
+        result = run("cache", "stats", f"file://{tmp_path}/x")
+        assert result.exit_code == 1
+        assert f"got no such profile - at file://{tmp_path}/x; check" in result.stderr
+
 
 class TestVerify:
     def test_intact_entries_pass(self, document: Document, place: Path) -> None:
@@ -86,6 +97,16 @@ class TestVerify:
         assert "2 of 9 entries refused" in result.stdout
         assert f"REFUSED file://{first.parent.parent}/{first.parent.name}/{first.name}: damaged" in result.stderr
         assert result.stderr.count("REFUSED") == 2
+
+    def test_an_oversized_entry_is_refused_like_any_other(self, run: Run, place: Path) -> None:
+        first, second, *_ = entries(place)
+        with first.open("ab") as file:
+            file.truncate(1 << 40)
+        second.write_bytes(b"")
+        result = run("cache", "verify", f"file://{place}")
+        assert result.exit_code == 3
+        assert "2 of 9 entries refused" in result.stdout
+        assert f"{first.parent.name}/{first.name}: expected an entry, got {1 << 40} bytes, more than" in result.stderr
 
     def test_unsigned_entries_are_refused_where_a_key_is_given(self, run: Run, place: Path, tmp_path: Path) -> None:
         pytest.importorskip("securesystemslib")
