@@ -67,7 +67,7 @@ def build(
     Raises:
         PackageError: the cache or a bundle cannot be read or written.
     """
-    works = [_prepare(plan, out / plan.file_name, compiler) for plan in plans]
+    works = [_prepare(plan, out / plan.file_name, compiler, cache.trusted) for plan in plans]
     stale = [work for work in works if work.existing is None]
     if stale:
         check_folder(out)
@@ -112,6 +112,8 @@ class _Work:
     """Report of the existing bundle if it is up to date, else None."""
     sha256: str
     """SHA-256 of the existing bundle's file; empty if there is no bundle."""
+    trusted: tuple[str, ...]
+    """Ids of the keys that may sign shared cache entries; empty to take unsigned entries."""
 
 
 def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
@@ -154,17 +156,17 @@ def _keys(kernel: PlannedKernel, compiler: Compiler) -> tuple[str, ...]:
         raise kernel.located(error) from error
 
 
-def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:
+def _prepare(plan: Plan, path: Path, compiler: Compiler, trusted: tuple[str, ...]) -> _Work:
     toolchain, jobs = toolchain_of(plan, compiler), _jobs(plan, compiler)
     inputs = twin_inputs(plan.twin_of) if plan.twin_of else _inputs_digest(plan, toolchain, jobs)
-    existing, sha256 = _existing(path, inputs)
+    existing, sha256 = _existing(path, inputs, trusted)
     if existing is not None and plan.twin_of and {each.key for each in existing.variants} != {job.key for job in jobs}:
         # a twin's images hold line numbers, and those changed
         existing = None
     if plan.refused:
         # the report must name the refused specializations
         existing = None
-    return _Work(plan, path, toolchain, jobs, inputs, existing, sha256)
+    return _Work(plan, path, toolchain, jobs, inputs, existing, sha256, trusted)
 
 
 def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Sequence[Job]) -> str:
@@ -193,10 +195,15 @@ def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Seq
     return hashlib.sha256(canonical_json(facts)).hexdigest()
 
 
-def _existing(path: Path, inputs: str) -> tuple[BundleReport | None, str]:
-    """Return the report and the file's SHA-256 of the bundle at `path`, if it is intact and has these inputs."""
+def _existing(path: Path, inputs: str, trusted: tuple[str, ...]) -> tuple[BundleReport | None, str]:
+    """Return the report and the file's SHA-256 of the bundle at `path`, if it is intact and has these inputs.
+
+    `trusted`: keys that this build trusts. If there are any, the build of the bundle must have trusted no others.
+    """
     try:
         report = decode_report(report_path(path).read_bytes())
+        if trusted and not (report.trusted and set(report.trusted) <= set(trusted)):
+            return None, ""
         with BundleFile(path) as bundle:
             if bundle.index.inputs != inputs or bundle.digest != report.digest:
                 return None, ""
@@ -278,6 +285,7 @@ def _report(work: _Work, outcome: Outcome, packed: PackedBundle | None) -> Bundl
         ),
         failures=(*map(_failure, work.plan.refused), *outcome.failures),
         pruned=outcome.pruned,
+        trusted=work.trusted,
     )
 
 

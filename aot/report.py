@@ -85,6 +85,8 @@ class BundleReport:
     """For a tuning bundle: configs that were skipped."""
     code_differs: tuple[str, ...] = ()
     """For a bundle with line info: variants whose instructions differ from those without."""
+    trusted: tuple[str, ...] = ()
+    """Ids of the keys that could sign shared cache entries; empty if the build took unsigned entries."""
 
 
 @dataclass(frozen=True, slots=True)

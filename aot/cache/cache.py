@@ -81,6 +81,11 @@ class Cache:
         return self._shared is not None and self._shared.divides
 
     @property
+    def trusted(self) -> tuple[str, ...]:
+        """Ids of the keys that may sign shared entries; empty if the build takes unsigned entries."""
+        return () if self._shared is None else self._shared.trusted
+
+    @property
     def poll_s(self) -> float:
         """Longest time between two looks at variants that other builds compile."""
         return self._shared.limits.poll_s if self._shared is not None else 0.0

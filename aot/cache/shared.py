@@ -41,6 +41,10 @@ class Signer(Protocol):
 class Verifier(Protocol):
     """Verifier of signed entries."""
 
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """Ids of the trusted keys."""
+
     def check(self, key: str, entry: bytes, envelope: bytes) -> None:
         """Check the signature of an entry.
 
@@ -111,6 +115,11 @@ class SharedCache:
     def faults(self) -> int:
         """Number of operations on the place that failed."""
         return self._guard.faults
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """Ids of the keys that may sign entries; empty if the build takes unsigned entries."""
+        return () if self._verifier is None else self._verifier.key_ids
 
     @property
     def divides(self) -> bool:

@@ -57,6 +57,11 @@ class EntryVerifier:
     def __init__(self, trusted: TrustedKeys) -> None:
         self._trusted = trusted
 
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """Ids of the trusted keys."""
+        return tuple(sorted(self._trusted.keys))
+
     def check(self, key: str, entry: bytes, envelope: bytes) -> None:
         """Check the signature of an entry.
 

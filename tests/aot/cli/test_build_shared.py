@@ -118,6 +118,32 @@ def test_trusted_builds_take_only_what_the_key_signed(
     assert len(compiler.compiled()) == 18
 
 
+def test_bundles_of_builds_that_trusted_other_keys_are_built_again(
+    run: Run, document: Document, use_compiler: Use, words: Words, tmp_path: Path
+) -> None:
+    pytest.importorskip("securesystemslib")
+    use_compiler()
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    run("sign", "--new-key", ours)
+    run("sign", "--new-key", theirs)
+    url = ("--cache", f"file://{tmp_path}/place")
+    trust = ("--cache-trust", f"{ours}.pub")
+
+    def build(*options: object) -> bool:
+        (report,) = document(*words("first"), *url, *options)["bundles"]
+        assert bool(report["trusted"]) == bool(options) or report["up_to_date"]
+        return bool(report["up_to_date"])
+
+    assert not build()
+    assert build()
+    assert not build(*trust)
+    assert build(*trust)
+    # one that trusts more accepts it, one that trusts another key does not
+    assert build(*trust, "--cache-trust", f"{theirs}.pub")
+    assert not build("--cache-trust", f"{theirs}.pub")
+    assert build()
+
+
 def test_a_place_that_cannot_be_used_is_told_and_not_repeated(
     run: Run, use_compiler: Use, words: Words, tmp_path: Path
 ) -> None:
