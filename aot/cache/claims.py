@@ -47,7 +47,7 @@ class Claims:
 
     Args:
         store: the shared place.
-        guard: runs the signs of life.
+        guard: runs the heartbeats.
         limits: the limits.
     """
 
@@ -64,7 +64,7 @@ class Claims:
         self._holders: dict[str, tuple[int, str]] = {}
         """Number and holder of the claim that this build last read, for each key."""
         self._seen: dict[str, tuple[bytes, float]] = {}
-        """Last sign of life of each other build, and when this build first saw it."""
+        """Last heartbeat of each other build, and when this build first saw it."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._beating: threading.Thread | None = None
@@ -129,7 +129,7 @@ class Claims:
         return free
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Make the claims of this build void, and end its signs of life.
+        """Make the claims of this build void, and end its heartbeats.
 
         `timeout_s`: longest time to wait for the last write, and for the deletion; None for the limit of an operation.
         """
@@ -142,7 +142,7 @@ class Claims:
                 deleted.exception(timeout_s)
 
     def _begin(self) -> None:
-        """Write the first sign of life, and go on in a thread."""
+        """Write the first heartbeat, and go on in a thread."""
         with self._lock:
             if self._beating is None:
                 self._beat(0)

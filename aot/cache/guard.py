@@ -40,9 +40,9 @@ class Limits:
     parallel: int = 16
     """Number of operations that run at the same time."""
     beat_s: float = 5.0
-    """Time between two signs of life of a build that holds claims."""
+    """Time between two heartbeats of a build that holds claims."""
     expiry_s: float = 20.0
-    """Time without a sign of life after which a build's claims are void."""
+    """Time without a heartbeat after which a build's claims are void."""
     poll_s: float = 2.0
     """Longest time between two looks at the claims of others."""
     wait_s: float = 300.0

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 # a list of a large cache takes minutes
 _LIMITS = Limits(operation_s=300.0, faults=1)
-# claims and signs of life of builds that were killed
+# claims and heartbeats of builds that were killed
 _STALE_S = 24 * 3600.0
 _ADVICE = "check that the place exists, and the permissions: for a bucket, those to list, get and delete objects"
 
@@ -59,7 +59,7 @@ class OldEntries:
     kept: int
     """Number of the other entries."""
     leftovers: tuple[str, ...]
-    """Claims and signs of life that killed builds left."""
+    """Claims and heartbeats that killed builds left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def test_the_end_of_a_builder_frees_its_keys(builder: Callable[[], Claims]) -> N
     assert second.take(KEY)
 
 
-def test_a_builder_without_signs_of_life_loses_its_keys(builder: Callable[[], Claims], clock: list[float]) -> None:
+def test_a_builder_without_heartbeats_loses_its_keys(builder: Callable[[], Claims], clock: list[float]) -> None:
     killed, second = builder(), builder()
     killed.take(KEY)
     assert not second.take(KEY)
@@ -100,7 +100,7 @@ def test_a_builder_without_signs_of_life_loses_its_keys(builder: Callable[[], Cl
     assert second.take(KEY)
 
 
-def test_a_builder_with_signs_of_life_keeps_them(builder: Callable[[], Claims], clock: list[float]) -> None:
+def test_a_builder_with_heartbeats_keeps_them(builder: Callable[[], Claims], clock: list[float]) -> None:
     living, second = builder(), builder()
     living.take(KEY)
     assert not second.take(KEY)
