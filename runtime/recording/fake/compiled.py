@@ -64,12 +64,13 @@ class Compiles:
 
     def start(self) -> None:
         """Let torch.compile compile for the simulated GPUs from now on."""
+        # stop resets torch.compile, which imports this module
+        self._settings.enter_context(_without_graphs())
         self._forget()
         self._patch_interface()
         self._patch_triton()
         # a graph of CUDA asks whether memory is pooled
         self._patches.put(torch._C, "_cuda_cudaCachingAllocator_is_enabled", lambda: True)  # noqa: SLF001 - Inductor calls it so
-        self._settings.enter_context(_without_graphs())
         self._settings.callback(choose_attention(self._gpu, self._problems.report))
         own, problems = convert_frame.CatchErrorsWrapper.__call__, self._problems
 
@@ -88,15 +89,17 @@ class Compiles:
 
     def stop(self) -> None:
         """Forget what the simulation cached. The caller undoes the patches."""
-        torch.compiler.reset()
-        if self._follows:
-            from torch._inductor.async_compile import CompiledTritonKernels  # noqa: PLC0415 - it is imported
-            from torch._inductor.utils import clear_caches  # noqa: PLC0415 - as above
+        try:
+            torch.compiler.reset()
+            if self._follows:
+                from torch._inductor.async_compile import CompiledTritonKernels  # noqa: PLC0415 - it is imported
+                from torch._inductor.utils import clear_caches  # noqa: PLC0415 - as above
 
-            CompiledTritonKernels.cache_clear()
-            clear_caches()
-        self._settings.close()
-        self._forget()
+                CompiledTritonKernels.cache_clear()
+                clear_caches()
+        finally:
+            self._settings.close()
+            self._forget()
 
     @staticmethod
     def _forget() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nojit.runtime.errors import SettingError
@@ -52,7 +52,7 @@ class Machine:
         self._on_launch = on_launch or self.launches.append
         self._problems = Problems(on_problem)
         self._trials = trials
-        self._stops: list[Callable[[], object]] = []
+        self._stops = contextlib.ExitStack()
 
     def start(self) -> None:
         """Simulate the GPUs from now on. Import torch and Triton.
@@ -72,36 +72,37 @@ class Machine:
 
     def _start(self) -> None:
         patches = Patches()
-        self._stops.append(patches.undo)
+        self._stops.callback(patches.undo)
         hook = answer_imports(self._gpu, patches)
-        self._stops.append(lambda: sys.meta_path.remove(hook))
+        self._stops.callback(lambda: sys.meta_path.remove(hook))
         from nojit.runtime.recording.fake.autocast import replace_kernels  # noqa: PLC0415 - needs torch
         from nojit.runtime.recording.fake.tensors import Tensors  # noqa: PLC0415 - needs torch
         from nojit.runtime.recording.fake.torch_cuda import patch_torch  # noqa: PLC0415 - needs torch
 
         patch_torch(self._gpu, self._problems, patches)
         tensors = Tensors(self._gpu, self._problems, patches)
-        self._stops.append(replace_kernels(tensors.is_own))
+        self._stops.callback(replace_kernels(tensors.is_own))
+        self._stops.callback(tensors.stop)
         tensors.start()
-        self._stops.append(tensors.stop)
         from nojit.runtime.recording.fake.launches import Launches  # noqa: PLC0415 - needs Triton
 
         launches = Launches(self._gpu, self._on_launch, self._trials, patches)
+        self._stops.callback(launches.stop)
         launches.start()
-        self._stops.append(launches.stop)
         from nojit.runtime.recording.fake.compiled import Compiles  # noqa: PLC0415 - needs torch
 
         compiles = Compiles(self._gpu, launches, self._problems, patches)
+        self._stops.callback(compiles.stop)
         compiles.start()
-        self._stops.append(compiles.stop)
 
     def stop(self) -> None:
         """Stop the simulation: torch and Triton report the machine's own GPUs again."""
         global _started  # noqa: PLW0603 - as in start
-        while self._stops:
-            self._stops.pop()()
-        if _started is self:
-            _started = None
+        try:
+            self._stops.close()
+        finally:
+            if _started is self:
+                _started = None
 
 
 _started: Machine | None = None

@@ -380,7 +380,8 @@ class Tensors:
         self._problems = problems
         self._patches = patches
         self._mode = _Dispatch(gpu, problems)
-        self._lifts = False
+        # None until the mode is entered
+        self._lifts: bool | None = None
 
     def start(self) -> None:
         """Create tensors of simulated GPUs from now on, in this thread and in threads that start later."""
@@ -396,8 +397,10 @@ class Tensors:
 
     def stop(self) -> None:
         """Stop creating such tensors. The caller undoes the patches."""
-        self._mode.__exit__(None, None, None)
-        torch._C._set_only_lift_cpu_tensors(self._lifts)  # noqa: SLF001 - as in start
+        if self._lifts is not None:
+            self._mode.__exit__(None, None, None)
+            torch._C._set_only_lift_cpu_tensors(self._lifts)  # noqa: SLF001 - as in start
+            self._lifts = None
 
     def is_own(self, tensor: Any) -> bool:
         """Return whether a value is a tensor of this simulation."""

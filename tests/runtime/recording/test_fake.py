@@ -298,6 +298,37 @@ def test_everything_is_as_before_when_the_simulation_ends():
     assert not torch.cuda.is_available()
 
 
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("tensors.Tensors", "_patch_threads"),
+        ("launches.Launches", "_patch_autotuner"),
+        ("compiled.Compiles", "_patch_triton"),
+        ("compiled", "choose_attention"),
+    ],
+)
+def test_a_start_or_a_stop_that_fails_leaves_nothing_behind(monkeypatch, place, name):
+    def fail(*_args):
+        raise RuntimeError("no start")
+
+    with gpu("sm_90"):
+        pass
+    graphs = "torch._inductor.cudagraph_trees"
+    state = lambda: ([*sys.meta_path], sys.modules.get(graphs), torch.zeros, torch.cuda.is_available())  # noqa: E731
+    before = state()
+    with monkeypatch.context() as patch:
+        patch.setattr(f"nojit.runtime.recording.fake.{place}.{name}", fail)
+        with pytest.raises(RuntimeError, match="no start"):
+            Machine("sm_90").start()
+    assert state() == before
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no start"), gpu("sm_90"):
+        patch.setattr(torch.compiler, "reset", fail)
+    assert state() == before
+    with gpu("sm_80"):
+        assert torch.zeros(1, device="cuda").is_cuda
+    assert type(torch.zeros(1)) is torch.Tensor
+
+
 def test_a_process_has_one_simulation():
     machine = Machine("sm_90")
     machine.start()
