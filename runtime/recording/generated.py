@@ -160,13 +160,15 @@ def force_settings(config: Any, values: Mapping[str, Any]) -> Callable[[], None]
         values: the settings by name. Two callers must not force different values of one at the same time.
     """
     holder = object()
-    with _lock:
-        for name, value in values.items():
-            key = config.__name__, name
-            if key not in _held:
-                _held[key] = _Forced(config, name)
-                _held[key].force(value)
-            _held[key].holders.add(holder)
+
+    def begin() -> None:
+        with _lock:
+            for name, value in values.items():
+                key = config.__name__, name
+                if key not in _held:
+                    _held[key] = _Forced(config, name)
+                    _held[key].force(value)
+                _held[key].holders.add(holder)
 
     def end() -> None:
         with _lock:
@@ -179,6 +181,12 @@ def force_settings(config: Any, values: Mapping[str, Any]) -> Callable[[], None]
                     del _held[config.__name__, name]
                     held.restore()
 
+    try:
+        begin()
+    except (AttributeError, KeyError):
+        # this torch lacks a setting
+        end()
+        raise
     return end
 
 

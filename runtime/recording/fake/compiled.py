@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import torch
 import triton
+from nojit.runtime.errors import RecordingError, told
 from nojit.runtime.recording.fake.answers import Gpu
 from nojit.runtime.recording.fake.attention import choose_attention
 from nojit.runtime.recording.fake.launches import Launches, specialization_of
@@ -129,10 +130,26 @@ class Compiles:
         self._patches.put(triton, "compile", compile_)
 
     def _follow_inductor(self) -> None:
-        """Import Inductor at the first compile, and patch what compiles, times and caches."""
+        """Import Inductor at the first compile, and patch what compiles, times and caches.
+
+        Raises:
+            RecordingError: this torch lacks something that the simulation replaces.
+        """
         if self._follows:
             return
+        try:
+            self._patch_inductor()
+        except (AttributeError, ImportError, KeyError) as error:
+            what = "expected torch 2.11 to 2.13, whose torch.compile nojit can simulate"
+            raise RecordingError(what, got=f"torch {torch.__version__}, {told(error)}") from error
         self._follows = True
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        """Replace what torch must have."""
+        getattr(owner, name)
+        self._patches.put(owner, name, value)
+
+    def _patch_inductor(self) -> None:
         import torch._functorch.config as functorch  # noqa: PLC0415 - slow to import
         import torch._inductor.config as settings  # noqa: PLC0415 - as above
         from torch._inductor import scheduler, select_algorithm  # noqa: PLC0415 - as above
@@ -149,12 +166,12 @@ class Compiles:
             for owner in (benchmarking.Benchmarker, *benchmarking.Benchmarker.__subclasses__()):
                 if name in vars(owner):
                     self._patches.put(owner, name, lambda *_args, **_kwargs: _TIME_MS)
-        self._patches.put(select_algorithm.AlgorithmSelectorCache, "benchmark", _equal_times)
+        self._replace(select_algorithm.AlgorithmSelectorCache, "benchmark", _equal_times)
         # a template that no time favours is not fused either
         for name, time_ms in (("benchmark_fused_nodes", _TIME_MS), ("benchmark_codegened_module", math.inf)):
-            self._patches.put(scheduler.Scheduler, name, functools.partial(_timed, time_ms))
+            self._replace(scheduler.Scheduler, name, functools.partial(_timed, time_ms))
         # whether padded matrices are faster
-        self._patches.put(pad_mm, "get_cached_should_pad", lambda _key: False)
+        self._replace(pad_mm, "get_cached_should_pad", lambda _key: False)
         self._patch_memory()
         self._patch_folding(joint_graph.UniformValueConstantFolder)
 
@@ -189,7 +206,7 @@ class Compiles:
             autotuner.compile_results = autotuner.compile_results[:1]
 
         self._patches.put(tuner, "_precompile_config", precompile)
-        self._patches.put(tuner, "autotune_to_one_config", take_first)
+        self._replace(tuner, "autotune_to_one_config", take_first)
         for name in ("coordinate_descent_tuning", "_combo_sequential_autotune"):
             if hasattr(tuner, name):
                 self._patches.put(tuner, name, lambda _autotuner, launcher, *_args, **_kwargs: launcher)

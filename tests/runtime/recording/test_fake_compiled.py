@@ -11,7 +11,7 @@ triton = pytest.importorskip("triton")
 pytest.importorskip("torch._inductor")
 
 import triton.language as tl  # noqa: E402 - after the check for Triton
-from nojit.runtime.errors import FakeValueError  # noqa: E402 - after the check for torch
+from nojit.runtime.errors import FakeValueError, RecordingError  # noqa: E402 - after the check for torch
 from nojit.runtime.recording.fake.machine import gpu  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -74,6 +74,20 @@ def test_a_function_that_was_wrapped_before_the_start_is_compiled_too():
     with gpu("sm_90") as again:
         compiled(torch.zeros(1, device="cuda"))
         assert named(again) == ["triton_poi_fused_add_0"]
+
+
+def test_a_torch_without_what_the_simulation_replaces_is_refused_at_every_compile(machine, monkeypatch):
+    from torch._inductor.fx_passes import pad_mm
+
+    threads = torch._inductor.config.compile_threads
+    with monkeypatch.context() as patch:
+        patch.delattr(pad_mm, "get_cached_should_pad")
+        for _ in range(2):
+            with pytest.raises(RecordingError, match=r"expected torch 2.11 to 2.13.*get_cached_should_pad"):
+                torch.compile(lambda x: x + 1)(half(8))
+        assert machine.launches == []
+    machine.stop()
+    assert torch._inductor.config.compile_threads == threads
 
 
 def test_gradients_launch_kernels_too(machine):
