@@ -180,10 +180,11 @@ def test_a_slow_place_is_looked_into_for_a_limited_time(tmp_path: Path, right: l
     limits = Limits(look_s=-4.0 + 0.1, parallel=1)
     events = machine.build(jobs(40), Slow(place), limits=limits, readonly=True)
     assert sorted((event.job.key, event.compiled and event.compiled.image) for event in events) == right
-    assert machine.use["shared_hits"] + machine.use["misses"] == 40
+    # the first look takes longer than the limit for all
+    assert machine.use == {"shared_hits": 1, "misses": 39}
     (line,) = machine.told
     assert "place is slow: " in line
-    assert "of 40 variants looked up in 0 s; the build goes on" in line
+    assert "1 of 40 variants looked up in 0 s; the build goes on" in line
 
 
 class Denied(Folder):
