@@ -9,8 +9,10 @@ import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
+import nojit
 import pytest
 
 from tests.fakecuda.build import build_driver
@@ -60,6 +62,20 @@ except Exception as error:
     failure = type(error).__name__
 print(json.dumps([package.__name__, runtime.counters().loaded, failure, runtime.counters().served[-1].launches]))
 """
+
+
+@pytest.mark.parametrize(("value", "miss"), [(None, "jit"), ("", "jit"), ("error", "error")])
+def test_an_empty_policy_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, miss: str
+) -> None:
+    shutil.copy(EXAMPLE / "build/torch-universal/bundled.py", tmp_path)
+    (tmp_path / "a.nojit").touch()
+    monkeypatch.delenv("NOJIT_RECORD", raising=False)
+    monkeypatch.delenv("NOJIT_MISS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("NOJIT_MISS", value)
+    monkeypatch.setattr(nojit, "serve_function", lambda _function, _folder, miss: miss)
+    assert run_path(str(tmp_path / "bundled.py"))["bundled"](None) == miss
 
 
 @pytest.fixture(scope="module")

@@ -14,4 +14,4 @@ def bundled(function):
         import nojit
     except ImportError:
         return function
-    return nojit.serve_function(function, folder, miss=os.environ.get("NOJIT_MISS", "jit"))
+    return nojit.serve_function(function, folder, miss=os.environ.get("NOJIT_MISS") or "jit")
