@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -77,9 +77,10 @@ class _Side:
             self.winners[f"{winner['module']}:{winner['qualname']}"][key] = winner
         self._recording = recording
 
-    def specs(self, name: str) -> dict[str, Spec]:
-        """Return the specializations of a kernel by their labels, of any source: sources are compared once."""
-        return {_label(spec): spec for kernel in self.kernels.get(name, ()) for spec in kernel.specs}
+    def specs(self, name: str) -> list[Spec]:
+        """Return the specializations of a kernel in the order of their labels, of any source: sources are compared once."""
+        found = (spec for kernel in self.kernels.get(name, ()) for spec in kernel.specs)
+        return sorted(found, key=lambda spec: (_label(spec), spec.closure))
 
     def is_built(self, spec: Spec) -> bool:
         """Return whether a build compiles a specialization: an autotuner did not merely try it."""
@@ -121,28 +122,50 @@ def _of_kernel(name: str, before: _Side, after: _Side) -> Iterator[Difference]:
 
 def _of_specs(name: str, before: _Side, after: _Side, tunable: Collection[str]) -> Iterator[Difference]:
     mine, others = before.specs(name), after.specs(name)
-    for key in sorted({*mine} & {*others}):
-        one, other = mine[key], others[key]
+    pairs, lone, left = _matched(mine, others)
+    several = {label for label, count in Counter(map(_label, (*mine, *others))).items() if count > 2}
+    for one, other in pairs:
+        label = _label(one)
+        # functions of one name, such as torch.compile's, differ in their sources alone
+        label += f" source {one.closure[:12]}" * (label in several)
         built = before.is_built(one), after.is_built(other)
         counts = before.launches(one), after.launches(other)
         if built[0] != built[1]:
             words = ["launched" if each else "only tried by an autotuner" for each in built]
-            yield Difference("specialization", name, _label(one), words[0], words[1], tuned=bool(tunable))
+            yield Difference("specialization", name, label, words[0], words[1], tuned=bool(tunable))
         elif built[0] and counts[0] != counts[1]:
-            yield Difference("launches", name, _label(one), f"{counts[0]:,}", f"{counts[1]:,}", tuned=bool(tunable))
-    lone = [spec for key, spec in sorted(mine.items()) if key not in others and before.is_built(spec)]
-    left = [spec for key, spec in sorted(others.items()) if key not in mine and after.is_built(spec)]
+            yield Difference("launches", name, label, f"{counts[0]:,}", f"{counts[1]:,}", tuned=bool(tunable))
+    lone = [spec for spec in lone if before.is_built(spec)]
+    left = [spec for spec in left if after.is_built(spec)]
     for one in lone:
         nearest = _nearest(one, left)
         if nearest is None:
-            tuned = _is_tuned(one, others.values(), tunable)
+            tuned = _is_tuned(one, others, tunable)
             yield Difference("specialization", name, _label(one), "recorded", _ABSENT, tuned)
         else:
             left.remove(nearest)
             yield _pair(name, one, nearest, tunable)
     for each in left:
-        tuned = _is_tuned(each, mine.values(), tunable)
+        tuned = _is_tuned(each, mine, tunable)
         yield Difference("specialization", name, _label(each), _ABSENT, "recorded", tuned)
+
+
+def _matched(mine: list[Spec], others: list[Spec]) -> tuple[list[tuple[Spec, Spec]], list[Spec], list[Spec]]:
+    """Pair specializations of one label, those of one source first; return the pairs, and the rest of both sides."""
+    pairs: list[tuple[Spec, Spec]] = []
+    for by_source in (True, False):
+        found: dict[tuple[str, str], list[Spec]] = defaultdict(list)
+        for other in others:
+            found[_label(other), other.closure * by_source].append(other)
+        rest: list[Spec] = []
+        for one in mine:
+            same = found[_label(one), one.closure * by_source]
+            if same:
+                pairs.append((one, same.pop(0)))
+            else:
+                rest.append(one)
+        mine, others = rest, [*chain.from_iterable(found.values())]
+    return sorted(pairs, key=lambda pair: (_label(pair[0]), pair[0].closure)), mine, others
 
 
 def _pair(name: str, one: Spec, other: Spec, tunable: Collection[str]) -> Difference:
@@ -155,7 +178,7 @@ def _pair(name: str, one: Spec, other: Spec, tunable: Collection[str]) -> Differ
 
 def _is_tuned(spec: Spec, among: Iterable[Spec], tunable: Collection[str]) -> bool:
     """Return whether a specialization is another one with another config."""
-    return any(_differing(spec, each) <= {*tunable} for each in among)
+    return any(set() < _differing(spec, each) <= {*tunable} for each in among)
 
 
 def _words(spec: Spec) -> dict[str, str]:

@@ -44,6 +44,30 @@ def test_equal_calls_of_two_processes_are_no_difference(pair: tuple[Recorder, Re
     assert compare(tmp_path) == []
 
 
+def test_kernels_of_one_name_and_several_sources_are_compared_by_source(
+    pair: tuple[Recorder, Recorder], tmp_path: Path
+) -> None:
+    # as torch.compile names its kernels
+    other = pair[0].write_closure(programs.with_rest)
+    pair[1].write_closure(programs.with_rest)
+    for recorder, launches in zip(pair, (5, 7), strict=True):
+        recorder.call(programs.add, Tensor(), Tensor(), 7, BLOCK=64, launches=launches)
+        recorder.call(programs.add, Tensor(), Tensor(), 7, BLOCK=64, launches=3, change={"closure": other})
+    (found,) = compare(tmp_path)
+    assert (found.kind, found.before, found.after) == ("launches", "5", "7")
+    assert found.what.endswith(f"source {pair[0].write_closure(programs.add)[:12]}")
+
+
+def test_a_kernel_of_one_source_more_is_named(pair: tuple[Recorder, Recorder], tmp_path: Path) -> None:
+    for recorder in pair:
+        recorder.call(programs.add, Tensor(), Tensor(), 7, BLOCK=64, launches=3)
+    other = pair[1].write_closure(programs.with_rest)
+    pair[1].call(programs.add, Tensor(), Tensor(), 7, BLOCK=64, launches=3, change={"closure": other})
+    source, found = compare(tmp_path)
+    assert source.kind == "source"
+    assert (found.kind, found.before, found.after, found.tuned) == ("specialization", "not recorded", "recorded", False)
+
+
 def test_a_call_that_differs_is_paired_with_its_nearest_and_its_parts_are_named(
     pair: tuple[Recorder, Recorder], tmp_path: Path
 ) -> None:
