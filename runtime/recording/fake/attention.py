@@ -32,7 +32,7 @@ def choose_attention(gpu: Gpu, report: Callable[[str], object]) -> Callable[[], 
 
     Args:
         gpu: the simulated GPUs.
-        report: is told of attention that is taken apart although a GPU may have another one.
+        report: is told of attention that is taken apart although a GPU may have another one, and of a mask that torch converts.
     """
     own = _OPERATOR._op_dk  # noqa: SLF001 - what a kernel of Python calls for torch's own
 
@@ -49,6 +49,11 @@ def choose_attention(gpu: Gpu, report: Callable[[str], object]) -> Callable[[], 
     ) -> Any:
         if query.device.type != "cpu":
             kind = _kind_of(arch_number(gpu.arch), query, key, value, attn_mask)
+            if kind is _CUDNN and attn_mask is not None and attn_mask.dtype == torch.bool:
+                # the number that torch masks with depends on its version
+                report(
+                    "scaled_dot_product_attention with a bool attn_mask, which torch makes additive for cuDNN: pass an additive one"
+                )
             if kind is not None:
                 given = (attn_mask, _trains(query, key, value)) if kind is not _FLASH else ()
                 return kind(query, key, value, *given, dropout_p, is_causal, scale=scale)[0]

@@ -182,6 +182,17 @@ def test_attention_is_the_architectures_own(arch, operator, folder):
     assert any(operator in file.read_text() for file in folder.rglob("*.py"))
 
 
+@pytest.mark.parametrize(("dtype", "reports"), [(torch.bool, 1), (torch.float16, 0)])
+def test_a_mask_that_torch_converts_for_cudnn_is_reported(machine, problems, dtype, reports):
+    mask = torch.ones(64, 64, device="cuda", dtype=dtype)
+    compiled = torch.compile(lambda q, mask: nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask) * 2)
+    compiled(half(1, 2, 64, 32), mask)
+    # a graph is traced several times
+    found = {place for place in problems if "bool attn_mask, which torch makes additive for cuDNN" in place[0]}
+    assert len(found) == reports
+    assert all("test_fake_compiled.py" in where for _, where in found)
+
+
 def test_attention_that_is_taken_apart_is_reported(machine, problems):
     torch.compile(lambda q: nn.functional.scaled_dot_product_attention(q, q, q))(half(1, 2, 64, 30))
     assert len(machine.launches) > 1
