@@ -56,10 +56,12 @@ def test_a_program_that_needs_values_stops_there(ask, what):
     assert f"test_fake_values.py:{ask.__code__.co_firstlineno}" in caught.value.where
 
 
-def test_an_operator_without_a_fake_implementation_stops_the_program():
+def test_an_operator_without_a_fake_implementation_stops_the_program(monkeypatch):
     library = torch.library.Library("nojit_test_fake", "DEF")
     library.define("opaque(Tensor x) -> Tensor")
     library.impl("opaque", lambda x: x.clone(), "CUDA")
+    # as if in C++: what is Python runs
+    monkeypatch.setattr(torch.library, "_impls", set())
     with pytest.raises(FakeValueError, match=r"nojit_test_fake.opaque.default, an operator without a meta or fake"):
         torch.ops.nojit_test_fake.opaque(unknown(3))
     library._destroy()
