@@ -224,18 +224,13 @@ def _remedy(name: str, thin: Mapping[str, Sequence[str]], capability: int) -> st
 
     A thin wheel has no images; each of its extras installs the bundle for one arch. `thin` lists these archs by wheel.
     """
-    fitting = [
-        image
-        for image in (
-            parse_image_arch(vendor_of(arch).target_of(arch).image_arch) for arch in thin.get(normalized(name), ())
-        )
-        if image.runs_on(capability)
-    ]
+    archs = thin.get(normalized(name), ())
+    images = {arch: parse_image_arch(vendor_of(arch).target_of(arch).image_arch) for arch in archs}
+    fitting = [arch for arch, image in images.items() if image.runs_on(capability)]
     if not fitting:
         return f"install or build it for sm_{capability}"
-    best = min(fitting, key=lambda image: image.closeness(capability))
-    label = f"sm{best.number}{'f' if best.suffix == 'f' else ''}"
-    return f"pip install '{name}[{label}]'"
+    best = min(fitting, key=lambda arch: images[arch].closeness(capability))
+    return f"pip install '{name}[{best.replace('_', '')}]'"
 
 
 def _wrong_arch(bundle: BundleState, capability: int) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.backends.cuda.archs import arch_number, chip_of, image_arch, is_family
+from nojit.aot.backends.cuda.archs import arch_number, chip_of, image_arch, is_arch, is_family
 from nojit.aot.backends.cuda.code import code_of
 from nojit.aot.backends.cuda.device import Device, driver_of, install
 from nojit.aot.backends.cuda.limits import OLDEST, WARP_SIZE
@@ -88,13 +88,13 @@ def archs() -> tuple[str, ...]:
     named = {number: gpu_names(_ptxas(f"sm_{number}").path) for number in (OLDEST, FIRST_EXACT)}
     if not all(named.values()):
         return ()
-    numbers = {image.number for names in named.values() for image in names if image.number >= OLDEST}
+    numbers = {image.number for names in named.values() for image in names}
     return tuple(
         arch
         for number in sorted(numbers)
         for arch in (f"sm_{number}", f"sm_{number}f")
         # Triton has one ptxas for older archs and one from FIRST_EXACT on
-        if (arch == chip_of(arch) or is_family(arch))
+        if is_arch(arch)
         and parse_image_arch(image_arch(arch)) in named[FIRST_EXACT if number >= FIRST_EXACT else OLDEST]
     )
 

@@ -41,11 +41,10 @@ def misled(images: Mapping[str, str]) -> dict[str, list[str]]:
     Args:
         images: archs of the variants' images, by arch.
     """
-    known = {arch_number(arch): parse_image_arch(image) for arch, image in images.items()}
-    labels = {arch_number(arch): arch for arch in images}
+    known = {arch_number(arch): arch for arch in images}
     found: dict[str, list[str]] = {}
     for device in map(arch_number, ARCHS):
         offered = [number for number in known if number // 10 == device // 10 and number <= device]
-        if offered and not known[max(offered)].runs_on(device):
-            found.setdefault(labels[max(offered)], []).append(f"sm_{device}")
+        if offered and not parse_image_arch(images[known[max(offered)]]).runs_on(device):
+            found.setdefault(known[max(offered)], []).append(f"sm_{device}")
     return found
