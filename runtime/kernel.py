@@ -23,7 +23,7 @@ from nojit.runtime.launch.rows_to_load import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log
 from nojit.runtime.record import Record
 from nojit.runtime.table.table import MISSING, KernelTable
-from nojit.runtime.target import ImageArch, parse_image_arch
+from nojit.runtime.target import ImageArch, parse_image_arch, spell_arch
 from nojit.runtime.tuning.lookup import Lookup, Ordering, lookup_of
 from nojit.runtime.values import DType, FunctionRef, Value
 
@@ -426,7 +426,7 @@ class Kernel(_core.Dispatcher):
             for other in self._sources:
                 if other is not source:
                     fits = other.image_arch.runs_on(capability)
-                    reason = f"{source} fits better" if fits else f"the device is sm_{capability}"
+                    reason = f"{source} fits better" if fits else f"the device is {spell_arch(capability)}"
                     log(10, f"passed over {other} kernel={self.name} device={device}: {reason}")
         return home
 
@@ -453,7 +453,7 @@ class Kernel(_core.Dispatcher):
                 # an image's arch, such as sm_90a, stands for its target
                 return parse_image_arch(str(arch)).number
             except ValueError:
-                what = "expected an arch such as sm_90"
+                what = "expected an arch such as sm_90 or gfx942"
                 raise ArgumentError(what, got=repr(arch), where=f"kernel {self.name}", argument="arch") from None
         if device is None and len(self._sources) == 1:
             return self._sources[0].image_arch.number
@@ -484,7 +484,7 @@ class Kernel(_core.Dispatcher):
         if self._batch_invariant:
             from nojit.runtime.tuning.invariance import settled  # noqa: PLC0415 - seldom asked for
 
-            tuning = settled(tuning, table, f"sm_{source.arch}")
+            tuning = settled(tuning, table, spell_arch(source.arch))
             origins = origins or [source.images.file.path]
         if tuning is None:
             return None

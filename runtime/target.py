@@ -1,6 +1,6 @@
-"""GPU architecture names, which device runs which image, and how CUDA versions are spelled. Pure.
+"""GPU architecture names, which device runs which image, and how versions of drivers are spelled. Pure.
 
-An *arch* names Triton's target (``sm_90``). Its *image* is what ptxas made of it: Triton assembles every arch from 9.0
+An *arch* names Triton's target: ``sm_90``, or ``gfx942`` for AMD's GPUs. The *image* of one of NVIDIA's is what ptxas made of it: Triton assembles every arch from 9.0
 up as ``sm_90a``. The engine says where an image runs, `ImageArch.runs_on`:
 
 =================== ======================================= =====================================================
@@ -15,6 +15,7 @@ of a chip in        exactly that chip, plain or not, and    there: "Binary compa
 `ALONE`, and on it  that chip takes no other image          desktop. It is not supported for Tegra. Also, the
                                                             binary compatibility between desktop and Tegra is
                                                             not supported."
+``gfx942``          exactly that chip                       LLVM, "User Guide for AMDGPU Backend", "Processors"
 =================== ======================================= =====================================================
 """
 
@@ -30,14 +31,18 @@ __all__ = [
     "ARCHS",
     "FAMILIES",
     "FIRST_EXACT",
+    "GFX_FIRST",
     "PDL_SINCE",
     "ImageArch",
     "arch_number",
     "by_arch",
     "image_arch_of",
     "is_arch",
+    "is_gfx",
     "parse_image_arch",
+    "spell_arch",
     "spell_cuda",
+    "spell_driver",
 ]
 
 ARCHS = (
@@ -64,9 +69,11 @@ FAMILIES: dict[int, frozenset[int]]
 ALONE: frozenset[int]
 """Chips that share no images with others of their major version."""
 
-_ARCH = re.compile(r"sm_([0-9]{2,3})\Z")
-_DIGITS = re.compile(r"(?<=sm_)[0-9]+|(?<=sm)[0-9]+")
-_IMAGE_ARCH = re.compile(r"sm_([0-9]{2,3})([af]?)\Z")
+# the numbers of AMD's archs are as high as no compute capability: "sm_" stands before fewer than 900, "gfx" before the rest
+_ARCH = re.compile(r"(?:sm_(?=[0-9]{2}\Z|[0-8][0-9]{2}\Z)|gfx(?=9[0-9]{2}\Z|[1-9][0-9]{3}\Z))([0-9]{2,4})\Z")
+_DIGITS = re.compile(r"(?<=sm_)[0-9]+|(?<=sm)[0-9]+|(?<=gfx)[0-9]+")
+GFX_FIRST = 900
+"""The least number of AMD's archs; no compute capability is as high."""
 FIRST_EXACT = 90
 """Triton assembles every arch from this one up for exactly that chip."""
 PDL_SINCE = 90
@@ -74,18 +81,18 @@ PDL_SINCE = 90
 
 
 class ImageArch(Record):
-    """The architecture that a cubin was assembled for."""
+    """The architecture that an image was assembled for."""
 
     number: int
-    """Compute capability without the dot: 90 for 9.0."""
+    """Compute capability without the dot, 90 for 9.0; 942 for gfx942."""
     suffix: str
     """``a`` exactly this chip, ``f`` its family, empty the same major version, as far as `ImageArch.runs_on` goes."""
 
     def __str__(self) -> str:
-        return f"sm_{self.number}{self.suffix}"
+        return f"{spell_arch(self.number)}{self.suffix}"
 
     def runs_on(self, device: int) -> bool:
-        """Say whether a device of compute capability `device` (90 for 9.0) runs this image; see the table above."""
+        """Say whether a device of the arch `device` (90 for ``sm_90``) runs this image; see the table above."""
         return _image_fit(self.number, self.suffix, device) > 0
 
     def closeness(self, device: int) -> int:
@@ -119,37 +126,58 @@ def spell_cuda(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
+def spell_driver(arch: int, number: int) -> str:
+    """Spell a version of the driver of an arch's vendor: ``CUDA 13.1``, ``ROCm 6.4``.
+
+    Args:
+        arch: number of the arch.
+        number: 13010 for CUDA 13.1, 6040 for ROCm 6.4.
+    """
+    return f"{'ROCm' if is_gfx(arch) else 'CUDA'} {spell_cuda(number)}"
+
+
+def is_gfx(number: int) -> bool:
+    """Say whether a number of an arch is one of AMD's."""
+    return number >= GFX_FIRST
+
+
+def spell_arch(number: int) -> str:
+    """Spell the arch of a number: 90 is ``sm_90``, 942 is ``gfx942``."""
+    return f"gfx{number}" if is_gfx(number) else f"sm_{number}"
+
+
 def is_arch(text: str) -> bool:
-    """Say whether a text is spelled ``sm_NN``."""
+    """Say whether a text is spelled ``sm_NN`` or ``gfxNNN``."""
     return _ARCH.match(text) is not None
 
 
 def arch_number(arch: str) -> int:
-    """Read ``sm_90`` as 90.
+    """Read ``sm_90`` as 90, ``gfx942`` as 942.
 
     Raises:
-        ValueError: `arch` is not spelled ``sm_NN``.
+        ValueError: `arch` is not spelled ``sm_NN`` or ``gfxNNN``.
     """
     # callers of the runtime may well write 90
     match = _ARCH.match(str(arch))
     if match is None:
-        raise ValueError(f"expected an arch such as sm_90, got {arch!r}")
+        raise ValueError(f"expected an arch such as sm_90 or gfx942, got {arch!r}")
     return int(match[1])
 
 
 def parse_image_arch(text: str) -> ImageArch:
-    """Read ``sm_90a``.
+    """Read ``sm_90a`` or ``gfx942``.
 
     Raises:
-        ValueError: `text` is not spelled ``sm_NN``, ``sm_NNa`` or ``sm_NNf``.
+        ValueError: `text` is not spelled ``sm_NN``, ``sm_NNa``, ``sm_NNf`` or ``gfxNNN``.
     """
-    match = _IMAGE_ARCH.match(text)
+    suffix = text[-1:] if text.startswith("sm_") and text.endswith(("a", "f")) else ""
+    match = _ARCH.match(text.removesuffix(suffix))
     if match is None:
-        raise ValueError(f"expected an image arch such as sm_90a, got {text!r}")
-    return ImageArch(int(match[1]), match[2])
+        raise ValueError(f"expected an image arch such as sm_90a or gfx942, got {text!r}")
+    return ImageArch(int(match[1]), suffix)
 
 
 def image_arch_of(arch: str) -> ImageArch:
     """Name the image that Triton makes for `arch`."""
     number = arch_number(arch)
-    return ImageArch(number, "a" if number >= FIRST_EXACT else "")
+    return ImageArch(number, "a" if number >= FIRST_EXACT and not is_gfx(number) else "")

@@ -306,7 +306,7 @@ static PyObject *bundle_load(nj_bundle_object *self, PyObject *args)
     }
     nj_image_arch arch = nj_image_arch_read(self->it.index.image_arch);
     nj_image image = {.content = bytes.content, .min_driver = (int)self->it.index.min_driver, .entry = nj_row_of(row)->entry};
-    image.entry.sm = (uint32_t)arch.number;
+    image.entry.arch = (uint32_t)arch.number;
     image.entry.arch_specific = arch.suffix == 'a';
     /* the driver gets each content once in a process, whichever bundles hold it */
     nj_sha256(bytes.content, image.digest);

@@ -2,6 +2,7 @@
 
 #include "errors.h"
 
+#include "image/cubin.h"
 #include "image/entry.h"
 
 static PyObject *bytes_of(nj_span span)
@@ -29,7 +30,7 @@ static uint32_t clamp(long long number)
 static int read_sizes(PyObject *sizes, nj_entry *entry)
 {
     entry->param_count = (size_t)PyTuple_GET_SIZE(sizes);
-    for (size_t i = 0; i < entry->param_count && i < NJ_CUBIN_PARAMS_MAX; i++) {
+    for (size_t i = 0; i < entry->param_count && i < NJ_IMAGE_PARAMS_MAX; i++) {
         long size = PyLong_AsLong(PyTuple_GET_ITEM(sizes, (Py_ssize_t)i));
         if (size == -1 && PyErr_Occurred()) {
             return -1;
@@ -39,7 +40,7 @@ static int read_sizes(PyObject *sizes, nj_entry *entry)
     return 0;
 }
 
-static PyObject *params_of(const nj_cubin_kernel *kernel)
+static PyObject *params_of(const nj_image_kernel *kernel)
 {
     PyObject *list = PyList_New((Py_ssize_t)kernel->param_count);
     for (size_t i = 0; list != NULL && i < kernel->param_count; i++) {
@@ -64,7 +65,7 @@ PyObject *nj_read_entry(PyObject *facts, nj_entry *entry)
     PyObject *symbol, *sizes;
     long long warps, ctas;
     int arch_specific;
-    if (!PyArg_ParseTuple(facts, "UO!LLIp:entry", &symbol, &PyTuple_Type, &sizes, &warps, &ctas, &entry->sm, &arch_specific) ||
+    if (!PyArg_ParseTuple(facts, "UO!LLIp:entry", &symbol, &PyTuple_Type, &sizes, &warps, &ctas, &entry->arch, &arch_specific) ||
         read_sizes(sizes, entry) < 0) {
         return NULL;
     }
@@ -104,7 +105,7 @@ static PyObject *declared(const nj_declared *it)
     return it->declared ? Py_BuildValue("(III)", it->xyz[0], it->xyz[1], it->xyz[2]) : Py_NewRef(Py_None);
 }
 
-static PyObject *kernel_of(const nj_cubin *cubin, const nj_cubin_kernel *it)
+static PyObject *kernel_of(const nj_cubin *cubin, const nj_image_kernel *it)
 {
     PyObject *params = params_of(it);
     PyObject *pairs = params == NULL ? NULL : PyList_AsTuple(params);
@@ -119,7 +120,7 @@ static PyObject *kernel_of(const nj_cubin *cubin, const nj_cubin_kernel *it)
 static PyObject *kernels_of(nj_cubin *cubin, nj_error *error)
 {
     PyObject *kernels = PyTuple_New((Py_ssize_t)cubin->kernel_count);
-    nj_cubin_kernel kernel;
+    nj_image_kernel kernel;
     for (size_t i = 0; kernels != NULL && i < cubin->kernel_count; i++) {
         PyObject *told = nj_cubin_kernel_read(cubin, i, &kernel, error) ? kernel_of(cubin, &kernel) : raise_unnamed(error);
         if (told == NULL) {
@@ -159,7 +160,8 @@ PyObject *nj_read_sections(PyObject *Py_UNUSED(module), PyObject *image)
     if (PyObject_GetBuffer(image, &bytes, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    if (!nj_elf_read((nj_span){bytes.buf, (size_t)bytes.len}, &elf, &error)) {
+    nj_span whole = {bytes.buf, (size_t)bytes.len};
+    if (!nj_elf_read(whole, nj_elf_kind_of(whole), &elf, &error)) {
         raise_unnamed(&error);
     } else if ((told = PyList_New((Py_ssize_t)elf.section_count)) != NULL) {
         for (size_t i = 0; i < elf.section_count; i++) {

@@ -13,7 +13,7 @@ from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.observe.events import emit
 from nojit.runtime.record import Record
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
+from nojit.runtime.target import ImageArch, arch_number, parse_image_arch, spell_arch
 
 __all__ = ["Images", "Source", "best_source", "closest_source"]
 
@@ -127,9 +127,10 @@ def closest_source(sources: tuple[Source, ...], capability: int, kernel: str) ->
     best = best_source(sources, capability)
     if best is not None:
         return best
+    device = spell_arch(capability)
     built = sorted(sources, key=lambda source: source.image_arch.number)
     raise NoMatchingVariantError(
-        f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is sm_{capability}: nojit build --arch sm_{capability} builds for it",
+        f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is {device}: nojit build --arch {device} builds for it",
         where=f"kernel {kernel}",
-        reasons=tuple((str(source), f"does not run on sm_{capability}") for source in built),
+        reasons=tuple((str(source), f"does not run on {device}") for source in built),
     )

@@ -76,7 +76,7 @@ REASONS: Final = {
 }
 
 # as builds and wheels name bundle files
-_FILE_NAME: Final = re.compile(r"(.+)-([0-9][A-Za-z0-9_.+!]*)-(sm_[0-9]+[a-z]?)" + re.escape(SUFFIX))
+_FILE_NAME: Final = re.compile(r"(.+)-([0-9][A-Za-z0-9_.+!]*)-(sm_[0-9]+[a-z]?|gfx[0-9]+)" + re.escape(SUFFIX))
 # UTC in a fixed width, so that times compare as text
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _STATEMENT_BYTES_MAX: Final = 4 << 20

@@ -1,16 +1,18 @@
 /* Fuzz the readers of images: every section and kernel of one, and its check against a table that describes its first kernel. */
+#include "image/cubin.h"
 #include "image/entry.h"
+#include "image/hsaco.h"
 #include "starve.h"
 
 #include <stdlib.h>
 
-static void check(nj_span image, const nj_cubin_kernel *kernel, const nj_cubin *cubin)
+static void check(nj_span image, const nj_image_kernel *kernel, const nj_cubin *cubin)
 {
     nj_error error;
     nj_entry_facts facts;
     nj_entry entry = {
         .symbol = kernel->symbol,
-        .sm = cubin->sm,
+        .arch = cubin->sm,
         .arch_specific = cubin->arch_specific,
         .num_warps = kernel->block.declared ? kernel->block.xyz[0] / 32 : 4,
         .num_ctas = kernel->cluster.declared ? kernel->cluster.xyz[0] : 1,
@@ -27,7 +29,7 @@ static void check(nj_span image, const nj_cubin_kernel *kernel, const nj_cubin *
     for (int lie = 0; lie < 6; lie++) {
         nj_entry other = entry;
         other.symbol.size -= lie == 0 && entry.symbol.size > 0;
-        other.sm += lie == 1;
+        other.arch += lie == 1;
         other.num_warps += lie == 2;
         other.num_ctas += lie == 3;
         other.param_count -= lie == 4 && entry.param_count > 0;
@@ -36,12 +38,26 @@ static void check(nj_span image, const nj_cubin_kernel *kernel, const nj_cubin *
     }
 }
 
+static void read_hsaco(nj_span image)
+{
+    nj_error error = {.code = NJ_OK};
+    nj_hsaco hsaco;
+    nj_hsaco_kernel kernel;
+    bool good = nj_hsaco_read(image, &hsaco, &error);
+    nj_cursor rest = {hsaco.kernels};
+    for (size_t i = 0; good && i < hsaco.kernel_count; i++) {
+        good = nj_hsaco_kernel_take(&hsaco, &rest, &kernel, &error);
+    }
+    fuzz_expect(good, &error, true);
+}
+
 void fuzz_input(const unsigned char *bytes, size_t size)
 {
     nj_span image = {bytes, size};
     nj_error error = {.code = NJ_OK};
+    read_hsaco(image);
     nj_cubin cubin;
-    nj_cubin_kernel kernel, first;
+    nj_image_kernel kernel, first;
     bool good = nj_cubin_read(image, &cubin, &error);
     for (size_t i = 0; good && i < cubin.kernel_count; i++) {
         good = nj_cubin_kernel_read(&cubin, i, &kernel, &error);

@@ -308,6 +308,10 @@ def raised_rules() -> Iterator[str]:
         yield from re.findall(
             r'(?:nj_(?:note_)?break\([^,]+|slice\(\w+), "([a-z-]+)"', path.read_text(encoding="utf-8")
         )
+    # rules that images of both vendors have
+    yield from re.findall(
+        r'"((?:cubin|hsaco)-[a-z]+)"', (ROOT / "runtime/engine/image/elf.c").read_text(encoding="utf-8")
+    )
     # recordings have rules of their own
     folders = ("runtime", "runtime/bundle", "runtime/table")
     for path in sorted(path for folder in folders for path in (ROOT / folder).glob("*.py")):

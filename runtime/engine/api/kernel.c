@@ -179,8 +179,9 @@ static bool check_arch(const nj_kernel *kernel, int device, nj_error *error)
     if (nj_image_fit(kernel->bundle->image_arch, capability) > 0) {
         return true;
     }
-    nj_note_difference(error, nj_format("sm_%d", capability).text, "expected a device that runs %s: nojit build --arch sm_%d builds for this one",
-                       kernel->bundle->image_arch_name, capability);
+    nj_text arch = nj_arch_spell(capability);
+    nj_note_difference(error, arch.text, "expected a device that runs %s: nojit build --arch %s builds for this one",
+                       kernel->bundle->image_arch_name, arch.text);
     if (error != NULL) {
         error->code = NJ_ERROR_NO_VARIANT;
     }

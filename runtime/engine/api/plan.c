@@ -15,7 +15,7 @@ static nj_function *load_image(nj_kernel *kernel, size_t row, nj_row_facts *fact
     uint64_t began_ns = nj_now_ns();
     nj_image_bytes bytes;
     bool loaded;
-    facts->entry.sm = (uint32_t)bundle->image_arch.number;
+    facts->entry.arch = (uint32_t)bundle->image_arch.number;
     facts->entry.arch_specific = bundle->image_arch.suffix == 'a';
     if (!nj_reader_image(&bundle->reader, kernel->number, &kernel->placement, nj_table_at(&kernel->table, NJ_COLUMN_IMAGE, row), &bytes, error)) {
         if (bundle->path != NULL) {

@@ -1,8 +1,10 @@
 #include "bundle/index.h"
 
+#include "bundle/target.h"
+
 #include <stdlib.h>
 
-enum { WARP_THREADS = 32 };
+enum { WARP_THREADS_MAX = 64 };
 
 #define COUNT(fields) (sizeof fields / sizeof *fields)
 
@@ -168,37 +170,32 @@ static bool take_attachments(nj_document *it, void *index)
     return nj_take_array(it, NJ_ATTACHMENTS_MAX, take_attachment, index);
 }
 
-/* Whether a text is `sm_` and two or three digits. */
-static bool is_arch(nj_span text)
-{
-    bool is = (text.size == 5 || text.size == 6) && memcmp(text.at, "sm_", 3) == 0;
-    for (size_t i = 3; is && i < text.size; i++) {
-        is = text.at[i] >= '0' && text.at[i] <= '9';
-    }
-    return is;
-}
-
 /* Returns the arch that an image arch starts with. */
 static nj_span without_suffix(nj_span text)
 {
     unsigned char last = text.size == 0 ? 0 : text.at[text.size - 1];
-    return (nj_span){text.at, text.size - (last == 'a' || last == 'f')};
+    bool has = text.size > 0 && text.at[0] == 's' && (last == 'a' || last == 'f');
+    return (nj_span){text.at, text.size - has};
 }
 
 static bool take_arch(nj_document *it, void *into)
 {
     nj_index *index = into;
     return nj_take_name(it, &index->arch) &&
-           (is_arch(index->arch) ||
-            nj_break(it->error, "target", nj_quote(index->arch).text, "expected an arch such as sm_90"));
+           (nj_is_arch(index->arch) ||
+            nj_break(it->error, "target", nj_quote(index->arch).text, "expected an arch such as sm_90 or gfx942"));
 }
 
 static bool take_backend(nj_document *it, void *into)
 {
     nj_index *index = into;
-    return nj_take_name(it, &index->backend) &&
-           (nj_span_is(index->backend, "cuda") ||
-            nj_break(it->error, "target", nj_quote(index->backend).text, "expected backend cuda"));
+    if (!nj_take_name(it, &index->backend)) {
+        return false;
+    }
+    const char *wanted = nj_is_gfx(nj_image_arch_read(index->arch).number) ? "hip" : "cuda";
+    return nj_span_is(index->backend, wanted) ||
+           nj_break(it->error, "target", nj_quote(index->backend).text, "expected backend %s of %.*s", wanted, (int)index->arch.size,
+                    (const char *)index->arch.at);
 }
 
 static bool take_image_arch(nj_document *it, void *into)
@@ -208,8 +205,8 @@ static bool take_image_arch(nj_document *it, void *into)
     if (!nj_take_name(it, image)) {
         return false;
     }
-    if (!is_arch(without_suffix(*image))) {
-        return nj_break(it->error, "target", nj_quote(*image).text, "expected an image arch such as sm_90a");
+    if (!nj_is_arch(without_suffix(*image))) {
+        return nj_break(it->error, "target", nj_quote(*image).text, "expected an image arch such as sm_90a or gfx942");
     }
     nj_text got = nj_format("%.*s and %.*s", (int)index->arch.size, (const char *)index->arch.at, (int)image->size, (const char *)image->at);
     return nj_span_equal(without_suffix(*image), index->arch) ||
@@ -219,9 +216,10 @@ static bool take_image_arch(nj_document *it, void *into)
 static bool take_warp_size(nj_document *it, void *into)
 {
     nj_index *index = into;
-    return nj_take_count(it, 0, WARP_THREADS, &index->warp_size) &&
-           (index->warp_size == WARP_THREADS || nj_break(it->error, "target", nj_format("%u", (unsigned)index->warp_size).text,
-                                                         "expected warps of %d threads", WARP_THREADS));
+    unsigned int threads = nj_warp_threads(nj_image_arch_read(index->arch).number);
+    return nj_take_count(it, 0, WARP_THREADS_MAX, &index->warp_size) &&
+           (index->warp_size == threads || nj_break(it->error, "target", nj_format("%u", (unsigned)index->warp_size).text,
+                                                    "expected warps of %u threads", threads));
 }
 
 static const nj_field target_fields[] = {

@@ -20,6 +20,24 @@ static bool is_alone(int capability)
     return is;
 }
 
+nj_text nj_arch_spell(int number)
+{
+    return nj_format(nj_is_gfx(number) ? "gfx%d" : "sm_%d", number);
+}
+
+bool nj_is_arch(nj_span text)
+{
+    bool is = text.size >= 5 && (memcmp(text.at, "sm_", 3) == 0 || memcmp(text.at, "gfx", 3) == 0);
+    for (size_t i = 3; is && i < text.size; i++) {
+        is = text.at[i] >= '0' && text.at[i] <= '9';
+    }
+    if (!is || text.size > 7) {
+        return false;
+    }
+    bool gfx = nj_is_gfx(nj_image_arch_read(text).number);
+    return text.at[0] == 'g' ? gfx && text.at[3] != '0' : !gfx && text.size <= 6;
+}
+
 nj_image_arch nj_image_arch_read(nj_span text)
 {
     nj_image_arch image = {0, 0};
@@ -36,7 +54,8 @@ nj_image_arch nj_image_arch_read(nj_span text)
 
 static bool runs_on(nj_image_arch image, int capability)
 {
-    if (image.suffix == 'a' || is_alone(image.number) || is_alone(capability)) {
+    /* LLVM's AMDGPU guide, "Processors": code runs on the processor that it names; only generic ones name several */
+    if (image.suffix == 'a' || nj_is_gfx(image.number) || nj_is_gfx(capability) || is_alone(image.number) || is_alone(capability)) {
         return capability == image.number;
     }
     if (image.suffix != 'f') {

@@ -2,19 +2,40 @@
 #ifndef NOJIT_BUNDLE_TARGET_H
 #define NOJIT_BUNDLE_TARGET_H
 
-#include "base/internal.h"
+#include "base/error.h"
 #include "base/span.h"
+
+/* The numbers of archs: of NVIDIA's the compute capability without the dot, 90 for 9.0; of AMD's the digits, 942 for gfx942. No compute
+ * capability is as high as AMD's first. */
+enum { NJ_GFX_FIRST = 900 };
+
+static inline bool nj_is_gfx(int number)
+{
+    return number >= NJ_GFX_FIRST;
+}
+
+/* Threads of a warp; AMD calls it wavefront, and Triton compiles for those of 64 before gfx10 and for those of 32 from there on. */
+static inline unsigned int nj_warp_threads(int number)
+{
+    return nj_is_gfx(number) && number < 1000 ? 64 : 32;
+}
+
+/* Spells the arch of a device: `sm_90`, `gfx942`. */
+NJ_INTERNAL nj_text nj_arch_spell(int number);
 
 /* The architecture that an image was assembled for. */
 typedef struct {
-    int number;  /* compute capability without the dot: 90 for 9.0 */
-    char suffix; /* 'a': exactly this chip; 'f': its family; 0: the same major version */
+    int number;
+    char suffix; /* 'a': exactly this chip; 'f': its family; 0: the same major version, of AMD's exactly this chip */
 } nj_image_arch;
 
-/* Reads an image arch of an index, `sm_90a`. */
+/* Whether a text names an arch: `sm_90`, `gfx942`. */
+bool nj_is_arch(nj_span text);
+
+/* Reads an image arch of an index, `sm_90a` or `gfx942`. */
 NJ_INTERNAL nj_image_arch nj_image_arch_read(nj_span text);
 
-/* How well such images fit a device of a compute capability (90 for 9.0), the higher the better: those of exactly the chip, then of
+/* How well such images fit a device of an arch (90 for 9.0), the higher the better: those of exactly the chip, then of
  * its family, then of the nearest minor version. 0 if they do not run there. */
 NJ_INTERNAL int nj_image_fit(nj_image_arch image, int capability);
 

@@ -68,7 +68,7 @@ static library *find_locked(const nj_image *image, bool *loaded, nj_error *error
 typedef struct {
     CUkernel handle;
     const nj_device *device;
-    const nj_cubin_kernel *kernel;
+    const nj_image_kernel *kernel;
     nj_error *error;
     bool agrees;
 } comparing;
@@ -78,7 +78,7 @@ static bool compare(comparing *it, size_t number, size_t offset, size_t size)
     if (number == it->kernel->param_count) {
         return nj_differ(it->error, "more", "expected the driver to find %zu params in %s", number, nj_quote(it->kernel->symbol).text);
     }
-    nj_cubin_param param = it->kernel->params[number];
+    nj_image_param param = it->kernel->params[number];
     return (param.offset == offset && param.size == size) ||
            nj_differ(it->error, nj_format("%zu bytes at offset %zu", size, offset).text,
                      "expected the driver to find param %zu of %s to be %d bytes at offset %d", number, nj_quote(it->kernel->symbol).text, param.size,
@@ -116,7 +116,7 @@ static nj_outcome compare_there(void *facts)
 }
 
 /* Whether the driver finds the params that the image has; drivers before CUDA 12.4 do not tell. */
-static bool check_params(CUkernel handle, nj_device *device, const nj_cubin_kernel *kernel, nj_error *error)
+static bool check_params(CUkernel handle, nj_device *device, const nj_image_kernel *kernel, nj_error *error)
 {
     comparing it = {.handle = handle, .device = device, .kernel = kernel, .error = error};
     return nj_cuda.cuKernelGetParamInfo == NULL ||

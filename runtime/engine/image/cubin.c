@@ -139,7 +139,7 @@ bool nj_cubin_read(nj_span image, nj_cubin *cubin, nj_error *error)
 {
     cubin->quota = RECORDS_MAX;
     cubin->toolkit = 0;
-    int count = nj_elf_read(image, &cubin->elf, error) ? nj_elf_kernels(&cubin->elf, cubin->kernels, error) : -1;
+    int count = nj_elf_read(image, &nj_elf_cubin, &cubin->elf, error) ? nj_elf_kernels(&cubin->elf, cubin->kernels, error) : -1;
     if (count < 0) {
         return false;
     }
@@ -157,16 +157,16 @@ typedef struct {
     uint32_t bank_bytes;
 } nj_attributes;
 
-static bool read_param(nj_attributes *it, const nj_record *record, nj_cubin_kernel *kernel)
+static bool read_param(nj_attributes *it, const nj_record *record, nj_image_kernel *kernel)
 {
     if (!has_bytes(&it->reader, record, 12)) {
         return false;
     }
     const unsigned char *value = record->value.at;
     size_t ordinal = nj_u16(value + 4);
-    nj_cubin_param param = {.offset = nj_u16(value + 6), .size = (uint16_t)(nj_u32(value + 8) >> 18)};
-    if (ordinal >= NJ_CUBIN_PARAMS_MAX) {
-        return nj_break(it->reader.error, "cubin-params", nj_format("param %zu", ordinal).text, "expected at most %d params of %s", NJ_CUBIN_PARAMS_MAX, nj_quote(it->symbol).text);
+    nj_image_param param = {.offset = nj_u16(value + 6), .size = (uint16_t)(nj_u32(value + 8) >> 18)};
+    if (ordinal >= NJ_IMAGE_PARAMS_MAX) {
+        return nj_break(it->reader.error, "cubin-params", nj_format("param %zu", ordinal).text, "expected at most %d params of %s", NJ_IMAGE_PARAMS_MAX, nj_quote(it->symbol).text);
     }
     if (param.size == 0) {
         return nj_break(it->reader.error, "cubin-params", "0 bytes", "expected a size of param %zu of %s", ordinal, nj_quote(it->symbol).text);
@@ -192,7 +192,7 @@ static bool read_triple(nj_attributes *it, const nj_record *record, nj_declared 
     return true;
 }
 
-static bool read_attribute(nj_attributes *it, const nj_record *record, nj_cubin *cubin, nj_cubin_kernel *kernel)
+static bool read_attribute(nj_attributes *it, const nj_record *record, nj_cubin *cubin, nj_image_kernel *kernel)
 {
     switch (record->attribute) {
     case KPARAM_INFO: return read_param(it, record, kernel);
@@ -216,7 +216,7 @@ static bool read_attribute(nj_attributes *it, const nj_record *record, nj_cubin 
 }
 
 /* Checks that params are complete, follow one another, and fill the bank. */
-static bool check_params(const nj_attributes *it, const nj_cubin_kernel *kernel)
+static bool check_params(const nj_attributes *it, const nj_image_kernel *kernel)
 {
     uint32_t end = 0;
     if (it->param_end != kernel->param_count) {
@@ -224,7 +224,7 @@ static bool check_params(const nj_attributes *it, const nj_cubin_kernel *kernel)
                         "expected params 0 to %zu of %s", kernel->param_count - 1, nj_quote(it->symbol).text);
     }
     for (size_t i = 0; i < kernel->param_count; i++) {
-        nj_cubin_param param = kernel->params[i];
+        nj_image_param param = kernel->params[i];
         if (param.offset < end) {
             return nj_break(it->reader.error, "cubin-params", nj_format("%d bytes at %d", param.size, param.offset).text,
                             "expected params of %s one after the other", nj_quote(it->symbol).text);
@@ -235,14 +235,14 @@ static bool check_params(const nj_attributes *it, const nj_cubin_kernel *kernel)
                                              "expected %u bytes of params of %s", it->bank_bytes, nj_quote(it->symbol).text);
 }
 
-bool nj_cubin_kernel_read(nj_cubin *cubin, size_t number, nj_cubin_kernel *kernel, nj_error *error)
+bool nj_cubin_kernel_read(nj_cubin *cubin, size_t number, nj_image_kernel *kernel, nj_error *error)
 {
     const nj_symbol *symbol = &cubin->kernels[number];
     const nj_section *info = nj_elf_find(&cubin->elf, ".nv.info.", symbol->name);
     const nj_section *shared = nj_elf_find(&cubin->elf, ".nv.shared.", symbol->name);
     nj_attributes it = {.symbol = symbol->name};
     nj_record record;
-    *kernel = (nj_cubin_kernel){
+    *kernel = (nj_image_kernel){
         .symbol = symbol->name,
         .registers = cubin->registers[number],
         .stack_bytes = cubin->stack_bytes[number],
@@ -259,7 +259,7 @@ bool nj_cubin_kernel_read(nj_cubin *cubin, size_t number, nj_cubin_kernel *kerne
     return status == 0 && check_params(&it, kernel);
 }
 
-uint32_t nj_cubin_own_shared(const nj_cubin *cubin, const nj_cubin_kernel *kernel)
+uint32_t nj_cubin_own_shared(const nj_cubin *cubin, const nj_image_kernel *kernel)
 {
     uint64_t system = cubin->sm >= SYSTEM_SHARED_SINCE ? SYSTEM_SHARED_BYTES : 0;
     uint64_t own = kernel->static_shared_bytes > system ? kernel->static_shared_bytes - system : 0;

@@ -6,13 +6,23 @@ enum {
     HEADER_BYTES = 64,
     SEGMENT_BYTES = 56,
     SECTION_BYTES = 64,
-    SYMBOL_BYTES = 24,
     /* Triton's cubins have two dozen sections and symbols; these caps keep a hostile one from costing seconds */
     SYMBOLS_MAX = 65536,
     NAME_BYTES_MAX = 16384,
 };
 
-enum { ET_EXEC = 2, EM_CUDA = 190, SHT_SYMTAB = 2, SHT_STRTAB = 3, STT_FUNC = 2, STO_ENTRY = 0x10 };
+enum { ET_EXEC = 2, ET_DYN = 3, EM_CUDA = 190, EM_AMDGPU = 224, SHT_SYMTAB = 2, SHT_STRTAB = 3, STT_FUNC = 2, STO_ENTRY = 0x10 };
+
+const nj_elf_kind nj_elf_cubin = {EM_CUDA, ET_EXEC, "CUDA", {7, 8}, "cubin-header", "cubin-abi", "cubin-segments", "cubin-sections",
+                                  "cubin-names", "cubin-symbols"};
+/* ELFABIVERSION_AMDGPU_HSA_V5 and _V6 */
+const nj_elf_kind nj_elf_hsaco = {EM_AMDGPU, ET_DYN, "AMDGPU", {3, 4}, "hsaco-header", "hsaco-abi", "hsaco-segments", "hsaco-sections",
+                                  "hsaco-names", "hsaco-symbols"};
+
+const nj_elf_kind *nj_elf_kind_of(nj_span image)
+{
+    return image.size >= HEADER_BYTES && nj_u16(image.at + 18) == EM_AMDGPU ? &nj_elf_hsaco : &nj_elf_cubin;
+}
 
 /* Takes bytes of the image. */
 static bool slice(nj_span image, const char *rule, uint64_t offset, uint64_t size, nj_span *part, nj_error *error)
@@ -25,12 +35,12 @@ static bool slice(nj_span image, const char *rule, uint64_t offset, uint64_t siz
     return true;
 }
 
-static bool name_at(nj_span names, uint32_t at, nj_span *name, nj_error *error)
+static bool name_at(const char *rule, nj_span names, uint32_t at, nj_span *name, nj_error *error)
 {
     size_t rest = at < names.size ? names.size - at : 0, most = rest < NAME_BYTES_MAX ? rest : NAME_BYTES_MAX;
     const unsigned char *start = names.at + (rest > 0 ? at : 0), *end = memchr(start, 0, most);
     if (end == NULL) {
-        return nj_break(error, "cubin-names", nj_format("no end after byte %u", at).text,
+        return nj_break(error, rule, nj_format("no end after byte %u", at).text,
                         "expected a name of at most %d bytes", NAME_BYTES_MAX);
     }
     *name = (nj_span){start, (size_t)(end - start)};
@@ -56,19 +66,20 @@ const nj_section *nj_elf_find(const nj_elf *elf, const char *prefix, nj_span res
     return NULL;
 }
 
-static bool check_segments(nj_span image, nj_error *error)
+static bool check_segments(const nj_elf *elf, nj_error *error)
 {
+    nj_span image = elf->image;
     uint16_t bytes = nj_u16(image.at + 54), count = nj_u16(image.at + 56);
     nj_span table, part;
     if (count != 0 && bytes != SEGMENT_BYTES) {
-        return nj_break(error, "cubin-segments", nj_format("%d", bytes).text, "expected segment headers of %d bytes", SEGMENT_BYTES);
+        return nj_break(error, elf->kind->segments, nj_format("%d", bytes).text, "expected segment headers of %d bytes", SEGMENT_BYTES);
     }
-    if (!slice(image, "cubin-segments", nj_u64(image.at + 32), (uint64_t)count * SEGMENT_BYTES, &table, error)) {
+    if (!slice(image, elf->kind->segments, nj_u64(image.at + 32), (uint64_t)count * SEGMENT_BYTES, &table, error)) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {
         const unsigned char *segment = table.at + i * SEGMENT_BYTES;
-        if (!slice(image, "cubin-segments", nj_u64(segment + 8), nj_u64(segment + 32), &part, error)) {
+        if (!slice(image, elf->kind->segments, nj_u64(segment + 8), nj_u64(segment + 32), &part, error)) {
             return false;
         }
     }
@@ -80,37 +91,40 @@ static bool read_header(nj_elf *elf, nj_error *error)
     static const unsigned char ident[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
     const unsigned char *header = elf->image.at;
     if (elf->image.size < HEADER_BYTES) {
-        return nj_break(error, "cubin-header", nj_format("%zu", elf->image.size).text, "expected an ELF header of %d bytes", HEADER_BYTES);
+        return nj_break(error, elf->kind->header, nj_format("%zu", elf->image.size).text, "expected an ELF header of %d bytes", HEADER_BYTES);
     }
     if (memcmp(header, ident, sizeof ident) != 0 || nj_u16(header + 52) != HEADER_BYTES) {
-        return nj_break(error, "cubin-header", nj_quote((nj_span){header, sizeof ident}).text, "expected a 64-bit little-endian ELF file");
+        return nj_break(error, elf->kind->header, nj_quote((nj_span){header, sizeof ident}).text, "expected a 64-bit little-endian ELF file");
     }
     uint16_t kind = nj_u16(header + 16), machine = nj_u16(header + 18);
-    if (kind != ET_EXEC || machine != EM_CUDA) {
-        return nj_break(error, "cubin-header", nj_format("type %d, machine %d", kind, machine).text,
-                        "expected an executable for machine %d (CUDA)", EM_CUDA);
+    if (kind != elf->kind->type || machine != elf->kind->machine) {
+        return nj_break(error, elf->kind->header, nj_format("type %d, machine %d", kind, machine).text,
+                        "expected an ELF file of type %d for machine %d (%s)", elf->kind->type, elf->kind->machine, elf->kind->machine_name);
     }
     elf->abi = header[8];
     elf->flags = nj_u32(header + 48);
     elf->section_count = nj_u16(header + 60);
-    if (elf->abi != 7 && elf->abi != 8) {
-        return nj_break(error, "cubin-abi", nj_format("%d", elf->abi).text, "expected ABI 7 or 8");
+    if (elf->abi != elf->kind->abis[0] && elf->abi != elf->kind->abis[1]) {
+        return nj_break(error, elf->kind->abi, nj_format("%d", elf->abi).text, "expected ABI %d or %d", elf->kind->abis[0],
+                        elf->kind->abis[1]);
     }
     if (nj_u16(header + 58) != SECTION_BYTES || elf->section_count == 0 || elf->section_count > NJ_SECTIONS_MAX) {
-        return nj_break(error, "cubin-sections", nj_format("%zu", elf->section_count).text, "expected 1 to %d sections", NJ_SECTIONS_MAX);
+        return nj_break(error, elf->kind->sections, nj_format("%zu", elf->section_count).text, "expected 1 to %d sections", NJ_SECTIONS_MAX);
     }
-    return check_segments(elf->image, error);
+    return check_segments(elf, error);
 }
 
-static bool read_section(nj_span image, const unsigned char *header, nj_section *section, nj_error *error)
+static bool read_section(const nj_elf *elf, const unsigned char *header, nj_section *section, nj_error *error)
 {
+    nj_span image = elf->image;
+    section->address = nj_u64(header + 16);
     section->type = nj_u32(header + 4);
     section->link = nj_u32(header + 40);
     section->info = nj_u32(header + 44);
     section->size = nj_u64(header + 32);
     /* a driver may compute the address of a section without bytes too */
     uint64_t size = section->type == NJ_SHT_NOBITS ? 0 : section->size;
-    return slice(image, "cubin-sections", nj_u64(header + 24), size, &section->content, error);
+    return slice(image, elf->kind->sections, nj_u64(header + 24), size, &section->content, error);
 }
 
 static bool is_named_before(const nj_elf *elf, size_t number)
@@ -128,66 +142,68 @@ static bool name_sections(nj_elf *elf, const unsigned char *table, nj_error *err
 {
     uint16_t number = nj_u16(elf->image.at + 62);
     if (number >= elf->section_count || elf->sections[number].type != SHT_STRTAB) {
-        return nj_break(error, "cubin-sections", nj_format("section %d", number).text,
+        return nj_break(error, elf->kind->sections, nj_format("section %d", number).text,
                         "expected the section names in a string table");
     }
     size_t bytes = 0;
     for (size_t i = 0; i < elf->section_count; i++) {
         nj_span *name = &elf->sections[i].name;
-        if (!name_at(elf->sections[number].content, nj_u32(table + i * SECTION_BYTES), name, error)) {
+        if (!name_at(elf->kind->names, elf->sections[number].content, nj_u32(table + i * SECTION_BYTES), name, error)) {
             return false;
         }
         if (is_named_before(elf, i)) {
-            return nj_break(error, "cubin-names", nj_quote(*name).text, "expected each section name once");
+            return nj_break(error, elf->kind->names, nj_quote(*name).text, "expected each section name once");
         }
         bytes += name->size;
     }
     /* names may share bytes, but together they are no more than the image */
     return bytes <= elf->image.size ||
-           nj_break(error, "cubin-names", "more", "expected section names of at most %zu bytes together", elf->image.size);
+           nj_break(error, elf->kind->names, "more", "expected section names of at most %zu bytes together", elf->image.size);
 }
 
-bool nj_elf_read(nj_span image, nj_elf *elf, nj_error *error)
+bool nj_elf_read(nj_span image, const nj_elf_kind *kind, nj_elf *elf, nj_error *error)
 {
     nj_span table;
+    elf->kind = kind;
     elf->image = image;
     if (!read_header(elf, error) ||
-        !slice(image, "cubin-sections", nj_u64(image.at + 40), elf->section_count * SECTION_BYTES, &table, error)) {
+        !slice(image, elf->kind->sections, nj_u64(image.at + 40), elf->section_count * SECTION_BYTES, &table, error)) {
         return false;
     }
     for (size_t i = 0; i < elf->section_count; i++) {
-        if (!read_section(image, table.at + i * SECTION_BYTES, &elf->sections[i], error)) {
+        if (!read_section(elf, table.at + i * SECTION_BYTES, &elf->sections[i], error)) {
             return false;
         }
     }
     return name_sections(elf, table.at, error);
 }
 
-/* Finds the symbol table and the names that it points into. */
-static bool find_symbols(const nj_elf *elf, nj_span *symbols, nj_span *names, nj_error *error)
+bool nj_elf_symbols(const nj_elf *elf, const char *section, uint32_t type, nj_symbols *symbols, nj_error *error)
 {
-    const nj_section *table = nj_elf_find(elf, ".symtab", (nj_span){elf->image.at, 0});
-    if (table == NULL || table->type != SHT_SYMTAB || table->content.size % SYMBOL_BYTES != 0) {
-        return nj_break(error, "cubin-symbols", table == NULL ? "none" : nj_format("%zu bytes", table->content.size).text,
-                        "expected a symbol table");
+    const nj_section *table = nj_elf_find(elf, section, (nj_span){elf->image.at, 0});
+    const char *rule = elf->kind->symbols;
+    if (table == NULL || table->type != type || table->content.size % NJ_SYMBOL_BYTES != 0) {
+        return nj_break(error, rule, table == NULL ? "none" : nj_format("%zu bytes", table->content.size).text, "expected a symbol table");
     }
-    if (table->content.size > SYMBOLS_MAX * SYMBOL_BYTES) {
-        return nj_break(error, "cubin-symbols", nj_format("%zu", table->content.size / SYMBOL_BYTES).text,
-                        "expected at most %d symbols", SYMBOLS_MAX);
+    if (table->content.size > SYMBOLS_MAX * NJ_SYMBOL_BYTES) {
+        return nj_break(error, rule, nj_format("%zu", table->content.size / NJ_SYMBOL_BYTES).text, "expected at most %d symbols", SYMBOLS_MAX);
     }
     if (table->link >= elf->section_count || elf->sections[table->link].type != SHT_STRTAB) {
-        return nj_break(error, "cubin-symbols", nj_format("section %u", table->link).text,
-                        "expected the symbol names in a string table");
+        return nj_break(error, rule, nj_format("section %u", table->link).text, "expected the symbol names in a string table");
     }
-    *symbols = table->content;
-    *names = elf->sections[table->link].content;
+    *symbols = (nj_symbols){table->content, elf->sections[table->link].content};
     return true;
 }
 
-static bool read_kernel(const nj_elf *elf, const unsigned char *entry, nj_span names, nj_symbol *symbol, nj_error *error)
+bool nj_elf_name(const nj_elf *elf, const nj_symbols *symbols, const unsigned char *entry, nj_span *name, nj_error *error)
+{
+    return name_at(elf->kind->names, symbols->names, nj_u32(entry), name, error);
+}
+
+static bool read_kernel(const nj_elf *elf, const unsigned char *entry, const nj_symbols *symbols, nj_symbol *symbol, nj_error *error)
 {
     symbol->section = nj_u16(entry + 6);
-    if (!name_at(names, nj_u32(entry), &symbol->name, error)) {
+    if (!nj_elf_name(elf, symbols, entry, &symbol->name, error)) {
         return false;
     }
     if (!is_ascii(symbol->name)) {
@@ -202,19 +218,19 @@ static bool read_kernel(const nj_elf *elf, const unsigned char *entry, nj_span n
 
 int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX], nj_error *error)
 {
-    nj_span symbols, names;
+    nj_symbols symbols;
     bool taken[NJ_SECTIONS_MAX] = {false};
     int count = 0;
-    if (!find_symbols(elf, &symbols, &names, error)) {
+    if (!nj_elf_symbols(elf, ".symtab", SHT_SYMTAB, &symbols, error)) {
         return -1;
     }
-    for (size_t at = 0; at < symbols.size; at += SYMBOL_BYTES) {
-        const unsigned char *entry = symbols.at + at;
+    for (size_t at = 0; at < symbols.entries.size; at += NJ_SYMBOL_BYTES) {
+        const unsigned char *entry = symbols.entries.at + at;
         if ((entry[4] & 0xf) != STT_FUNC || (entry[5] & STO_ENTRY) == 0) {
             continue;
         }
         nj_symbol symbol;
-        if (!read_kernel(elf, entry, names, &symbol, error)) {
+        if (!read_kernel(elf, entry, &symbols, &symbol, error)) {
             return -1;
         }
         /* the name is that of the section, so that two kernels of one name share it */
@@ -223,7 +239,7 @@ int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX], nj_err
             return -1;
         }
         taken[symbol.section] = true;
-        symbol.number = (uint32_t)(at / SYMBOL_BYTES);
+        symbol.number = (uint32_t)(at / NJ_SYMBOL_BYTES);
         kernels[count++] = symbol;
     }
     return count;

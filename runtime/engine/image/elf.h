@@ -1,5 +1,5 @@
-/* The ELF side of a cubin: its header, its sections, and the symbols of its kernels. No offset, length or count is trusted: the
- * driver that loads the image is given no length to stop at. */
+/* The ELF side of an image: its header, its sections, and the symbols of a cubin's kernels. No offset, length or count is trusted:
+ * the driver that loads the image is given no length to stop at. */
 #ifndef NOJIT_IMAGE_ELF_H
 #define NOJIT_IMAGE_ELF_H
 
@@ -9,16 +9,28 @@
 #define NJ_SECTIONS_MAX 256
 #define NJ_SHT_NOBITS 8 /* a section without bytes in the file: shared memory */
 
+/* What tells one vendor's images from another's, and the names of the rules that they may break. */
+typedef struct {
+    uint16_t machine, type;
+    const char *machine_name;
+    uint8_t abis[2]; /* versions of the ABI */
+    const char *header, *abi, *segments, *sections, *names, *symbols;
+} nj_elf_kind;
+
+extern const nj_elf_kind nj_elf_cubin, nj_elf_hsaco;
+
 typedef struct {
     nj_span name;
     nj_span content; /* empty if the section has no bytes in the file */
     uint64_t size;   /* of one without bytes in the file too */
+    uint64_t address; /* where a loaded image has it */
     uint32_t type;
     uint32_t link;
     uint32_t info;
 } nj_section;
 
 typedef struct {
+    const nj_elf_kind *kind;
     nj_span image;
     uint8_t abi;
     uint32_t flags;
@@ -34,7 +46,23 @@ typedef struct {
 } nj_symbol;
 
 /* Reads the sections. False with `error` filled (may be NULL) where a rule is broken. */
-NJ_INTERNAL bool nj_elf_read(nj_span image, nj_elf *elf, nj_error *error);
+NJ_INTERNAL bool nj_elf_read(nj_span image, const nj_elf_kind *kind, nj_elf *elf, nj_error *error);
+
+/* Returns the kind that the header of an image names; a cubin's for any that it does not know. */
+NJ_INTERNAL const nj_elf_kind *nj_elf_kind_of(nj_span image);
+
+/* A table of symbols, each of NJ_SYMBOL_BYTES, and their names. */
+typedef struct {
+    nj_span entries, names;
+} nj_symbols;
+
+enum { NJ_SYMBOL_BYTES = 24 };
+
+/* Finds the symbol table in a section of a name and type, and the names that it points into. */
+bool nj_elf_symbols(const nj_elf *elf, const char *section, uint32_t type, nj_symbols *symbols, nj_error *error);
+
+/* Reads the name of a symbol. */
+bool nj_elf_name(const nj_elf *elf, const nj_symbols *symbols, const unsigned char *entry, nj_span *name, nj_error *error);
 
 /* Returns the section whose name is `prefix` followed by `rest`; NULL if there is none. */
 const nj_section *nj_elf_find(const nj_elf *elf, const char *prefix, nj_span rest);

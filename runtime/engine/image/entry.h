@@ -2,22 +2,23 @@
 #ifndef NOJIT_IMAGE_ENTRY_H
 #define NOJIT_IMAGE_ENTRY_H
 
-#include "image/cubin.h"
+#include "base/error.h"
+#include "image/kernel.h"
 
 /* What a table says of an image. */
 typedef struct {
     nj_span symbol;
-    uint32_t sm; /* 90 */
+    uint32_t arch; /* its number: 90 for sm_90, 942 for gfx942 */
     bool arch_specific;
-    uint32_t num_warps; /* a block has 32 times as many threads */
+    uint32_t num_warps; /* of a block */
     uint32_t num_ctas;  /* of a cluster; 1 needs no cluster */
     size_t param_count;
-    uint32_t sizes[NJ_CUBIN_PARAMS_MAX]; /* bytes of each param that is packed; 0 for a size that no param has */
+    uint32_t sizes[NJ_IMAGE_PARAMS_MAX]; /* bytes of each param that is packed; 0 for a size that no param has */
 } nj_entry;
 
 /* What a launch needs to know of the image. */
 typedef struct {
-    nj_cubin_kernel kernel;
+    nj_image_kernel kernel;
     uint32_t own_shared_bytes; /* static, of a block */
 } nj_entry_facts;
 

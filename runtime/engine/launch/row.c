@@ -1,5 +1,6 @@
 #include "launch/row.h"
 
+#include "bundle/target.h"
 #include "expr/postfix.h"
 #include "select/programs.h"
 #include "table/leaves.h"
@@ -7,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { WARP_THREADS = 32, POINTER_BYTES = 8, TENSOR_MAP_BYTES = 128 };
+enum { POINTER_BYTES = 8, TENSOR_MAP_BYTES = 128 };
 
 /* A row while it is read. */
 typedef struct {
@@ -268,7 +269,7 @@ static void take_launch(nj_row_facts *it, const nj_row_home *home)
         .argument_count = home->argument_count,
         .slots = it->slots,
         .maps = it->maps,
-        .block_threads = WARP_THREADS * launch->num_warps,
+        .block_threads = nj_warp_threads(home->arch) * launch->num_warps,
         .num_ctas = launch->num_ctas,
         .shared_bytes = launch->shared_bytes,
         .cooperative = launch->cooperative,
