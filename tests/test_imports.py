@@ -115,7 +115,7 @@ ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
 REGISTRY = "nojit.aot.backends.registry"
 # of aot and runtime, the modules that import Triton: the compiler, and backends, which nothing but their vendor imports
 COMPILER = "nojit.aot.compile.compiler"
-BACKENDS = {"nojit.aot.backends.cuda.backend"}
+BACKENDS = {"nojit.aot.backends.cuda.backend", "nojit.aot.backends.hip.backend"}
 CLOSURES = "nojit.aot.compile.closures"
 # kernels in Triton outside of kernels/: what the benchmarks launch
 KERNEL_SOURCES = {"nojit.aot.bench.kernels"}
@@ -248,7 +248,9 @@ def test_of_aot_and_runtime_the_compiler_and_backends_alone_import_triton():
         and found.importer not in SIMULATION
     }
     assert {name for name in importers if room(name) != "kernels"} == {COMPILER, CLOSURES} | BACKENDS | KERNEL_SOURCES
-    assert {found.importer for found in imports() if found.target in BACKENDS} == {"nojit.aot.backends.cuda.vendor"}
+    assert {found.importer for found in imports() if found.target in BACKENDS} == {
+        f"{name.removesuffix('backend')}vendor" for name in BACKENDS
+    }
 
 
 def test_kernel_sources_are_found_through_manifests_alone():

@@ -63,7 +63,7 @@ class Vendor(Protocol):
 
     @property
     def ASSEMBLER(self) -> str:  # noqa: N802 - a constant of a module
-        """Name of the program that assembles images, such as ``ptxas``. Commands have an option of this name."""
+        """Name of the program that assembles images, such as ``ptxas``, and of commands' option for it; empty without one."""
 
     @property
     def OPTIONS(self) -> Mapping[str, Option]:  # noqa: N802 - a constant of a module
@@ -82,12 +82,20 @@ class Vendor(Protocol):
         """Parts of Triton's folder ``backends/<TRITON>`` that do not affect machine code, each with the reason."""
 
     @property
+    def IMAGE(self) -> str:  # noqa: N802 - a constant of a module
+        """Kind of the images: name of machine code among Triton's results, and ending of files, such as ``cubin``."""
+
+    @property
     def CLASSIFIER(self) -> str:  # noqa: N802 - a constant of a module
         """Classifier of a wheel with images of this vendor."""
 
     @property
     def WHEEL_VARIANTS(self) -> WheelVariants:  # noqa: N802 - a constant of a module
         """How installers learn which GPUs a wheel supports."""
+
+    @property
+    def UNTRIED(self) -> str:  # noqa: N802 - a constant of a module
+        """Missing tests of this vendor's images, for reports of builds and bundles; empty if none."""
 
     def is_arch(self, arch: str) -> bool:
         """Return whether an arch is one of this vendor's that the build supports, known or not."""
@@ -128,7 +136,7 @@ class Vendor(Protocol):
         """Return the sections of an image that hold instructions; the whole image if they cannot be read."""
 
     def parse_driver(self, text: str) -> int:
-        """Return a driver version as a number: 12040 for ``12.4``.
+        """Return a driver version as a number: 12040 for ``12.4``, major version times 1,000 and minor times 10.
 
         Raises:
             ValueError: the text has another form.
@@ -195,12 +203,16 @@ class Backend(Protocol):
     """
 
     @property
-    def IMAGE(self) -> str:  # noqa: N802 - a constant of a module
-        """Key of the machine code among Triton's compilation results, such as ``cubin``."""
-
-    @property
     def OPTIONS(self) -> Collection[str]:  # noqa: N802 - a constant of a module
         """Names of the compiler options that Triton's backend takes."""
+
+    @property
+    def IGNORED(self) -> Collection[str]:  # noqa: N802 - a constant of a module
+        """Names of compiler options that have no effect on this vendor's GPUs, and that a manifest may set all the same."""
+
+    @property
+    def DEFAULTS(self) -> Mapping[str, Any]:  # noqa: N802 - a constant of a module
+        """Compiler options that are built with another value where they have the build's default."""
 
     def folder(self) -> Path:
         """Return the folder of Triton's backend. Its files are inputs of every image."""
@@ -234,7 +246,7 @@ class Backend(Protocol):
         """Return Triton's instrumentation hook, which changes kernels in this process; a false value if none."""
 
     def logging(self) -> AbstractContextManager[None]:
-        """Make the tools write the statistics that `spill_bytes` reads to standard output, until the block ends."""
+        """Make the tools write the statistics that `spill_bytes` reads to standard output, if any, until the block ends."""
 
     def assembling(self, arch: str) -> AbstractContextManager[None]:
         """Make Triton assemble images for an arch that is not a chip's own, until the ``with`` block ends.
@@ -242,8 +254,8 @@ class Backend(Protocol):
         What is compiled in the block raises `CompileError` where its code differs from that of the chip.
         """
 
-    def spill_bytes(self, log: str) -> int:
-        """Return the number of spilled bytes per thread from the text output of the tools."""
+    def spill_bytes(self, log: str, image: bytes) -> int:
+        """Return the number of spilled bytes per thread, from the text output of the tools or from the image."""
 
     def shared_layout(self, block: Sequence[int], element: Any, given: Mapping[str, Any]) -> Any:
         """Return Gluon's shared-memory layout for a descriptor's block.

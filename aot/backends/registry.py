@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nojit.aot.backends.cuda import vendor as cuda
+from nojit.aot.backends.hip import vendor as hip
 
 if TYPE_CHECKING:
     from nojit.aot.backends.interface import Vendor
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["arch_of", "expected", "parse_driver", "pin", "register", "vendor_named", "vendor_of", "vendors"]
 
-_VENDORS: Final[list[Vendor]] = [cuda]
+_VENDORS: Final[list[Vendor]] = [cuda, hip]
 
 
 def vendors() -> Collection[Vendor]:

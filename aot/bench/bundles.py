@@ -11,6 +11,7 @@ from nojit.aot.inspect.doctor import probe_driver
 from nojit.aot.manifest.archs import check_arch
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError, NojitError, PackageError, worded
+from nojit.runtime.target import spell_arch
 
 __all__ = ["LAUNCH", "build", "cold_name", "cold_source", "device_arch", "find"]
 
@@ -75,7 +76,7 @@ def device_arch() -> str:
     driver = probe_driver()
     if not driver.devices:
         raise NojitError("expected a GPU to measure on", got=driver.problem)
-    return check_arch(f"sm_{driver.devices[0]}", "device 0")
+    return check_arch(spell_arch(driver.devices[0]), "device 0")
 
 
 def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Options for the programs that assemble images: one for each vendor, such as ``--ptxas``."""
+"""Options for the programs that assemble images: one for each vendor that has one, such as ``--ptxas``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def assembler_options(about: str) -> Callable[[_Command], _Command]:
     Args:
         about: help text; ``{}`` stands for the name of the program.
     """
-    names = [vendor.ASSEMBLER for vendor in vendors()]
+    names = [vendor.ASSEMBLER for vendor in vendors() if vendor.ASSEMBLER]
     options = [click.option(f"--{name}", name, type=PLACE, help=about.format(name)) for name in names]
     return lambda command: reduce(lambda done, option: option(done), reversed(options), command)
 

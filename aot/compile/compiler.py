@@ -531,7 +531,7 @@ def _plain_key(variant: Variant, source: KernelSource, place: SourcePlace, funct
 
 def _checked_environment(variant: Variant, place: SourcePlace) -> str:
     where = f"{place.where}: {variant.label()}"
-    known = _backend_of(variant.arch).OPTIONS
+    known = {*_backend_of(variant.arch).OPTIONS, *_backend_of(variant.arch).IGNORED}
     for name, value in variant.options:
         if name not in known and value != OPTIONS[name].default:
             what = f"expected options of Triton {triton.__version__}"
@@ -559,7 +559,7 @@ def _environment(
     libraries: tuple[tuple[str, str], ...],
 ) -> str:
     """Return a digest of everything but the source: options with Triton's defaults, target, toolchain, libraries."""
-    spelled = dataclasses.asdict(_backend(arch).parse_options(_given(options)))
+    spelled = dataclasses.asdict(_backend(arch).parse_options(_given(options, arch)))
     # paths, also of Triton's own libraries: the toolchain and `libraries` cover their content
     del spelled["extern_libs"]
     text = repr((sorted(spelled.items()), target_of(arch), tools, libraries))
@@ -577,8 +577,10 @@ def _resolved(options: tuple[tuple[str, Value], ...], place: SourcePlace) -> tup
     return tuple(given.items())
 
 
-def _given(options: tuple[tuple[str, Value], ...]) -> dict[str, Any]:
-    return {name: value for name, value in options if value is not None}
+def _given(options: tuple[tuple[str, Value], ...], arch: str) -> dict[str, Any]:
+    own = _backend_of(arch).DEFAULTS
+    given = {name: own[name] if name in own and value == OPTIONS[name].default else value for name, value in options}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @lru_cache(maxsize=64)
@@ -618,9 +620,11 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
             vendor.assembling(variant.arch),
         ):
             compiled = triton.compile(
-                source, target=gpu_target(variant.arch), options=_given(_resolved(variant.options, place))
+                source,
+                target=gpu_target(variant.arch),
+                options=_given(_resolved(variant.options, place), variant.arch),
             )
-            image = bytes(compiled.asm[vendor.IMAGE])
+            image = bytes(compiled.asm[vendor_of(variant.arch).IMAGE])
     except Exception as error:
         account = account_of(error, _reached_lines(variant, place))
         place_in_source = f"{account.where}, {where}" if account.where else where
@@ -632,7 +636,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         image=image,
         launch=launch,
         registers=checked_registers(image, launch, variant.arch, where),
-        spill_bytes=vendor.spill_bytes(log.getvalue()),
+        spill_bytes=vendor.spill_bytes(log.getvalue(), image),
         compile_ms=round((time.monotonic() - started) * 1000),
         key=key,
     )
@@ -795,6 +799,6 @@ def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Lau
         profile_scratch_bytes=metadata.profile_scratch_size or 0,
         profile_scratch_align=metadata.profile_scratch_align or 1,
         cooperative=metadata.launch_cooperative_grid,
-        pdl=metadata.launch_pdl and _backend_of(arch).overlaps(arch),
+        pdl=_backend_of(arch).overlaps(arch) and metadata.launch_pdl,
         tensor_maps=tensor_maps,
     )

@@ -18,6 +18,8 @@ __all__ = ["Baseline"]
 _PATCHED = "triton"
 # attributes that Python itself adds to classes (pickling, annotations) and to modules (warnings)
 _OF_PYTHON = frozenset({"__slotnames__", "__annotations_cache__", "__warningregistry__"})
+# classes that pybind11 makes when they are first used: by AMD's backend, when it first compiles
+_LATE = frozenset({("triton._C.libtriton.llvm", "function_list", "iterator")})
 
 
 class Baseline:
@@ -81,7 +83,8 @@ def _names() -> Iterator[tuple[tuple[str, ...], tuple[object, ...]]]:
             for key, value in _own_names(module):
                 yield (name, key), _parts(key, value)
                 if _is_own(value):
-                    yield from (((name, key, member), _parts(member, item)) for member, item in _own_names(value))
+                    members = (((name, key, member), _parts(member, item)) for member, item in _own_names(value))
+                    yield from (pair for pair in members if pair[0] not in _LATE)
 
 
 def _parts(name: str, value: object) -> tuple[object, ...]:

@@ -46,7 +46,6 @@ KNOBS: Final[dict[str, Setting]] = {
     "build.*": without_effect(_LAUNCHES),
     "redis.*": without_effect(_STORES),
     "cache.*": own(_STORES),
-    "amd.*": without_effect(_OTHER_GPUS),
     "proton.*": without_effect(_PROFILES),
     "autotuning.*": without_effect(_TUNES),
     "compilation.override": refused("it replaces kernels by files in TRITON_OVERRIDE_DIR", "TRITON_KERNEL_OVERRIDE"),

@@ -3,7 +3,7 @@
 A first process imports Triton and no source. A fork of it imports one source for one arch, describes its kernels and
 returns keys of their variants. Forks of that one compile. So each source is imported once per arch, and its patches
 (Triton, torch, `os.environ`, `sys.modules`) do not affect other sources. If the import of a source makes no query whose
-answer depends on the arch, all archs share one process. The build's own process imports neither Triton nor sources.
+answer depends on the arch, all archs of a vendor share one process. The build's own process imports neither Triton nor sources.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class SourceCompiler:
             for source in known:
                 if source.serves(arch):
                     return source
-            known.append(_Source(first, place))
+            known.append(_Source(first, place, vendor_of(arch).NAME))
             return known[-1]
 
     def _note(self, source: KernelSource, arch: str) -> None:
@@ -235,7 +235,8 @@ class _First:
         self._folder = folder
         self._count = 0
         self._process: Process | None = None
-        self._warm = False
+        self._warm: set[str] = set()
+        """Names of the vendors for whose GPUs it has compiled."""
         self._answers: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
 
@@ -271,14 +272,13 @@ class _First:
     def warm_up(self, arch: str) -> None:
         """Run Triton's one-time initialization for compiling, so that copies start with it done."""
         with self._lock:
-            if not self._warm:
+            if not self.is_warm(arch):
                 self._try(lambda first: first.call(f"{_COMPILER}:warm_up", arch, timeout_s=_START_S))
-                self._warm = True
+                self._warm.add(vendor_of(arch).NAME)
 
-    @property
-    def is_warm(self) -> bool:
-        """Whether `warm_up` has run."""
-        return self._warm
+    def is_warm(self, arch: str) -> bool:
+        """Return whether `warm_up` has run for an arch of the same vendor."""
+        return vendor_of(arch).NAME in self._warm
 
     def end(self) -> None:
         """End the process."""
@@ -301,7 +301,7 @@ class _First:
         new = self._process is None or not self._process.is_alive()
         if self._process is None or new:
             self.end()
-            self._warm = False
+            self._warm.clear()
             self._process = Process.start(self._folder / "first.log", {"TMPDIR": str(self._folder)})
         try:
             if new:
@@ -320,15 +320,16 @@ class _First:
 
 
 class _Source:
-    """The process of one source, for one arch, or for all archs if the source's import does not depend on them."""
+    """The process of one source, for one arch, or for all archs of a vendor if the source's import does not depend on them."""
 
-    def __init__(self, first: _First, place: SourcePlace) -> None:
+    def __init__(self, first: _First, place: SourcePlace, vendor: str) -> None:
         self.private_bytes = 0
         """Private memory of the process, in bytes, at its last use."""
         self.last_asked = 0.0
         """Time of its last use, in seconds."""
         self._first = first
         self._place = place
+        self._vendor = vendor
         self._arch = ""
         """The arch for which the source was imported; empty if the import does not depend on the arch."""
         self._process: Process | None = None
@@ -348,8 +349,8 @@ class _Source:
         self._lock = threading.Lock()
 
     def serves(self, arch: str) -> bool:
-        """Return whether the process serves an arch."""
-        return not self._stopped and self._arch in ("", arch)
+        """Return whether the process serves an arch: it simulates GPUs of one vendor."""
+        return not self._stopped and self._vendor == vendor_of(arch).NAME and self._arch in ("", arch)
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource | None:
         """Describe a kernel as `SourceCompiler.describe` does; return None if the process now serves another arch.
@@ -451,7 +452,7 @@ class _Source:
             if process is not None:
                 process.close()
                 self._told_bytes = None
-            self._warm = self._first.is_warm
+            self._warm = self._first.is_warm(arch)
             process = self._process = self._first.copy(arch)
             self._imported.clear()
             if self._stopped:

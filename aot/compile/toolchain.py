@@ -38,9 +38,6 @@ __all__ = [
 LEFT_OUT: Final[dict[str, str]] = {
     "FileCheck": "a tool of Triton's own tests",
     "_C/libproton.so": "the profiler",
-    "backends/amd/codegen": "compiles for AMD's GPUs",
-    "backends/amd/include": "headers of launchers for AMD's GPUs",
-    "backends/amd/lib": "compiles for AMD's GPUs",
     "include": "headers of plugins",
     "instrumentation": "loaded only if LLVM_PASS_PLUGIN_PATH names it, and hashed then",
     "plugins": "loaded only if TRITON_PLUGIN_PATHS names them, and hashed then",

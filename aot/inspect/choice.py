@@ -9,7 +9,7 @@ from nojit.aot.backends.registry import vendor_of
 from nojit.runtime.discovery.discover import holders
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
-from nojit.runtime.target import by_arch, parse_image_arch, spell_cuda
+from nojit.runtime.target import by_arch, parse_image_arch, spell_arch, spell_cuda, spell_driver
 
 __all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_for", "taken", "without_older"]
 
@@ -228,7 +228,7 @@ def _remedy(name: str, thin: Mapping[str, Sequence[str]], capability: int) -> st
     images = {arch: parse_image_arch(vendor_of(arch).target_of(arch).image_arch) for arch in archs}
     fitting = [arch for arch, image in images.items() if image.runs_on(capability)]
     if not fitting:
-        return f"install or build it for sm_{capability}"
+        return f"install or build it for {spell_arch(capability)}"
     best = min(fitting, key=lambda arch: images[arch].closeness(capability))
     return f"pip install '{name}[{best.replace('_', '')}]'"
 
@@ -236,7 +236,7 @@ def _remedy(name: str, thin: Mapping[str, Sequence[str]], capability: int) -> st
 def _wrong_arch(bundle: BundleState, capability: int) -> str:
     if parse_image_arch(bundle.image_arch).runs_on(capability):
         return ""
-    return f"has {bundle.image_arch}; the device is sm_{capability}"
+    return f"has {bundle.image_arch}; the device is {spell_arch(capability)}"
 
 
 def _old_driver(bundle: BundleState, driver: int) -> str:
@@ -244,7 +244,8 @@ def _old_driver(bundle: BundleState, driver: int) -> str:
         return ""
     least = driver_for(bundle.min_driver)
     words = f" ({least} or later)" if least else ""
-    return f"needs a driver for CUDA {spell_cuda(bundle.min_driver)}{words}; this one is for {spell_cuda(driver)}"
+    needed = spell_driver(parse_image_arch(bundle.image_arch).number, bundle.min_driver)
+    return f"needs a driver for {needed}{words}; this one is for {spell_cuda(driver)}"
 
 
 def _closeness(bundle: BundleState, capability: int) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.backends.registry import arch_of
+from nojit.aot.backends.registry import arch_of, vendor_named
 from nojit.aot.plan.table_json import encode_definition
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
@@ -64,7 +64,9 @@ class BundleFacts:
     arch: str
     image_arch: str
     min_driver: int
-    """Oldest CUDA version whose driver loads it, 13000 for 13.0."""
+    """Oldest CUDA or ROCm version whose driver loads it, 13000 for 13.0."""
+    untried: str
+    """Missing tests of such images; empty if none."""
     toolchain: dict[str, str]
     file_bytes: int
     payload_bytes: int
@@ -195,6 +197,7 @@ def bundle_facts(bundle: BundleFile) -> BundleFacts:
         arch=arch_of(index.target),
         image_arch=index.target.image_arch,
         min_driver=index.min_driver,
+        untried=vendor_named(index.target.backend).UNTRIED,
         toolchain=dict(index.toolchain),
         file_bytes=bundle.size_bytes,
         payload_bytes=sum(entry.payload_bytes for entry in index.kernels),

@@ -25,6 +25,7 @@ from nojit.runtime.discovery.twins import with_twins
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded
 from nojit.runtime.fallback.jit import policy_of
 from nojit.runtime.loader import Bundle, load, process_policy
+from nojit.runtime.target import spell_arch, spell_driver
 from nojit.runtime.tuning.invariance import is_batch_invariant
 from nojit.runtime.tuning.overrides import read_overrides
 
@@ -57,12 +58,12 @@ _SOON_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """The NVIDIA driver and its devices."""
+    """The GPU driver, NVIDIA's or AMD's, and its devices."""
 
     version: int | None
-    """CUDA version, 13000 for 13.0; None without a driver."""
+    """CUDA or ROCm version, 13000 for 13.0; None without a driver."""
     devices: tuple[int, ...]
-    """Compute capability of each device, 90 for 9.0."""
+    """Number of each device's arch: 90 for ``sm_90``, 942 for ``gfx942``."""
     problem: str
     """Why there is no driver or no device; empty if there is one."""
 
@@ -135,7 +136,7 @@ def probe_driver() -> DriverState:
     try:
         number: int = core.driver_version()
     except NojitError as error:
-        return DriverState(None, (), f"no NVIDIA driver: {error}")
+        return DriverState(None, (), f"no GPU driver: {error}")
     try:
         devices = tuple(core.device_capability(device) for device in range(core.device_count()))
     except NojitError as error:
@@ -211,9 +212,10 @@ def examine_thin_wheels() -> dict[str, list[str]]:
     found: dict[str, dict[str, None]] = {}
     ours = [one for one in distributions() if one.read_text(PROVENANCE)]
     for requirement in (text for one in ours for text in one.requires or ()):
-        provider = re.fullmatch(r"(.+)-sm(\d+f?)==.*extra == .sm\2.", requirement)
+        provider = re.fullmatch(r"(.+)-(sm|gfx)(\d+f?)==.*extra == .\2\3.", requirement)
         if provider:
-            found.setdefault(normalized(provider[1]), {})[f"sm_{provider[2]}"] = None
+            arch = f"{'sm_' if provider[2] == 'sm' else 'gfx'}{provider[3]}"
+            found.setdefault(normalized(provider[1]), {})[arch] = None
     return {name: list(archs) for name, archs in found.items()}
 
 
@@ -340,8 +342,9 @@ def describe() -> dict[str, str]:
     """Return GPU, driver, host and package versions, to print with measurements; import none of the packages."""
     driver = probe_driver()
     found = {name: number or "not installed" for name, number in versions().items()}
-    cuda = "none" if driver.version is None else f"CUDA {driver.version // 1000}.{driver.version % 1000 // 10}"
-    gpu = f"{_first_name()}, sm_{driver.devices[0]}" if driver.devices else "none"
+    first = driver.devices[0] if driver.devices else 0
+    cuda = "none" if driver.version is None else spell_driver(first, driver.version)
+    gpu = f"{_first_name()}, {spell_arch(first)}" if driver.devices else "none"
     return {"gpu": gpu, "driver": cuda, "host": f"{platform.system()} {platform.machine()}", **found}
 
 

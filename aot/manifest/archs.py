@@ -110,7 +110,8 @@ def check_assembled(arch: str, assembled: Sequence[str], where: str) -> None:
     """
     if assembled and arch not in assembled:
         name = vendor_of(arch).ASSEMBLER
-        what = f"expected an arch that this toolchain assembles ({', '.join(assembled)}; --{name} takes another {name})"
+        more = f"; --{name} takes another {name}" if name else ""
+        what = f"expected an arch that this toolchain assembles ({', '.join(assembled)}{more})"
         raise ManifestError(what, got=f"{arch!r}{did_you_mean(arch, tuple(assembled))}", where=where)
 
 

@@ -67,6 +67,9 @@ FIXED = {
     "max_num_imprecise_acc_default": "follows from the architecture: Triton overwrites what it is given",
     "ir_override": "would replace the kernel by a file",
     "instrumentation_mode": "would make kernels that only a running Triton can launch",
+    "schedule_hint": "experimental, and without effect",
+    "llvm_fn_attrs": "experimental: Triton may change it without notice",
+    "wgp_cu_mode": "no arch of AMD's is tuned yet",
     "fpsan_homomorphic_casts": "would make kernels that only a running Triton can launch",
 }
 

@@ -6,8 +6,9 @@ import re
 import textwrap
 from typing import Any
 
+from nojit.aot.backends.cuda import vendor as cuda
+from nojit.aot.backends.hip import vendor as hip
 from nojit.aot.manifest import types
-from nojit.aot.manifest.archs import known_archs
 from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
 from nojit.aot.manifest.spec import struct_schema
 from nojit.runtime import _core
@@ -125,8 +126,9 @@ def _archs() -> str:
         if len(members) > 1
     )
     return (
-        f"### Architectures\n\n{_listed(known_archs())}, and any other that the ptxas of your Triton supports. The build asks ptxas; an "
+        f"### Architectures\n\n{_listed(cuda.ARCHS)}, and any other that the ptxas of your Triton supports. The build asks ptxas; an "
         "error for an unsupported architecture lists the supported ones.\n\n"
+        f"For AMD's GPUs, with Triton 3.9: {_listed(hip.ARCHS)}. Such bundles were [never run on hardware](amd.md).\n\n"
         "`bundle.archs` and `nojit build --arch` also take the architecture of a family, whose bundle runs on each of its chips:\n\n"
         f"| family | chips |\n|---|---|\n{families}\n"
         "The code is that of the chip with the family's number: configs and tuned tables of `sm_100` apply to `sm_100f`. The build "

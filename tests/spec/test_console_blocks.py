@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.runtime.target import arch_number, image_arch_of
+from nojit.runtime.target import arch_number, image_arch_of, is_gfx
 
 from tests.spec.pages import PAGES, ROOT, blocks
 
@@ -28,11 +28,13 @@ pytest.importorskip("msgspec")
 import click
 from click.testing import CliRunner
 from nojit.aot.cli.group import cli
+from nojit.aot.manifest.archs import target_of
 from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 from tests.support.cubins import CubinSpec, build_cubin
+from tests.support.hsacos import HsacoKernel, build_hsaco
 
 # commands that need a GPU, what it measured, torch, or files that readers bring
 LEFT_OUT = re.compile(
@@ -51,6 +53,10 @@ class PagesCompiler(FakeCompiler):
     def compile_variant(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
         compiled = super().compile_variant(variant, place)
         sizes = tuple(8 if slot.type.startswith("*") else _SIZES.get(slot.type, 1) for slot in compiled.launch.layout)
+        if is_gfx(arch_number(variant.arch)):
+            wave = target_of(variant.arch).warp_size
+            kernel = HsacoKernel(variant.kernel, sizes, wave * compiled.launch.num_warps, wave, 0)
+            return replace(compiled, image=build_hsaco(kernel, arch=variant.arch), registers=0)
         spec = CubinSpec(variant.kernel, sizes, compiled.launch.num_warps, code=compiled.image[:64])
         image = image_arch_of(variant.arch)
         cubin = build_cubin(spec, sm=arch_number(variant.arch), suffix=str(image)[-1] if str(image)[-1] in "af" else "")

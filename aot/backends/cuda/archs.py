@@ -27,7 +27,7 @@ def chip_of(arch: str) -> str:
 
 def is_arch(arch: str) -> bool:
     """Return whether an arch is a family, or is spelled ``sm_NN`` and not older than `OLDEST`."""
-    return is_family(arch) or (target.is_arch(str(arch)) and target.arch_number(arch) >= OLDEST)
+    return is_family(arch) or (target.is_arch(str(arch)) and OLDEST <= target.arch_number(arch) < target.GFX_FIRST)
 
 
 def arch_number(arch: str) -> int:

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from nojit.aot.backends.cuda.archs import arch_number, chip_of, image_arch, is_arch, is_family
 from nojit.aot.backends.cuda.code import code_of
-from nojit.aot.backends.cuda.device import Device, driver_of, install
 from nojit.aot.backends.cuda.limits import OLDEST, WARP_SIZE
 from nojit.aot.backends.cuda.ptxas import gpu_names
+from nojit.aot.backends.device import Device, driver_of, install
 from nojit.aot.backends.interface import Tool
 from nojit.runtime.errors import CompileError
 from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, parse_image_arch
@@ -32,7 +32,8 @@ from triton.backends.nvidia.driver import CudaDriver
 from triton.experimental.gluon.language import NVMMASharedLayout
 
 __all__ = [
-    "IMAGE",
+    "DEFAULTS",
+    "IGNORED",
     "OPTIONS",
     "archs",
     "assembling",
@@ -49,7 +50,8 @@ __all__ = [
     "tools",
 ]
 
-IMAGE: Final = "cubin"
+DEFAULTS: Final[Mapping[str, Any]] = {}
+IGNORED: Final = frozenset({"waves_per_eu"})
 OPTIONS: Final = frozenset(CUDAOptions.__dataclass_fields__)
 
 # the knobs that choose a ptxas
@@ -187,8 +189,8 @@ def assembling(arch: str) -> Iterator[None]:
         CUDABackend.make_cubin = assemble
 
 
-def spill_bytes(log: str) -> int:
-    """Return the number of spilled bytes per thread from the text output of ptxas."""
+def spill_bytes(log: str, image: bytes) -> int:  # noqa: ARG001 - the interface's
+    """Return the number of spilled bytes per thread from the text output of ptxas; the image does not tell."""
     return sum(int(number) for number in re.findall(r"(\d+) bytes spill stores", log))
 
 

@@ -34,11 +34,13 @@ __all__ = [
     "ASSEMBLER",
     "CLASSIFIER",
     "EXPECTED",
+    "IMAGE",
     "KNOBS",
     "LEFT_OUT",
     "NAME",
     "OPTIONS",
     "TRITON",
+    "UNTRIED",
     "VARIABLES",
     "WHEEL_VARIANTS",
     "arch_number",
@@ -58,6 +60,8 @@ NAME: Final = "cuda"
 TRITON: Final = "nvidia"
 EXPECTED: Final = f"an arch such as sm_90, from sm_{OLDEST} up"
 ASSEMBLER: Final = "ptxas"
+UNTRIED: Final = ""
+IMAGE: Final = "cubin"
 CLASSIFIER: Final = "Environment :: GPU :: NVIDIA CUDA"
 
 

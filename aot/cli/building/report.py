@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nojit.aot.backends.registry import vendor_of
 from nojit.aot.cache.cache import CacheUse
 from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.manifest.archs import arch_order
@@ -252,12 +253,14 @@ def _show_bundle(out: Output, report: BundleReport, folder: Path, *, stopped: bo
             return
     elif report.digest:
         out.line(f"{name}  {size(report.bundle_bytes)}  {report.digest[:12]}", style="cyan")
+        if untried := vendor_of(report.arch).UNTRIED:
+            out.line(f"  {untried}", style="yellow")
         if settings := dict(report.toolchain).get("settings"):
             out.line(f"  with {settings}", style="yellow")
     else:
         out.line(f"{name} was not written{': the build stopped' if stopped else ': nothing compiled'}", style="red")
     kernels = [(name, list(rows)) for name, rows in groupby(report.variants, key=lambda variant: variant.kernel)]
-    headers = ("kernel", ">variants", ">cached", ">compile", ">regs", ">spilling", ">shared B", ">cubins")
+    headers = ("kernel", ">variants", ">cached", ">compile", ">regs", ">spilling", ">shared B", ">images")
     if kernels:
         out.table(headers, [_kernel_row(name, variants) for name, variants in kernels], indent=2)
     if out.verbosity > 0:
@@ -295,7 +298,7 @@ def _kernel_row(name: str, variants: Sequence[VariantReport]) -> tuple[str, ...]
 
 
 def _show_variants(out: Output, variants: Iterable[VariantReport]) -> None:
-    headers = (">regs", ">spill B", ">shared B", ">cubin", ">compile", "variant")
+    headers = (">regs", ">spill B", ">shared B", ">image", ">compile", "variant")
     rows = [
         (
             f"{variant.registers}",

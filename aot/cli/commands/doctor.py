@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 from nojit.aot.cache.folder import default_cache_folder
-from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
+from nojit.aot.cli.console import Output, counted, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.inspect import doctor
 from nojit.aot.inspect.choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
@@ -17,6 +17,7 @@ from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningSta
 from nojit.runtime.discovery import discover
 from nojit.runtime.discovery.versions import newer_lies_beside
 from nojit.runtime.errors import TuningError, told
+from nojit.runtime.target import parse_image_arch, spell_arch, spell_driver
 from nojit.runtime.tuning.overrides import VARIABLE
 
 __all__ = ["command"]
@@ -120,9 +121,10 @@ def _reasons(
 
 def _show_machine(out: Output, document: dict[str, Any], driver: DriverState, cache: CacheState) -> None:
     pairs = [(name, found or "not installed") for name, found in document["versions"].items()]
-    number = f"for CUDA {driver_version(driver.version)}" if driver.version is not None else ""
+    first = driver.devices[0] if driver.devices else 0
+    number = f"for {spell_driver(first, driver.version)}" if driver.version is not None else ""
     pairs.append(("driver", "; ".join(filter(None, (number, driver.problem)))))
-    pairs.append(("devices", ", ".join(f"sm_{capability}" for capability in driver.devices) or "none"))
+    pairs.append(("devices", ", ".join(map(spell_arch, driver.devices)) or "none"))
     state = f"{counted(cache.entries, 'variant')}, {size(cache.size_bytes)}" if cache.exists else "not there yet"
     pairs.append(("cache", f"{cache.path}: {cache.problem or state}"))
     out.facts(pairs)
@@ -142,7 +144,7 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
             bundle.version or "-",
             bundle.image_arch or "-",
             f"{bundle.variants:,}" if bundle.name else "-",
-            f"{driver_version(bundle.min_driver)}+" if bundle.name else "-",
+            _needed(bundle) if bundle.name else "-",
             f"{bundle.driver}+" if bundle.driver else "-",
             bundle.origin,
             bundle.path,
@@ -163,6 +165,12 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
     out.line()
 
 
+def _needed(bundle: BundleState) -> str:
+    """Return the oldest driver of a bundle for the column CUDA, which another vendor's bundles name."""
+    arch = parse_image_arch(bundle.image_arch).number
+    return f"{spell_driver(arch, bundle.min_driver).removeprefix('CUDA ')}+"
+
+
 def _show_tuning(out: Output, tuning: TuningState) -> None:
     """Show the tuned tables of the environment, if any."""
     for problem in tuning.problems:
@@ -173,7 +181,7 @@ def _show_tuning(out: Output, tuning: TuningState) -> None:
 
 
 def _show_device(out: Output, choice: DeviceChoice, *, loads: bool) -> None:
-    name = f"device {choice.device}, sm_{choice.capability}"
+    name = f"device {choice.device}, {spell_arch(choice.capability)}"
     if choice.used:
         out.line(f"{name} would use {', '.join(choice.used)}", style="green")
     else:

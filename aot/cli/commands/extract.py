@@ -1,4 +1,4 @@
-"""``nojit extract``: Write a kernel's cubins, or an attachment, as files."""
+"""``nojit extract``: Write a kernel's images, or an attachment, as files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
+from nojit.aot.backends.registry import vendor_named
 from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
 from nojit.aot.files import write_file
 from nojit.aot.inspect.contents import VariantFacts, open_bundle, variant_facts
@@ -28,7 +29,7 @@ class _File:
 
 @click.command("extract")
 @click.argument("path", metavar="BUNDLE", type=PLACE)
-@click.option("--kernel", metavar="K", help="Kernel whose cubins to extract.")
+@click.option("--kernel", metavar="K", help="Kernel whose images to extract.")
 @click.option(
     "--variant", metavar="ID", help="Extract only the variant with this id, as `nojit inspect --kernel` shows it."
 )
@@ -45,9 +46,9 @@ def command(  # noqa: PLR0917 - click passes each by name
     folder: Path,
     force: bool,
 ) -> None:
-    """Write a kernel's cubins as <id>.cubin, each with its launch description in <id>.json; or an attachment under its name.
+    """Write a kernel's images as <id>.cubin, each with its launch description in <id>.json; or an attachment under its name.
 
-    cuobjdump, nvdisasm and ncu read the cubins.
+    cuobjdump, nvdisasm and ncu read cubins. Images for AMD's GPUs are <id>.hsaco, which llvm-objdump reads.
     """
     if (kernel is None) == (attachment is None):
         raise click.UsageError(f"expected --kernel or --attachment, got {'neither' if kernel is None else 'both'}")
@@ -81,7 +82,7 @@ def _extract_kernel(
     ]
     out.emit("extract", {"kernel": kernel, "files": written})
     total = sum(variants[row].image_bytes for row in rows)
-    out.line(f"{counted(len(rows), 'cubin')} of {kernel}, {size(total)}, in {folder}")
+    out.line(f"{counted(len(rows), 'image')} of {kernel}, {size(total)}, in {folder}")
     if out.verbosity > 0:
         for row in rows:
             out.line(f"{variants[row].id}  {variants[row].label}")
@@ -130,7 +131,8 @@ def _files(
 ) -> Iterator[_File]:
     facts = variants[row]
     # a kernel's name is safe in a path: the format allows neither slashes nor a leading dot
-    yield _File(folder / f"{facts.id}.cubin", bundle.image(table.kernel, facts.image))
+    ending = vendor_named(bundle.index.target.backend).IMAGE
+    yield _File(folder / f"{facts.id}.{ending}", bundle.image(table.kernel, facts.image))
     there = table.launches[table.columns["launch"][row]]
     launch = {**asdict(there), "layout": [asdict(slot) for slot in there.layout]}
     document = {

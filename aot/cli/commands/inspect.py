@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from nojit.aot.cli.console import PLACE, Output, counted, driver_version, number_range, output_options, size
+from nojit.aot.cli.console import PLACE, Output, counted, number_range, output_options, size
 from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.inspect.contents import (
     BundleFacts,
@@ -28,6 +28,7 @@ from nojit.aot.inspect.statement import ProvenanceFacts, read_signed_statement, 
 from nojit.runtime.errors import BundleError, KernelNotFoundError, PackageError
 from nojit.runtime.table.table import KernelTable, Missing, Param, TuningTable
 from nojit.runtime.table.type_names import NONE
+from nojit.runtime.target import parse_image_arch, spell_driver
 from nojit.runtime.values import spell
 
 __all__ = ["command"]
@@ -122,11 +123,13 @@ def _show_bundle(
     out: Output, facts: BundleFacts, origin: ProvenanceFacts | None, recording: RecordingFacts | None
 ) -> None:
     out.line(f"{facts.name} {facts.version} for {facts.arch}", style="cyan")
+    driver = spell_driver(parse_image_arch(facts.image_arch).number, facts.min_driver)
     ratio = f"{facts.image_bytes / facts.payload_bytes:.1f} times smaller" if facts.payload_bytes else "empty"
     pairs = [
         ("file", f"{facts.path}, {size(facts.file_bytes)}"),
         ("digest", facts.digest),
-        ("runs on", f"images for {facts.image_arch}; driver for CUDA {driver_version(facts.min_driver)} or newer"),
+        ("runs on", f"images for {facts.image_arch}; driver for {driver} or newer"),
+        *([("untried", facts.untried)] if facts.untried else []),
         ("toolchain", toolchain_words(tuple(facts.toolchain.items()))),
         *([("built from", _origin(origin))] if origin else []),
         *([("recorded", _recording(recording))] if recording else []),

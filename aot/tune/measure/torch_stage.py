@@ -18,7 +18,7 @@ from nojit.aot.tune.store.records import Device, Status, identity_of
 from nojit.runtime.errors import DriverError, NojitError, NoMatchingVariantError
 from nojit.runtime.loader import Bundle
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.target import by_arch, parse_image_arch
+from nojit.runtime.target import by_arch, parse_image_arch, spell_arch
 
 __all__ = ["TorchStage", "candidates_of", "check_fit", "open_stage"]
 
@@ -56,8 +56,8 @@ def check_fit(bundle: Bundle, capability: int, where: str) -> None:
     """
     archs = [file.index.target.image_arch for file in bundle.files]
     if not any(parse_image_arch(arch).runs_on(capability) for arch in archs):
-        got = f"{', '.join(sorted(archs, key=by_arch))}; build one with nojit build --tuning --arch sm_{capability}"
-        raise NojitError(f"expected a bundle for sm_{capability}", got=got, where=where)
+        got = f"{', '.join(sorted(archs, key=by_arch))}; build one with nojit build --tuning --arch {spell_arch(capability)}"
+        raise NojitError(f"expected a bundle for {spell_arch(capability)}", got=got, where=where)
 
 
 class TorchStage:

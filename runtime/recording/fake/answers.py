@@ -22,6 +22,7 @@ from nojit.runtime.recording.fake.properties import (
     driver_properties,
     torch_properties,
 )
+from nojit.runtime.target import arch_number, is_gfx
 
 __all__ = ["DriverProperties", "Gpu", "TorchProperties", "answer_imports", "index_of"]
 
@@ -33,7 +34,7 @@ class Gpu:
 
     Args:
         arch: arch of the GPUs, ``sm_90``.
-        cuda: CUDA version, ``13.0``. A torch that was built without CUDA reports it.
+        cuda: CUDA version, ``13.0``, or ROCm version of AMD's GPUs. A torch that was built without it reports it.
         count: number of GPUs.
     """
 
@@ -191,8 +192,9 @@ def _answer_torch(torch: ModuleType, gpu: Gpu, patches: Patches) -> None:
     patches.answer(getattr(torch, "xpu", None), {"is_available": lambda: False, "device_count": lambda: 0})
     patches.answer(torch.backends.cuda, {"is_built": lambda: True})
     version = torch.version
-    patches.put(version, "cuda", version.cuda or gpu.cuda)
-    patches.put(version, "hip", None)
+    gfx = is_gfx(arch_number(gpu.arch))
+    patches.put(version, "cuda", None if gfx else version.cuda or gpu.cuda)
+    patches.put(version, "hip", version.hip or gpu.cuda if gfx else None)
 
 
 # -- NVML ------------------------------------------------------------------------------------------------------------

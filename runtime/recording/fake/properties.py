@@ -1,22 +1,22 @@
-"""Facts of NVIDIA's GPUs: for each arch a common GPU, its properties, and the limits of a thread block. Pure."""
+"""Facts of GPUs: for each arch a common one, its properties, and the limits of a thread block. Pure."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from nojit.runtime.target import arch_number
+from nojit.runtime.target import arch_number, is_gfx
 
 __all__ = ["Common", "capability_of", "common_of", "driver_properties", "shared_bytes_max", "torch_properties"]
 
 _MIB, _GIB = 1 << 20, 1 << 30
-_WARP, _REGISTERS, _BLOCK_THREADS = 32, 65536, 1024
+_REGISTERS, _BLOCK_THREADS = 65536, 1024
 # shared memory of a block that does not opt in to more
 _SHARED_BYTES = 48 * 1024
 # maximum threads of a multiprocessor; 1536 for other archs. Source: CUDA programming guide, "technical specifications
 # per compute capability"
-_SM_THREADS = {75: 1024, 80: 2048, 90: 2048, 100: 2048, 103: 2048}
+_SM_THREADS = {75: 1024, 80: 2048, 90: 2048, 100: 2048, 103: 2048, 942: 2048, 950: 2048, 1201: 2048}
 # maximum shared memory of a block in KiB (CUDA Programming Guide 13.4, "Memory Information per Compute Capability", which
-# omits 8.8)
+# omits 8.8); of AMD's, what Triton's TargetInfo::getSharedMemorySize allows
 _SHARED_KIB = {
     75: 64,
     80: 163,
@@ -31,11 +31,14 @@ _SHARED_KIB = {
     110: 227,
     120: 99,
     121: 99,
+    942: 64,
+    950: 160,
+    1201: 64,
 }
 
 
 class Common(NamedTuple):
-    """Properties of a common GPU of an arch, from NVIDIA's data sheets."""
+    """Properties of a common GPU of an arch, from the vendor's data sheets."""
 
     name: str
     multiprocessors: int
@@ -65,6 +68,9 @@ _COMMON: Final = {
     110: Common("NVIDIA Thor", 20, 128, 32, 1575, 4266, 256, integrated=True),
     120: Common("NVIDIA RTX PRO 6000 Blackwell Server Edition", 188, 96, 128, 2430, 14001, 512),
     121: Common("NVIDIA GB10", 48, 120, 24, 2418, 4266, 256, integrated=True),
+    942: Common("AMD Instinct MI300X", 304, 192, 4, 2100, 1300, 8192),
+    950: Common("AMD Instinct MI355X", 256, 288, 4, 2400, 2000, 8192),
+    1201: Common("AMD Radeon RX 9070 XT", 32, 16, 8, 2970, 1258, 256),
 }
 
 
@@ -75,8 +81,14 @@ def common_of(arch: str) -> Common:
 
 
 def capability_of(arch: str) -> tuple[int, int]:
-    """Return an arch's compute capability, (9, 0)."""
-    return divmod(arch_number(arch), 10)
+    """Return an arch's compute capability, (9, 0); of AMD's the first two parts of the name, (9, 4) for gfx942."""
+    number = arch_number(arch)
+    return divmod(number // 10, 10) if is_gfx(number) else divmod(number, 10)
+
+
+def _warp(arch: str) -> int:
+    number = arch_number(arch)
+    return 64 if is_gfx(number) and number < 1000 else 32
 
 
 def shared_bytes_max(arch: str) -> int | None:
@@ -96,7 +108,7 @@ def driver_properties(arch: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Returns the properties that are the same for every GPU of the arch, and those of a common GPU of the arch.
     """
     common = common_of(arch)
-    return {"max_shared_mem": _shared_bytes(arch), "max_num_regs": _REGISTERS, "warpSize": _WARP}, {
+    return {"max_shared_mem": _shared_bytes(arch), "max_num_regs": _REGISTERS, "warpSize": _warp(arch)}, {
         "multiprocessor_count": common.multiprocessors,
         "sm_clock_rate": common.clock_mhz * 1000,
         "mem_clock_rate": common.memory_mhz * 1000,
@@ -110,20 +122,21 @@ def torch_properties(arch: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Returns the properties that are the same for every GPU of the arch, and those of a common GPU of the arch.
     """
     common, (major, minor), shared = common_of(arch), capability_of(arch), _shared_bytes(arch)
+    gfx = is_gfx(arch_number(arch))
     return {
         "major": major,
         "minor": minor,
-        "warp_size": _WARP,
+        "warp_size": _warp(arch),
         "regs_per_multiprocessor": _REGISTERS,
         "max_threads_per_block": _BLOCK_THREADS,
         "max_threads_per_multi_processor": _SM_THREADS.get(arch_number(arch), 1536),
-        "shared_memory_per_block": _SHARED_BYTES,
+        "shared_memory_per_block": shared if gfx else _SHARED_BYTES,
         "shared_memory_per_block_optin": shared,
         # from 8.0 on, the system reserves 1 KiB for each block
-        "shared_memory_per_multiprocessor": shared + (1024 if major > 7 else 0),
+        "shared_memory_per_multiprocessor": shared + (1024 if major > 7 and not gfx else 0),
     }, {
         "name": common.name,
-        "gcnArchName": common.name,
+        "gcnArchName": arch if gfx else common.name,
         "multi_processor_count": common.multiprocessors,
         "total_memory": common.memory_bytes,
         "L2_cache_size": common.l2_mib * _MIB,

@@ -555,7 +555,7 @@ def test_driver_is_asked_through_the_core(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Core, "device_count", fail)
     assert "CUDA_ERROR_UNKNOWN" in probe_driver().problem
     monkeypatch.setattr(Core, "driver_version", fail)
-    assert probe_driver().problem.startswith("no NVIDIA driver: ")
+    assert probe_driver().problem.startswith("no GPU driver: ")
 
 
 def test_core_that_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -329,7 +329,6 @@ class TestSettings:
             name
             for part in ("backends", "compiler", "experimental/gluon", "language", "runtime")
             for path in Path(folder, part).rglob("*.py")
-            if "amd" not in path.parts
             for name in read.findall(path.read_text())
         }
         assert "CC" in names

@@ -45,7 +45,11 @@ def test_triton_assembles_for_the_exact_chip_from_sm_90_up(arch, image_arch):
 
 
 def test_a_name_that_is_no_arch():
-    with pytest.raises(ValueError, match="expected an arch such as sm_90, from sm_75 up, got 'ninety'"):
+    with pytest.raises(
+        ValueError, match="expected an arch such as sm_90, from sm_75 up, or gfx942, gfx950 or gfx1201, got 'ninety'"
+    ):
         target_of("ninety")
-    with pytest.raises(ValueError, match="expected an arch such as sm_90, from sm_75 up, got 90"):
+    with pytest.raises(
+        ValueError, match="expected an arch such as sm_90, from sm_75 up, or gfx942, gfx950 or gfx1201, got 90"
+    ):
         target_of(90)

@@ -40,9 +40,10 @@ def test_what_a_call_can_choose_by_is_an_option():
 
 @pytest.mark.triton
 def test_every_option_of_tritons_can_be_set_or_is_fixed_for_a_reason():
+    from triton.backends.amd.compiler import HIPOptions
     from triton.backends.nvidia.compiler import CUDAOptions
 
-    theirs = CUDAOptions.__dataclass_fields__.keys()
+    theirs = CUDAOptions.__dataclass_fields__.keys() | HIPOptions.__dataclass_fields__.keys()
     assert not OPTIONS.keys() & FIXED.keys()
     assert theirs <= OPTIONS.keys() | FIXED.keys()
     # the rest came with later versions than 3.6

@@ -22,9 +22,8 @@ class Device(Gpu):
     """A simulated GPU of the build's target; it records the queries that sources make.
 
     Args:
-        arch: arch of the target. Assign another arch to simulate the next target.
-        cuda: CUDA version of the toolkit that assembles for it, ``13.1``. A torch that was built without CUDA reports
-            it.
+        arch: arch of the target. Assign another arch of the same vendor to simulate the next target.
+        toolkit: version of CUDA or ROCm that assembles for it, ``13.1``. A torch that was built without it reports it.
 
     Attributes:
         asked: each query with its last answer, in the order of the queries.
@@ -32,8 +31,8 @@ class Device(Gpu):
         by_device: queries whose answer differs between devices of one arch.
     """
 
-    def __init__(self, arch: str, cuda: str) -> None:
-        super().__init__(arch, cuda)
+    def __init__(self, arch: str, toolkit: str) -> None:
+        super().__init__(arch, toolkit)
         self.asked: dict[str, Any] = {}
         self.by_arch: set[str] = set()
         self.by_device: set[str] = set()
@@ -90,7 +89,7 @@ def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any
 
     Args:
         device: the simulated GPU.
-        base: Triton's driver class for CUDA.
+        base: Triton's driver class of the vendor.
         target: function that returns Triton's target object for the current arch.
     """
 
@@ -125,6 +124,7 @@ def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any
 
 def install(device: Device) -> None:
     """Make torch and NVML report a simulated GPU in this process, whether they are imported already or later."""
-    # the variable applies to the machine's GPUs, not to the target
-    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    # the variables apply to the machine's GPUs, not to the target
+    for variable in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        os.environ.pop(variable, None)
     answer_imports(device, Patches())

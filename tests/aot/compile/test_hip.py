@@ -1,0 +1,151 @@
+"""Images for AMD's GPUs: compiled by Triton without one, checked, packed, and named untried."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from nojit.aot.backends.hip import vendor
+from nojit.aot.backends.hip.archs import ARCHS, facts_of
+from nojit.aot.compile.compiler import toolchain
+from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.errors import CompileError
+
+from tests.aot.projects import KERNEL, Built, Project, entry
+
+pytestmark = pytest.mark.triton
+
+MATMUL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(out_ptr, V: tl.constexpr):
+    lanes = tl.arange(0, 32)
+    tile = tl.load(out_ptr + lanes[:, None] * 32 + lanes[None, :])
+    tl.store(out_ptr + lanes[:, None] * 32 + lanes[None, :], tl.dot(tile, tile) + V)
+"""
+TOLD = """
+import json
+import torch
+from triton.runtime import driver
+
+target = driver.active.get_current_target()
+print("told", json.dumps([target.backend, target.arch, target.warp_size, torch.version.hip, torch.version.cuda,
+      torch.cuda.get_device_capability(), torch.cuda.get_device_properties(0).gcnArchName,
+      driver.active.utils.get_device_properties(0)["max_shared_mem"]]))
+"""
+ALL = tuple(word for arch in (*ARCHS, "sm_90") for word in ("--arch", arch))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Build a kernel with a matrix product and one without for all of AMD's archs, and one of NVIDIA's."""
+    project = Project(tmp_path_factory.mktemp("hip") / "project").write(a_py=KERNEL, b_py=MATMUL)
+    return project.build(entry("exp", "a.py:k"), entry("dot", "b.py:k"), words=ALL)
+
+
+def command(*words: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "nojit", *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_one_build_makes_bundles_of_both_vendors(built: Built) -> None:
+    assert built.code == 0, built.stderr
+    assert {path.name for path in built.out.glob("*.nojit")} == {f"demo-1.0-{arch}.nojit" for arch in (*ARCHS, "sm_90")}
+    assert " ".join(built.stdout.split()).count(vendor.UNTRIED) == len(ARCHS)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_bundle_is_verified_and_says_that_it_is_untried(built: Built, arch: str) -> None:
+    path = built.out / f"demo-1.0-{arch}.nojit"
+    assert command("verify", path).startswith("OK")
+    shown = command("inspect", path)
+    assert "untried     never run on hardware" in shown
+    release = facts_of(arch).min_driver
+    assert f"images for {arch}; driver for ROCm {release // 1000}.{release % 1000 // 10} or newer" in shown
+    with BundleFile(path) as bundle:
+        target = bundle.index.target
+        assert (target.backend, target.arch, target.image_arch, target.warp_size) == (
+            "hip", arch, arch, facts_of(arch).warp_size,
+        )  # fmt: skip
+        (launch,) = bundle.table("dot").launches
+        assert [slot.type for slot in launch.layout] == ["*fp32", "*i8", "*i8"]
+        assert launch.shared_bytes > 0
+
+
+def test_a_bundle_whose_images_are_for_another_gfx_fails_verification(built: Built, tmp_path: Path) -> None:
+    path = tmp_path / "demo-1.0-gfx942.nojit"
+    with (
+        BundleFile(built.out / "demo-1.0-gfx950.nojit") as bundle,
+        BundleFile(built.out / "demo-1.0-gfx942.nojit") as own,
+    ):
+        launch = own.table("exp").launches[0]
+        other = bundle.image("exp", 0)
+    with pytest.raises(Exception, match="expected an image for gfx942, got gfx950"):
+        vendor.check_image(other, launch, "gfx942", str(path))
+
+
+def test_images_are_extracted_as_hsacos(built: Built, tmp_path: Path) -> None:
+    command("extract", built.out / "demo-1.0-gfx942.nojit", "--kernel", "exp", "--out", tmp_path)
+    (image,) = tmp_path.glob("*.hsaco")
+    assert image.read_bytes() == built.images("gfx942")["exp"][0]
+
+
+def test_a_source_sees_a_gpu_of_amds(tmp_path: Path) -> None:
+    built = (
+        Project(tmp_path / "project")
+        .write(a_py=TOLD + KERNEL)
+        .build(entry("a", "a.py:k"), words=("--dry-run", "--arch", "gfx942", "--arch", "sm_90"))
+    )
+    assert built.code == 0, built.stderr
+    nvidia, amd = re.findall(r"told (.*)", built.stderr)
+    assert amd == '["hip", "gfx942", 64, "6.0", null, [9, 4], "gfx942", 65536]'
+    assert nvidia.startswith('["cuda", 90, 32, null, "')
+
+
+def test_the_toolchain_names_what_makes_amds_code() -> None:
+    assert {"amd-codegen", "amd-codegen.digest", "amd-ocml.digest", "amd-ockl.digest"} <= dict(
+        toolchain("gfx942")
+    ).keys()
+    assert not any(name.startswith("amd") for name, _ in toolchain("sm_90"))
+
+
+def test_spills_are_read_of_the_image() -> None:
+    from nojit.aot.backends.hip.backend import spill_bytes
+
+    name = b".vgpr_spill_count"
+    assert [spill_bytes("", name + count) for count in (b"\x03", b"\xcc\x80", b"\xcd\x01\x00")] == [12, 512, 1024]
+    assert spill_bytes("", b"nothing") == 0
+
+
+def test_a_triton_without_a_code_generator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nojit.aot.backends.hip import backend
+
+    monkeypatch.setattr(backend, "amd", SimpleNamespace())
+    assert backend.archs() == ()
+    with pytest.raises(CompileError, match=r"expected Triton 3.9 or later to build for AMD's GPUs"):
+        backend.tools("gfx942")
+
+
+def test_options_of_the_other_vendor_are_refused_or_without_effect(tmp_path: Path) -> None:
+    def make(name: str) -> Project:
+        return Project(tmp_path / name).write(a_py=KERNEL)
+
+    words = ("--arch", "gfx942")
+    refused = make("a").build(entry("a", "a.py:k", "[kernel.options]\nclc = true"), words=words)
+    assert refused.code == 1
+    assert "expected options of Triton" in refused.stderr
+    plain = make("b").build(entry("a", "a.py:k"), words=words)
+    ignored = make("c").build(entry("a", "a.py:k", "[kernel.options]\nlaunch_pdl = true\nmaxnreg = 64"), words=words)
+    assert plain.images("gfx942") == ignored.images("gfx942")
+    own = make("d").build(entry("a", "a.py:k", "[kernel.options]\nwaves_per_eu = 2\nnum_warps = 8"), words=words)
+    assert own.code == 0, own.stderr
