@@ -404,10 +404,13 @@ def _source_digest(function: JITCallable) -> str:
     _globals[id(function)] = finder.used_global_vals
     own = (function.fn.__code__.co_filename, function.starting_line_number, len(function.raw_src))
     _lines[id(function)] = finder.lines | {own}
+    # a set: functions of one module share their globals, those that a closure rebuilt have globals of their own
     constants = sorted(
-        (name, spelled)
-        for (name, _), (value, _) in finder.used_global_vals.items()
-        if (spelled := _spelled(value)) is not None
+        {
+            (name, spelled)
+            for (name, _), (value, _) in finder.used_global_vals.items()
+            if (spelled := _spelled(value)) is not None
+        }
     )
     digest = hashlib.sha256(f"{finder.ret}{constants}".encode()).hexdigest()
     _digests[id(function)] = digest
