@@ -25,7 +25,7 @@ from triton.experimental.gluon._runtime import GluonJITFunction
 from triton.language.core import constexpr, dtype
 from triton.runtime.jit import ConstexprFunction, JITFunction
 
-__all__ = ["Rebuilt", "functions_of", "layout_of"]
+__all__ = ["Rebuilt", "file_name", "functions_of", "layout_of"]
 
 # modules with layouts
 _LAYOUTS = ("triton.experimental.gluon.language._layouts", "triton.experimental.gluon.language.nvidia.blackwell")
@@ -253,9 +253,17 @@ def _as_recorded(function: FunctionType, each: dict[str, Any], name: str) -> Non
     function.__module__, function.__qualname__, function.__name__ = each["module"], each["qualname"], name
 
 
+def file_name(each: dict[str, Any]) -> str:
+    """Return the file name of a definition in tracebacks and messages of compilers.
+
+    `each`: a definition of a closure.
+    """
+    return f"<{each['module']}:{each['qualname']}:{each['line']}>"
+
+
 def _file_of(each: dict[str, Any]) -> str:
     """Return a file name for a definition's text, and make `inspect` find the text there, at its recorded line."""
-    file = f"<{each['module']}:{each['qualname']}:{each['line']}>"
+    file = file_name(each)
     lines = ["\n"] * (each["line"] - 1) + each["text"].splitlines(keepends=True)
     # without a time, `linecache` never looks for the file
     linecache.cache[file] = (sum(map(len, lines)), None, lines, file)

@@ -25,6 +25,7 @@ import triton
 from nojit.aot.backends.interface import Backend, StandIn
 from nojit.aot.backends.registry import vendor_of, vendors
 from nojit.aot.compile import closures, reads, source_import
+from nojit.aot.compile.captured import Captured
 from nojit.aot.compile.decorators import read_decorators
 from nojit.aot.compile.failures import Lines, account_of
 from nojit.aot.compile.images import check_compiled, checked_registers
@@ -42,6 +43,7 @@ from nojit.aot.plan.outline import Outline
 from nojit.aot.plan.source import HEURISTICS, KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_of
 from nojit.runtime.errors import CompileError, ManifestError, worded
+from nojit.runtime.recording.closure import capture, digest_of
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table.constant_types import constant_of, is_constant
 from nojit.runtime.table.table import MISSING, Launch, Param
@@ -61,6 +63,7 @@ __all__ = [
     "archs",
     "ast_source",
     "begin",
+    "captured",
     "check_compiled",
     "compile_variant",
     "describe",
@@ -264,6 +267,45 @@ def outline(place: SourcePlace, arch: str) -> Outline:
     computed = [name for name, by in source.computed if by == HEURISTICS]
     uses, heuristics = read_uses(runtime, key, function), read_heuristics(computed, function)
     return Outline(source, uses, read_optional(runtime, function), configs, key, prune, heuristics)
+
+
+def captured(place: SourcePlace, arch: str, names: Sequence[str]) -> Captured:
+    """Return the source closures with which another machine compiles a kernel's variants.
+
+    Args:
+        place: where the kernel's source is.
+        arch: the target.
+        names: functions that the variants take as constexprs, as `FunctionRef` spells them.
+
+    Raises:
+        ManifestError: as `describe`, or the text of a function cannot be read.
+    """
+    _simulate(arch)
+    places = {name: _function_place(FunctionRef(name), place) for name in _captured_names(names, place)}
+    found: dict[str, bytes] = {}
+    files: dict[str, str] = {}
+    digests: dict[str, str] = {}
+    for name, each in {"": place, **places}.items():
+        try:
+            closure = recorded_closure(each) if each.recorded else capture(_find(each))
+        except OSError as error:
+            raise ManifestError("expected a source that can be read", got=worded(error), where=place.where) from None
+        digests[name] = digest_of(closure)
+        found[digests[name]] = canonical_json(closure)
+        for definition in () if each.recorded else closure["definitions"]:
+            file = getattr(sys.modules.get(definition["module"]), "__file__", None)
+            if file:
+                files[closures.file_name(definition)] = file
+    kernel = digests.pop("")
+    return Captured(kernel, tuple(sorted(digests.items())), tuple(sorted(found.items())), tuple(sorted(files.items())))
+
+
+def _captured_names(names: Sequence[str], place: SourcePlace) -> list[str]:
+    """Return the names whose closures a kernel needs; members of recorded enums are in its own.
+
+    `place`: where the kernel's source is.
+    """
+    return [name for name in names if not place.recorded or name in dict(place.functions)]
 
 
 def _default(param: Any) -> Any:

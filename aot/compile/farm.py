@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -16,7 +17,7 @@ from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, CompileError
 
-__all__ = ["Finished", "Job", "run"]
+__all__ = ["Finished", "Job", "JobExecutor", "run"]
 
 # pause before the first look at the variants that other builds compile
 _PAUSE_S: Final = 0.1
@@ -47,6 +48,19 @@ class Finished:
     """True if the result comes from the cache, or from another job with the same key."""
 
 
+class JobExecutor(Executor):
+    """Executor that takes whole jobs instead of calls, because it compiles on other machines."""
+
+    @property
+    @abstractmethod
+    def ahead(self) -> int:
+        """Number of jobs to submit at the same time so that no worker waits; it grows with the workers."""
+
+    @abstractmethod
+    def submit_job(self, job: Job) -> Future[CompiledVariant]:
+        """Queue a job and return the future of its compiled variant."""
+
+
 def run(
     jobs: Sequence[Job],
     compile_variant: Compile,
@@ -63,7 +77,8 @@ def run(
     Args:
         jobs: the variants to compile.
         compile_variant: the compiler; it runs in the executor.
-        open_executor: starts the executor, whose workers may die in a call; not called if the cache has everything.
+        open_executor: starts the executor, whose workers may die in a call; not called if the cache has everything. A
+            `JobExecutor` gets whole jobs.
         cache: cache of compiled variants. It is read before compiling, and every new result is written to it. If it is
             shared, builds divide the missing variants among them.
         keep_going: whether to go on after a failure; otherwise the first failure is the last result.
@@ -124,7 +139,8 @@ class _Farm:
         running: dict[Future[Any], str] = {}
         others = _Others(self._cache)
         while self.missing:
-            while queue and (not self._cache.divides or len(asking) + len(running) < ahead):
+            most = executor.ahead if isinstance(executor, JobExecutor) else ahead
+            while queue and (not self._cache.divides or len(asking) + len(running) < most):
                 key = queue.popleft()
                 asking[self._cache.begin(key, self._own)] = key
             look = [] if queue else others.look()
@@ -139,8 +155,7 @@ class _Farm:
                 elif turn is Turn.HELD:
                     others.held.add(key)
                 else:
-                    job = self._jobs[key][0]
-                    running[executor.submit(self._compile, job.variant, job.place)] = key
+                    running[self._submit(executor, self._jobs[key][0])] = key
             for future in done & running.keys():
                 events = list(self._finish(running.pop(future), future))
                 yield from events
@@ -148,6 +163,11 @@ class _Farm:
                     executor.shutdown(wait=True, cancel_futures=True)
                     return
             queue.extend(others.freed())
+
+    def _submit(self, executor: Executor, job: Job) -> Future[CompiledVariant]:
+        if isinstance(executor, JobExecutor):
+            return executor.submit_job(job)
+        return executor.submit(self._compile, job.variant, job.place)
 
     def _read(self, key: str, data: bytes) -> CompiledVariant:
         """Return the compiled variant of an entry's data.

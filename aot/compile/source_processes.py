@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from nojit.aot.backends.registry import vendor_of
+from nojit.aot.compile.captured import Captured
 from nojit.aot.compile.images import check_compiled
 from nojit.aot.compile.process import EndedError, Process, SilentError
 from nojit.aot.compile.reads import Notes
@@ -116,6 +117,19 @@ class SourceCompiler:
             ManifestError: as `describe`.
         """
         return self.source(place, arch).outline(place, arch)
+
+    def captured(self, place: SourcePlace, arch: str, names: Sequence[str]) -> Captured:
+        """Return the source closures with which another machine compiles a kernel's variants.
+
+        Args:
+            place: where the kernel's source is.
+            arch: the target.
+            names: functions that the variants take as constexprs, as `FunctionRef` spells them.
+
+        Raises:
+            ManifestError: as `describe`, or the text of a function cannot be read.
+        """
+        return self.source(place, arch).captured(place, arch, names)
 
     def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
         """Import sources in parallel, each for its archs. A failed import is reported by the later `describe`.
@@ -373,6 +387,14 @@ class _Source:
             asked, limit = (variants, source, place), self._first.timeout_s + _START_S
             keys: tuple[str, ...] = self._call(place, variants[0].arch, "variant_keys", *asked, timeout_s=limit)
             return keys
+
+    def captured(self, place: SourcePlace, arch: str, names: Sequence[str]) -> Captured:
+        """See `SourceCompiler.captured`."""
+        with self._lock:
+            found: Captured = self._call(
+                place, arch, "captured", place, arch, tuple(names), timeout_s=self._first.timeout_s
+            )
+            return found
 
     def copy(self, place: SourcePlace, arch: str, log_path: Path, environment: Mapping[str, str]) -> Process:
         """Start a process that compiles variants of a kernel.

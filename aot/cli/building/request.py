@@ -61,6 +61,8 @@ class Request:
     dry_run: bool
     cache: SharedRequest | None
     """The shared cache; None to use the local folder only."""
+    executor: str
+    """Dask's address of the scheduler whose workers compile; empty to compile on this machine."""
 
     def document(self) -> dict[str, Any]:
         """Return the request as JSON values."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -262,7 +264,7 @@ def _build(
             folder,
             compiler,
             Cache(request.cache_folder, shared),
-            lambda: WorkerPool(request.jobs, request.timeout_s),
+            lambda: _open_executor(request, compiler, [plan.arch for plan in plans], view.show),
             keep_going=request.keep_going,
             # each worker has the next variant at hand
             ahead=2 * request.jobs,
@@ -272,6 +274,19 @@ def _build(
     except KeyboardInterrupt as error:
         error.add_note("compiled variants are cached; run the same command to continue")
         raise
+
+
+def _open_executor(
+    request: Request, compiler: Compiler, archs: Sequence[str], tell: Callable[[str], None]
+) -> AbstractContextManager[Executor]:
+    def open_local() -> WorkerPool:
+        return WorkerPool(request.jobs, request.timeout_s)
+
+    if not request.executor:
+        return open_local()
+    from nojit.aot.cli.executors import open_remote  # noqa: PLC0415 - of an extra
+
+    return open_remote(request, compiler, archs, open_local, tell)
 
 
 def _attest(request: Request, plans: Sequence[Plan], result: BuildResult, folder: Path, started: datetime) -> None:

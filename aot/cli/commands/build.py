@@ -15,6 +15,7 @@ from nojit.aot.cli.building.report import Failures, show_result
 from nojit.aot.cli.building.request import Request
 from nojit.aot.cli.caches import given_shared, shared_options
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
+from nojit.aot.cli.executors import executor_option, given_executor
 from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.stamp import Stamp, asked_of, changes, find_stamp
 from nojit.runtime.errors import few
@@ -135,6 +136,7 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
 )
 @click.option("--cache-dir", type=PLACE, help="Cache of compiled variants; default NOJIT_CACHE_DIR.")
 @shared_options
+@executor_option
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -163,6 +165,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     readonly: bool,
     sign: Path | None,
     trust: tuple[Path, ...],
+    executor: str | None,
     **assemblers: Path | None,
 ) -> int:
     """Compile manifests and recordings into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
@@ -189,6 +192,9 @@ def command(  # noqa: PLR0917 - click passes each by name
     With --cache, builds on several machines share compiled variants, and divide the missing ones among them. A shared cache that fails
     never fails a build. --cache-trust takes only entries that a key signed, and --cache-sign writes such entries. --cache-readonly is
     for builds of changes that nobody has reviewed.
+
+    With --executor, the workers of a Dask scheduler compile; --jobs counts the processes for variants that only this machine can
+    compile. Workers need an installed nojit of the same version and the same Triton, but no checkout and no shared disk.
 
     A driver loads only images of its own CUDA major version's toolkits. If Triton's ptxas is too new for --min-driver, nojit uses
     Triton's other one (CUDA 12), or --ptxas.
@@ -217,6 +223,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         assemblers=given_assemblers(assemblers),
         dry_run=dry_run,
         cache=given_shared(cache_url, readonly=readonly, sign=sign, trust=trust),
+        executor=given_executor(executor),
     )
     started = time.monotonic()
     # a dry run prints more than a stamp stores

@@ -1,0 +1,1 @@
+"""Compilation of variants on other machines: jobs are data, a Dask scheduler distributes them."""

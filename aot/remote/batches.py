@@ -1,0 +1,90 @@
+"""How many variants a job holds. Pure.
+
+A scheduler spends about a millisecond on any task, so a job should take seconds. But it should be short against what is left,
+or the last jobs end late: jobs shrink towards the end of a build.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+__all__ = ["JOB_S", "Batches"]
+
+C = TypeVar("C")
+
+JOB_S: Final = 5.0
+"""Time that a job should take, in seconds; `docs/scale.md` shows how it was chosen."""
+# of a variant about which nothing is known
+_GUESS_S: Final = 1.0
+# a lost job repeats at most so many compilations
+_VARIANTS_MAX: Final = 64
+# at the end every worker gets so many more jobs
+_ROUNDS: Final = 2
+# the weight of the newest result in an estimate
+_NEWEST: Final = 0.2
+
+
+class Batches(Generic[C]):
+    """Variants that wait for a job, in groups of the same kernel and arch, and estimates of their compile times.
+
+    Args:
+        job_s: time that a job should take, in seconds.
+    """
+
+    def __init__(self, job_s: float = JOB_S) -> None:
+        self._job_s = job_s
+        self._waiting: dict[Hashable, deque[C]] = {}
+        self._again: deque[tuple[Hashable, list[C]]] = deque()
+        self._seconds: dict[Hashable, float] = {}
+        self._any_s = _GUESS_S
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, group: Hashable, call: C) -> None:
+        """Add a variant to its group."""
+        self._waiting.setdefault(group, deque()).append(call)
+        self._count += 1
+
+    def put_again(self, group: Hashable, calls: list[C]) -> None:
+        """Add the variants of a job that failed; they become a job of their own, before all others."""
+        if calls:
+            self._again.append((group, calls))
+            self._count += len(calls)
+
+    def take(self, slots: int) -> tuple[Hashable, list[C]]:
+        """Return the variants of the next job, all of one group.
+
+        Args:
+            slots: number of compilations that run at once.
+        """
+        if self._again:
+            group, calls = self._again.popleft()
+        else:
+            group, queue = next(iter(self._waiting.items()))
+            calls = [queue.popleft() for _ in range(min(len(queue), self._size(group, slots)))]
+            if not queue:
+                del self._waiting[group]
+        self._count -= len(calls)
+        return group, calls
+
+    def took(self, group: Hashable, seconds: float) -> None:
+        """Note the compile time of one variant of a group."""
+        self._seconds[group] = _nearer(self._seconds.get(group, seconds), seconds)
+        self._any_s = _nearer(self._any_s, seconds)
+
+    def expected_s(self, group: Hashable, count: int) -> float:
+        """Return the time that `count` variants of a group should take, in seconds."""
+        return self._seconds.get(group, self._any_s) * count
+
+    def _size(self, group: Hashable, slots: int) -> int:
+        fitting = self._job_s / max(self.expected_s(group, 1), 1e-3)
+        share = self._count / (_ROUNDS * max(slots, 1))
+        return max(1, min(int(fitting), int(share), _VARIANTS_MAX))
+
+
+def _nearer(known: float, new: float) -> float:
+    return (1 - _NEWEST) * known + _NEWEST * new

@@ -1,0 +1,91 @@
+"""The two functions that a remote worker runs: `describe` says what it has, `compile_job` compiles. Both take and return bytes.
+
+A worker needs an installed nojit with the extra ``farm``, and nothing else: no checkout, no shared disk, no configuration of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from nojit.aot.remote.messages import (
+    Description,
+    decode_job,
+    decode_setup,
+    encode_description,
+    encode_refusal,
+    encode_results,
+)
+from nojit.aot.remote.workshop import Workshops, mismatch
+from nojit.runtime.errors import NojitError
+
+__all__ = ["compile_job", "describe"]
+
+_SHOPS = Workshops()
+
+
+async def describe(question: bytes, dask_worker: Any = None) -> bytes:
+    """Return what this worker has, and start the processes that the first job needs.
+
+    Args:
+        question: the archs, as a message.
+        dask_worker: the worker, which Dask passes.
+
+    Raises:
+        MessageError: the question has another form.
+    """
+    setup, archs = decode_setup(question)
+    threads = dask_worker.state.nthreads if dask_worker else _threads()
+
+    def ask() -> Description:
+        try:
+            with _SHOPS.open(setup, threads) as shop:
+                return shop.describe(archs)
+        except (NojitError, OSError) as error:
+            return Description("", platform.node(), {}, str(error))
+
+    # the worker must go on talking to the scheduler while Triton is imported
+    return encode_description(await asyncio.to_thread(ask))
+
+
+def compile_job(message: bytes) -> bytes:
+    """Compile a job and return its results, or a refusal if this worker has another toolchain.
+
+    Args:
+        message: the job.
+
+    Raises:
+        MessageError: the job has another form.
+        CompileError: no assembler makes images for drivers as old as the job asks for.
+    """
+    job = decode_job(message)
+    threads, stopped = _task()
+    with _SHOPS.open(job.setup, threads) as shop:
+        has = shop.describe((job.arch,))
+        if mismatch(job.setup.nojit, ((job.arch, job.tools),), has):
+            return encode_refusal(has)
+        return encode_results(shop.compile(job, stopped), job.arch)
+
+
+def _task() -> tuple[int, Callable[[], bool]]:
+    """Return the number of the worker's threads, and a function that tells whether the scheduler has dropped this task."""
+    from distributed import get_worker  # noqa: PLC0415 - of an extra, and slow to import
+
+    try:
+        worker = get_worker()
+    except ValueError:
+        return _threads(), lambda: False
+    key = worker.get_current_task()
+
+    def stopped() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is None or task.state == "cancelled"
+
+    return worker.state.nthreads, stopped
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0))

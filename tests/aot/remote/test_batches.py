@@ -1,0 +1,61 @@
+"""How many variants a job holds: seconds of work, no more than a share of what is left."""
+
+from __future__ import annotations
+
+from nojit.aot.remote.batches import Batches
+
+
+def filled(count: int, seconds: float, group: str = "g") -> Batches[int]:
+    batches: Batches[int] = Batches(5.0)
+    for number in range(count):
+        batches.put(group, number)
+    batches.took(group, seconds)
+    return batches
+
+
+def sizes(batches: Batches[int], slots: int) -> list[int]:
+    found = []
+    while len(batches):
+        found.append(len(batches.take(slots)[1]))
+    return found
+
+
+def test_a_job_takes_the_asked_time() -> None:
+    assert sizes(filled(1000, 0.5), 4)[0] == 10
+    assert sizes(filled(1000, 10.0), 4)[0] == 1
+    # a lost job repeats no more than this
+    assert sizes(filled(100_000, 0.001), 4)[0] == 64
+
+
+def test_jobs_shrink_to_single_variants() -> None:
+    found = sizes(filled(100, 0.1), 4)
+    assert found == sorted(found, reverse=True)
+    assert (found[0], found[-1], sum(found)) == (12, 1, 100)
+
+
+def test_a_thousand_workers_get_work_at_once() -> None:
+    assert sizes(filled(3000, 0.1), 1000)[:1000] == [1] * 1000
+
+
+def test_a_job_has_variants_of_one_group_in_their_order() -> None:
+    batches = filled(3, 0.1, "a")
+    for number in range(3, 6):
+        batches.put("b", number)
+    taken = [batches.take(1) for _ in range(4)]
+    assert [(group, len(calls)) for group, calls in taken] == [("a", 3), ("b", 1), ("b", 1), ("b", 1)]
+    assert [call for _, calls in taken for call in calls] == list(range(6))
+
+
+def test_what_failed_comes_first_and_alone() -> None:
+    batches = filled(10, 0.1)
+    batches.put_again("g", [11])
+    batches.put_again("g", [])
+    assert batches.take(1) == ("g", [11])
+    assert len(batches) == 10
+
+
+def test_an_unknown_group_takes_as_long_as_the_others() -> None:
+    batches = filled(1, 1.0)
+    for _ in range(50):
+        batches.took("g", 3.0)
+    assert round(batches.expected_s("other", 2), 1) == 6.0
