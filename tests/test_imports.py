@@ -74,7 +74,7 @@ AOT = {
     "pack": {"manifest", "plan"},
     "inspect": {"backends", "plan"},
     "build": {"backends", "cache", "manifest", "plan", "compile", "pack", "inspect"},
-    "trust": {"cache", "plan", "compile", "inspect", "build", "recording"},
+    "trust": {"backends", "cache", "plan", "compile", "inspect", "build", "recording"},
     "wheel": {"backends", "manifest", "compile", "inspect", "trust"},
     "tune": {"manifest", "inspect"},
     "bench": {"manifest", "inspect"},

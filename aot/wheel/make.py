@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias
 
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.aot.manifest.archs import arch_order
+from nojit.aot.trust.content import BundleContent, largest_kernels
 from nojit.aot.wheel.archive import Wheel, pack_wheel
-from nojit.aot.wheel.content import BundleContent, largest_kernels
 from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
 from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
 from nojit.aot.wheel.variants import index_file, index_file_name, label_of, variant_file

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from nojit.aot.backends.registry import vendors
 from nojit.aot.compile.toolchain import toolchain_words
-from nojit.aot.wheel.content import BundleContent
+from nojit.aot.trust.content import BundleContent
 from nojit.aot.wheel.names import check_license, check_requirement
 from nojit.runtime.discovery.installed import ENTRY_POINTS
 from nojit.runtime.errors import PackageError

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.wheel.content import BundleContent
+from nojit.aot.trust.content import BundleContent
 from nojit.aot.wheel.names import arch_label, escaped
 from nojit.runtime.errors import PackageError
 

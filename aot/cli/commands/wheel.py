@@ -14,7 +14,7 @@ from nojit.aot.cli.console import PLACE, Number, Output, counted, output_options
 from nojit.aot.files import write_file
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.statement import open_signed
-from nojit.aot.wheel.content import BundleContent, read_bundle
+from nojit.aot.trust.content import BundleContent, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled

@@ -1,4 +1,4 @@
-"""Reader of the bundles to put into wheels: it verifies them and computes the size of each kernel."""
+"""Reader of the bundles that a wheel or a registry ships: it verifies them and computes the size of each kernel."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of
 from nojit.aot.inspect.contents import open_bundle
+from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.trust.verify_signature import read_vouched, sha256_of
 from nojit.runtime.bundle.format import SUFFIX, BundleIndex
 from nojit.runtime.errors import BundleError, PackageError
@@ -32,7 +33,7 @@ class KernelSize:
 
 @dataclass(frozen=True, slots=True)
 class BundleContent:
-    """One verified bundle to put into a wheel."""
+    """One verified bundle to ship."""
 
     path: Path
     """Path of the bundle file."""
@@ -52,12 +53,12 @@ class BundleContent:
 
     @property
     def file_name(self) -> str:
-        """The bundle's file name in a wheel: from its name, version and arch, not from `path`."""
+        """The bundle's file name where it is shipped: from its name, version and arch, not from `path`."""
         return f"{self.index.name}-{self.index.version}-{self.arch}{SUFFIX}"
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Contents of the wheel's files for this bundle, by name: the bundle, and its signed statement if any."""
+        """Contents of the files to ship, by name: the bundle, and its signed statement if any."""
         beside = {} if self.statement is None else {signed_path(self.file_name): self.statement}
         return {self.file_name: self.data, **beside}
 
@@ -68,7 +69,7 @@ class BundleContent:
 
 
 def read_bundle(path: Path) -> BundleContent:
-    """Read and verify a whole bundle: every byte against its hashes, and the signed statement against the bundle.
+    """Read and verify a whole bundle: its hashes, every image against its launch description, the signed statement against it.
 
     Raises:
         BundleError: the bundle is incomplete or altered, or contradicts its signed statement.
@@ -78,7 +79,7 @@ def read_bundle(path: Path) -> BundleContent:
     with open_bundle(path) as bundle:
         # all reads use one descriptor, because a rebuild may replace the file meanwhile
         data = b"".join(bundle.stream())
-        bundle.verify()
+        verify_bundle(bundle)
         index = bundle.index
         # the version becomes part of a path
         if not _VERSION.fullmatch(index.version):
