@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 from nojit.aot.cli.console import PLACE, Output, output_options
+from nojit.aot.cli.shipping import warn_of_changes
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.trust.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
-from nojit.runtime.errors import few
 
-__all__ = ["command", "warn_of_changes"]
-
-# limit of bundles to name in a line
-_TOLD = 4
+__all__ = ["command"]
 
 
 @click.command("sign")
@@ -75,12 +71,6 @@ def command(  # noqa: PLR0917 - click passes each by name
     out.emit("sign", {"key": asdict(made) if made else None, "bundles": [asdict(one) for one in signed]})
     if made is not None:
         _show_key(out, made)
-
-
-def warn_of_changes(out: Output, bundles: Sequence[str]) -> None:
-    """Warn about bundles that were built from uncommitted changes, by their statements."""
-    if bundles:
-        out.warn(f"built from a checkout with uncommitted changes: {few(bundles, _TOLD)}")
 
 
 def _show_key(out: Output, made: NewKey) -> None:

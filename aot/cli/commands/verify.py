@@ -13,15 +13,16 @@ from nojit.aot.backends.registry import pin
 from nojit.aot.cli.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import exit_code
+from nojit.aot.cli.keys import given_keys
 from nojit.aot.inspect.places import Place, bundles_at
 from nojit.aot.inspect.statement import Statement
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
-from nojit.aot.trust.verify_signature import read_only_key, verify_signed
+from nojit.aot.trust.verify_signature import verify_signed
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, few, told
 from nojit.runtime.trust.policy import signed_path
-from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys
+from nojit.runtime.trust.trusted_keys import TrustedKeys
 
 __all__ = ["command"]
 
@@ -77,7 +78,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     ):
         if given is not None and not rebuild:
             raise click.UsageError(f"expected --rebuild with {option}: add --rebuild")
-    trusted = _trusted(key, keys)
+    trusted = given_keys(key, keys, "--key")
     rebuilder = None
     if rebuild:
         rebuilder = partial(
@@ -117,14 +118,6 @@ def _show_wheel(out: Output, result: dict[str, Any], *, signed: bool) -> None:
         out.warn(
             f"{result['path']}: files that nojit wheel never writes and no signature covers: {few(unusual, _NAMED_MAX)}"
         )
-
-
-def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
-    if key is not None and keys is not None:
-        raise click.UsageError("expected only one of --key and --trusted-keys, got both")
-    if key is not None:
-        return read_only_key(key)
-    return None if keys is None else read_trusted_keys(str(keys))
 
 
 def _rebuild(

@@ -9,29 +9,23 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
-from nojit.aot.cli.commands.sign import warn_of_changes
 from nojit.aot.cli.console import PLACE, Number, Output, counted, output_options, size
+from nojit.aot.cli.shipping import read_newest, tell_changes, tell_unsigned
 from nojit.aot.files import write_file
-from nojit.aot.inspect.places import find_bundles
-from nojit.aot.inspect.statement import open_signed
-from nojit.aot.trust.content import BundleContent, read_bundle
+from nojit.aot.trust.content import BundleContent
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled
 from nojit.runtime.discovery.installed import normalized
-from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
-from nojit.runtime.errors import PackageError, few, worded
+from nojit.runtime.errors import PackageError, worded
 
 __all__ = ["command"]
 
-_ARTIFACTS = Path("artifacts")
 _DIST = Path("dist")
 # default size limit of the Python Package Index
 _MAX_MB = 100.0
 # metadata allows a URL's label of at most this many characters
 _LABEL_MAX = 32
-# a line names at most this many bundles
-_NAMED_MAX = 4
 
 
 @click.command("wheel")
@@ -86,7 +80,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     Bundles with different names make different distributions, unless --name combines them. Signed statements are packed with their
     bundles; `nojit verify --key` checks them in a wheel. The same bundles and statements give the same bytes.
     """
-    bundles = _without_older(out, [read_bundle(path) for path in find_bundles(places or (_ARTIFACTS,))], places)
+    bundles = read_newest(out, places)
     facts = Facts(
         runtime=runtime or f"nojit>={version_of('nojit')}",
         requires=requires,
@@ -114,28 +108,10 @@ def command(  # noqa: PLR0917 - click passes each by name
         write_file(folder / file.name, file.data)
     out.emit("wheel", {"layout": layout, "files": [_document(file, folder) for file in files]})
     _show(out, files, folder)
-    unsigned = [str(bundle.path) for bundle in bundles if bundle.statement is None]
-    if unsigned:
-        out.line(f"unsigned, refused with NOJIT_TRUST=signed; sign them with nojit sign: {few(unsigned, _NAMED_MAX)}")
+    tell_unsigned(out, bundles)
     if not license_:
         out.note("no licence: add --license SPDX to say how others may use the kernels")
-    signed = ((bundle.statement, bundle.path) for bundle in bundles)
-    warn_of_changes(out, [str(path) for raw, path in signed if raw and open_signed(raw, path).is_dirty()])
-
-
-def _without_older(out: Output, bundles: Sequence[BundleContent], named: Sequence[Path]) -> list[BundleContent]:
-    """Remove bundles with a newer version beside them, except those named on the command line."""
-    older = superseded(
-        Release(str(one.path), one.index.name, one.index.version, one.index.target.image_arch) for one in bundles
-    )
-    kept = []
-    for bundle in bundles:
-        newer = older.get(str(bundle.path))
-        if newer is None or bundle.path in named:
-            kept.append(bundle)
-        else:
-            out.note(f"skipped {bundle.path}: {newer_lies_beside(newer)}")
-    return kept
+    tell_changes(out, bundles)
 
 
 def _by_distribution(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:
