@@ -230,10 +230,12 @@ def check_use(claim: Claim, index: BundleIndex, trusted: TrustedKeys, path: str,
 
 def _check_file_name(index: BundleIndex, path: str) -> None:
     said = _FILE_NAME.fullmatch(os.path.basename(path))  # noqa: PTH119 - pathlib is slow to import
-    facts = index.name, index.version, index.target.arch
+    # a build names the bundle of a family after the family, not after its chip
+    of_family = index.target.image_arch.endswith("f")
+    facts = index.name, index.version, index.target.image_arch if of_family else index.target.arch
     if said is not None and (normalized(said[1]), said[2], said[3]) != (normalized(index.name), *facts[1:]):
         what = "expected the bundle that the file is named after; call the file " + "-".join(facts) + SUFFIX
-        _refuse("other-name", what, got=f"{index.name} {index.version} for {index.target.arch}", where=path)
+        _refuse("other-name", what, got=f"{index.name} {index.version} for {facts[2]}", where=path)
 
 
 def _check_asked(claim: Claim, name: str, trusted: TrustedKeys, where: str) -> None:

@@ -21,7 +21,7 @@ from nojit.runtime import loader
 from nojit.runtime.errors import BundleError, BundleTrustError, KernelNotFoundError
 from nojit.runtime.trust.policy import signed_path
 
-from tests.support.bundles import Parts, kernel
+from tests.support.bundles import Parts, kernel, target
 from tests.support.signing import Signer, envelope, make_statement
 from tests.support.wheels import put_provider
 
@@ -108,6 +108,13 @@ def test_a_signed_bundle_is_none_of_another_name(
 def test_a_file_holds_the_bundle_that_it_is_named_after(tmp_path: Path, named: str) -> None:
     """An older release under the name of a newer one, or another arch's."""
     refused("other-name", lambda: loader.load(put(tmp_path / named)))
+
+
+def test_the_bundle_of_a_family_has_the_name_of_the_family(tmp_path: Path) -> None:
+    on = target("sm_100f")
+    assert loader.load(put(tmp_path / "acme-1.0-sm_100f.nojit", on=on)).kernels == ("add",)
+    for named in ("acme-1.0-sm_100.nojit", "acme-1.0-sm_120f.nojit"):
+        refused("other-name", lambda named=named: loader.load(put(tmp_path / named, on=on)))
 
 
 @pytest.mark.parametrize("named", ["acme-1.0-sm_90.nojit", "Acme-1.0-sm_90.nojit", "x.nojit", "acme-latest.nojit"])
