@@ -6,6 +6,7 @@
     +-- ManifestError        (ValueError)    a manifest cannot be built
     +-- CompileError         (RuntimeError)  Triton or ptxas failed on a variant
     +-- PackageError         (RuntimeError)  a bundle or wheel could not be written
+    +-- RegistryError        (RuntimeError)  a registry or layout folder refused, failed or is not what was expected
     +-- TuningError          (ValueError)    a tuned table is wrong, or does not fit the bundle's kernel
     +-- SettingError         (ValueError)    an environment variable has an invalid value
     +-- RecordingError       (ValueError)    a recording cannot be read or written
@@ -43,6 +44,7 @@ __all__ = [
     "NojitError",
     "PackageError",
     "RecordingError",
+    "RegistryError",
     "SettingError",
     "StreamWarning",
     "TuningError",
@@ -165,6 +167,18 @@ class CompileError(NojitError, RuntimeError):
 
 class PackageError(NojitError, RuntimeError):
     """A bundle or a wheel could not be written."""
+
+
+class RegistryError(NojitError, RuntimeError):
+    """A release could not be pushed to a registry, pulled from it, saved or loaded.
+
+    Attributes:
+        reason: short name of the reason, as in ``docs/registry.md``.
+    """
+
+    def __init__(self, what: str, *, got: str = "", where: str = "", reason: str = "") -> None:
+        super().__init__(what, got=got, where=where)
+        self.reason = reason
 
 
 class TuningError(NojitError, ValueError):

@@ -76,6 +76,7 @@ AOT = {
     "build": {"backends", "cache", "manifest", "plan", "compile", "pack", "inspect"},
     "trust": {"backends", "cache", "plan", "compile", "inspect", "build", "recording"},
     "wheel": {"backends", "manifest", "compile", "inspect", "trust"},
+    "oci": {"manifest", "inspect", "trust"},
     "tune": {"manifest", "inspect"},
     "bench": {"manifest", "inspect"},
     "cli": {
@@ -89,6 +90,7 @@ AOT = {
         "trust",
         "build",
         "wheel",
+        "oci",
         "tune",
         "bench",
     },
@@ -275,6 +277,11 @@ def test_the_url_of_a_shared_cache_alone_loads_fsspec():
     assert importers == {("nojit.aot.cache.objects", True)}
 
 
+def test_a_request_to_a_registry_alone_loads_requests():
+    importers = {(found.importer, found.lazy) for found in imports() if top(found.target) == "requests"}
+    assert importers == {("nojit.aot.oci.client", True), ("nojit.aot.cli.registries", True)}
+
+
 def test_nothing_loads_the_compiler_at_once():
     # whoever needs it says so when it is needed: reading bundles must work where Triton is absent
     assert {name for name in modules() if COMPILER in loaded_by(name)} == {COMPILER}
@@ -417,7 +424,22 @@ def test_operators_load_no_triton():
 
 
 @pytest.mark.parametrize(
-    "command", ["inspect", "verify", "diff", "extract", "doctor", "bench", "tune", "tune.run", "sign"]
+    "command",
+    [
+        "inspect",
+        "verify",
+        "diff",
+        "extract",
+        "doctor",
+        "bench",
+        "tune",
+        "tune.run",
+        "sign",
+        "push",
+        "pull",
+        "save",
+        "load",
+    ],
 )
 def test_commands_that_read_bundles_load_neither_triton_nor_msgspec(command):
     name = f"nojit.aot.cli.commands.{command}"

@@ -20,6 +20,7 @@ from nojit.runtime.errors import (
     ManifestError,
     NojitError,
     NoMatchingVariantError,
+    RegistryError,
     told,
 )
 
@@ -43,6 +44,10 @@ _ORDER = (
     "diff",
     "extract",
     "wheel",
+    "push",
+    "pull",
+    "save",
+    "load",
     "clean",
     "cache",
     "doctor",
@@ -57,6 +62,7 @@ _EXTRAS = {
     "cryptography": "sign",
     "msgspec": "build",
     "numpy": "tune",
+    "requests": "oci",
     "rich": "cli",
     "scipy": "tune",
     "securesystemslib": "sign",
@@ -124,6 +130,8 @@ def exit_code(error: Exception) -> int:
         return EXIT_FAILED
     if isinstance(error, BundleFormatError | BundleIntegrityError | BundleTrustError):
         return EXIT_UNVERIFIED
+    if isinstance(error, RegistryError):
+        return {"arch": EXIT_NO_MATCH, "digest": EXIT_UNVERIFIED}.get(error.reason, EXIT_FAILED)
     return EXIT_NO_MATCH if isinstance(error, NoMatchingVariantError) else EXIT_FAILED
 
 

@@ -14,6 +14,7 @@ from nojit.aot.bench import cold_start, launch
 from nojit.aot.cache import cache, upkeep
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
+from nojit.aot.oci import receive
 from nojit.aot.plan import left_out
 from nojit.aot.recording import coverage
 from nojit.aot.trust import sign
@@ -47,6 +48,7 @@ FACTS = (
     statement.ProvenanceFacts,
     sign.NewKey,
     sign.SignedBundle,
+    receive.Received,
     diff.BundleDiff,
     diff.KernelDiff,
     diff.VariantChange,

@@ -24,6 +24,7 @@ from tests.spec.cli_reference import FACTS, command_of
 from tests.spec.pages import ROOT, blocks, rows
 from tests.spec.tiny import TABLE
 from tests.support.bundles import kernel, make_bundle
+from tests.support.registry import serve
 
 PAGE = ROOT / "docs/cli.md"
 JSON_PAGE = ROOT / "docs/json-output.md"
@@ -61,6 +62,20 @@ def tuning_documents(folder: Path) -> dict[str, Any]:
     }
 
 
+def registry_documents(bundle: Path, folder: Path) -> dict[str, Any]:
+    pytest.importorskip("requests")
+    saved, out = folder / "saved", folder / "pulled"
+    with serve() as registry:
+        address = f"oci://{registry.host}/acme:1"
+        return {
+            "push": run("push", address, bundle),
+            "pull": run("pull", address, "--arch", "all", "--out", out),
+            "save": run("save", bundle, saved),
+            "load": run("load", saved, address),
+            "load --out": run("load", saved, "--arch", "all", "--out", out),
+        }
+
+
 def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.nojit"
     damaged.write_bytes(bundle.read_bytes()[:-1])
@@ -82,11 +97,13 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
         "completion": run("completion", "bash"),
         "help": run("help", "build"),
         **tuning_documents(tmp_path),
+        **registry_documents(bundle, tmp_path),
     }
     assert documents.keys() | {"doctor", *MEASURED, *RECORDED} == SAID.keys()
     for command, document in documents.items():
         for field in set(document) - {"schema", "command"} - set(BundleDiff.__slots__):
-            assert f"`{field}`" in SAID[command], f"{command}: {field}"
+            same = re.fullmatch(r"the fields of `(\w+)`", SAID[command])
+            assert f"`{field}`" in SAID[same[1] if same else command], f"{command}: {field}"
 
 
 def test_the_page_names_what_is_inside(bundle: Path, tmp_path: Path) -> None:
@@ -101,6 +118,8 @@ def test_the_page_names_what_is_inside(bundle: Path, tmp_path: Path) -> None:
     facts = json.loads(Path(file["facts"]).read_text(encoding="utf-8"))
     for field in facts.keys() - set(VariantFacts.__slots__):
         assert f"`{field}`" in TEXT.partition("`extract` writes")[2].partition("\n\n")[0]
+    for field in registry_documents(bundle, tmp_path)["push"]["bundles"][0]:
+        assert f"`{field}`" in SAID["push"]
     for field in run("wheel", bundle, "--out", tmp_path / "dist")["files"][0]:
         assert f"`{field}`" in SAID["wheel"]
     one = run("inspect", bundle, "--kernel", "scale")["kernel"]

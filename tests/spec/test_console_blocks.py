@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -35,11 +36,14 @@ from nojit.aot.plan.variant import CompiledVariant, Variant
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 from tests.support.cubins import CubinSpec, build_cubin
 from tests.support.hsacos import HsacoKernel, build_hsaco
+from tests.support.registry import FakeRegistry, serve
 
 # commands that need a GPU, what it measured, torch, or files that readers bring
 LEFT_OUT = re.compile(
     r"nojit (record|run|(build|coverage|diff|manifest) \S+\.nojitrec|tune|bench|completion)\b|make\b|(\.venv/bin/)?python (?!-m nojit\.)|\.venv/bin/pre-commit"
 )
+# where pages push to
+_REGISTRY = "localhost:5000"
 _SIZES = {"i64": 8, "u64": 8, "fp64": 8, "i32": 4, "u32": 4, "fp32": 4}
 
 
@@ -120,6 +124,17 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRegistry]:
+    """A registry in place of the reader's, and no credentials of this machine's user."""
+    pytest.importorskip("requests")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "ORAS_USER", "ORAS_PASS"):
+        monkeypatch.delenv(name, raising=False)
+    with serve() as registry:
+        yield registry
+
+
 def command_lines(page: Path) -> list[str]:
     return [
         line.removeprefix("$ ") for block in blocks("console") if block.page == page for line in block.text.splitlines()
@@ -131,7 +146,7 @@ WITH_COMMANDS = [page for page in PAGES if any(not LEFT_OUT.match(line) for line
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_work_in_order(
-    stage: Path, tmp_path: Path, page: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Path, tmp_path: Path, page: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     folder = tmp_path / "checkout"
     shutil.copytree(stage, folder)
@@ -146,10 +161,12 @@ def test_the_commands_of_a_page_work_in_order(
     monkeypatch.setattr("nojit.aot.cli.building.run.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     monkeypatch.setattr("nojit.aot.compile.pool.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     problems: list[str] = []
-    for line in command_lines(page):
-        if LEFT_OUT.match(line):
-            continue
-        words, _, into = line.replace("$PWD", str(folder)).partition(" > ")
+    lines = [line.replace("$PWD", str(folder)) for line in command_lines(page) if not LEFT_OUT.match(line)]
+    if any(_REGISTRY in line for line in lines):
+        host = request.getfixturevalue("registry").host
+        lines = [line.replace(_REGISTRY, host) for line in lines]
+    for line in lines:
+        words, _, into = line.partition(" > ")
         name, *rest = shlex.split(words)
         if name.endswith("python"):
             subprocess.run([sys.executable, *rest], check=True, stdout=subprocess.DEVNULL)

@@ -10,7 +10,11 @@ import pytest
 from tests.spec.pages import ROOT, rows
 
 PAGE = ROOT / "docs/faults.md"
-FAULTS = [row for subject in ("files", "finding", "driver", "calls") for row in rows(PAGE, f"faults of {subject}")]
+FAULTS = [
+    row
+    for subject in ("files", "finding", "driver", "calls", "registries")
+    for row in rows(PAGE, f"faults of {subject}")
+]
 
 
 def test_every_table_is_read() -> None:

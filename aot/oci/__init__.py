@@ -1,0 +1,1 @@
+"""Releases of bundles in OCI registries and in layout folders: push, pull, copy."""
