@@ -12,7 +12,7 @@ __all__ = ["given_keys"]
 
 
 def given_keys(key: Path | None, keys: Path | None, option: str) -> TrustedKeys | None:
-    """Return the keys of which one must have signed a bundle; None if none is given.
+    """Return the keys that may sign a bundle; None if none is given.
 
     Args:
         key: file of one public key, in PEM.

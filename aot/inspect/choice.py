@@ -11,7 +11,17 @@ from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
 from nojit.runtime.target import by_arch, parse_image_arch, spell_arch, spell_cuda, spell_driver
 
-__all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_for", "taken", "without_older"]
+__all__ = [
+    "BundleState",
+    "DeviceChoice",
+    "Raising",
+    "bare",
+    "choose",
+    "driver_for",
+    "old_driver",
+    "taken",
+    "without_older",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +250,22 @@ def _wrong_arch(bundle: BundleState, capability: int) -> str:
 
 
 def _old_driver(bundle: BundleState, driver: int) -> str:
-    if bundle.min_driver <= driver:
+    return old_driver(bundle.image_arch, bundle.min_driver, driver)
+
+
+def old_driver(image_arch: str, min_driver: int, driver: int) -> str:
+    """Return why a driver does not load a bundle; empty if it does.
+
+    Args:
+        image_arch: arch of the bundle's images.
+        min_driver: oldest driver that loads them, as a CUDA or ROCm version: 13000 for 13.0.
+        driver: version of the driver.
+    """
+    if min_driver <= driver:
         return ""
-    least = driver_for(bundle.min_driver)
+    least = driver_for(min_driver)
     words = f" ({least} or later)" if least else ""
-    needed = spell_driver(parse_image_arch(bundle.image_arch).number, bundle.min_driver)
+    needed = spell_driver(parse_image_arch(image_arch).number, min_driver)
     return f"needs a driver for {needed}{words}; this one is for {spell_cuda(driver)}"
 
 

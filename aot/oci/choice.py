@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nojit.aot.inspect.choice import driver_for
+from nojit.aot.inspect.choice import old_driver
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import Offer
-from nojit.runtime.target import arch_number, is_arch, parse_image_arch, spell_cuda
+from nojit.runtime.target import arch_number, is_arch, parse_image_arch, spell_arch
 
 __all__ = ["ALL", "NATIVE", "for_arch", "for_devices", "too_new"]
 
@@ -29,12 +29,10 @@ def for_arch(offers: Sequence[Offer], arch: str, where: str) -> list[Offer]:
     Raises:
         RegistryError: no bundle fits.
     """
-    exact = [offer for offer in offers if offer.arch == arch]
-    found = _best(offers, arch_number(arch)) if is_arch(arch) else exact
-    # the images of another vendor's chips run there alone
-    if not (found or exact):
+    found = _best(offers, arch_number(arch)) if is_arch(arch) else [one for one in offers if one.arch == arch]
+    if not found:
         raise _none_for([arch], offers, where)
-    return found or exact
+    return found
 
 
 def for_devices(offers: Sequence[Offer], capabilities: Sequence[int], where: str) -> tuple[list[Offer], list[str]]:
@@ -42,14 +40,14 @@ def for_devices(offers: Sequence[Offer], capabilities: Sequence[int], where: str
 
     Args:
         offers: the bundles of the release.
-        capabilities: compute capability of each device, 90 for 9.0; at least one.
+        capabilities: number of each device's arch, 90 for ``sm_90``, 942 for ``gfx942``; at least one.
         where: address of the release, for messages.
 
     Raises:
         RegistryError: no bundle fits any device.
     """
     best = {capability: _best(offers, capability) for capability in capabilities}
-    unserved = [f"sm_{capability}" for capability, found in best.items() if not found]
+    unserved = [spell_arch(capability) for capability, found in best.items() if not found]
     if len(unserved) == len(best):
         raise _none_for(unserved, offers, where)
     chosen = {offer.file_name for found in best.values() for offer in found}
@@ -61,17 +59,10 @@ def too_new(offers: Iterable[Offer], driver: int) -> list[str]:
 
     Args:
         offers: the chosen bundles.
-        driver: CUDA version of the driver, 13000 for 13.0.
+        driver: CUDA or ROCm version of the driver, 13000 for 13.0.
     """
-    told = []
-    for offer in offers:
-        if offer.min_driver > driver:
-            least = driver_for(offer.min_driver)
-            words = f" ({least} or later)" if least else ""
-            told.append(
-                f"{offer.file_name} needs a driver for CUDA {spell_cuda(offer.min_driver)}{words}; this one is for {spell_cuda(driver)}"
-            )
-    return told
+    reasons = ((offer, old_driver(offer.image_arch, offer.min_driver, driver)) for offer in offers)
+    return [f"{offer.file_name} {reason}" for offer, reason in reasons if reason]
 
 
 def _best(offers: Iterable[Offer], capability: int) -> list[Offer]:
@@ -81,7 +72,7 @@ def _best(offers: Iterable[Offer], capability: int) -> list[Offer]:
         try:
             image = parse_image_arch(offer.image_arch)
         except ValueError:
-            # of another vendor
+            # of a newer nojit
             continue
         if image.runs_on(capability):
             closeness = image.closeness(capability)

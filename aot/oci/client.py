@@ -114,7 +114,7 @@ class Client:
             url: URL, absolute or relative to the repository's.
             want: the statuses to return; others are errors.
             doing: what the registry is to do, for messages: ``accept a bundle``.
-            where: address of what it concerns, for messages; empty for that of the repository.
+            where: address for messages; empty for that of the repository.
             headers: further headers.
             body: content to send.
             stream: whether the caller reads the content of the answer.

@@ -18,7 +18,7 @@ _REFERRERS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy of a release has written."""
+    """Result of a copy of a release."""
 
     sent_bytes: int
     """Size of the contents that the target lacked."""
@@ -41,7 +41,7 @@ def copy_release(
         tell: called with the file name, the size and whether it was written, for each bundle.
 
     Raises:
-        RegistryError: the release cannot be read or written. What was written stays, and is not written again.
+        RegistryError: the release cannot be read or written. Contents that were written stay, and are not written again.
     """
     copying = _Copying(source, target)
     with target.writing():
@@ -52,7 +52,7 @@ def copy_release(
             size_bytes = sum(layer.size_bytes for layer in document.layers)
             tell(offer.file_name, size_bytes, copying.sent_bytes > before)
             copying.copy_referrers(offer.manifest.digest)
-        # what another version of nojit lists as well
+        # manifests that another version of nojit lists as well
         for each in release.document.manifests:
             if each.digest not in copying.copied:
                 copying.copy(read_listed(source, each))

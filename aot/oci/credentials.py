@@ -37,7 +37,7 @@ _HOLDER: Final = "<token>"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What authenticates a user at a registry."""
+    """User and password, or a token, for a registry."""
 
     user: str
     password: str = field(repr=False)

@@ -43,7 +43,7 @@ _LISTED_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What a document says about a content: its type, digest and size."""
+    """Type, digest and size of a content, as a document lists it."""
 
     media_type: str
     digest: str
@@ -96,7 +96,7 @@ class Document:
 
     @property
     def kind(self) -> str:
-        """What the document is, for messages."""
+        """Kind of the document, for messages."""
         config = self.config.media_type if self.config else ""
         return self.artifact_type or (config if config != EMPTY.media_type else "") or self.media_type
 

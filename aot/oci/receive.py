@@ -84,7 +84,7 @@ def receive(
         source: the place that holds the release.
         offers: the bundles to take.
         folder: the folder.
-        trusted: keys of which one must have signed each bundle; None to accept unsigned bundles.
+        trusted: keys that may sign the bundles; None to accept unsigned bundles.
         tell: called for each bundle in the folder.
 
     Raises:
@@ -105,7 +105,7 @@ def receive(
 
 @contextlib.contextmanager
 def _tidied(staging: Staging) -> Iterator[Staging]:
-    """Delete the hidden folder at the end, unless another run can go on with what it holds."""
+    """Delete the hidden folder at the end, unless another run can go on with its files."""
     try:
         yield staging
     except NojitError as error:
@@ -179,7 +179,7 @@ def _stage(source: Source, offer: Offer, layer: Descriptor, staging: Staging, tr
 
 
 def _compare(offer: Offer, bundle: BundleContent, source: Source) -> None:
-    """Compare a bundle with what the release says about it."""
+    """Compare a bundle with its description in the release."""
     index = bundle.index
     said = (offer.name, offer.version, offer.arch, offer.image_arch, offer.min_driver, offer.digest)
     found = (index.name, index.version, bundle.arch, index.target.image_arch, index.min_driver, bundle.digest)

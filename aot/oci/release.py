@@ -72,7 +72,7 @@ _IMAGE_ARCH: Final = "nojit.image-arch"
 _MIN_DRIVER: Final = "nojit.min-driver"
 _TOOLCHAIN: Final = "nojit.toolchain"
 _DIGEST: Final = "nojit.digest"
-# what a file name may have, whatever a registry says
+# the only file names that are written to a folder
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]{0,250}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _CHUNK_BYTES: Final = 1 << 20

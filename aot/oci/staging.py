@@ -98,8 +98,8 @@ class Staging:
             blob: the content.
 
         Raises:
-            RegistryError: the content cannot be read, differs from its digest, or cannot be written. What was read stays for the next
-                run, unless it differs.
+            RegistryError: the content cannot be read, differs from its digest, or cannot be written. The bytes read so far stay for
+                the next run, unless they differ.
         """
         whole, part = self._whole(blob), self._part(blob)
         with disk_errors(self.folder):
@@ -136,7 +136,7 @@ class Staging:
 
 
 class _Fetching:
-    """Reads one content into a file, at the end of what the file has."""
+    """Reads one content, and appends it to a file."""
 
     def __init__(self, source: Source, blob: Descriptor, file: IO[bytes], folder: Path) -> None:
         self._source, self._blob, self._file, self._folder = source, blob, file, folder

@@ -1,4 +1,4 @@
-"""Repeated tries of what a registry may do better the next time, with time limits and pauses."""
+"""Repeated tries of requests that may succeed the next time, with time limits and pauses."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ __all__ = ["command"]
 def command(out: Output, address: Address, places: tuple[Path, ...], insecure: bool) -> None:
     """Verify bundles and push them to a registry as one release, with their statements.
 
-    Without bundles it pushes every bundle in artifacts/; of several versions in a folder, the newest. What the registry has already is
-    not sent again, so a second run goes on where an interrupted one stopped. The tag comes last. The same bundles have the same digest
-    on every machine; their statements, signed or not, refer to them, so a release can be signed and pushed again later.
+    Without bundles it pushes every bundle in artifacts/; of several versions in a folder, the newest. It does not send
+    contents that the registry has, so a second run goes on where an interrupted one stopped. The tag comes last. The same bundles have the
+    same digest on every machine; statements refer to bundles, so you can sign a release later and push it again.
 
     Credentials are those of docker login, podman login, skopeo login or oras login.
     """
