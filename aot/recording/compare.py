@@ -137,17 +137,28 @@ def _of_specs(name: str, before: _Side, after: _Side, tunable: Collection[str]) 
             yield Difference("launches", name, label, f"{counts[0]:,}", f"{counts[1]:,}", tuned=bool(tunable))
     lone = [spec for spec in lone if before.is_built(spec)]
     left = [spec for spec in left if after.is_built(spec)]
-    for one in lone:
-        nearest = _nearest(one, left)
-        if nearest is None:
-            tuned = _is_tuned(one, others, tunable)
-            yield Difference("specialization", name, _label(one), "recorded", _ABSENT, tuned)
-        else:
+    ends = (lone, others, "recorded", _ABSENT), (left, mine, _ABSENT, "recorded")
+    # choices of autotuners first: another call's config must not pass for the nearest specialization
+    yield from _pairs(name, lone, left, tunable, tuned=True)
+    for specs, among, at_first, then in ends:
+        for spec in [each for each in specs if _is_tuned(each, among, tunable)]:
+            specs.remove(spec)
+            yield Difference("specialization", name, _label(spec), at_first, then, tuned=True)
+    yield from _pairs(name, lone, left, tunable, tuned=False)
+    for specs, _, at_first, then in ends:
+        yield from (Difference("specialization", name, _label(spec), at_first, then) for spec in specs)
+
+
+def _pairs(
+    name: str, lone: list[Spec], left: list[Spec], tunable: Collection[str], *, tuned: bool
+) -> Iterator[Difference]:
+    """Take pairs of near specializations out of both lists; with `tuned`, only those that a config tells apart."""
+    for one in [*lone]:
+        nearest = _nearest(one, [each for each in left if not tuned or _differing(one, each) <= {*tunable}])
+        if nearest is not None:
+            lone.remove(one)
             left.remove(nearest)
             yield _pair(name, one, nearest, tunable)
-    for each in left:
-        tuned = _is_tuned(each, mine, tunable)
-        yield Difference("specialization", name, _label(each), _ABSENT, "recorded", tuned)
 
 
 def _matched(mine: list[Spec], others: list[Spec]) -> tuple[list[tuple[Spec, Spec]], list[Spec], list[Spec]]:

@@ -108,7 +108,22 @@ def test_another_choice_of_an_autotuner_is_told_from_other_differences(
     ]
     assert all(each.tuned for each in found)
     fake.call(programs.add, Tensor(), Tensor(), 16, BLOCK=64)
-    assert [each.tuned for each in compare(tmp_path) if each.kind == "specialization"] == [True, False]
+    assert [each.tuned for each in compare(tmp_path) if each.kind == "specialization"] == [True, True, False]
+
+
+def test_a_config_that_another_call_has_too_is_an_autotuners_choice(
+    pair: tuple[Recorder, Recorder], tmp_path: Path
+) -> None:
+    # a key that two calls share: a simulated GPU runs both with the first config
+    add_winner(pair[0], programs.add, BLOCK=128)
+    add_winner(pair[1], programs.add, BLOCK=64)
+    for recorder, blocks in zip(pair, ((64, 128), (64, 64)), strict=True):
+        for kind, block in zip(("fp16", "bf16"), blocks, strict=True):
+            recorder.call(programs.add, Tensor(kind), Tensor(kind), 7, BLOCK=block)
+            recorder.call(programs.add, Tensor(kind), Tensor(kind), 1, BLOCK=64)
+    recorder.call(programs.add, Tensor("fp32"), Tensor("fp32"), 7, BLOCK=64)
+    found = [each for each in compare(tmp_path) if each.kind == "specialization"]
+    assert [("fp32" in each.what, each.tuned) for each in found] == [(False, True), (True, False)]
 
 
 def test_launches_versions_and_problems_are_compared(tmp_path: Path) -> None:
