@@ -21,10 +21,11 @@ import triton
 from nojit.runtime.errors import RecordingError, told
 from nojit.runtime.recording.fake.answers import Gpu
 from nojit.runtime.recording.fake.attention import choose_attention
+from nojit.runtime.recording.fake.fused import keep_fused
 from nojit.runtime.recording.fake.launches import Launches, specialization_of
 from nojit.runtime.recording.fake.patches import Patches
 from nojit.runtime.recording.fake.problems import Problems
-from nojit.runtime.recording.fake.tensors import address_of
+from nojit.runtime.recording.fake.tensors import INNER, address_of
 from nojit.runtime.recording.generated import SEEN, force_settings
 from torch._dynamo import convert_frame
 from torch._dynamo.device_interface import CudaInterface
@@ -73,6 +74,7 @@ class Compiles:
         # a graph of CUDA asks whether memory is pooled
         self._patches.put(torch._C, "_cuda_cudaCachingAllocator_is_enabled", lambda: True)  # noqa: SLF001 - Inductor calls it so
         self._settings.callback(choose_attention(self._gpu, self._problems.report))
+        self._settings.callback(keep_fused("cuda", INNER))
         own, problems = convert_frame.CatchErrorsWrapper.__call__, self._problems
 
         def call(wrapper: Any, frame: Any, *rest: Any) -> Any:

@@ -37,11 +37,11 @@ from torch.utils._device import DeviceContext
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Tensors", "address_of", "described"]
+__all__ = ["INNER", "Tensors", "address_of", "described"]
 
 _DEVICE: Final = torch.ops.prim.device.default
-# what a CUDA device is called in torch's C++ code
-_INNER: Final = "lazy"
+INNER: Final = "lazy"
+"""What a CUDA device is called in torch's C++ code."""
 # alignment of the blocks of torch's caching allocator, in bytes
 _ALIGNMENT: Final = 512
 # highest part of the addresses that the driver gives to devices on Linux; each device has 2^40 bytes
@@ -118,11 +118,11 @@ def _inner_device(tensor: Any) -> torch.device:
     if tensor.fake_mode.in_kernel_invocation:
         return torch.device("meta")
     device: torch.device = tensor.fake_device
-    return torch.device(_INNER, device.index) if device.type == "cuda" else device
+    return torch.device(INNER, device.index) if device.type == "cuda" else device
 
 
 def _outer(device: torch.device) -> torch.device:
-    return torch.device("cuda", device.index or 0) if device.type == _INNER else device
+    return torch.device("cuda", device.index or 0) if device.type == INNER else device
 
 
 def _outward(dispatch: Callable[..., Any]) -> Callable[..., Any]:

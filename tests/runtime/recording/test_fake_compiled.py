@@ -193,6 +193,22 @@ def test_a_mask_that_torch_converts_for_cudnn_is_reported(machine, problems, dty
     assert all("test_fake_compiled.py" in where for _, where in found)
 
 
+def test_an_operator_that_is_one_piece_on_a_gpu_stays_whole(machine, folder):
+    norm = nn.RMSNorm(64).to("cuda", torch.float16)
+    torch.compile(norm)(half(4, 64)).sum().backward()
+    assert named(machine) == [
+        "triton_per_fused__fused_rms_norm_0",
+        "triton_poi_fused__fused_rms_norm__fused_rms_norm_backward_0",
+    ]
+
+
+def test_an_operator_that_is_one_piece_on_a_gpu_runs_without_a_graph(machine):
+    norm, x = nn.RMSNorm(64).to("cuda", torch.float16), half(4, 64).requires_grad_()
+    norm(x).sum().backward()
+    assert x.grad.shape == (4, 64)
+    assert norm.weight.grad.shape == (64,)
+
+
 def test_attention_that_is_taken_apart_is_reported(machine, problems):
     torch.compile(lambda q: nn.functional.scaled_dot_product_attention(q, q, q))(half(1, 2, 64, 30))
     assert len(machine.launches) > 1
