@@ -9,7 +9,7 @@ from nojit.aot.recording.specs import RecordedKernel, option_default
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.closure import fingerprint
 from nojit.runtime.recording.file import Recording
-from nojit.runtime.recording.origins import Distribution, Origin, Origins, Winner
+from nojit.runtime.recording.origins import Distribution, InductorFacts, Origin, Origins, Winner
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.values import encode_value
 
@@ -48,6 +48,9 @@ def origins_of(recording: Recording, kernels: Iterable[RecordedKernel]) -> Origi
         distributions=tuple(
             Distribution(name, str(each.get("version") or ""), str(each.get("license") or ""))
             for name, each in sorted(recording.distributions.items())
+        ),
+        inductor=tuple(
+            InductorFacts(**each) for each in sorted(recording.inductor, key=lambda each: sorted(each.items()))
         ),
     )
 

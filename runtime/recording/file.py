@@ -10,6 +10,7 @@ A recording is one file, or a folder with one file for each process. Each line i
 ``sample``         ``specialization`` (digest), ``grid`` and ``values`` of int arguments of one launch
 ``launches``       ``process``, ``specialization`` and ``count``: launches so far
 ``winner``         choice of an autotuner: ``module``, ``qualname``, ``closure``, ``key``, ``config``, ``time_ns``
+``inductor``       what the caches of torch.compile know Triton by: ``arch``, ``triton_key``, ``backend_hash``
 ``problem``        something that the recording lacks: ``what`` and ``where``
 ``distribution``   a package with recorded source: ``name``, ``version``, ``license``; both are empty if it is not installed
 ================== ===================================================================================================
@@ -55,6 +56,7 @@ KINDS: Final = (
     "closure",
     "specialization",
     "winner",
+    "inductor",
     "sample",
     "launches",
     "problem",
@@ -132,6 +134,7 @@ class Recording:
         warmups: digests of specializations that were only warmed up, never launched.
         samples: grids and int arguments of some launches, by the specialization's digest.
         winners: choices of autotuners.
+        inductor: what the caches of torch.compile knew Triton by, for each arch.
         problems: what the recording lacks, as (what, where).
         distributions: packages with recorded source, by name.
     """
@@ -144,6 +147,7 @@ class Recording:
         self.warmups: set[str] = set()
         self.samples: dict[str, list[dict[str, Any]]] = {}
         self.winners: list[dict[str, Any]] = []
+        self.inductor: list[dict[str, str]] = []
         self.problems: list[tuple[str, str]] = []
         self.distributions: dict[str, dict[str, Any]] = {}
         self._launches: dict[tuple[str, str], int] = {}
@@ -175,6 +179,7 @@ class Recording:
             *[("closure", {"digest": digest, "closure": each}) for digest, each in sorted(self.closures.items())],
             *[("specialization", self._specialization(digest)) for digest in sorted(self.specializations)],
             *[("winner", each) for each in sorted(self.winners, key=canonical_json)],
+            *[("inductor", each) for each in sorted(self.inductor, key=lambda each: sorted(each.items()))],
             *[("sample", each) for each in self._samples()],
             *[
                 ("launches", {"process": process, "specialization": digest, "count": count})
@@ -226,6 +231,9 @@ class Recording:
 
     def _add_winner(self, line: dict[str, Any]) -> None:
         _append_new(self.winners, line)
+
+    def _add_inductor(self, line: dict[str, Any]) -> None:
+        _append_new(self.inductor, {name: _text(line, name) for name in ("arch", "triton_key", "backend_hash")})
 
     def _add_problem(self, line: dict[str, Any]) -> None:
         _append_new(self.problems, (_text(line, "what"), _text(line, "where")))

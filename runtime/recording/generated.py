@@ -31,6 +31,7 @@ __all__ = [
     "Tell",
     "capture_generated",
     "compiled_configs",
+    "facts_of_triton",
     "force_settings",
     "key_of",
     "read_generated",
@@ -72,6 +73,14 @@ def key_of(autotuner: Any) -> str:
         "size_hints": repr(autotuner.size_hints),
     }
     return hashlib.sha256(canonical_json(facts)).hexdigest()
+
+
+def facts_of_triton() -> dict[str, Json]:
+    """Return what Inductor's caches know this Triton by: its ``triton_key``, and the ``backend_hash`` for the current GPU."""
+    from torch._inductor.runtime.triton_compat import triton_key  # noqa: PLC0415 - only programs that compile have it
+    from torch.utils._triton import triton_backend  # noqa: PLC0415 - as above
+
+    return {"triton_key": str(triton_key()), "backend_hash": str(triton_backend().hash())}
 
 
 def _hints_in(meta: Mapping[str, Any]) -> Mapping[Any, Any]:

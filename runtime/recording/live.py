@@ -205,6 +205,7 @@ class Recorder:
         self._closures: dict[int, tuple[weakref.ref[Any], str, str]] = {}
         self._written: set[str] = set()
         self._problems: set[tuple[str, str]] = set()
+        self._inductors: set[str] = set()
         self._distributions = Distributions()
 
     @_safe
@@ -298,6 +299,9 @@ class Recorder:
         known = self._known.setdefault(specialization_digest(found), Known(found, places))
         if known.flag("launched"):
             self._write_specialization(known, trial=False, warmup=False)
+        if arch not in self._inductors:
+            self._inductors.add(arch)
+            self._add("inductor", arch=arch, **generated.facts_of_triton())
         winner = {"key": generated.key_of(tuner), "config": encoded_config(config, found["qualname"]), "time_ns": None}
         self._add("winner", module=found["module"], qualname=found["qualname"], closure=digest, **winner)
         return known

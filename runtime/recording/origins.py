@@ -2,7 +2,7 @@
 
 It is canonical JSON::
 
-    {"format": 1, "triton": "3.9.0", "torch": "2.13.0", "kernels": [...], "distributions": [...]}
+    {"format": 2, "triton": "3.9.0", "torch": "2.13.0", "inductor": [...], "kernels": [...], "distributions": [...]}
 
 A kernel has
 
@@ -16,7 +16,7 @@ A kernel has
 ``winners``     choices of its autotuners: ``names`` and values (``key``) of the key, and ``config`` by name
 =============== ===========================================================================================
 
-A distribution has ``name``, ``version`` and ``license``. Values are encoded as bundles encode constexprs. There is no source text.
+An item of ``inductor`` has ``arch``, ``triton_key`` and ``backend_hash``: what the caches of torch.compile knew Triton by. A distribution has ``name``, ``version`` and ``license``. Values are encoded as bundles encode constexprs. There is no source text.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
     "ATTACHMENT",
     "FORMAT",
     "Distribution",
+    "InductorFacts",
     "Origin",
     "Origins",
     "Winner",
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 ATTACHMENT: Final = "origins.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 T = TypeVar("T")
 
@@ -80,6 +81,14 @@ class Distribution(Record):
     license: str
 
 
+class InductorFacts(Record):
+    """The Triton of a recording, as the caches of torch.compile know it."""
+
+    arch: str
+    triton_key: str
+    backend_hash: str
+
+
 class Origins(Record):
     """The origins of all kernels of a bundle."""
 
@@ -89,6 +98,7 @@ class Origins(Record):
     """The torch version of the recording; empty if the program had none."""
     kernels: tuple[Origin, ...]
     distributions: tuple[Distribution, ...] = ()
+    inductor: tuple[InductorFacts, ...] = ()
 
 
 def encode_origins(origins: Origins) -> bytes:
@@ -98,6 +108,10 @@ def encode_origins(origins: Origins) -> bytes:
             "format": FORMAT,
             "triton": origins.triton,
             "torch": origins.torch,
+            "inductor": [
+                {"arch": each.arch, "triton_key": each.triton_key, "backend_hash": each.backend_hash}
+                for each in origins.inductor
+            ],
             "kernels": [_origin_json(each) for each in origins.kernels],
             "distributions": [
                 {"name": each.name, "version": each.version, "license": each.license} for each in origins.distributions
@@ -137,13 +151,14 @@ def read_origins(raw: bytes, where: str) -> Origins:
     if isinstance(content, dict) and content.get("format") != FORMAT:
         what = f"expected origins of format {FORMAT}: update nojit, or build again"
         raise refuse("version", what, got=content.get("format"), where=where)
-    names = ("triton", "torch", "kernels", "distributions", "format")
-    triton, torch, kernels, distributions, _ = fields(content, names, where)
+    names = ("triton", "torch", "inductor", "kernels", "distributions", "format")
+    triton, torch, inductor, kernels, distributions, _ = fields(content, names, where)
     origins = Origins(
         text(triton, f"{where} triton"),
         text(torch, f"{where} torch"),
         _each(kernels, _origin, f"{where} kernels"),
         _each(distributions, _distribution, f"{where} distributions"),
+        _each(inductor, _inductor, f"{where} inductor"),
     )
     if encode_origins(origins) != raw:
         raise refuse("json-canonical", "expected canonical JSON", where=where)
@@ -181,6 +196,11 @@ def _winner(item: Json, where: str) -> Winner:
 def _distribution(item: Json, where: str) -> Distribution:
     name, version, licence = fields(item, ("name", "version", "license"), where)
     return Distribution(text(name, where), text(version, where), text(licence, where))
+
+
+def _inductor(item: Json, where: str) -> InductorFacts:
+    arch, key, backend = fields(item, ("arch", "triton_key", "backend_hash"), where)
+    return InductorFacts(text(arch, where), text(key, where), text(backend, where))
 
 
 def _pairs(items: Json, where: str) -> list[tuple[str, Json]]:

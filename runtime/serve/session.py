@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from nojit.runtime.autostart import when_imported
 from nojit.runtime.observe.events import add_served
+from nojit.runtime.recording.origins import Origins
 from nojit.runtime.serve.hosts import StandinHost
 from nojit.runtime.serve.inductor import Generated
 from nojit.runtime.serve.server import Server, innermost
@@ -113,7 +114,7 @@ class Serving:
 
         server, host = self._server, StandinHost()
         recorded = server.recorded
-        standin.install(standin.Recorded(version=recorded.triton) if recorded and recorded.triton else None)
+        standin.install(_facts(recorded) if recorded and recorded.triton else None)
 
         def launch(function: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], warmup: bool) -> Any:
             return server.find(function, host).launch(grid, args, kwargs, warmup=warmup)
@@ -124,6 +125,19 @@ class Serving:
         standin.set_server(launch, choose, lambda function, grid: server.find(function, host)[grid])
         self._ends.append(lambda: standin.set_server(None))
         self._when(_INDUCTOR, lambda: self._install_inductor(host))
+
+
+def _facts(recorded: Origins) -> Any:
+    """Return what the stand-in tells of the recorded Triton; nothing that two of its builds disagree on."""
+    from nojit.runtime.serve import standin  # noqa: PLC0415 - where Triton is installed, nobody needs it
+
+    keys = {each.triton_key for each in recorded.inductor}
+    known = [each for each in recorded.inductor if len(keys) == 1]
+    return standin.Recorded(
+        version=recorded.triton,
+        key=next(iter(keys)) if known else None,
+        backend_hashes={each.arch: each.backend_hash for each in known},
+    )
 
 
 class _Generating:

@@ -41,7 +41,7 @@ __all__ = ["INNER", "Tensors", "address_of", "described"]
 
 _DEVICE: Final = torch.ops.prim.device.default
 INNER: Final = "lazy"
-"""What a CUDA device is called in torch's C++ code."""
+"""Type of a simulated CUDA device in torch's C++ code."""
 # alignment of the blocks of torch's caching allocator, in bytes
 _ALIGNMENT: Final = 512
 # highest part of the addresses that the driver gives to devices on Linux; each device has 2^40 bytes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from nojit.runtime.errors import NojitError
@@ -61,8 +62,8 @@ class Recorded(Record):
     """Its version."""
     key: str | None = None
     """Its ``triton_key()``; None if it was not recorded."""
-    backend_hash: str | None = None
-    """The ``hash()`` of its backend for the recorded target; None if it was not recorded."""
+    backend_hashes: Mapping[str, str] = MappingProxyType({})
+    """The ``hash()`` of its backend by arch, such as ``sm_90``; an arch that was not recorded is missing."""
 
 
 class _State:

@@ -85,7 +85,7 @@ class CUDABackend(BaseBackend):
 
     def hash(self) -> str:
         """Return the hash of the backend that the recording was made with."""
-        found = recorded().backend_hash
+        found = recorded().backend_hashes.get(f"sm_{self.target.arch}")
         if found is None:
             raise MissingError(
                 "triton.backends.nvidia.compiler.CUDABackend.hash", "the recording has no hash of Triton's backend"

@@ -4,7 +4,15 @@ import json
 
 import pytest
 from nojit.runtime.errors import BundleFormatError
-from nojit.runtime.recording.origins import Distribution, Origin, Origins, Winner, encode_origins, read_origins
+from nojit.runtime.recording.origins import (
+    Distribution,
+    InductorFacts,
+    Origin,
+    Origins,
+    Winner,
+    encode_origins,
+    read_origins,
+)
 from nojit.runtime.strict import canonical_json
 
 FINGERPRINT = {
@@ -26,6 +34,7 @@ ORIGINS = Origins(
         ),
     ),
     distributions=(Distribution("liger", "0.5", "BSD-2-Clause"),),
+    inductor=(InductorFacts("sm_90", "3.9.0ab", "ptxas-90"),),
 )
 
 
@@ -35,6 +44,7 @@ def test_what_is_encoded_is_read():
     assert read.kernels[0].winners == ORIGINS.kernels[0].winners
     assert dict(read.kernels[0].options) == {"num_warps": 4, "maxnreg": None}
     assert read.distributions == ORIGINS.distributions
+    assert read.inductor == ORIGINS.inductor
 
 
 def changed(*path, to):

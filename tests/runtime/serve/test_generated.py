@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -122,6 +123,24 @@ def test_a_compiled_block_is_recorded_without_a_gpu_and_served(
         served = {each.kernel: each.launches for each in runtime.counters().served if each.kernel in qualnames}
     assert served == dict.fromkeys(qualnames, 1)
     assert len(fakecuda.launches()) == len(qualnames)
+
+    told = subprocess.run(
+        [sys.executable, "-c", CACHE_KEYS, str(tmp_path / "artifacts")], check=True, capture_output=True, timeout=300
+    )
+    (known,) = recorded.inductor
+    assert json.loads(told.stdout) == [known["triton_key"], known["backend_hash"]]
+
+
+CACHE_KEYS = """
+import json, sys
+import tests.support.hidden_triton
+import nojit
+nojit.serve(sys.argv[1], miss="error")
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
+from triton.runtime.cache import triton_key
+print(json.dumps([triton_key(), make_backend(GPUTarget("cuda", 90, 32)).hash()]))
+"""
 
 
 def launch(tuner: Any, recorded: Recording) -> None:

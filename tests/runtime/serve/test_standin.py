@@ -74,7 +74,7 @@ def test_the_stand_in_says_who_it_is(script):
 
 def test_the_version_is_the_recorded_one(script):
     told = script(
-        "standin.set_recorded(standin.Recorded(version='3.8.0', key='abc', backend_hash='def'))\n"
+        "standin.set_recorded(standin.Recorded(version='3.8.0', key='abc', backend_hashes={'sm_90': 'def'}))\n"
         "import importlib.metadata, triton\nfrom triton.runtime.cache import triton_key\n"
         "from triton.compiler.compiler import make_backend\nfrom triton.backends.compiler import GPUTarget\n"
         "backend = make_backend(GPUTarget('cuda', 90, 32))\n"
