@@ -266,7 +266,10 @@ def pull_to(
         state = "PRESENT" if one.up_to_date else "PULLED "
         out.line(f"{state}  {one.path}  {size(one.size_bytes)}, {one.digest[:12]}{by}{until}")
 
-    bundles = receive(source, chosen, folder or _FOLDER, trusted, tell)
+    def begin(name: str, size_bytes: int) -> None:
+        out.note(f"reading {name}, {size(size_bytes)}")
+
+    bundles = receive(source, chosen, folder or _FOLDER, trusted, tell, begin=begin)
     out.line(f"{counted(len(bundles), 'bundle')} of {where}, digest {release.digest}")
     if trusted is None:
         out.note("no signature checked: pass --trust KEY to accept only bundles that this key signed")

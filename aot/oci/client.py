@@ -33,7 +33,7 @@ _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 _CHUNK_BYTES: Final = 1 << 16
 _REDIRECTS_MAX: Final = 5
 _SHOWN: Final = 300
-_CHALLENGE: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_CHALLENGE: Final = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s",]+))')
 # words of OpenSSL about an answer that is no TLS
 _NO_TLS: Final = ("wrong_version_number", "wrong version number", "record layer failure", "http request")
 
@@ -182,6 +182,9 @@ class Client:
         if self._session is None:
             self._session = _new_session()
         host = self.address.host
+        if not self._plain and urlsplit(url).scheme != "https":
+            what = f"expected {host} to stay with HTTPS"
+            raise refusal("plain-http", what, got=f"the address {_origin(url)}", where=str(self.address))
         try:
             response = self._session.request(
                 method,
@@ -256,7 +259,8 @@ class Client:
     def _authorize(self, answer: Answer, where: str) -> bool:
         """Answer a registry's challenge with a new token, or with user and password; return whether that was possible."""
         challenge = answer.headers.get("WWW-Authenticate", "")
-        scheme, facts = challenge.partition(" ")[0].lower(), dict(_CHALLENGE.findall(challenge))
+        scheme = challenge.partition(" ")[0].lower()
+        facts = {name: quoted or bare for name, quoted, bare in _CHALLENGE.findall(challenge)}
         if scheme == "basic" and self._credentials and self._credentials.user:
             self._authorization = f"Basic {self._credentials.basic}"
         elif scheme == "bearer" and facts.get("realm"):
@@ -267,9 +271,6 @@ class Client:
 
     def _token(self, facts: Mapping[str, str], where: str) -> str:
         realm = urljoin(self._base, facts["realm"])
-        if urlsplit(realm).scheme != "https" and not self._plain:
-            what = "expected a token server that speaks HTTPS"
-            raise refusal("plain-http", what, got=f"one at {_origin(realm)}", where=where)
         asked = {name: facts[name] for name in ("service", "scope") if facts.get(name)}
         known, agent = self._credentials, {"User-Agent": self._agent}
         if known and known.identity_token:
@@ -320,8 +321,10 @@ def _read(response: requests.Response, most: int) -> bytes:
 
 
 def _origin(url: str) -> str:
+    """Return scheme, host and port of a URL; without the port if it is the scheme's own."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
+    usual = {"https": ":443", "http": ":80"}.get(parts.scheme, "")
+    return f"{parts.scheme}://{parts.netloc.removesuffix(usual) if usual else parts.netloc}"
 
 
 def _seconds(text: str) -> float | None:

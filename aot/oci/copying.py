@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, Descriptor, Document
+from nojit.aot.oci.documents import Descriptor, Document
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import Release
 from nojit.aot.oci.store import Source, Target
@@ -95,8 +95,10 @@ class _Copying:
         self.copied.add(document.descriptor.digest)
 
     def copy_referrers(self, digest: str) -> None:
-        """Copy the manifests that refer to a manifest."""
+        """Copy the manifests that refer to a manifest; other tools' indexes are left out."""
         for each in list(self._source.referrers(digest))[:_REFERRERS_MAX]:
-            if each.size_bytes <= DOCUMENT_BYTES_MAX:
-                self.copy(read_listed(self._source, each))
+            # a registry may list a manifest that somebody has deleted
+            document = self._source.read_document(each.digest)
+            if document is not None and not document.manifests:
+                self.copy(document)
                 self.statements += 1

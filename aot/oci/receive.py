@@ -77,6 +77,8 @@ def receive(
     folder: Path,
     trusted: TrustedKeys | None,
     tell: Callable[[Received], None],
+    *,
+    begin: Callable[[str, int], None] = lambda _name, _size_bytes: None,
 ) -> list[Received]:
     """Write bundles of a release and their statements into a folder, after verifying all of them.
 
@@ -86,6 +88,7 @@ def receive(
         folder: the folder.
         trusted: keys that may sign the bundles; None to accept unsigned bundles.
         tell: called for each bundle in the folder.
+        begin: called with the file name of each bundle and the bytes to read, before they are read.
 
     Raises:
         RegistryError: a bundle cannot be read, or contradicts the release.
@@ -94,9 +97,17 @@ def receive(
     """
     with locked(folder), _tidied(Staging(folder)) as staging:
         layers = [(offer, _layer(source, offer)) for offer in offers]
-        missing = [layer for offer, layer in layers if not _is_there(folder / offer.file_name, layer)]
-        staging.check_space(sum(max(0, layer.size_bytes - staging.held_bytes(layer)) for layer in missing))
-        staged = [_stage(source, offer, layer, staging, trusted) for offer, layer in layers]
+        missing = {
+            layer.digest: max(0, layer.size_bytes - staging.held_bytes(layer))
+            for offer, layer in layers
+            if not _is_there(folder / offer.file_name, layer)
+        }
+        staging.check_space(sum(missing.values()))
+        staged = []
+        for offer, layer in layers:
+            if missing.get(layer.digest):
+                begin(offer.file_name, missing[layer.digest])
+            staged.append(_stage(source, offer, layer, staging, trusted))
         for each in staged:
             _install(each, folder)
             tell(each.received)
@@ -194,9 +205,9 @@ def _statements(source: Source, offer: Offer) -> tuple[list[bytes], list[bytes]]
     found: dict[str, list[bytes]] = {STATEMENT: [], SIGNED: []}
     referrers = [each for each in source.referrers(offer.manifest.digest) if each.artifact_type in found]
     for each in referrers[:_STATEMENTS_MAX]:
-        document = read_listed(source, each)
-        # a registry lists what anybody pushed
-        if document.subject is not None and document.subject.digest == offer.manifest.digest:
+        document = source.read_document(each.digest)
+        # a registry lists everybody's, and may list one that somebody has deleted
+        if document is not None and document.subject and document.subject.digest == offer.manifest.digest:
             for layer in document.layers:
                 if layer.media_type == each.artifact_type and layer.size_bytes <= _STATEMENT_BYTES_MAX:
                     found[each.artifact_type].append(read_whole(source, layer, _STATEMENT_BYTES_MAX))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import hashlib
 import io
 import json
 import os
@@ -232,6 +233,35 @@ def test_a_statement_of_another_bundle_is_refused(
             del fake.manifests[key]
     error = document("pull", pushed[0], "--arch", "all", "--out", tmp_path / "none", code=1)["error"]
     assert "expected a signed statement of bundle" in error["message"]
+
+
+def test_statements_that_somebody_deleted_are_left_out(bundles: Make, document: Document, tmp_path: Path) -> None:
+    with serve(referrers=False) as fake:
+        made, address = bundles("sm_90a", signer="release"), f"oci://{fake.host}/acme:1.0"
+        document("push", address, made)
+        for key, (_, raw) in list(fake.manifests.items()):
+            if b"dsse" in raw and b"subject" in raw:
+                del fake.manifests[key]
+        (pulled,) = document("pull", address, "--arch", "all", "--out", tmp_path / "out")["bundles"]
+        assert pulled["statement"] == ""
+        assert document("save", address, tmp_path / "saved")["statements"] == 1
+
+
+def test_manifests_of_other_tools_are_carried_along(
+    pushed: tuple[str, Path], fake: FakeRegistry, document: Document, tmp_path: Path
+) -> None:
+    _, raw = fake.manifests["acme/kernels", "1.0"]
+    subject = json.loads(raw)["manifests"][0]
+    fake.blobs[f"sha256:{hashlib.sha256(b'sbom').hexdigest()}"] = b"sbom"
+    layer = {"mediaType": "text/spdx", "digest": f"sha256:{hashlib.sha256(b'sbom').hexdigest()}", "size": 4}
+    manifest = "application/vnd.oci.image.manifest.v1+json"
+    for name, more in (("sbom", {"layers": [layer]}), ("odd", {"manifests": [subject]})):
+        said = {"mediaType": manifest, "artifactType": f"application/{name}", "subject": subject, **more}
+        fake.put_manifest("acme/kernels", name, manifest, json.dumps(said).encode())
+    assert document("save", pushed[0], tmp_path / "saved")["statements"] == 3
+    loaded = document("load", tmp_path / "saved", pushed[0].replace("acme/", "other/"))
+    assert loaded["statements"] == 3
+    assert any(key[0] == "other/kernels" and b"text/spdx" in raw for key, (_, raw) in fake.manifests.items())
 
 
 def test_a_full_disk_is_told_and_the_pull_goes_on(
