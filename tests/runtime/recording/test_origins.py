@@ -63,7 +63,7 @@ def changed(*path, to):
         (b"[" * 100_000, "JSON"),
         (b"[]", "an object"),
         (encode_origins(ORIGINS) + b" ", "canonical"),
-        (changed("format", to=2), "format 1"),
+        (changed("format", to=1), "format 2"),
         (changed("more", to=1), "unknown field 'more'"),
         (changed("triton", to=3), "a string"),
         (changed("kernels", to={}), "an array"),
@@ -80,6 +80,7 @@ def changed(*path, to):
         (changed("kernels", 0, "winners", 0, "key", to="n"), "an array"),
         (changed("kernels", 0, "winners", 0, "config", to=[]), "an object"),
         (changed("distributions", 0, "license", to=None), "a string"),
+        (changed("inductor", 0, "triton_key", to=None), "a string"),
     ],
 )
 def test_another_form_is_refused(raw, words):
