@@ -121,7 +121,7 @@ def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
 
     Versions include the tools' digests. Settings that a kernel's source sets are included.
     """
-    tools = dict(compiler.toolchain(plan.arch)) | {"zstandard": packer_version()}
+    tools = dict(compiler.of(plan.used_toolchains()).toolchain(plan.arch)) | {"zstandard": packer_version()}
     settings = {setting for kernel in plan.kernels for setting in kernel.source.settings}
     if settings:
         tools["settings"] = settings_words(sorted(settings))
@@ -144,7 +144,7 @@ def _jobs(plan: Plan, compiler: Compiler) -> tuple[Job, ...]:
     jobs: list[Job] = []
     for kernel in plan.kernels:
         with mistakes.caught():
-            jobs += map(Job, kernel.variants, repeat(kernel.place), _keys(kernel, compiler))
+            jobs += map(Job, kernel.variants, repeat(kernel.place), _keys(kernel, compiler.of(plan.toolchains)))
     mistakes.raise_found()
     return tuple(jobs)
 
@@ -233,7 +233,7 @@ def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, wr
             version=work.plan.bundle.version,
             target=target_of(work.plan.arch),
             toolchain=work.toolchain,
-            min_driver=compiler.min_driver(work.plan.arch),
+            min_driver=compiler.of(work.plan.used_toolchains()).min_driver(work.plan.arch),
             inputs=work.inputs if whole else hashlib.sha256(f"partial {work.inputs}".encode()).hexdigest(),
             kernels=kernels,
             attachments=work.plan.attachments,
@@ -298,6 +298,7 @@ def _variant_report(job: Job, compiled: CompiledVariant, cached: bool) -> Varian
         kernel=job.variant.kernel,
         label=job.variant.label(),
         key=job.key,
+        toolchain=job.variant.toolchain,
         registers=compiled.registers,
         spill_bytes=compiled.spill_bytes,
         shared_bytes=compiled.launch.shared_bytes,

@@ -36,6 +36,8 @@ class VariantReport:
     label: str
     key: str
     """Cache key: identifies the machine code."""
+    toolchain: str
+    """Name of the toolchain that compiled it; empty for the only one of a build that names none."""
     registers: int
     """Registers per thread."""
     spill_bytes: int

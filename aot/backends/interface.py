@@ -110,6 +110,12 @@ class Vendor(Protocol):
     def chip_of(self, arch: str) -> str:
         """Return the arch of the chip whose code the images of an arch hold: ``sm_100`` for the family ``sm_100f``."""
 
+    def chips_of(self, arch: str) -> Sequence[str]:
+        """Return the archs of the chips that run the images of a family: ``sm_100``, ``sm_103``; a chip's own arch alone."""
+
+    def family_of(self, arch: str) -> str:
+        """Return the largest family that a chip belongs to: ``sm_100f`` for ``sm_103``; empty if it belongs to none."""
+
     def target_of(self, arch: str) -> TargetInfo:
         """Return the target (backend, arch, image arch and warp size) of a bundle that is built for an arch.
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import triton
 from nojit.aot.backends.interface import Backend, StandIn
@@ -29,6 +29,7 @@ from nojit.aot.compile.captured import Captured
 from nojit.aot.compile.decorators import read_decorators
 from nojit.aot.compile.failures import Lines, account_of
 from nojit.aot.compile.images import check_compiled, checked_registers
+from nojit.aot.compile.installed_triton import check_unnamed
 from nojit.aot.compile.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.compile.outline import read_configs, read_heuristics, read_optional, read_uses
 from nojit.aot.compile.patches import Baseline
@@ -69,8 +70,10 @@ __all__ = [
     "describe",
     "gpu_target",
     "min_driver",
+    "of",
     "prepare",
     "toolchain",
+    "toolchains",
     "variant_key",
     "variant_keys",
     "warm_up",
@@ -84,6 +87,20 @@ _KEY_VERSION = 4
 
 
 # -- toolchain -------------------------------------------------------------------------------------------------------
+
+
+toolchains: Final[tuple[str, ...]] = ()
+"""No names: `nojit.aot.compile.by_toolchain` names toolchains."""
+
+
+def of(names: Sequence[str]) -> Any:
+    """Return this module, as the compiler of the only toolchain.
+
+    Raises:
+        ManifestError: `names` is not empty.
+    """
+    check_unnamed(names)
+    return sys.modules[__name__]
 
 
 def toolchain(arch: str) -> tuple[tuple[str, str], ...]:

@@ -52,17 +52,18 @@ class Process:
         self._life = threading.Lock()
 
     @classmethod
-    def start(cls, log_path: Path, environment: Mapping[str, str]) -> Process:
+    def start(cls, log_path: Path, environment: Mapping[str, str], triton: Path | None = None) -> Process:
         """Start a process that has imported nothing.
 
         Args:
             log_path: file for its output.
             environment: variables to set in addition to this process's.
+            triton: folder from which the process imports Triton; None for the environment's own.
         """
         ours, theirs = socket.socketpair()
         with theirs, log_path.open("wb") as file:
             started = subprocess.Popen(
-                [sys.executable, "-m", "nojit.aot.compile.worker"],
+                [sys.executable, "-m", "nojit.aot.compile.worker", *([] if triton is None else [str(triton)])],
                 stdin=theirs.fileno(),
                 stdout=file,
                 stderr=file,

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -22,6 +23,7 @@ from typing import Any, Final, TypeAlias
 from nojit.aot.backends.registry import vendor_of
 from nojit.aot.compile.captured import Captured
 from nojit.aot.compile.images import check_compiled
+from nojit.aot.compile.installed_triton import InstalledTriton, check_unnamed, triton_of
 from nojit.aot.compile.process import EndedError, Process, SilentError
 from nojit.aot.compile.reads import Notes
 from nojit.aot.compile.toolchain import record_paths
@@ -40,6 +42,7 @@ _START_S = 300.0
 _QUICK_S = 0.25
 # idle processes of sources may keep one part in so many of the machine's memory
 _MEMORY_SHARE = 8
+_STARTING: Final = threading.Lock()
 
 _Key: TypeAlias = tuple[Path, Path, tuple[str, ...]]
 """Folders and modules of a source: entries with equal ones share processes."""
@@ -55,11 +58,22 @@ class SourceCompiler:
     Attributes:
         compile_variant: compiles a variant in a process of its source; `nojit.aot.compile.pool.WorkerPool` keeps the processes.
         notes: files and variables that the processes read to describe kernels and to compute keys.
+        triton: the Triton that the processes import; None for that of the build's environment.
+
+    Args:
+        triton: the Triton to compile with.
+        pin: makes processes that start meanwhile use certain assemblers, as `nojit.aot.backends.registry.pin` does.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        triton: InstalledTriton | None = None,
+        pin: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
         self.compile_variant = _Compile(self)
         self.notes = Notes()
+        self.triton = triton
+        self._pin = pin
         self._first: _First | None = None
         self._sources: dict[_Key, list[_Source]] = {}
         self._described: dict[tuple[_Key, str, str], KernelSource] = {}
@@ -78,7 +92,7 @@ class SourceCompiler:
         """
         self._jobs = jobs
         with tempfile.TemporaryDirectory(prefix="nojit-sources-") as folder:
-            self._first = _First(Path(folder), timeout_s, tell, self._collect_notes)
+            self._first = _First(Path(folder), timeout_s, tell, self._collect_notes, self._start)
             try:
                 yield
             finally:
@@ -89,6 +103,26 @@ class SourceCompiler:
                 self._described.clear()
                 self._noted.clear()
                 self._first = None
+
+    @property
+    def toolchains(self) -> tuple[str, ...]:
+        """No names: `nojit.aot.compile.by_toolchain.ToolchainCompiler` names toolchains."""
+        return ()
+
+    def of(self, names: Sequence[str]) -> SourceCompiler:
+        """Return this compiler.
+
+        Raises:
+            ManifestError: `names` is not empty.
+        """
+        check_unnamed(names)
+        return self
+
+    def _start(self, log_path: Path, environment: Mapping[str, str]) -> Process:
+        folder = None if self.triton is None else self.triton.folder
+        # pins are variables of this process while another starts, and belong to one Triton
+        with _STARTING, triton_of(self.triton), self._pin():
+            return Process.start(log_path, environment, folder)
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource:
         """Return the params and dependencies of a kernel function, as its source defines it for `arch`.
@@ -176,6 +210,13 @@ class SourceCompiler:
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
         """Return the inputs of every image for `arch`; see `nojit.aot.compile.compiler.toolchain`."""
         tools: tuple[tuple[str, str], ...] = self._opened().call("toolchain", arch)
+        found = dict(tools).get("triton")
+        if self.triton is not None and found != self.triton.version:
+            # such as a module that Python imports at its start, and that imports Triton
+            what = (
+                f"expected the processes of the build to import Triton {self.triton.version} from {self.triton.folder}"
+            )
+            raise CompileError(what, got=f"Triton {found}")
         return tools
 
     def archs(self) -> tuple[str, ...]:
@@ -241,11 +282,17 @@ class _First:
     """The first process, which has imported Triton and no source; all others are forked from it."""
 
     def __init__(
-        self, folder: Path, timeout_s: float, tell: Callable[[str], None], take: Callable[[Notes], None]
+        self,
+        folder: Path,
+        timeout_s: float,
+        tell: Callable[[str], None],
+        take: Callable[[Notes], None],
+        start: Callable[[Path, Mapping[str, str]], Process],
     ) -> None:
         self.timeout_s = timeout_s
         self.tell = tell
         self._collect_notes = take
+        self._start = start
         self._folder = folder
         self._count = 0
         self._process: Process | None = None
@@ -316,7 +363,7 @@ class _First:
         if self._process is None or new:
             self.end()
             self._warm.clear()
-            self._process = Process.start(self._folder / "first.log", {"TMPDIR": str(self._folder)})
+            self._process = self._start(self._folder / "first.log", {"TMPDIR": str(self._folder)})
         try:
             if new:
                 self._process.call(f"{_TRACING}:start", record_paths(), self._folder, timeout_s=_START_S)
@@ -543,8 +590,8 @@ class _Source:
 class _Home:
     """Starter of the workers for one kernel's variants; see `nojit.aot.compile.pool.Home`."""
 
-    def __init__(self, source: _Source, place: SourcePlace, arch: str) -> None:
-        self.key = (*_key_of(place), arch)
+    def __init__(self, source: _Source, place: SourcePlace, arch: str, triton: InstalledTriton | None) -> None:
+        self.key = (*_key_of(place), arch, triton)
         self.call = f"{_COMPILER}:compile_variant"
         self._source = source
         self._place = place
@@ -573,7 +620,7 @@ class _Compile:
 
         `place`: where the kernel's source is.
         """
-        return _Home(self._compiler.source(place, variant.arch), place, variant.arch)
+        return _Home(self._compiler.source(place, variant.arch), place, variant.arch, self._compiler.triton)
 
     def __call__(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
         """Compile a variant.

@@ -31,6 +31,8 @@ __all__ = [
     "file_digests",
     "files_in",
     "record_paths",
+    "settings_of",
+    "split_tools",
     "toolchain_words",
     "tree_digest",
 ]
@@ -128,8 +130,39 @@ def _files_in(
 
 
 def toolchain_words(tools: Sequence[tuple[str, str]]) -> str:
-    """Return a toolchain in one line: ``ptxas 13.4 (1f0c2d3e4a5b), triton 3.9.0 (0a1b2c3d4e5f), zstandard 0.25.0``."""
-    known = dict(tools)
+    """Return the tools of a bundle in one line.
+
+    ``ptxas 13.4 (1f0c2d3e4a5b), triton 3.9.0 (0a1b2c3d4e5f), zstandard 0.25.0``. The tools of each of several toolchains
+    follow its name: ``3.6: ptxas 12.8 (...), triton 3.6.0 (...); 3.9: ...; zstandard 0.25.0``.
+    """
+    known = split_tools(tools)
+    parts = [f"{name}: {_tool_words(known[name])}" if name else _tool_words(known[name]) for name in known]
+    return "; ".join(parts)
+
+
+def split_tools(tools: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """Return the tools of a bundle by toolchain. Tools of no or the only toolchain come last, under an empty name.
+
+    `tools`: name and version of each; names of several toolchains' tools start with that of the toolchain: ``3.6/ptxas``.
+    """
+    known: dict[str, dict[str, str]] = {}
+    for tool, version in sorted(tools, key=lambda each: ("/" not in each[0], each)):
+        toolchain, _, own = tool.rpartition("/")
+        known.setdefault(toolchain, {})[own] = version
+    return known
+
+
+def settings_of(tools: Iterable[tuple[str, str]]) -> str:
+    """Return the settings of Triton that were set for a bundle, in words; empty if none was."""
+    split = split_tools(tools)
+    return ", ".join(
+        f"{name}: {known['settings']}" if name else known["settings"]
+        for name, known in split.items()
+        if "settings" in known
+    )
+
+
+def _tool_words(known: Mapping[str, str]) -> str:
     words = []
     for tool, version in sorted(known.items()):
         if tool == "settings":

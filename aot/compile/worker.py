@@ -2,7 +2,8 @@
 
 Separate processes protect the build from sources and compilers that crash, hang or patch modules. A copy has the same
 imports as its original, and answers on its own socket. `nojit.aot.compile.process` starts these processes and talks to them. A
-message is its length, eight bytes little-endian, followed by a pickle.
+message is its length, eight bytes little-endian, followed by a pickle. The argument, if there is one, is the folder of
+another Triton than that of the environment.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from nojit.aot.compile.installed_triton import use_triton
 from nojit.aot.compile.reads import own_work
 
 __all__ = ["CALL", "FORK", "WAIT", "SocketStream", "main", "read_message", "write_message"]
@@ -99,6 +101,8 @@ def main() -> None:
     if not sys.flags.safe_path:
         # the start folder, whose modules could shadow those that a source imports
         del sys.path[0]
+    for folder in sys.argv[1:]:
+        use_triton(folder)
     _serve(channel)
 
 

@@ -6,6 +6,7 @@ The JSON output of ``nojit inspect`` has the same field names.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from nojit.aot.plan.table_json import encode_definition
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError, worded
+from nojit.runtime.explain.options import TOOLCHAIN
 from nojit.runtime.recording.origins import ATTACHMENT, read_origins
 from nojit.runtime.strict import Json
 from nojit.runtime.table.table import Config, KernelTable, Missing, Param
@@ -87,6 +89,8 @@ class KernelFacts:
     name: str
     variants: int
     configs: int
+    toolchains: dict[str, int]
+    """Number of variants that each toolchain compiled, by its name; empty if the bundle has one toolchain."""
     images: int
     """Distinct images of its variants."""
     image_bytes: int
@@ -112,6 +116,8 @@ class VariantFacts:
     shared_bytes: int
     num_warps: int
     num_ctas: int
+    toolchain: str
+    """Name of the toolchain that compiled it; empty if the bundle has one."""
     image: int
     """Number of its image; variants with the same machine code share an image."""
     image_bytes: int
@@ -224,6 +230,7 @@ def kernel_facts(bundle: BundleFile, kernel: str) -> KernelFacts:
         name=kernel,
         variants=len(table),
         configs=len(set(table.columns["config"])),
+        toolchains=_toolchains_of(table),
         images=len(images),
         image_bytes=sum(_image_bytes(bundle, kernel, image) for image in images),
         registers_min=min(registers, default=0),
@@ -256,10 +263,20 @@ def _variant(bundle: BundleFile, table: KernelTable, row: int, digests: dict[int
         shared_bytes=launch.shared_bytes,
         num_warps=launch.num_warps,
         num_ctas=launch.num_ctas,
+        toolchain=_toolchain_of(table, row),
         image=image,
         image_bytes=_image_bytes(bundle, table.kernel, image),
         image_sha256=digests[image],
     )
+
+
+def _toolchain_of(table: KernelTable, row: int) -> str:
+    return str(dict(table.configs[table.columns["config"][row]].options).get(TOOLCHAIN) or "")
+
+
+def _toolchains_of(table: KernelTable) -> dict[str, int]:
+    counted = Counter(_toolchain_of(table, row) for row in range(len(table)))
+    return {name: counted[name] for name in sorted(counted) if name}
 
 
 def _digests(bundle: BundleFile, kernel: str, images: Iterable[int]) -> dict[int, str]:

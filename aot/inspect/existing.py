@@ -50,4 +50,5 @@ def _read(path: Path) -> InPlace:
     name, version, arch = index.name, index.version, arch_of(index.target)
     if recipe is None:
         return InPlace(path, name, version, arch, kernels, profile=None, tuned=False)
-    return InPlace(path, name, version, arch, kernels, recipe.profile, recipe.tuned)
+    toolchains = recipe.toolchains if len(recipe.toolchains) > 1 else ()
+    return InPlace(path, name, version, arch, kernels, recipe.profile, recipe.tuned, toolchains)

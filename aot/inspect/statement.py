@@ -53,7 +53,11 @@ class Recipe:
     profile: str
     kernels: tuple[str, ...]
     """Names of the kernels to build; empty for all."""
+    toolchains: tuple[str, ...]
+    """Names of the toolchains that compiled it, the default one first; empty for one that nothing names."""
     tuning: bool
+    retune: bool
+    """True for a tuning bundle that has only the configs of the manifests and of tuned tables."""
     tuned: bool
     keep_going: bool
     line_info: bool
@@ -277,7 +281,9 @@ def _recipe(document: Any) -> Recipe:
         manifests=_texts(asked["manifests"]),
         profile=_text(asked["profile"]),
         kernels=_texts(asked["kernels"]),
+        toolchains=_texts(asked.get("toolchains", [])),
         tuning=asked["tuning"] is True,
+        retune=asked.get("retune") is True,
         tuned=asked["tuned"] is True,
         keep_going=asked["keepGoing"] is True,
         line_info=asked["lineInfo"] is True,

@@ -22,6 +22,8 @@ __all__ = [
     "check_known",
     "check_target",
     "chip_of",
+    "chips_of",
+    "family_of",
     "known_archs",
     "target_of",
 ]
@@ -83,6 +85,24 @@ def chip_of(arch: str) -> str:
         ValueError: `arch` is not valid.
     """
     return vendor_of(arch).chip_of(arch)
+
+
+def chips_of(arch: str) -> tuple[str, ...]:
+    """Return the archs of the chips that an arch in a manifest stands for: each of a family, or the chip itself.
+
+    Raises:
+        ValueError: `arch` is not valid.
+    """
+    return tuple(vendor_of(arch).chips_of(arch))
+
+
+def family_of(arch: str) -> str:
+    """Return the largest family of a chip, whose images all its chips run: ``sm_100f`` for ``sm_103``; empty without one.
+
+    Raises:
+        ValueError: `arch` is not valid.
+    """
+    return vendor_of(arch).family_of(arch)
 
 
 def check_known(arch: str, known: Collection[str], where: str) -> None:

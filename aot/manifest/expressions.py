@@ -12,7 +12,7 @@ from nojit.aot.manifest.config_rules import CONFIG_RULES, told_options
 from nojit.aot.manifest.expression_tree import Name, Node, Operation
 from nojit.aot.manifest.matrix import plain_value, read_value, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.manifest.options import OPTIONS, option_value
+from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, option_value
 from nojit.aot.manifest.type_checker import (
     ANY,
     BOOL,
@@ -319,9 +319,11 @@ class _Entry:
         With `several`, `written` is a table of a tuning space: a list holds the values to try.
         """
         options = {name: option.default for name, option in OPTIONS.items()} | self.spec.options
+        # chosen for a config after its rules: they do not see it
+        del options[TOOLCHAIN]
         found: dict[str, tuple[Operand, ...]] = {name: (option_value(value),) for name, value in options.items()}
         for name, raw in written.items():
-            if name in CONFIG_RULES:
+            if name in CONFIG_RULES or name == TOOLCHAIN:
                 continue
             values = raw if several and isinstance(raw, list) else [raw]
             found[name] = tuple(map(option_value, values)) if name in OPTIONS else _readable(values)

@@ -9,10 +9,10 @@ from typing import Any
 
 from nojit.aot.backends.options import Option
 from nojit.aot.backends.registry import vendors
-from nojit.runtime.explain.options import BUILT_WITH
+from nojit.runtime.explain.options import BUILT_WITH, TOOLCHAIN
 from nojit.runtime.values import Value
 
-__all__ = ["FIXED", "OPTIONS", "TUNABLE", "Option", "option_value"]
+__all__ = ["FIXED", "OPTIONS", "TOOLCHAIN", "TUNABLE", "Option", "option_value"]
 
 
 def option_value(raw: Any) -> Value:
@@ -54,6 +54,10 @@ _VENDORS = {name: option for vendor in vendors() for name, option in vendor.OPTI
 
 # the runtime's order, in which variants list options
 OPTIONS: dict[str, Option] = {name: _COMMON.get(name) or _VENDORS[name] for name in BUILT_WITH}
+# not an option of Triton: it selects the Triton
+OPTIONS[TOOLCHAIN] = Option(
+    None, str, "Toolchain that compiles the config. Unset: the bundle's default one.", optional=True
+)
 """Options of every vendor's backend. A build for a vendor that lacks one refuses any other value than the default."""
 
 # options of Triton that a manifest cannot set, each with the reason

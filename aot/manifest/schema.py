@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any, Final, TypeAlias
 
-from nojit.aot.manifest.archs import known_archs
-from nojit.aot.manifest.options import OPTIONS, TUNABLE, Option
+from nojit.aot.manifest.archs import family_of, known_archs
+from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, TUNABLE, Option
 from nojit.aot.manifest.spec import struct_schema
 from nojit.aot.manifest.types import BOOLS, ELEMENTS, FLOATS, INTS, NONE
 from nojit.runtime import _core
+from nojit.runtime.target import by_arch
 
 __all__ = ["json_schema"]
 
 _Schema: TypeAlias = dict[str, Any]
 
 _EXPRESSION: Final[_Schema] = {"type": "string", "minLength": 1}
-_ARCH: Final[_Schema] = {"enum": [*known_archs()]}
+_ARCH: Final[_Schema] = {"enum": [*known_archs(), *sorted({*map(family_of, known_archs())} - {""}, key=by_arch)]}
 _VALUE: Final[_Schema] = {"$ref": "#/$defs/Value"}
 _KINDS: Final = {int: "integer", bool: "boolean", str: "string", dict: "object"}
 
@@ -149,8 +150,9 @@ def _config() -> _Schema:
 
 def _space() -> _Schema:
     """Return the JSON schema of a tuning space: a config with lists of values and only the tunable options."""
-    tunable = {name: {"anyOf": [_option(OPTIONS[name]), _list(_option(OPTIONS[name]))]} for name in TUNABLE}
-    others = {name: False for name in OPTIONS if name not in TUNABLE}
+    named = (*TUNABLE, TOOLCHAIN)
+    tunable = {name: {"anyOf": [_option(OPTIONS[name]), _list(_option(OPTIONS[name]))]} for name in named}
+    others = {name: False for name in OPTIONS if name not in named}
     return {
         "type": "object",
         "properties": _rules() | tunable | others,

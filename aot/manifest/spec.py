@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS
+from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, TOOLCHAIN_NAME, TOOLCHAIN_WORDS
 from nojit.aot.manifest.function_names import EXPECTED
 
 __all__ = [
@@ -39,6 +39,7 @@ PATTERNS = {
     _EFFECT: "a name such as reset_to_zero or Config.pre_hook",
     BUNDLE_NAME: BUNDLE_NAME_WORDS,
     _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
+    TOOLCHAIN_NAME: TOOLCHAIN_WORDS,
     _SOURCE: EXPECTED,
 }
 """Description of each string pattern that the types below use, for error messages."""
@@ -56,6 +57,12 @@ class BundleSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     archs: Annotated[
         list[str], Meta(min_length=1, description="Architectures to build for by default, such as `sm_90`.")
     ]
+    toolchains: Annotated[
+        list[Annotated[str, Meta(pattern=TOOLCHAIN_NAME)]],
+        Meta(
+            description="Versions of Triton to build with, the default one first. Unset: those of `nojit build --toolchain`, or the installed one."
+        ),
+    ] = []
 
 
 class DerivedSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nojit.aot.manifest.config_rules import CONFIG_RULES, check_rules, constexprs_in
 from nojit.aot.manifest.matrix import typed_params
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.manifest.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, TUNABLE
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import BOOLS, FLOATS, NONE
 from nojit.runtime.errors import did_you_mean
@@ -162,8 +162,8 @@ def _check_space(table: Mapping[str, Any], known: tuple[str, ...], place: str, m
             continue
         where = place + spell_key(key)
         values = choices(raw)
-        if key not in known and key not in TUNABLE:
-            what = f"expected a constexpr of the configs or one of {', '.join(TUNABLE)}"
+        if key not in known and key not in (*TUNABLE, TOOLCHAIN):
+            what = f"expected a constexpr of the configs or one of {', '.join((*TUNABLE, TOOLCHAIN))}"
             mistakes.add(what, got=f"{key!r}{_near(key, known)}", at=where)
         elif not values:
             mistakes.add("expected a value, or a list of them", got="[]", at=where)
@@ -181,7 +181,7 @@ def _check_space(table: Mapping[str, Any], known: tuple[str, ...], place: str, m
 def _near(key: str, known: tuple[str, ...]) -> str:
     if key in OPTIONS:
         return ", which a call cannot pass to select a config: set it in [kernel.options]"
-    return did_you_mean(key, (*known, *TUNABLE, *CONFIG_RULES))
+    return did_you_mean(key, (*known, *TUNABLE, TOOLCHAIN, *CONFIG_RULES))
 
 
 def _repeated(values: Sequence[Any]) -> Iterator[str]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nojit.aot.manifest import expression_tree
-from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.archs import check_target, chips_of
 from nojit.aot.manifest.config_rules import constexprs_in, told_options
 from nojit.aot.manifest.matrix import read_value
-from nojit.aot.manifest.options import OPTIONS, option_value
+from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, option_value
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.table.table import Config
@@ -31,7 +31,7 @@ class BuildConfig:
     stored: Config
     """The part of the config that a bundle stores: constexprs, options that distinguish configs, and `requires`."""
     options: tuple[tuple[str, Value], ...]
-    """Value of every compiler option, including defaults."""
+    """Value of every option of the compiler, including defaults, without the choice of the toolchain."""
     archs: tuple[str, ...]
     when: expression_tree.Expression
     implied: tuple[tuple[str, int], ...]
@@ -52,7 +52,7 @@ def config_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, 
         ManifestError: a value, an arch or a rule is invalid.
     """
     for named in raw.get("archs", []):
-        check_arch(named, f"{where}.archs")
+        check_target(named, f"{where}.archs")
     constexprs = {key: read_value(raw[key], f"{where}.{key}") for key in constexprs_in(raw)}
     options = {key: option_value(value) for key, value in raw.items() if key in OPTIONS}
     return make_config(
@@ -60,7 +60,7 @@ def config_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, 
         number,
         constexprs | options,
         requires=raw.get("requires", ""),
-        archs=tuple(raw.get("archs", (arch,))),
+        archs=tuple(chip for named in raw.get("archs", (arch,)) for chip in chips_of(named)),
         when=parse_rule(raw.get("when", "true"), f"{where}.when"),
         where=where,
     )
@@ -91,7 +91,7 @@ def make_config(
     return BuildConfig(
         number,
         Config(constexprs, tuple((name, options[name]) for name in told_options(spec)), requires),
-        tuple(sorted(options.items())),
+        tuple(sorted((name, value) for name, value in options.items() if name != TOOLCHAIN)),
         archs,
         when,
         _implied(spec, requires, f"{where}.requires"),
@@ -123,7 +123,9 @@ def check_distinct(configs: Iterable[BuildConfig], where: str) -> None:
     """
     seen: dict[tuple[Any, ...], int] = {}
     for config in configs:
-        settings = tuple((name, identity(value)) for name, value in config.stored.constexprs + config.options)
+        settings = tuple(
+            (name, identity(value)) for name, value in config.stored.constexprs + config.stored.options + config.options
+        )
         key = (settings, config.stored.requires, config.archs, config.when.text)
         if key in seen:
             raise ManifestError(

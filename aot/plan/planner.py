@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from nojit.aot.manifest.archs import arch_order, check_assembled, check_known, check_target, chip_of, known_archs
+from nojit.aot.manifest.archs import (
+    arch_order,
+    check_assembled,
+    check_known,
+    check_target,
+    chip_of,
+    family_of,
+    known_archs,
+)
 from nojit.aot.manifest.expressions import check_requires, check_rules
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.matrix import axes_of, typed_params
@@ -25,7 +33,8 @@ from nojit.aot.plan.in_place import InPlace
 from nojit.aot.plan.left_out import Absence, Pruned, Refused
 from nojit.aot.plan.points import hint_places
 from nojit.aot.plan.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
-from nojit.aot.plan.space import expand_space
+from nojit.aot.plan.space import expand_space, narrowed
+from nojit.aot.plan.toolchains import check_toolchains, tables_for, with_toolchain, with_toolchains
 from nojit.aot.plan.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_in, functions_of
 from nojit.runtime.bundle.format import SUFFIX
@@ -39,7 +48,18 @@ __all__ = ["Compiler", "Plan", "Planned", "PlannedKernel", "absent_kernels", "ma
 
 
 class Compiler(Protocol):
-    """The compiler that a build needs; `nojit.aot.compile.compiler` is one."""
+    """The compiler that a build needs; `nojit.aot.compile.by_toolchain` has one."""
+
+    @property
+    def toolchains(self) -> tuple[str, ...]:
+        """Names of its toolchains, the default one first; empty for the only one of a build that names none."""
+
+    def of(self, names: Sequence[str]) -> Compiler:
+        """Return a compiler with some of the toolchains; this one if `names` is empty.
+
+        Raises:
+            ManifestError: a toolchain is missing.
+        """
 
     @property
     def compile_variant(self) -> Callable[[Variant, SourcePlace], CompiledVariant]:
@@ -121,6 +141,8 @@ class Plan:
     arch: str
     kernels: tuple[PlannedKernel, ...]
     """The kernels with at least one variant for this arch and profile, sorted by name."""
+    retune: bool = False
+    """True for a tuning bundle that has only the configs of the manifests and of tuned tables."""
     tuning: bool = False
     """True for a tuning bundle, in which configs that fail to compile or are not worth measuring are skipped."""
     manifests: tuple[Path, ...] = ()
@@ -142,11 +164,18 @@ class Plan:
     """Inputs digest of the bundle that this one, its copy with line info (*twin*), can replace; else empty."""
     attachments: tuple[tuple[str, bytes], ...] = ()
     """Name and bytes of each attachment of the bundle; part of its inputs."""
+    toolchains: tuple[str, ...] = ()
+    """Names of the toolchains that compile the bundle, the default one first; empty for one that nothing names."""
 
     @property
     def file_name(self) -> str:
         """File name of the bundle."""
         return f"{self.bundle.name}-{self.bundle.version}-{self.arch}{SUFFIX}"
+
+    def used_toolchains(self) -> tuple[str, ...]:
+        """Return the names of the toolchains that compile a variant of the bundle; empty for one that nothing names."""
+        used = {variant.toolchain for kernel in self.kernels for variant in kernel.variants}
+        return tuple(name for name in self.toolchains if name in used)
 
     def count(self) -> int:
         """Return the number of variants in the bundle."""
@@ -172,6 +201,7 @@ class _Wanted:
 
     profile: str
     tuning: bool
+    retune: bool
     most: int | None
 
 
@@ -183,6 +213,7 @@ def make_plans(
     kernels: Sequence[str] = (),
     *,
     tuning: bool = False,
+    retune: bool = False,
     tuned: bool = True,
     project: Path = Path(),
     most: int | None = MAX_VARIANTS,
@@ -202,6 +233,7 @@ def make_plans(
         compiler: finds the kernels' sources.
         kernels: names of the kernels to build; empty for all.
         tuning: whether to plan tuning bundles of the kernels that have a space.
+        retune: whether tuning bundles have only the configs of the manifests and of tuned tables, to measure them again.
         tuned: whether to use the tuned tables of the manifests' folders.
         project: folder that sources import from, in addition to the manifest's.
         most: maximum number of variants of one kernel for one arch, before `exclude`; None for no limit.
@@ -216,7 +248,8 @@ def make_plans(
     for arch in archs:
         check_assembled(check_target(arch, "--arch"), compiler.archs(), "--arch")
     mistakes = Mistakes()
-    bundles = _merge(manifests, project, mistakes, tuned=tuned and not tuning)
+    merging = _Merging(compiler, project, tuned=retune or (tuned and not tuning), tuning=tuning)
+    bundles = _merge(manifests, merging, mistakes)
     asked = {(name, entry.spec.name) for name, (_, found) in bundles.items() for entry in found}
     if not mistakes:
         for name in kernels:
@@ -224,29 +257,40 @@ def make_plans(
     asked = {(bundle, kernel) for bundle, kernel in asked if not kernels or kernel in kernels}
     places = _in_place(in_place or {}, tuning=tuning)
     if beside := _siblings(manifests, bundles, places):
-        bundles = _merge([*manifests, *beside], project, mistakes, tuned=tuned and not tuning)
+        bundles = _merge([*manifests, *beside], merging, mistakes)
     _check_archs([entry for _, found in bundles.values() for entry in found], compiler, mistakes)
+    # a bundle that lacks a toolchain has no entries
+    compilers = {name: compiler.of(bundle.toolchains if found else ()) for name, (bundle, found) in bundles.items()}
     work = [
-        _work_of(bundle, arch, found, asked, places.get((bundle.name, arch)))
-        for bundle, found in bundles.values()
-        for arch in sorted({*(archs or _assembled(bundle, found, compiler, mistakes))}, key=arch_order)
+        _work_of(
+            bundle,
+            arch,
+            found,
+            asked,
+            in_place=places.get((bundle.name, arch)),
+            toolchains=compilers[name].toolchains,
+        )
+        for name, (bundle, found) in bundles.items()
+        for arch in sorted({*(archs or _assembled(bundle, found, compilers[name], mistakes))}, key=arch_order)
     ]
     done, total = 0, sum(len(each.entries) for each in work)
     profiles, listed = [each.profile(profile, tuned=tuned) for each in work], []
     for each, used in zip(work, profiles, strict=True):
         expansions = []
         for entry in sorted(each.entries, key=lambda entry: entry.spec.name):
-            expansions.append(_listed(entry, each.arch, _Wanted(used, tuning, most), mistakes))
+            expansions.append(_listed(entry, each.arch, _Wanted(used, tuning, retune, most), mistakes))
             done += 1
             variants = len(expansions[-1].expansion.variants)
             on_planned(Planned(entry.spec.name, each.arch, variants, done, total))
         listed.append(expansions)
-    needed = (one for expansions in listed for one in expansions if one.needs_source)
-    compiler.prepare((one.entry.place, one.arch) for one in needed)
+    for name, own in compilers.items():
+        mine = (expansions for each, expansions in zip(work, listed, strict=True) if each.bundle.name == name)
+        own.prepare((one.entry.place, one.arch) for expansions in mine for one in expansions if one.needs_source)
     plans = []
     for each, used, expansions in zip(work, profiles, listed, strict=True):
-        planned = [_planned(expanded, compiler, mistakes) for expanded in expansions]
-        plans.append(each.plan(tuple(kernel for kernel in planned if kernel), used, tuning=tuning))
+        planned = [_planned(expanded, compilers[each.bundle.name], mistakes) for expanded in expansions]
+        plan = each.plan(tuple(kernel for kernel in planned if kernel), used, tuning=tuning)
+        plans.append(replace(plan, retune=retune))
     mistakes.raise_found()
     return plans
 
@@ -265,6 +309,7 @@ class _Work:
     kept: tuple[str, ...]
     gone: tuple[str, ...]
     in_place: InPlace | None
+    toolchains: tuple[str, ...]
 
     def profile(self, asked: str | None, *, tuned: bool) -> str:
         """Return the profile to build with: `asked`, or that of the existing bundle if the build keeps its kernels.
@@ -273,7 +318,8 @@ class _Work:
         """
         if self.in_place is None or not self.kept:
             return asked or "full"
-        return self.in_place.check_alike(asked, tuned=tuned, kept=self.kept)
+        several = self.toolchains if len(self.toolchains) > 1 else ()
+        return self.in_place.check_alike(asked, tuned=tuned, kept=self.kept, toolchains=several)
 
     def plan(self, kernels: tuple[PlannedKernel, ...], profile: str, *, tuning: bool) -> Plan:
         """Return the plan of the bundle from its planned kernels.
@@ -299,11 +345,18 @@ class _Work:
             kept=kept,
             gone=self.gone,
             in_place=self.in_place.path if self.in_place else None,
+            toolchains=self.toolchains,
         )
 
 
 def _work_of(
-    bundle: BundleSpec, arch: str, found: Sequence[_Entry], asked: Collection[tuple[str, str]], in_place: InPlace | None
+    bundle: BundleSpec,
+    arch: str,
+    found: Sequence[_Entry],
+    asked: Collection[tuple[str, str]],
+    *,
+    in_place: InPlace | None,
+    toolchains: tuple[str, ...],
 ) -> _Work:
     wanted = {entry.spec.name for entry in found if (bundle.name, entry.spec.name) in asked}
     there = in_place.kernels if in_place and wanted else frozenset()
@@ -314,7 +367,7 @@ def _work_of(
     whole = all(entry.spec.name in wanted | kept for entry in found if entry.manifest in files)
     only = () if whole else tuple(sorted(wanted | kept))
     gone = tuple(sorted(there - known))
-    return _Work(bundle, arch, frozenset(wanted), entries, only, tuple(sorted(kept)), gone, in_place)
+    return _Work(bundle, arch, frozenset(wanted), entries, only, tuple(sorted(kept)), gone, in_place, toolchains)
 
 
 def _in_place(found: Mapping[tuple[str, str], InPlace], *, tuning: bool) -> Mapping[tuple[str, str], InPlace]:
@@ -343,7 +396,8 @@ def _siblings(
 
 def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> None:
     """Add a mistake for each unknown arch in configs, tuning spaces, listed cases and tuned tables."""
-    known = frozenset(chip_of(arch) for arch in (*known_archs(), *compiler.archs()))
+    chips = {chip_of(arch) for arch in (*known_archs(), *compiler.archs())}
+    known = frozenset(chips | {family for family in map(family_of, chips) if family})
     for entry in entries:
         spaces = entry.spec.tuning.space if entry.spec.tuning else []
         found = mistakes.within(entry.text)
@@ -393,6 +447,8 @@ class _Entry:
     place: SourcePlace
     manifest: Path
     text: ManifestText
+    toolchains: tuple[str, ...]
+    """Names of the bundle's toolchains, the default one first."""
     tuned: list[TunedTable] = field(default_factory=list)
 
     @property
@@ -418,8 +474,29 @@ def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """Settings for the entries of manifests: compiler, tuned tables, tuning."""
+
+    compiler: Compiler
+    project: Path
+    """Folder that sources import from, in addition to the manifest's."""
+    tuned: bool
+    """True if tuned tables are used."""
+    tuning: bool
+    """True if the bundles are for tuning."""
+
+    def toolchains(self, bundle: BundleSpec, text: ManifestText, mistakes: Mistakes) -> tuple[str, ...] | None:
+        """Return the names of a bundle's toolchains; None, and a mistake, if the build lacks one."""
+        try:
+            return self.compiler.of(bundle.toolchains).toolchains
+        except ManifestError as error:
+            mistakes.within(text).add(error.what, got=error.got, at="$.bundle.toolchains")
+            return None
+
+
 def _merge(
-    manifests: Sequence[Path], project: Path, mistakes: Mistakes, *, tuned: bool
+    manifests: Sequence[Path], merging: _Merging, mistakes: Mistakes
 ) -> dict[str, tuple[BundleSpec, list[_Entry]]]:
     bundles: dict[str, tuple[BundleSpec, list[_Entry]]] = {}
     owners: dict[tuple[str, str], Path] = {}
@@ -431,23 +508,27 @@ def _merge(
         bundle, entries = bundles.setdefault(reading.bundle.name, (reading.bundle, []))
         if reading.bundle != bundle:
             found.add(
-                f"expected manifests of bundle {bundle.name!r} to agree on version {bundle.version!r} and archs "
-                f"{bundle.archs}",
-                got=f"version {reading.bundle.version!r} and archs {reading.bundle.archs}",
+                f"expected manifests of bundle {bundle.name!r} to agree on version {bundle.version!r}, archs "
+                f"{bundle.archs} and toolchains {bundle.toolchains}",
+                got=f"version {reading.bundle.version!r}, archs {reading.bundle.archs} and toolchains {reading.bundle.toolchains}",
                 at="$.bundle",
             )
+        names = merging.toolchains(reading.bundle, reading.text, mistakes)
+        if names is None:
+            continue
         for kernel in reading.kernels:
-            spec = kernel.spec
+            check_toolchains(kernel.spec, names, kernel.key, found)
+            spec = with_toolchains(kernel.spec, names, tuning=merging.tuning)
             other = owners.setdefault((bundle.name, spec.name), path)
             if other is not path:
                 what = f"expected kernel {spec.name!r} once in bundle {bundle.name!r}"
                 found.add(what, got=f"it in {other} too", at=f"{kernel.key}.name")
             # absolute: a source may change the current folder of its process
-            folders = path.parent.absolute(), project.absolute()
+            folders = path.parent.absolute(), merging.project.absolute()
             where = f"{path} kernel {spec.name}"
             place = SourcePlace(spec.source, folders[0], where, folders[1], tuple(_modules_of(spec)))
-            entries.append(_Entry(kernel, place, path, reading.text))
-    if tuned:
+            entries.append(_Entry(replace(kernel, spec=spec), place, path, reading.text, names))
+    if merging.tuned:
         _attach_tables([entry for _, entries in bundles.values() for entry in entries], manifests, mistakes)
     return bundles
 
@@ -505,7 +586,7 @@ def _attach_table(table: TunedTable, here: Mapping[str, _Entry], mistakes: Mista
     entry = here.get(table.kernel)
     with mistakes.caught():
         if entry is not None:
-            entry.tuned.append(check_tuned(table, entry.spec))
+            entry.tuned.append(check_tuned(tables_for(table, entry.toolchains), entry.spec))
         elif whole:
             got = f"{table.kernel!r}{did_you_mean(table.kernel, tuple(here))}"
             raise TuningError("expected a kernel of the manifests", got=got, where=f"{table.path} $.kernel")
@@ -539,10 +620,10 @@ def _expand(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
 
 def _expand_for_chip(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
     spec, where, most = entry.spec, entry.key, wanted.most
-    if wanted.tuning:
-        space = expand_space(spec, arch, where, most)
-        return _Expanded(entry, arch, Expansion(space.variants, space.excluded), space.pruned)
     tables = tuple(table for table in entry.tuned if table.device.arch == arch)
+    if wanted.tuning:
+        space = expand_space(narrowed(spec, tables, entry.toolchains) if wanted.retune else spec, arch, where, most)
+        return _Expanded(entry, arch, Expansion(space.variants, space.excluded), space.pruned)
     if tables:
         return _Expanded(entry, arch, expand_tuned(spec, arch, where, wanted.profile, tables, most=most), tables=tables)
     return _Expanded(entry, arch, expand_kernel(spec, arch, where, wanted.profile, most))
@@ -588,6 +669,7 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
         for number, config in enumerate(table.configs):
             check_requires(spec, config, f"{table.path} $.config[{number}]", mistakes, source.params)
     variants = _fitted(expanded.expansion.variants, source, where, hint_places(spec, where))
+    variants = with_toolchain(variants, entry.toolchains)
     functions = _check_functions(variants, entry, arch, compiler)
     return PlannedKernel(
         spec=spec,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
-from nojit.aot.manifest.archs import check_arch
+from nojit.aot.manifest.archs import check_target, chips_of
 from nojit.aot.manifest.config_rules import constexprs_in
 from nojit.aot.manifest.matrix import read_value
 from nojit.aot.manifest.mistakes import Mistakes
@@ -119,12 +119,12 @@ def _listed(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> It
     for number, raw in enumerate(spec.point):
         place = f"{where}.point[{number}]"
         for named in raw.archs:
-            check_arch(named, f"{place}.archs")
+            check_target(named, f"{place}.archs")
         if raw in spec.point[:number]:
             what = "expected each point once: remove this one"
             raise ManifestError(what, got=f"point[{spec.point.index(raw)}] again", where=place)
         point = _point(spec, raw, axes, place)
-        if not raw.archs or arch in raw.archs:
+        if not raw.archs or any(arch in chips_of(named) for named in raw.archs):
             yield point
 
 

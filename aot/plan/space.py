@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from nojit.aot.manifest.archs import check_arch
 from nojit.aot.manifest.config_rules import CONFIG_RULES
+from nojit.aot.manifest.options import TOOLCHAIN
 from nojit.aot.manifest.spec import KernelSpec, TuningSpec
 from nojit.aot.manifest.tuning_rules import choices
 from nojit.aot.plan.configs import BuildConfig, config_of, parse_rule
@@ -18,8 +19,10 @@ from nojit.aot.plan.expand import Expander, Names
 from nojit.aot.plan.hints import HintSet, WrittenHints
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.variant import Variant
+from nojit.runtime.tuning.tuned import TunedConfig, TunedTable
+from nojit.runtime.values import DType, FunctionRef, Value
 
-__all__ = ["SpaceExpansion", "configs_of", "expand_space"]
+__all__ = ["SpaceExpansion", "configs_of", "expand_space", "narrowed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,36 @@ def expand_space(spec: KernelSpec, arch: str, where: str, most: int | None = MAX
     if spec.tuning is None or not spec.tuning.space:
         return SpaceExpansion((), 0, ())
     return _SpaceExpander(spec, spec.tuning, arch, where, most).expand()
+
+
+def narrowed(spec: KernelSpec, tables: Sequence[TunedTable], toolchains: Sequence[str]) -> KernelSpec:
+    """Return a kernel's entry whose only space is the configs of tuned tables: those to measure again.
+
+    Args:
+        spec: the manifest's entry.
+        tables: the kernel's tuned tables for the arch. Without any, only the configs of the entry are left.
+        toolchains: names of the toolchains that compile each config, if there are several.
+    """
+    if spec.tuning is None or not spec.tuning.space:
+        return spec
+    chosen = {TOOLCHAIN: [*toolchains]} if len(toolchains) > 1 else {}
+    configs = dict.fromkeys(config for table in tables for config in table.configs)
+    space = [{**_written(config), **chosen} for config in configs] or [dict(config) for config in spec.configs]
+    return msgspec.structs.replace(spec, tuning=msgspec.structs.replace(spec.tuning, space=space))
+
+
+def _written(config: TunedConfig) -> dict[str, Any]:
+    """Return a config as a table of a space, in which each value is a list of one."""
+    settings = {name: [_raw(value)] for name, value in config.settings if value is not None and name != TOOLCHAIN}
+    return settings | ({"requires": config.requires} if config.requires else {})
+
+
+def _raw(value: Value) -> Any:
+    if isinstance(value, DType):
+        return {"dtype": value.name}
+    if isinstance(value, FunctionRef):
+        return {"function": value.name}
+    return [*map(_raw, value)] if isinstance(value, tuple) else {"none": True} if value is None else value
 
 
 def configs_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

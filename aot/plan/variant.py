@@ -57,6 +57,9 @@ class Variant:
     # not in the repr, which is part of a bundle's inputs: a twin with line info has the inputs of its bundle
     line_info: bool = field(default=False, repr=False)
     """True if the image maps instructions to lines of the source file."""
+    # not in the repr: the inputs of a bundle have the toolchain itself
+    toolchain: str = field(default="", repr=False)
+    """Name of the toolchain that compiles the variant; empty for the only one of a build that names none."""
 
     def label(self) -> str:
         """Return a one-line description of the variant, for messages and reports."""

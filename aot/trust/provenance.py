@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from nojit.aot.compile.toolchain import settings_of, split_tools
 from nojit.aot.defaults import LOCAL_BUILDER
 from nojit.aot.files import write_file
 from nojit.aot.inspect.statement import statement_path
@@ -152,9 +153,11 @@ def make_statement(
         "keepGoing": invocation.keep_going,
         "minDriver": None if invocation.min_driver is None else spell_cuda(invocation.min_driver),
         "lineInfo": bool(plan.twin_of),
+        **({"retune": True} if plan.retune else {}),
+        **({"toolchains": list(plan.toolchains)} if plan.toolchains else {}),
     }
     inside: dict[str, Json] = {"buildNumber": invocation.build_number or 0, "failures": len(report.failures)}
-    if settings := dict(report.toolchain).get("settings"):
+    if settings := settings_of(report.toolchain):
         inside["settings"] = settings
     return {
         "_type": "https://in-toto.io/Statement/v1",
@@ -191,15 +194,19 @@ def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checko
         # covers the function and all that it reaches, not the rest of the file
         digest: dict[str, Json] = {"nojitSource": kernel.source.digest}
         yield {"name": kernel.spec.name, "digest": digest, "annotations": {"source": kernel.spec.source}}
-    tools = dict(report.toolchain)
-    yield from (each for each in _imported(plan, root) if each["name"] not in tools)
-    for tool, number in tools.items():
-        if tool != "settings" and not tool.endswith(".digest"):
-            kind = "pypi" if tool in {"triton", "zstandard"} else "generic"
-            named: dict[str, Json] = {"name": tool, "uri": f"pkg:{kind}/{tool}@{number}"}
-            # the digest reveals an edited tool, which its version does not
-            content = tools.get(f"{tool}.digest")
-            yield named | ({"digest": {_DIGESTS.get(tool, "sha256"): content}} if content else {})
+    split = split_tools(report.toolchain)
+    every = {tool for tools in split.values() for tool in tools}
+    yield from (each for each in _imported(plan, root) if each["name"] not in every)
+    for toolchain, tools in split.items():
+        for tool, number in tools.items():
+            if tool != "settings" and not tool.endswith(".digest"):
+                kind = "pypi" if tool in {"triton", "zstandard"} else "generic"
+                named: dict[str, Json] = {"name": tool, "uri": f"pkg:{kind}/{tool}@{number}"}
+                if toolchain:
+                    named["annotations"] = {"toolchain": toolchain}
+                # the digest reveals an edited tool, which its version does not
+                content = tools.get(f"{tool}.digest")
+                yield named | ({"digest": {_DIGESTS.get(tool, "sha256"): content}} if content else {})
 
 
 def _imported(plan: Plan, root: Path) -> Iterator[dict[str, Json]]:

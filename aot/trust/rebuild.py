@@ -55,6 +55,7 @@ def rebuild(
     """
     recipe = _recipe(bundle, signed)
     plan = _plan(recipe, sources, compiler)
+    _check_toolchains(recipe, plan, bundle.path)
     _compare_inputs(bundle, plan, compiler, recipe, sources)
     with tempfile.TemporaryDirectory(prefix="nojit-rebuild-") as folder:
         result = build(
@@ -133,6 +134,7 @@ def _manifest_plans(recipe: Recipe, paths: list[Path], sources: Path, compiler: 
         compiler,
         recipe.kernels,
         tuning=recipe.tuning,
+        retune=recipe.retune,
         tuned=recipe.tuned,
         project=sources,
         # the bundle exists, so its number of variants was allowed
@@ -155,6 +157,18 @@ def _inside(sources: Path, name: str) -> Path:
         what = "expected manifests inside the checkout; copy the statement again, or name its checkout with --sources"
         raise PackageError(what, got=str(path), where=str(sources))
     return path
+
+
+def _check_toolchains(recipe: Recipe, plan: Plan, where: str) -> None:
+    """Check that the build has the toolchains of the provenance statement, in the same order.
+
+    `recipe`: the facts of the provenance statement that a rebuild needs.
+    """
+    # the only toolchain of a build need not be named
+    if plan.toolchains != recipe.toolchains and max(len(plan.toolchains), len(recipe.toolchains)) > 1:
+        places = " ".join(f"--toolchain {name}=VENV" for name in recipe.toolchains) or "no --toolchain"
+        what = f"expected {places}, as the bundle was built"
+        raise PackageError(what, got=", ".join(plan.toolchains) or "one toolchain", where=where)
 
 
 def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: Recipe, sources: Path) -> None:

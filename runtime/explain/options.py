@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUILT_WITH", "is_as_built"]
+__all__ = ["BUILT_WITH", "TOOLCHAIN", "is_as_built"]
+
+TOOLCHAIN: Final = "toolchain"
+"""Name of the option that says which of a bundle's toolchains compiled a config. Triton has no such option."""
 
 BUILT_WITH: Final[dict[str, int | bool | str | None]] = {
     "num_warps": 4,

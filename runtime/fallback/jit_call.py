@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from nojit.runtime.caller import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
+from nojit.runtime.explain.options import TOOLCHAIN
 from nojit.runtime.explain.refusals import check_names
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback.jit import MissWarning, UnavailableError, function_of, load, load_named, policy
@@ -92,6 +93,8 @@ class JitFallback:
         built, names, derived = first_runnable(known, table, call)
         constexprs = {**dict(built.config.constexprs), **derived, **call.constexprs}
         options = {**built.flags, **dict(built.config.options), **call.options}
+        # the JIT has one toolchain: the program's own
+        options.pop(TOOLCHAIN, None)
         if (call.arch or 0) < PDL_SINCE:
             options.pop("launch_pdl", None)
         # the caller's constexprs, with dtypes in Triton's form

@@ -65,6 +65,13 @@ class FakeCompiler:
     version: str = "1.0"
     first_line: int = 1
     reached: tuple[tuple[str, str], ...] = ()
+    toolchains: tuple[str, ...] = ()
+
+    def of(self, names: Sequence[str]) -> FakeCompiler:
+        for name in names:
+            if name not in self.toolchains:
+                raise ManifestError("expected a toolchain of the fake compiler", got=name)
+        return replace(self, toolchains=tuple(names)) if names else self
 
     def describe(self, place: SourcePlace, arch: str = "") -> KernelSource:
         source = self.sources.get(place.spelling)
@@ -93,6 +100,7 @@ class FakeCompiler:
             [list(hint) for hint in variant.hints],
             [[name, encode_value(value)] for name, value in variant.options],
             self.version,
+            variant.toolchain,
         ]
         if variant.line_info:
             facts.append(["line info", self.first_line])
@@ -138,7 +146,8 @@ class FakeCompiler:
             raise CompileError("expected a fake image", got=repr(compiled.image[:20]))
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
-        return (("fake", self.version),)
+        names = [f"{name}/fake" for name in self.toolchains] if len(self.toolchains) > 1 else ["fake"]
+        return tuple((name, self.version) for name in names)
 
     def archs(self) -> tuple[str, ...]:
         return known_archs()

@@ -13,7 +13,7 @@ from nojit.runtime.bundle.file import BundleFile
 
 from tests.support.digests import with_digests
 
-__all__ = ["KERNEL", "Built", "Project", "entry"]
+__all__ = ["HEADER", "KERNEL", "Built", "Project", "entry"]
 
 HEADER = """
 schema = 1
@@ -88,11 +88,12 @@ class Project:
         words: tuple[str, ...] = (),
         cwd: Path | None = None,
         cache: Path | None = None,
+        header: str = HEADER,
         **environment: str,
     ) -> Built:
         """Build the entries, in a process of its own."""
         ran = subprocess.run(
-            self.command(*entries, words=words, cache=cache),
+            self.command(*entries, words=words, cache=cache, header=header),
             cwd=cwd or self.folder.parent,
             env=os.environ | environment,
             capture_output=True,
@@ -102,9 +103,11 @@ class Project:
         )
         return Built(ran.returncode, ran.stdout, ran.stderr, self.folder / "out")
 
-    def command(self, *entries: str, words: tuple[str, ...] = (), cache: Path | None = None) -> list[str]:
+    def command(
+        self, *entries: str, words: tuple[str, ...] = (), cache: Path | None = None, header: str = HEADER
+    ) -> list[str]:
         """Write a manifest of the entries, and return the command that builds it."""
-        (self.folder / "demo.toml").write_text(HEADER + "".join(entries), encoding="utf-8")
+        (self.folder / "demo.toml").write_text(header + "".join(entries), encoding="utf-8")
         places = [
             self.folder / "demo.toml",
             "--out",

@@ -58,6 +58,12 @@ class Tiles:
     def chip_of(self, arch: str) -> str:
         return arch
 
+    def chips_of(self, arch: str) -> tuple[str, ...]:
+        return (arch,)
+
+    def family_of(self, arch: str) -> str:
+        return ""
+
     def target_of(self, arch: str) -> TargetInfo:
         return TargetInfo(self.NAME, arch, f"{arch}x", 64)
 

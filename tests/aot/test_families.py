@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,16 @@ from typing import Any
 import pytest
 from nojit.aot.backends.cuda import vendor
 from nojit.aot.backends.registry import arch_of
-from nojit.aot.manifest.archs import arch_number, arch_order, check_arch, check_target, chip_of, target_of
+from nojit.aot.manifest.archs import (
+    arch_number,
+    arch_order,
+    check_arch,
+    check_target,
+    chip_of,
+    chips_of,
+    family_of,
+    target_of,
+)
 from nojit.runtime import loader
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import CompileError, ManifestError
@@ -55,6 +65,16 @@ def test_a_family_sorts_after_its_chip() -> None:
 def test_what_is_no_family_is_no_target(arch: str) -> None:
     with pytest.raises(ManifestError, match="expected an arch such as sm_90"):
         check_target(arch, "here")
+
+
+def test_a_chip_belongs_to_its_largest_family() -> None:
+    families = {arch: family_of(arch) for arch in ARCHS}
+    assert {arch: name for arch, name in families.items() if name} == {
+        "sm_100": "sm_100f", "sm_103": "sm_100f", "sm_107": "sm_100f", "sm_120": "sm_120f", "sm_121": "sm_120f",
+    }  # fmt: skip
+    assert chips_of("sm_100f") == ("sm_100", "sm_103", "sm_107")
+    assert chips_of("sm_103f") == ("sm_103", "sm_107")
+    assert [chips_of(arch) for arch in ARCHS] == [(arch,) for arch in ARCHS]
 
 
 def test_where_a_chip_is_meant_a_family_is_refused() -> None:
@@ -104,12 +124,12 @@ def test_a_narrowed_build_keeps_the_bundles_of_chip_and_family_apart(project: Ca
 
 
 @pytest.mark.triton
-def test_a_config_for_a_family_is_refused(project: Callable[[], Project]) -> None:
+def test_a_config_for_a_family_is_for_each_of_its_chips(project: Callable[[], Project]) -> None:
     text = entry("k", "source.py:k").replace("{ V = 1 }", '{ V = 1, archs = ["sm_100f"] }')
-    built = project().write(source_py=KERNEL).build(text, words=("--arch", "sm_100f"))
-    assert built.code == 1
-    assert "kernel[0].configs[0].archs" in built.stderr
-    assert "sm_100f" in built.stderr
+    words = (word for arch in ("sm_90", "sm_100", "sm_100f", "sm_103") for word in ("--arch", arch))
+    built = project().write(source_py=KERNEL).build(text, words=(*words, "--dry-run", "--json"))
+    assert built.code == 0, built.stderr
+    assert [bundle["arch"] for bundle in json.loads(built.stdout)["bundles"]] == ["sm_100", "sm_100f", "sm_103"]
 
 
 @pytest.mark.triton

@@ -11,6 +11,7 @@ from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.target import ARCHS, image_arch_of, parse_image_arch
 
 from tests.fakecuda.driver import FakeCuda
+from tests.spec.target_reference import IMAGES
 from tests.support.bundles import kernel, make_bundle, target
 
 DEVICES = (75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121)
@@ -48,6 +49,7 @@ def test_an_image_runs_where_the_table_says(image: str) -> None:
 def test_the_table_has_every_arch_that_is_known() -> None:
     assert {int(arch.removeprefix("sm_")) for arch in ARCHS} == {*DEVICES}
     assert {str(image_arch_of(arch)) for arch in ARCHS} <= RUNS.keys()
+    assert {*IMAGES} <= RUNS.keys()
 
 
 @pytest.mark.parametrize(("image", "device"), [*product(("sm_80", "sm_86", "sm_87", "sm_110a"), (80, 86, 87, 89, 110))])

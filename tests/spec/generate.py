@@ -11,13 +11,14 @@ from pathlib import Path
 
 from nojit.aot.manifest.schema import json_schema
 
-from tests.spec import cli_reference, manifest_reference, settings_reference, tiny
+from tests.spec import cli_reference, manifest_reference, settings_reference, target_reference, tiny
 from tests.spec.pages import ROOT, replace_generated
 
 __all__ = ["FILES", "PARTS"]
 
 PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "docs/bundle-format.md", "tiny"): lambda: tiny.render(tiny.tiny_bundle()),
+    (ROOT / "docs/bundle-format.md", "targets"): target_reference.render_targets,
     (ROOT / "docs/manifest.md", "grammar"): manifest_reference.render_grammar,
     (ROOT / "docs/manifest.md", "reference"): manifest_reference.render_reference,
     (ROOT / "docs/cache.md", "settings"): settings_reference.render_settings,

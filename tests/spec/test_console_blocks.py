@@ -156,7 +156,7 @@ def test_the_commands_of_a_page_work_in_order(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: folder)
     compiler = PagesCompiler(tmp_path / "journal", {})
-    monkeypatch.setattr("nojit.aot.cli.building.run.load_compiler", lambda: compiler)
+    monkeypatch.setattr("nojit.aot.cli.building.run.load_compiler", lambda *_: compiler)
     # there is nothing to compile that would take a process of its own
     monkeypatch.setattr("nojit.aot.cli.building.run.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     monkeypatch.setattr("nojit.aot.compile.pool.WorkerPool", lambda *_: ThreadPoolExecutor(1))

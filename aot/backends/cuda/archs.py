@@ -9,7 +9,7 @@ from nojit.aot.backends.cuda.limits import OLDEST
 from nojit.runtime import target
 from nojit.runtime.target import image_arch_of, parse_image_arch
 
-__all__ = ["arch_number", "chip_of", "image_arch", "is_arch", "is_family"]
+__all__ = ["arch_number", "chip_of", "chips_of", "family_of", "image_arch", "is_arch", "is_family"]
 
 
 def is_family(arch: str) -> bool:
@@ -23,6 +23,20 @@ def is_family(arch: str) -> bool:
 def chip_of(arch: str) -> str:
     """Return the arch of the chip whose code the images of an arch hold: ``sm_100`` for ``sm_100f``."""
     return str(arch).removesuffix("f")
+
+
+def chips_of(arch: str) -> tuple[str, ...]:
+    """Return the archs of the chips that run the images of an arch's family, by number; a chip's own arch alone."""
+    if not is_family(arch):
+        return (arch,)
+    return tuple(f"sm_{number}" for number in sorted(target.FAMILIES[parse_image_arch(arch).number]))
+
+
+def family_of(arch: str) -> str:
+    """Return the largest family that a chip belongs to: ``sm_100f`` for ``sm_103``; empty if it belongs to none."""
+    number = target.arch_number(chip_of(arch))
+    names = [name for name, members in target.FAMILIES.items() if number in members and len(members) > 1]
+    return f"sm_{min(names)}f" if names else ""
 
 
 def is_arch(arch: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nojit.aot.backends.cuda import wheel_variants as WHEEL_VARIANTS  # noqa: N812 - a constant of the interface
-from nojit.aot.backends.cuda.archs import arch_number, chip_of, image_arch, is_arch
+from nojit.aot.backends.cuda.archs import arch_number, chip_of, chips_of, family_of, image_arch, is_arch
 from nojit.aot.backends.cuda.code import code_of
 from nojit.aot.backends.cuda.limits import (
     OLDEST,
@@ -47,8 +47,10 @@ __all__ = [
     "backend",
     "check_image",
     "chip_of",
+    "chips_of",
     "code_of",
     "device_name",
+    "family_of",
     "is_arch",
     "limits",
     "parse_driver",

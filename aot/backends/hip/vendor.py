@@ -38,8 +38,10 @@ __all__ = [
     "backend",
     "check_image",
     "chip_of",
+    "chips_of",
     "code_of",
     "device_name",
+    "family_of",
     "is_arch",
     "limits",
     "parse_driver",
@@ -59,6 +61,16 @@ UNTRIED: Final = "never run on hardware: compiled and checked only"
 def chip_of(arch: str) -> str:
     """Return the arch itself: nojit builds for no family of AMD's chips."""
     return arch
+
+
+def chips_of(arch: str) -> tuple[str, ...]:
+    """Return the arch itself, which is one chip's."""
+    return (arch,)
+
+
+def family_of(arch: str) -> str:  # noqa: ARG001 - the interface's
+    """Return an empty text: nojit builds for no family of AMD's chips."""
+    return ""
 
 
 def target_of(arch: str) -> TargetInfo:

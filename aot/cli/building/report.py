@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nojit.aot.backends.registry import vendor_of
 from nojit.aot.cache.cache import CacheUse
 from nojit.aot.cli.console import Output, counted, duration, size
+from nojit.aot.compile.toolchain import settings_of
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.plan.left_out import Absence, Pruned
 from nojit.aot.report import TWINS, BuildResult, BundleReport, Done, Failure, VariantReport
@@ -255,7 +256,7 @@ def _show_bundle(out: Output, report: BundleReport, folder: Path, *, stopped: bo
         out.line(f"{name}  {size(report.bundle_bytes)}  {report.digest[:12]}", style="cyan")
         if untried := vendor_of(report.arch).UNTRIED:
             out.line(f"  {untried}", style="yellow")
-        if settings := dict(report.toolchain).get("settings"):
+        if settings := settings_of(report.toolchain):
             out.line(f"  with {settings}", style="yellow")
     else:
         out.line(f"{name} was not written{': the build stopped' if stopped else ': nothing compiled'}", style="red")

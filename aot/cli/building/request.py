@@ -47,6 +47,7 @@ class Request:
     keep_going: bool
     most: int
     tuning: bool
+    retune: bool
     tuned: bool
     min_driver: int | None
     build_number: int | None
@@ -56,6 +57,8 @@ class Request:
     """Name of the bundle of recordings; None for that of the first recording."""
     trials: bool
     """Whether to build recorded specializations that only an autotuner's trials launched."""
+    toolchains: tuple[tuple[str, Path | None], ...]
+    """Name and environment of each Triton to compile with; None stands for the build's own environment."""
     assemblers: Mapping[str, Path]
     """Programs that assemble, by the name of their option; of the others, the build chooses one of Triton's."""
     dry_run: bool
@@ -68,5 +71,6 @@ class Request:
         """Return the request as JSON values."""
         assemblers = {name: str(path) for name, path in self.assemblers.items()}
         places: dict[str, Any] = {"places": list(map(str, self.places)), "assemblers": assemblers}
+        places["toolchains"] = [[name, str(place)] for name, place in self.toolchains]
         places["cache"] = self.cache.document() if self.cache else None
         return {**asdict(self), **places, "folder": str(self.folder), "cache_folder": str(self.cache_folder)}

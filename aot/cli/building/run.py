@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from nojit.aot.backends.registry import pin
@@ -26,7 +27,9 @@ from nojit.aot.cli.building.request import Request
 from nojit.aot.cli.caches import open_shared
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.compile.by_toolchain import ToolchainCompiler, find_toolchains
 from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.installed_triton import files_of
 from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.compile.source_processes import SourceCompiler
 from nojit.aot.inspect.existing import read_in_place
@@ -90,12 +93,15 @@ def run(out: Output, request: Request, asked: str) -> int:
         asked,
         request.places,
         request.folder,
-        [*request.assemblers.values(), *(request.cache.key_paths if request.cache else ())],
+        [
+            *request.assemblers.values(),
+            *(request.cache.key_paths if request.cache else ()),
+            *files_of(place for _, place in request.toolchains if place),
+        ],
     )
     started, clock = time.monotonic(), datetime.now(UTC)
-    compiler = load_compiler()
+    compiler = load_compiler(request.toolchains, partial(pin, request.min_driver, request.assemblers))
     with (
-        pin(request.min_driver, request.assemblers),
         as_default(request.cache_folder),
         follow_build(out) as shown,
         compiler.session(request.timeout_s, (view := _RecordingView(shown)).note, request.jobs),
@@ -119,7 +125,7 @@ def run(out: Output, request: Request, asked: str) -> int:
         _signed_problems(result, request.folder),
         _signed_problems(twins, request.folder / TWINS) if twins else (),
     )
-    if isinstance(compiler, SourceCompiler) and _is_settled(request, plans, done, clock):
+    if isinstance(compiler, ToolchainCompiler) and _is_settled(request, plans, done, clock):
         draft.keep(request.cache_folder, compiler.notes, Stamp(done, tuple(view.told)))
     seconds = time.monotonic() - started
     show_result(out, done, request.folder, seconds, failures)
@@ -141,9 +147,21 @@ def _is_settled(request: Request, plans: Sequence[Plan], done: Done, clock: date
     )
 
 
-def load_compiler() -> Compiler:
-    """Return the compiler, which imports Triton and sources in processes of its own."""
-    return SourceCompiler()
+def load_compiler(
+    toolchains: Sequence[tuple[str, Path | None]], pinned: Callable[[], AbstractContextManager[None]]
+) -> Compiler:
+    """Return the compiler, which imports Triton and sources in processes of its own.
+
+    Args:
+        toolchains: name and environment of each Triton to compile with; empty for that of this environment.
+        pinned: makes processes that start meanwhile use certain assemblers, as `nojit.aot.backends.registry.pin` does.
+
+    Raises:
+        CompileError: an environment lacks its Triton.
+    """
+    tritons = find_toolchains(toolchains)
+    named = {triton.name: SourceCompiler(triton, pinned) for triton in tritons}
+    return ToolchainCompiler(named or {"": SourceCompiler(pin=pinned)})
 
 
 def _plan(request: Request, compiler: Compiler, view: View) -> tuple[list[Plan], tuple[Absence, ...]]:
@@ -160,6 +178,9 @@ def _plan(request: Request, compiler: Compiler, view: View) -> tuple[list[Plan],
 
 
 def _plan_recordings(request: Request, places: Sequence[Path], compiler: Compiler, view: View) -> list[Plan]:
+    if len(compiler.toolchains) > 1:
+        what = "expected one --toolchain for recordings: that of the recorded program"
+        raise ManifestError(what, got=", ".join(compiler.toolchains), where=str(places[0]))
     recorded = read_recordings(places)
     for what, where in recorded.recording.problems:
         view.warn(f"the recording lacks {what} - at {where}")
@@ -178,7 +199,7 @@ def _plan_recordings(request: Request, places: Sequence[Path], compiler: Compile
         if recorded_with and built_with.partition("+")[0] != recorded_with:
             view.warn(
                 f"recorded with Triton {recorded_with}, built with {built_with}: programs that use the first one are not served; "
-                f"build with it: pip install triton=={recorded_with}"
+                f"build with it: pip install triton=={recorded_with}, or nojit build --toolchain {recorded_with}=VENV"
             )
     if request.dry_run:
         for refused in (each for plan in plans for each in plan.refused):
@@ -198,6 +219,7 @@ def _plan_manifests(
         compiler,
         request.kernels,
         tuning=request.tuning,
+        retune=request.retune,
         tuned=request.tuned,
         most=request.most,
         in_place=read_in_place(request.folder),
@@ -264,7 +286,7 @@ def _build(
             folder,
             compiler,
             Cache(request.cache_folder, shared),
-            lambda: _open_executor(request, compiler, [plan.arch for plan in plans], view.show),
+            lambda: _open_executor(request, compiler, plans, view.show),
             keep_going=request.keep_going,
             # each worker has the next variant at hand
             ahead=2 * request.jobs,
@@ -277,16 +299,22 @@ def _build(
 
 
 def _open_executor(
-    request: Request, compiler: Compiler, archs: Sequence[str], tell: Callable[[str], None]
+    request: Request, compiler: Compiler, plans: Sequence[Plan], tell: Callable[[str], None]
 ) -> AbstractContextManager[Executor]:
     def open_local() -> WorkerPool:
         return WorkerPool(request.jobs, request.timeout_s)
 
+    names = {name for plan in plans for name in plan.toolchains}.union(compiler.toolchains)
+    if request.executor and len(names) > 1:
+        what = (
+            "expected one toolchain with --executor: build with several on this machine, or one bundle after the other"
+        )
+        raise PackageError(what, got=", ".join(sorted(names)))
     if not request.executor:
         return open_local()
     from nojit.aot.cli.executors import open_remote  # noqa: PLC0415 - of an extra
 
-    return open_remote(request, compiler, archs, open_local, tell)
+    return open_remote(request, compiler, [plan.arch for plan in plans], open_local, tell)
 
 
 def _attest(request: Request, plans: Sequence[Plan], result: BuildResult, folder: Path, started: datetime) -> None:

@@ -16,6 +16,7 @@ from nojit.aot.cli.building.request import Request
 from nojit.aot.cli.caches import given_shared, shared_options
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
 from nojit.aot.cli.executors import executor_option, given_executor
+from nojit.aot.cli.toolchains import toolchain_option
 from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.stamp import Stamp, asked_of, changes, find_stamp
 from nojit.runtime.errors import few
@@ -79,6 +80,11 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
 )
 @click.option("--trials", is_flag=True, help="Also build what only an autotuner's trials launched in recordings.")
 @click.option("--tuning", is_flag=True, help="Build tuning bundles instead: every config of the tuning spaces.")
+@click.option(
+    "--retune",
+    is_flag=True,
+    help="As --tuning, but only with the configs of the manifests and the tuned tables: to measure them again.",
+)
 @click.option("--no-tuned", "untuned", is_flag=True, help="Ignore the tuned tables beside the manifests.")
 @click.option(
     "--out",
@@ -130,6 +136,9 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
     callback=_driver,
     help="Oldest CUDA version whose driver must load the images, such as 12.4.",
 )
+@toolchain_option(
+    "Version of Triton to compile with, and the virtual environment that has it; repeatable, the default one first."
+)
 @assembler_options("{} to use instead of Triton's.")
 @click.option(
     "--recheck", is_flag=True, help="Import every source again, even if nothing has changed since the last build."
@@ -148,6 +157,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     name: str | None,
     trials: bool,
     tuning: bool,
+    retune: bool,
     untuned: bool,
     folder: Path | None,
     jobs: int | None,
@@ -159,6 +169,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     build_number: int | None,
     builder: str | None,
     min_driver: int | None,
+    toolchains: tuple[tuple[str, Path | None], ...],
     recheck: bool,
     cache_dir: Path | None,
     cache_url: str | None,
@@ -196,9 +207,14 @@ def command(  # noqa: PLR0917 - click passes each by name
     With --executor, the workers of a Dask scheduler compile; --jobs counts the processes for variants that only this machine can
     compile. Workers need an installed nojit of the same version and the same Triton, but no checkout and no shared disk.
 
+    With several --toolchain, or `toolchains` in a manifest, one bundle holds images of several versions of Triton. --tuning compiles every
+    config with each, and tuned tables keep the faster one; kernels without a table use the first. Only Triton is taken from a
+    VENV, which needs the build's version of Python.
+
     A driver loads only images of its own CUDA major version's toolkits. If Triton's ptxas is too new for --min-driver, nojit uses
     Triton's other one (CUDA 12), or --ptxas.
     """
+    tuning |= retune
     if tuning and profile == "core":
         raise click.UsageError("expected --profile full with --tuning, got core: a space has no profiles")
     request = Request(
@@ -213,6 +229,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         keep_going=keep_going,
         most=max_variants,
         tuning=tuning,
+        retune=retune,
         tuned=not untuned,
         min_driver=min_driver,
         build_number=build_number,
@@ -220,6 +237,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         twins=debug_info == "twin",
         name=name,
         trials=trials,
+        toolchains=toolchains,
         assemblers=given_assemblers(assemblers),
         dry_run=dry_run,
         cache=given_shared(cache_url, readonly=readonly, sign=sign, trust=trust),

@@ -155,12 +155,15 @@ def _show_bundle(
     out.line()
 
 
-def _show_kernels(out: Output, kernels: Iterable[KernelFacts]) -> None:
-    headers = ("kernel", ">variants", ">configs", ">images", ">raw", ">registers", ">spilling", ">shared B")
+def _show_kernels(out: Output, kernels: Sequence[KernelFacts]) -> None:
+    names = dict.fromkeys(name for one in kernels for name in one.toolchains)
+    counts = tuple(f">by {name}" for name in names)
+    headers = ("kernel", ">variants", *counts, ">configs", ">images", ">raw", ">registers", ">spilling", ">shared B")
     rows = [
         (
             one.name,
             f"{one.variants:,}",
+            *(f"{one.toolchains[name]:,}" if name in one.toolchains else "-" for name in names),
             f"{one.configs:,}",
             f"{one.images:,}",
             size(one.image_bytes),

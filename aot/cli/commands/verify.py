@@ -14,6 +14,7 @@ from nojit.aot.cli.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import exit_code
 from nojit.aot.cli.keys import given_keys
+from nojit.aot.cli.toolchains import toolchain_option
 from nojit.aot.inspect.places import Place, bundles_at
 from nojit.aot.inspect.statement import Statement
 from nojit.aot.inspect.verification import verify_bundle
@@ -48,6 +49,7 @@ _NAMED_MAX = 8
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), help="With --rebuild: parallel compilations; default: one per CPU."
 )
+@toolchain_option("With --rebuild: a Triton that the build used, and its virtual environment; repeatable.")
 @assembler_options("With --rebuild: the {} that the build used.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
@@ -59,6 +61,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     rebuild: bool,
     sources: Path | None,
     jobs: int | None,
+    toolchains: tuple[tuple[str, Path | None], ...],
     **assemblers: Path | None,
 ) -> int:
     """Check bundles: hashes, format, and each image against its launch description.
@@ -74,6 +77,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     for option, given in (
         ("--sources", sources),
         ("--jobs", jobs),
+        ("--toolchain", toolchains or None),
         *((f"--{name}", path) for name, path in assemblers.items()),
     ):
         if given is not None and not rebuild:
@@ -82,7 +86,12 @@ def command(  # noqa: PLR0917 - click passes each by name
     rebuilder = None
     if rebuild:
         rebuilder = partial(
-            _rebuild, sources=sources or Path(), jobs=jobs, assemblers=given_assemblers(assemblers), tell=out.note
+            _rebuild,
+            sources=sources or Path(),
+            jobs=jobs,
+            toolchains=toolchains,
+            assemblers=given_assemblers(assemblers),
+            tell=out.note,
         )
     bundles: list[dict[str, Any]] = []
     wheels: list[dict[str, Any]] = []
@@ -126,6 +135,7 @@ def _rebuild(
     *,
     sources: Path,
     jobs: int | None,
+    toolchains: tuple[tuple[str, Path | None], ...],
     assemblers: Mapping[str, Path],
     tell: Callable[[str], None],
 ) -> None:
@@ -134,9 +144,10 @@ def _rebuild(
     from nojit.aot.compile.pool import WorkerPool  # noqa: PLC0415
     from nojit.aot.trust.rebuild import rebuild  # noqa: PLC0415
 
-    workers, compiler = jobs or len(os.sched_getaffinity(0)), load_compiler()
+    workers = jobs or len(os.sched_getaffinity(0))
     # a bundle for an older driver was assembled by another tool
-    with pin(bundle.index.min_driver, assemblers), compiler.session(_TIMEOUT_S, tell, workers):
+    compiler = load_compiler(toolchains, partial(pin, bundle.index.min_driver, assemblers))
+    with compiler.session(_TIMEOUT_S, tell, workers):
         rebuild(bundle, sources, compiler, lambda: WorkerPool(workers, _TIMEOUT_S), signed)
 
 

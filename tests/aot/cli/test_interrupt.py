@@ -23,7 +23,7 @@ from nojit.aot.cli import main
 from nojit.aot.cli.building import run as build
 signal.signal(signal.SIGINT, signal.default_int_handler)
 folder = Path(sys.argv.pop(1))
-build.load_compiler = lambda: demo_compiler(folder, mishaps={"sm_": "hang"})
+build.load_compiler = lambda *_: demo_compiler(folder, mishaps={"sm_": "hang"})
 main()
 """
 

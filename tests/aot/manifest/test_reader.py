@@ -107,7 +107,7 @@ def test_unknown_keys_name_the_nearest_right_spelling(write_manifest, text, expe
 
 def test_an_unknown_key_of_the_bundle(write_manifest):
     path = write_manifest(KERNEL, header=HEADER.replace("archs", "arch"))
-    expected = "expected one of the keys name, version, archs, got 'arch'; did you mean 'archs'? - at demo.toml:6 $.bundle.arch"
+    expected = "expected one of the keys name, version, archs, toolchains, got 'arch'; did you mean 'archs'? - at demo.toml:6 $.bundle.arch"
     assert mistake(path) == expected
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from nojit.aot.manifest.archs import known_archs
-from nojit.aot.manifest.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, TUNABLE
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.schema import json_schema
 from nojit.aot.plan.planner import make_plans
@@ -185,7 +185,7 @@ def lists(schema: Any, wanted: list[Any]) -> bool:
 def test_lists_what_editors_complete() -> None:
     kernel = SCHEMA["$defs"]["KernelSpec"]["properties"]
     config = kernel["configs"]["items"]["properties"]
-    assert lists(config, [*known_archs()])
+    assert lists(config, [*known_archs(), "sm_100f", "sm_120f"])
     assert lists(config["num_warps"], [1, 2, 4, 8, 16, 32])
     assert {*OPTIONS, "archs", "when", "requires"} == config.keys()
     assert kernel["options"]["properties"].keys() == OPTIONS.keys()
@@ -193,6 +193,6 @@ def test_lists_what_editors_complete() -> None:
         name
         for name, facts in SCHEMA["$defs"]["TuningSpec"]["properties"]["space"]["items"]["properties"].items()
         if facts
-    } == {*TUNABLE, "archs", "when", "requires"}
+    } == {*TUNABLE, TOOLCHAIN, "archs", "when", "requires"}
     assert "*fp8e5" in str(SCHEMA["$defs"]["Type"])
     assert all(facts["description"] for facts in config.values())

@@ -104,7 +104,7 @@ def test_mistakes_in_what_grows_with_the_batch(write_manifest, names, expected):
         (HEAD + KEY + "alike = { FLAG = [[true, 1.0]] }\n", "expected a value of axis 'FLAG', [True, 1], got 1.0"),
         (HEAD + KEY + 'alike = { dtype = [["fp16", "bf16"], ["fp16", "bf16"]] }\n', "expected each value in one group, got 'fp16'"),
         (HEAD + KEY + 'alike = { dtype = [["fp16"]] }\n', "expected an array of at least 2"),
-        (SPACE + "BLOK = [1]\n", "expected a constexpr of the configs or one of num_warps, num_stages, num_ctas, maxnreg, got 'BLOK'; did you mean 'BLOCK'? - at demo.toml:19 $.kernel[0].tuning.space[0].BLOK"),
+        (SPACE + "BLOK = [1]\n", "expected a constexpr of the configs or one of num_warps, num_stages, num_ctas, maxnreg, toolchain, got 'BLOK'; did you mean 'BLOCK'? - at demo.toml:19 $.kernel[0].tuning.space[0].BLOK"),
         (SPACE + "BLOCK = 1\nnum_warp = [4]\n", "got 'num_warp'; did you mean 'num_warps'? - at demo.toml:20"),
         (SPACE + "BLOCK = 1\nwhne = 'true'\n", "got 'whne'; did you mean 'when'?"),
         (SPACE + "BLOCK = 1\nenable_fp_fusion = [true, false]\n", "got 'enable_fp_fusion', which a call cannot pass to select a config: set it in [kernel.options]"),

@@ -87,8 +87,8 @@ def test_manifests_of_one_bundle_must_agree(write_manifest, compiler):
     with pytest.raises(ManifestError) as caught:
         make_plans(paths, (), "full", compiler)
     assert str(caught.value) == (
-        "expected manifests of bundle 'demo' to agree on version '1.0' and archs ['sm_90'], "
-        f"got version '1.1' and archs ['sm_90'] - at {paths[1]}:3:2 $.bundle"
+        "expected manifests of bundle 'demo' to agree on version '1.0', archs ['sm_90'] and toolchains [], "
+        f"got version '1.1', archs ['sm_90'] and toolchains [] - at {paths[1]}:3:2 $.bundle"
     )
 
 
