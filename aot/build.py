@@ -32,7 +32,7 @@ from nojit.runtime.errors import ManifestError
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table.table import Tuning
 
-__all__ = ["BuildResult", "build", "inputs_of", "toolchain_of"]
+__all__ = ["BuildResult", "build", "inputs_of", "jobs_of", "toolchain_of"]
 
 
 def build(
@@ -136,10 +136,15 @@ def inputs_of(plan: Plan, compiler: Compiler) -> str:
     """
     if plan.twin_of:
         return twin_inputs(plan.twin_of)
-    return _inputs_digest(plan, toolchain_of(plan, compiler), _jobs(plan, compiler))
+    return _inputs_digest(plan, toolchain_of(plan, compiler), jobs_of(plan, compiler))
 
 
-def _jobs(plan: Plan, compiler: Compiler) -> tuple[Job, ...]:
+def jobs_of(plan: Plan, compiler: Compiler) -> tuple[Job, ...]:
+    """Return the compile jobs of a bundle, one per variant, in the order of the plan.
+
+    Raises:
+        ManifestError: a key cannot be computed.
+    """
     mistakes = Mistakes()
     jobs: list[Job] = []
     for kernel in plan.kernels:
@@ -157,7 +162,7 @@ def _keys(kernel: PlannedKernel, compiler: Compiler) -> tuple[str, ...]:
 
 
 def _prepare(plan: Plan, path: Path, compiler: Compiler, trusted: tuple[str, ...]) -> _Work:
-    toolchain, jobs = toolchain_of(plan, compiler), _jobs(plan, compiler)
+    toolchain, jobs = toolchain_of(plan, compiler), jobs_of(plan, compiler)
     inputs = twin_inputs(plan.twin_of) if plan.twin_of else _inputs_digest(plan, toolchain, jobs)
     existing, sha256 = _existing(path, inputs, trusted)
     if existing is not None and plan.twin_of and {each.key for each in existing.variants} != {job.key for job in jobs}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -140,6 +141,9 @@ class Vendor(Protocol):
 
     def code_of(self, image: bytes) -> Mapping[bytes, bytes]:
         """Return the sections of an image that hold instructions; the whole image if they cannot be read."""
+
+    def opcodes_of(self, image: bytes) -> Mapping[bytes, Counter[int]]:
+        """Return how many instructions of each kind an image has, by section."""
 
     def parse_driver(self, text: str) -> int:
         """Return a driver version as a number: 12040 for ``12.4``, major version times 1,000 and minor times 10.

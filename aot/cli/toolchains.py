@@ -21,9 +21,7 @@ def toolchain_option(about: str) -> Callable[[_Command], _Command]:
     Args:
         about: help text.
     """
-    return click.option(
-        "--toolchain", "toolchains", multiple=True, metavar="VERSION[=VENV]", callback=_read, help=about
-    )
+    return click.option("--toolchain", "toolchains", multiple=True, metavar="VERSION=VENV", callback=_read, help=about)
 
 
 def _read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -57,6 +58,9 @@ class Tiles:
 
     def chip_of(self, arch: str) -> str:
         return arch
+
+    def opcodes_of(self, image: bytes) -> dict[bytes, Counter[int]]:
+        return {}
 
     def chips_of(self, arch: str) -> tuple[str, ...]:
         return (arch,)

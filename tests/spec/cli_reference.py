@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import click
-from nojit.aot import report
+from nojit.aot import report, targets
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cache import cache, upkeep
 from nojit.aot.cli.group import cli
@@ -32,6 +32,7 @@ FACTS = (
     report.VariantReport,
     report.Failure,
     left_out.Pruned,
+    targets.KernelTarget,
     cache.CacheUse,
     cache.Misfit,
     upkeep.CacheFacts,

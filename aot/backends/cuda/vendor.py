@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from nojit.aot.backends.cuda import wheel_variants as WHEEL_VARIANTS  # noqa: N812 - a constant of the interface
 from nojit.aot.backends.cuda.archs import arch_number, chip_of, chips_of, family_of, image_arch, is_arch
-from nojit.aot.backends.cuda.code import code_of
+from nojit.aot.backends.cuda.code import code_of, opcodes_of
 from nojit.aot.backends.cuda.limits import (
     OLDEST,
     REGISTER_UNIT,
@@ -53,6 +53,7 @@ __all__ = [
     "family_of",
     "is_arch",
     "limits",
+    "opcodes_of",
     "parse_driver",
     "pin",
     "target_of",

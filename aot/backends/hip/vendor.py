@@ -6,6 +6,7 @@ Implements `nojit.aot.backends.interface.Vendor`.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -44,6 +45,7 @@ __all__ = [
     "family_of",
     "is_arch",
     "limits",
+    "opcodes_of",
     "parse_driver",
     "pin",
     "target_of",
@@ -121,6 +123,11 @@ def code_of(image: bytes) -> dict[bytes, bytes]:
     except BundleError:
         return {b"": image}
     return {name: content for name, content in sections.items() if name == b".text"}
+
+
+def opcodes_of(image: bytes) -> dict[bytes, Counter[int]]:  # noqa: ARG001 - the interface's
+    """Return nothing: only images of a family are compared so."""
+    return {}
 
 
 def parse_driver(text: str) -> int:

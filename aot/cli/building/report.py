@@ -21,6 +21,7 @@ from nojit.runtime.errors import few
 if TYPE_CHECKING:
     from nojit.aot.cli.building.progress import View
     from nojit.aot.plan.planner import Plan
+    from nojit.aot.targets import KernelTarget
 
 __all__ = [
     "Failures",
@@ -29,6 +30,7 @@ __all__ = [
     "show_build",
     "show_plans",
     "show_result",
+    "show_targets",
     "show_twins",
     "tell_of_kept",
     "warn_of_absent",
@@ -142,6 +144,29 @@ def show_plans(out: Output, plans: Sequence[Plan]) -> None:
     _show_pruned(out, [pruned for plan in plans for kernel in plan.kernels for pruned in kernel.pruned])
     total = sum(plan.count() for plan in plans)
     out.line(f"{counted(total, 'variant')} in {counted(len(plans), 'bundle')}; nothing was compiled or written")
+
+
+def show_targets(out: Output, targets: Sequence[KernelTarget]) -> None:
+    """Show the targets of each kernel, and the bundles to build."""
+    rows = [
+        (
+            one.kernel,
+            one.arch,
+            f"{one.variants:,}",
+            f"{one.reordered:,}" if one.reordered else "-",
+            " ".join(one.runs_on),
+            one.reason or "-",
+        )
+        for one in sorted(targets, key=lambda one: (arch_order(one.arch), one.bundle, one.kernel))
+    ]
+    headers = ("kernel", "target", ">variants", ">reordered", "runs on", "not for the family, because")
+    out.table(headers, rows)
+    out.line()
+    for arch in sorted({one.arch for one in targets}, key=arch_order):
+        mine = [one for one in targets if one.arch == arch]
+        everywhere = {one.kernel for one in targets if set(one.chips) & set(mine[0].chips)}
+        chosen = [] if {one.kernel for one in mine} == everywhere else [f"--kernel {one.kernel}" for one in mine]
+        out.line(f"--arch {arch}{''.join(f' {each}' for each in chosen)}: {counted(len(mine), 'kernel')}")
 
 
 def build_document(

@@ -62,6 +62,8 @@ class Request:
     assemblers: Mapping[str, Path]
     """Programs that assemble, by the name of their option; of the others, the build chooses one of Triton's."""
     dry_run: bool
+    plan: bool
+    """Whether to choose targets instead of building."""
     cache: SharedRequest | None
     """The shared cache; None to use the local folder only."""
     executor: str

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from nojit.aot.cli.building.report import (
     plan_document,
     show_plans,
     show_result,
+    show_targets,
     tell_of_kept,
     warn_of_absent,
 )
@@ -34,7 +36,8 @@ from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.compile.source_processes import SourceCompiler
 from nojit.aot.inspect.existing import read_in_place
 from nojit.aot.inspect.statement import read_signed_statement, read_statement, statement_path
-from nojit.aot.manifest.reader import find_manifests
+from nojit.aot.manifest.archs import arch_order
+from nojit.aot.manifest.reader import find_manifests, load_manifest
 from nojit.aot.outcome import failure_of
 from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.planner import Compiler, Plan, absent_kernels, make_plans
@@ -43,6 +46,7 @@ from nojit.aot.recording.places import bundle_name, is_recording, read_recording
 from nojit.aot.recording.plan import make_plans as make_recorded_plans
 from nojit.aot.report import TWINS, BuildResult, Done
 from nojit.aot.stamp import Draft, Stamp
+from nojit.aot.targets import choose_targets, with_families
 from nojit.aot.trust.provenance import Invocation, attest, is_attested
 from nojit.aot.twins import compare_twins, twin_plans
 from nojit.runtime.errors import ManifestError, PackageError
@@ -106,6 +110,8 @@ def run(out: Output, request: Request, asked: str) -> int:
         follow_build(out) as shown,
         compiler.session(request.timeout_s, (view := _RecordingView(shown)).note, request.jobs),
     ):
+        if request.plan:
+            return _choose_targets(out, request, compiler, view)
         plans, absent = _plan(request, compiler, view)
         result = None if request.dry_run else _build(request, compiler, plans, request.folder, view, failures=failures)
         twins = (
@@ -130,6 +136,40 @@ def run(out: Output, request: Request, asked: str) -> int:
     seconds = time.monotonic() - started
     show_result(out, done, request.folder, seconds, failures)
     return EXIT_FAILED if result.failures or (twins and twins.failures) else 0
+
+
+def _choose_targets(out: Output, request: Request, compiler: Compiler, view: _RecordingView) -> int:
+    """Compile the kernels for the requested chips and their families; show the targets of each."""
+    archs = request.archs
+    if not archs:
+        places = [place for place in request.places if not is_recording(place)]
+        named = (load_manifest(path).bundle.archs for path in find_manifests(places))
+        archs = tuple(sorted({arch for each in named for arch in each}, key=arch_order))
+    asked = replace(request, archs=with_families(archs, compiler.archs()), keep_going=True)
+    plans, _ = _plan(asked, compiler, view)
+    counts = Counts()
+
+    def on_expected(expected: int) -> None:
+        counts.expected = expected
+
+    def on_event(finished: Finished) -> None:
+        counts.add(finished)
+        view.changed(counts)
+
+    shared = open_shared(request.cache, request.timeout_s, view.show) if request.cache else None
+    targets = choose_targets(
+        plans,
+        archs,
+        compiler,
+        Cache(request.cache_folder, shared),
+        lambda: WorkerPool(request.jobs, request.timeout_s),
+        ahead=2 * request.jobs,
+        on_event=on_event,
+        on_expected=on_expected,
+    )
+    out.emit("build", {"dry_run": True, "targets": [asdict(target) for target in targets]})
+    show_targets(out, targets)
+    return 0
 
 
 def _is_settled(request: Request, plans: Sequence[Plan], done: Done, clock: datetime) -> bool:

@@ -101,6 +101,12 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
     help="Check manifests against sources and count variants; compile and write nothing.",
 )
 @click.option(
+    "--plan",
+    "plan_",
+    is_flag=True,
+    help="Compile, and show for each kernel the target that runs on most chips at no cost; write no bundle.",
+)
+@click.option(
     "--timeout",
     # the clock for waiting overflows after about 300 years
     type=Number(0, 1e6, min_open=True),
@@ -163,6 +169,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     jobs: int | None,
     keep_going: bool,
     dry_run: bool,
+    plan_: bool,
     timeout: float,
     max_variants: int,
     debug_info: str,
@@ -207,6 +214,9 @@ def command(  # noqa: PLR0917 - click passes each by name
     With --executor, the workers of a Dask scheduler compile; --jobs counts the processes for variants that only this machine can
     compile. Workers need an installed nojit of the same version and the same Triton, but no checkout and no shared disk.
 
+    --plan compiles each kernel for the requested chips and for their families, such as sm_100f, and compares the code. A family's bundle
+    costs nothing where its code is that of each chip.
+
     With several --toolchain, or `toolchains` in a manifest, one bundle holds images of several versions of Triton. --tuning compiles every
     config with each, and tuned tables keep the faster one; kernels without a table use the first. Only Triton is taken from a
     VENV, which needs the build's version of Python.
@@ -215,6 +225,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     Triton's other one (CUDA 12), or --ptxas.
     """
     tuning |= retune
+    if plan_ and (dry_run or debug_info == "twin"):
+        raise click.UsageError("expected --plan without --dry-run and --debug-info: it writes no bundle")
     if tuning and profile == "core":
         raise click.UsageError("expected --profile full with --tuning, got core: a space has no profiles")
     request = Request(
@@ -240,13 +252,14 @@ def command(  # noqa: PLR0917 - click passes each by name
         toolchains=toolchains,
         assemblers=given_assemblers(assemblers),
         dry_run=dry_run,
+        plan=plan_,
         cache=given_shared(cache_url, readonly=readonly, sign=sign, trust=trust),
         executor=given_executor(executor),
     )
     started = time.monotonic()
     # a dry run prints more than a stamp stores
-    asked = "" if dry_run else asked_of(request.document())
-    stamp = None if dry_run or recheck else find_stamp(request.cache_folder, asked)
+    asked = "" if dry_run or plan_ else asked_of(request.document())
+    stamp = None if dry_run or plan_ or recheck else find_stamp(request.cache_folder, asked)
     if stamp is not None:
         _show(out, stamp, request.folder, started)
         return 0
