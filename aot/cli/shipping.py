@@ -9,7 +9,7 @@ from typing import Final
 from nojit.aot.cli.console import Output
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.statement import open_signed
-from nojit.aot.trust.content import BundleContent, read_bundle
+from nojit.aot.trust.content import VerifiedBundle, read_bundle
 from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
 from nojit.runtime.errors import few
 
@@ -20,7 +20,7 @@ _ARTIFACTS: Final = Path("artifacts")
 _NAMED_MAX: Final = 4
 
 
-def read_newest(out: Output, places: Sequence[Path]) -> list[BundleContent]:
+def read_newest(out: Output, places: Sequence[Path]) -> list[VerifiedBundle]:
     """Return the verified bundles at the places of a command line, of several versions in a folder the newest.
 
     Args:
@@ -45,14 +45,14 @@ def read_newest(out: Output, places: Sequence[Path]) -> list[BundleContent]:
     return kept
 
 
-def tell_unsigned(out: Output, bundles: Sequence[BundleContent]) -> None:
+def tell_unsigned(out: Output, bundles: Sequence[VerifiedBundle]) -> None:
     """Say which bundles have no signed statement."""
     unsigned = [str(bundle.path) for bundle in bundles if bundle.statement is None]
     if unsigned:
         out.line(f"unsigned, refused with NOJIT_TRUST=signed; sign them with nojit sign: {few(unsigned, _NAMED_MAX)}")
 
 
-def tell_changes(out: Output, bundles: Sequence[BundleContent]) -> None:
+def tell_changes(out: Output, bundles: Sequence[VerifiedBundle]) -> None:
     """Warn about bundles whose signed statement says that they were built from uncommitted changes."""
     signed = ((bundle.statement, bundle.path) for bundle in bundles)
     warn_of_changes(out, [str(path) for raw, path in signed if raw and open_signed(raw, path).is_dirty()])

@@ -20,7 +20,7 @@ from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import BUNDLE, SIGNED, STATEMENT, Offer
 from nojit.aot.oci.staging import Staging, disk_errors, locked
 from nojit.aot.oci.store import Source
-from nojit.aot.trust.content import BundleContent, read_bundle
+from nojit.aot.trust.content import VerifiedBundle, read_bundle
 from nojit.aot.trust.verify_signature import read_vouched, verify_signed
 from nojit.runtime.errors import BundleError, NojitError, PackageError
 from nojit.runtime.trust.policy import Claim, read_claim, signed_path, split_envelope
@@ -189,7 +189,7 @@ def _stage(source: Source, offer: Offer, layer: Descriptor, staging: Staging, tr
     return _Staged((*beside, bundle), received)
 
 
-def _compare(offer: Offer, bundle: BundleContent, source: Source) -> None:
+def _compare(offer: Offer, bundle: VerifiedBundle, source: Source) -> None:
     """Compare a bundle with its description in the release."""
     index = bundle.index
     said = (offer.name, offer.version, offer.arch, offer.image_arch, offer.min_driver, offer.digest)

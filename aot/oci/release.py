@@ -37,7 +37,7 @@ from nojit.aot.oci.documents import (
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.store import Content, Source
 from nojit.aot.oci.tries import Limits
-from nojit.aot.trust.content import BundleContent
+from nojit.aot.trust.content import VerifiedBundle
 from nojit.runtime.bundle.format import FORMAT_VERSION, SUFFIX
 from nojit.runtime.errors import PackageError, worded
 from nojit.runtime.trust.policy import PAYLOAD_TYPE, read_beside, signed_path
@@ -197,14 +197,14 @@ class ShippedBundle:
         return any(document.artifact_type == SIGNED for document, _ in self.statements)
 
 
-def ship(bundle: BundleContent) -> ShippedBundle:
+def ship(bundle: VerifiedBundle) -> ShippedBundle:
     """Return a verified bundle as OCI documents, with the statements beside it.
 
     Raises:
         PackageError: the unsigned statement cannot be read, or is of another bundle.
     """
     title = {TITLE: bundle.file_name}
-    layer = Descriptor(BUNDLE, f"sha256:{bundle.sha256}", len(bundle.data), annotations=title)
+    layer = Descriptor(BUNDLE, f"sha256:{bundle.sha256}", bundle.size_bytes, annotations=title)
     index = bundle.index
     annotations = {
         _NAME: index.name,
@@ -232,7 +232,7 @@ def _statement(kind: str, content: bytes, name: str, subject: Descriptor) -> tup
     return encode(MANIFEST, kind, layers=[layer], subject=subject, annotations=_PREDICATE), content
 
 
-def _unsigned_statement(bundle: BundleContent) -> bytes | None:
+def _unsigned_statement(bundle: VerifiedBundle) -> bytes | None:
     """Return the unsigned statement beside a bundle; None without one."""
     path = statement_path(bundle.path)
     try:

@@ -182,10 +182,10 @@ class _Fetching:
                     raise other_digest(self._blob, got, f"{self._source.url} {self._blob.digest}")
                 with disk_errors(self._folder):
                     self._file.write(chunk)
+                    # for the next run, if this process is killed
+                    self._file.flush()
                 self._hasher.update(chunk)
                 self._position += len(chunk)
-        with disk_errors(self._folder):
-            self._file.flush()
         if self._position < self._blob.size_bytes:
             what = f"expected {self._blob.size_bytes} bytes"
             raise refusal("unavailable", what, got=str(self._position), where=f"{self._source.url} {self._blob.digest}")

@@ -18,7 +18,7 @@ from nojit.runtime.trust.policy import signed_path
 
 _VERSION = re.compile(r"[0-9][A-Za-z0-9_.+!]{0,99}")
 
-__all__ = ["BundleContent", "KernelSize", "largest_kernels", "read_bundle"]
+__all__ = ["KernelSize", "VerifiedBundle", "largest_kernels", "read_bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,15 @@ class KernelSize:
 
 
 @dataclass(frozen=True, slots=True)
-class BundleContent:
+class VerifiedBundle:
     """One verified bundle to ship."""
 
     path: Path
     """Path of the bundle file."""
-    data: bytes
+    sha256: str
+    """SHA-256 of the file, in hex."""
+    size_bytes: int
+    """Length of the file."""
     index: BundleIndex
     digest: str
     """SHA-256 of the bundle's index, which identifies the bundle."""
@@ -56,19 +59,24 @@ class BundleContent:
         """The bundle's file name where it is shipped: from its name, version and arch, not from `path`."""
         return f"{self.index.name}-{self.index.version}-{self.arch}{SUFFIX}"
 
-    @property
-    def files(self) -> dict[str, bytes]:
-        """Contents of the files to ship, by name: the bundle, and its signed statement if any."""
+    def read_files(self) -> dict[str, bytes]:
+        """Return the contents of the files to ship, by name: the bundle, and its signed statement if any.
+
+        Raises:
+            BundleError: the file has changed since it was verified.
+        """
+        data = self.path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise BundleError(
+                "expected a file that does not change while it is read: try again after the build has ended",
+                got="other bytes",
+                where=str(self.path),
+            )
         beside = {} if self.statement is None else {signed_path(self.file_name): self.statement}
-        return {self.file_name: self.data, **beside}
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the whole bundle file, in hex."""
-        return hashlib.sha256(self.data).hexdigest()
+        return {self.file_name: data, **beside}
 
 
-def read_bundle(path: Path) -> BundleContent:
+def read_bundle(path: Path) -> VerifiedBundle:
     """Read and verify a whole bundle: its hashes, every image against its launch description, the signed statement against it.
 
     Raises:
@@ -76,9 +84,10 @@ def read_bundle(path: Path) -> BundleContent:
         PackageError: the version is not one that a build gives, or the signed statement is damaged or of another
             bundle.
     """
+    # all reads use one descriptor, because a rebuild may replace the file meanwhile
     with open_bundle(path) as bundle:
-        # all reads use one descriptor, because a rebuild may replace the file meanwhile
-        data = b"".join(bundle.stream())
+        # first: bytes that change from here on are not shipped
+        sha256 = sha256_of(bundle)
         verify_bundle(bundle)
         index = bundle.index
         # the version becomes part of a path
@@ -86,13 +95,7 @@ def read_bundle(path: Path) -> BundleContent:
             raise PackageError("expected a bundle's version as nojit build allows", got=index.version, where=str(path))
         statement = read_vouched(bundle)
         kernels = tuple(_sizes(index))
-        if hashlib.sha256(data).hexdigest() != sha256_of(bundle):
-            raise BundleError(
-                "expected a file that does not change while it is read: try again after the build has ended",
-                got="other bytes",
-                where=str(path),
-            )
-    return BundleContent(path, data, index, bundle.digest, kernels, statement)
+    return VerifiedBundle(path, sha256, bundle.size_bytes, index, bundle.digest, kernels, statement)
 
 
 def _sizes(index: BundleIndex) -> Iterable[KernelSize]:
@@ -100,7 +103,7 @@ def _sizes(index: BundleIndex) -> Iterable[KernelSize]:
         yield KernelSize(entry.name, entry.variants, entry.table.stored_bytes + entry.payload_bytes)
 
 
-def largest_kernels(bundles: Sequence[BundleContent], count: int) -> list[KernelSize]:
+def largest_kernels(bundles: Sequence[VerifiedBundle], count: int) -> list[KernelSize]:
     """Return the `count` largest kernels by compressed size, summed over all bundles."""
     total: dict[str, KernelSize] = {}
     for kernel in (kernel for bundle in bundles for kernel in bundle.kernels):

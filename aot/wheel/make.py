@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.aot.manifest.archs import arch_order
-from nojit.aot.trust.content import BundleContent, largest_kernels
+from nojit.aot.trust.content import VerifiedBundle, largest_kernels
 from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
 from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
@@ -38,10 +38,10 @@ class Release:
     name: str
     """The distribution's name, as package indexes write it."""
     version: str
-    bundles: tuple[BundleContent, ...]
+    bundles: tuple[VerifiedBundle, ...]
     """Bundles of the release, sorted by arch, then by name."""
 
-    def by_arch(self) -> dict[str, tuple[BundleContent, ...]]:
+    def by_arch(self) -> dict[str, tuple[VerifiedBundle, ...]]:
         """Return the bundles of each arch."""
         archs = dict.fromkeys(bundle.arch for bundle in self.bundles)
         return {arch: tuple(bundle for bundle in self.bundles if bundle.arch == arch) for arch in archs}
@@ -57,7 +57,7 @@ class MadeFile:
     archs: tuple[str, ...]
     """Archs of the bundles that it holds or refers to."""
     data: bytes
-    bundles: tuple[BundleContent, ...]
+    bundles: tuple[VerifiedBundle, ...]
     """Bundles in the file."""
 
     @property
@@ -66,7 +66,7 @@ class MadeFile:
         return hashlib.sha256(self.data).hexdigest()
 
 
-def release_of(bundles: Sequence[BundleContent], name: str = "", version: str = "") -> Release:
+def release_of(bundles: Sequence[VerifiedBundle], name: str = "", version: str = "") -> Release:
     """Return a release (one distribution) with the given bundles under one name and version.
 
     Args:
@@ -91,10 +91,10 @@ def _common(found: set[str], what: str, option: str) -> str:
     return found.pop()
 
 
-def _check_distinct(bundles: Sequence[BundleContent]) -> None:
+def _check_distinct(bundles: Sequence[VerifiedBundle]) -> None:
     """Raise if two bundles of one arch have the same kernel, or if two bundles have the same file name."""
-    homes: dict[tuple[str, str], BundleContent] = {}
-    named: dict[str, BundleContent] = {}
+    homes: dict[tuple[str, str], VerifiedBundle] = {}
+    named: dict[str, VerifiedBundle] = {}
     for bundle in bundles:
         alike = named.setdefault(bundle.file_name, bundle)
         if alike is not bundle:
@@ -198,13 +198,13 @@ def _variants(release: Release, facts: Facts, generator: str) -> Iterator[MadeFi
 
 def _holding(
     distribution: Release,
-    bundles: Sequence[BundleContent],
+    bundles: Sequence[VerifiedBundle],
     facts: Facts,
     *,
     entry: str,
     summary: str,
     extras: Sequence[str] = (),
-    described: Sequence[BundleContent] = (),
+    described: Sequence[VerifiedBundle] = (),
 ) -> Wheel:
     """Return a wheel that holds bundles.
 
@@ -220,7 +220,7 @@ def _holding(
     package = escaped(distribution.name)
     files = {f"{package}/__init__.py": f'"""{summary}. `nojit.runtime` finds it through its entry point."""\n'.encode()}
     for bundle in bundles:
-        files |= {f"{package}/{file}": content for file, content in bundle.files.items()}
+        files |= {f"{package}/{file}": content for file, content in bundle.read_files().items()}
     about = dist_info(
         distribution.name,
         distribution.version,
@@ -257,7 +257,7 @@ def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -
     return Wheel(release.name, release.version, files, {**about, PROVENANCE: provenance((), package)})
 
 
-def _summary(release: Release, bundles: Sequence[BundleContent]) -> str:
+def _summary(release: Release, bundles: Sequence[VerifiedBundle]) -> str:
     archs = ", ".join(dict.fromkeys(bundle.arch for bundle in bundles))
     kernels = len({kernel.name for bundle in bundles for kernel in bundle.kernels})
     variants = sum(kernel.variants for bundle in bundles for kernel in bundle.kernels)
@@ -267,7 +267,7 @@ def _summary(release: Release, bundles: Sequence[BundleContent]) -> str:
     )
 
 
-def _made(wheel: Wheel, kind: str, bundles: Sequence[BundleContent], generator: str) -> MadeFile:
+def _made(wheel: Wheel, kind: str, bundles: Sequence[VerifiedBundle], generator: str) -> MadeFile:
     archs = tuple(dict.fromkeys(bundle.arch for bundle in bundles))
     return MadeFile(wheel.file_name, kind, archs, pack_wheel(wheel, generator), tuple(bundles))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from nojit.aot.backends.registry import vendors
 from nojit.aot.compile.toolchain import toolchain_words
-from nojit.aot.trust.content import BundleContent
+from nojit.aot.trust.content import VerifiedBundle
 from nojit.aot.wheel.names import check_license, check_requirement
 from nojit.runtime.discovery.installed import ENTRY_POINTS
 from nojit.runtime.errors import PackageError
@@ -39,7 +39,7 @@ class Facts:
 def dist_info(
     name: str,
     version: str,
-    bundles: Sequence[BundleContent],
+    bundles: Sequence[VerifiedBundle],
     facts: Facts,
     *,
     summary: str,
@@ -94,7 +94,7 @@ def dist_info(
     return files
 
 
-def _tables(bundles: Sequence[BundleContent]) -> Iterator[str]:
+def _tables(bundles: Sequence[VerifiedBundle]) -> Iterator[str]:
     """Return the bundles and their kernels as Markdown tables."""
     if not bundles:
         return
@@ -104,7 +104,7 @@ def _tables(bundles: Sequence[BundleContent]) -> Iterator[str]:
         tools = toolchain_words(index.toolchain)
         rows.append(
             f"| {bundle.file_name} | {index.target.image_arch} | {spell_cuda(index.min_driver)} or newer | {tools} "
-            f"| {len(bundle.data):,} bytes | `{bundle.digest[:12]}` |"
+            f"| {bundle.size_bytes:,} bytes | `{bundle.digest[:12]}` |"
         )
     yield "\n".join(rows)
     rows = ["| kernel | variants |", "|---|---|"]
@@ -115,13 +115,13 @@ def _tables(bundles: Sequence[BundleContent]) -> Iterator[str]:
     yield "\n".join(rows)
 
 
-def provenance(bundles: Sequence[BundleContent], package: str) -> bytes:
+def provenance(bundles: Sequence[VerifiedBundle], package: str) -> bytes:
     """Return the provenance of a wheel's bundles as JSON: only facts that inputs and toolchain determine."""
     documents = [
         {
             "file": f"{package}/{bundle.file_name}",
             "sha256": bundle.sha256,
-            "size_bytes": len(bundle.data),
+            "size_bytes": bundle.size_bytes,
             "name": bundle.index.name,
             "version": bundle.index.version,
             "digest": bundle.digest,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.trust.content import BundleContent
+from nojit.aot.trust.content import VerifiedBundle
 from nojit.aot.wheel.names import arch_label, escaped
 from nojit.runtime.errors import PackageError
 
@@ -26,7 +26,7 @@ def label_of(arch: str) -> str:
     return arch_label(arch)
 
 
-def variant_file(arch: str, bundles: Sequence[BundleContent]) -> bytes:
+def variant_file(arch: str, bundles: Sequence[VerifiedBundle]) -> bytes:
     """Return a variant wheel's ``variant.json``: the GPUs and drivers that it supports.
 
     Args:
@@ -41,7 +41,7 @@ def index_file_name(name: str, version: str) -> str:
     return f"{escaped(name)}-{version}-variants.json"
 
 
-def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
+def index_file(by_arch: Mapping[str, Sequence[VerifiedBundle]]) -> bytes:
     """Return the content of the index file: the properties of every wheel variant.
 
     Args:
@@ -53,7 +53,7 @@ def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
     return _encode(by_arch)
 
 
-def misled(bundles: Sequence[BundleContent]) -> dict[str, list[str]]:
+def misled(bundles: Sequence[VerifiedBundle]) -> dict[str, list[str]]:
     """Return, by the arch of a wheel variant, the archs of GPUs that get this variant but cannot run it.
 
     Args:
@@ -68,7 +68,7 @@ def misled(bundles: Sequence[BundleContent]) -> dict[str, list[str]]:
     return found
 
 
-def _encode(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
+def _encode(by_arch: Mapping[str, Sequence[VerifiedBundle]]) -> bytes:
     providers: dict[str, Any] = {}
     variants: dict[str, Any] = {}
     homes: dict[str, str] = {}

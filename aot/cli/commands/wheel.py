@@ -12,7 +12,7 @@ import click
 from nojit.aot.cli.console import PLACE, Number, Output, counted, output_options, size
 from nojit.aot.cli.shipping import read_newest, tell_changes, tell_unsigned
 from nojit.aot.files import write_file
-from nojit.aot.trust.content import BundleContent
+from nojit.aot.trust.content import VerifiedBundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled
@@ -114,11 +114,11 @@ def command(  # noqa: PLR0917 - click passes each by name
     tell_changes(out, bundles)
 
 
-def _by_distribution(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:
+def _by_distribution(bundles: Sequence[VerifiedBundle], name: str) -> list[list[VerifiedBundle]]:
     """Group the bundles by distribution: by name, or all together if `name` is given."""
     if name:
         return [list(bundles)]
-    groups: dict[str, list[BundleContent]] = {}
+    groups: dict[str, list[VerifiedBundle]] = {}
     for bundle in bundles:
         groups.setdefault(normalized(bundle.index.name), []).append(bundle)
     return list(groups.values())

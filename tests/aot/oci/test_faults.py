@@ -8,8 +8,12 @@ import hashlib
 import io
 import json
 import os
+import random
+import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +32,7 @@ from nojit.aot.oci.release import BUNDLE, read_release
 from nojit.aot.oci.staging import PARTIAL
 
 from tests.aot.oci.conftest import FAST, files
+from tests.support.bundles import kernel, make_bundle
 from tests.support.registry import FakeRegistry, serve
 
 Run = Callable[..., Result]
@@ -129,6 +134,40 @@ def test_an_interrupted_pull_goes_on_and_leaves_nothing_half_written(
     run("pull", pushed[0], "--arch", "all", "--out", out)
     assert fake.ranged == [f"bytes={half}-"]
     assert files(out) == files(pushed[1])
+
+
+DIES = """
+import os, signal, sys
+from nojit.aot.cli.group import cli
+from nojit.aot.oci.client import Client
+
+whole = Client.chunks
+
+def chunks(*args):
+    for number, chunk in enumerate(whole(*args)):
+        if number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield chunk
+
+Client.chunks = chunks
+cli.main(sys.argv[1:])
+"""
+
+
+def test_a_killed_pull_goes_on(fake: FakeRegistry, run: Run, tmp_path: Path) -> None:
+    made, out, address = tmp_path / "made", tmp_path / "out", f"oci://{fake.host}/acme:1.0"
+    made.mkdir()
+    # what does not compress: several chunks
+    noise = (("noise", random.Random(0).randbytes(300_000)),)
+    make_bundle(made / "acme-1.0-sm_90.nojit", kernel("add", {"n": "i32"}), name="acme", attachments=noise)
+    run("push", address, made)
+    words = ("pull", address, "--arch", "all", "--out", out)
+    done = subprocess.run([sys.executable, "-c", DIES, *map(str, words)], check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert [path.name for path in out.iterdir()] == [PARTIAL]
+    run(*words)
+    assert fake.ranged == [f"bytes={2 << 16}-"]
+    assert files(out) == files(made)
 
 
 def test_a_damaged_rest_of_an_earlier_pull_is_read_again(

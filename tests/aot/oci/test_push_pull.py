@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 from nojit.aot.inspect.statement import statement_path
+from nojit.aot.oci.release import ShippedBundle, ship
+from nojit.aot.trust.content import VerifiedBundle
 from nojit.runtime.trust.policy import signed_path
 
 from tests.aot.oci.conftest import files, public_key, state
@@ -208,6 +210,22 @@ def test_a_damaged_bundle_or_statement_is_not_pushed(address: str, bundles: Make
     first.write_bytes(raw)
     assert "SHA-256" in run("push", address, made, code=3).stderr
     assert "got none" in run("pull", address, "--arch", "all", code=1).stderr
+
+
+def test_a_bundle_that_changes_during_a_push_is_not_pushed(
+    address: str, bundles: Make, document: Document, fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = bundles("sm_90a")
+    (bundle,) = made.glob("*.nojit")
+
+    def ship_and_change(verified: VerifiedBundle) -> ShippedBundle:
+        shipped = ship(verified)
+        bundle.write_bytes(bundle.read_bytes()[:-1] + b"?")
+        return shipped
+
+    monkeypatch.setattr("nojit.aot.cli.commands.push.ship", ship_and_change)
+    assert document("push", address, made, code=3)["error"]["reason"] == "digest"
+    assert not any(raw.startswith(b"nojit") for raw in fake.blobs.values())
 
 
 def test_names_of_tags_and_repositories_are_checked(run: Run) -> None:
