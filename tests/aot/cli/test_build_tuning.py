@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.table.table import Tuning
 
 from tests.aot.cli.conftest import MANIFEST, Run
 from tests.aot.conftest import HEADER
@@ -177,3 +179,30 @@ def test_tuned_tables_are_used_unless_they_are_not_to_be(document: Document, use
     by_tables, by_hand = (document(*words, *more)["bundles"][0]["kernels"][0] for more in ((), ("--no-tuned",)))
     assert (by_tables["variants"], by_tables["tuned"]) == (4, ["NVIDIA H200"])
     assert (by_hand["variants"], by_hand["tuned"]) == (8, [])
+
+
+def test_a_bundle_to_tune_again_has_the_configs_of_manifests_and_tables(
+    run: Run, use_compiler: Use, tuned: Path, tmp_path: Path
+) -> None:
+    use_compiler(toolchains=("3.9", "3.6"))
+    (tuned.parent / "tuned").mkdir()
+    (tuned.parent / "tuned" / "add.toml").write_text(TABLE, encoding="utf-8")
+    result = run("build", tuned, "--retune", "--out", tmp_path / "out", "-j", 1)
+    assert result.exit_code == 0, result.output
+    with BundleFile(tmp_path / "out" / BUNDLE) as bundle:
+        found = [
+            (dict(config.constexprs)["BLOCK"], dict(config.options)["toolchain"])
+            for config in bundle.table("add").configs
+        ]
+        assert found == [(block, name) for block in (128, 256, 512) for name in ("3.9", "3.6")]
+        assert bundle.table("add").tuning == Tuning(("n",), "quarter_pow2")
+    statement = read_statement(statement_path(tmp_path / "out" / BUNDLE)).recipe()
+    assert (statement.tuning, statement.retune, statement.toolchains) == (True, True, ("3.9", "3.6"))
+
+
+def test_without_a_table_only_the_manifests_configs_are_tuned_again(
+    document: Document, use_compiler: Use, tuned: Path
+) -> None:
+    use_compiler()
+    (bundle,) = document("build", tuned, "--retune", "--dry-run")["bundles"]
+    assert [(each["name"], each["variants"]) for each in bundle["kernels"]] == [("add", 4)]
