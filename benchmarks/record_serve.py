@@ -1,10 +1,12 @@
 """Measure recorded and served programs beside Triton's JIT, and compare them with the bars. Needs a GPU and Triton.
 
-    python benchmarks/record_serve.py [--out FOLDER] [--repeat 7] [--rounds 40] [--launches 200] [--part launch,recording,first]
-                                      [--fake]
+    python benchmarks/record_serve.py [--out FOLDER] [--repeat 7] [--rounds 40] [--launches 200] [--fake]
+                                      [--part launch,recording,first,compiled]
 
 - ``first``: the first ``fn[grid](...)`` of a process, from the call to its return, served with Triton and without, and by the JIT with
   an empty and a full cache. Each figure is the median over new processes; imports are not part of it.
+- ``compiled``: the first call of a module of torch.compile, with torch's graph cache full, served with Triton and without, and by the JIT
+  with a full cache. Each figure is the median over new processes. It needs a GPU.
 - ``launch``: a served launch beside nojit's own ``kernel[grid](...)``, in turns in one process.
 - ``recording``: what a recording adds to a launch of the JIT, plain and autotuned, and to a program of kernels that take 10 ms each.
 
@@ -30,7 +32,8 @@ from processes import ROOT, driver_environment, nojit
 
 CHILD = ROOT / "benchmarks/record_serve_child.py"
 # those that take longest come last
-PARTS = ("launch", "recording", "first")
+PARTS = ("launch", "recording", "first", "compiled")
+NEED_GPU = {"compiled"}
 COLD, WARM, SERVED, ALONE = "JIT, empty cache", "JIT, full cache", "served", "served, no Triton"
 # the share of a launch that a recording may add to a kernel of 10 ms
 KERNEL_US = 10_000.0
@@ -80,12 +83,16 @@ class Bench:
         environment["NOJIT_CACHE_DIR"] = str(folder / "nojit-cache")
         if fake:
             environment |= driver_environment(folder)
-        self._environment = environment
-        self.bundles = folder / "artifacts"
-        recording = folder / "bench.nojitrec"
-        child = [sys.executable, CHILD, "record"]
-        self._run([*nojit("record", "-o", recording), "--", *child])
-        self._run(nojit("build", recording, "--out", self.bundles))
+        # the graph cache of torch.compile
+        self._environment = environment | {"TORCHINDUCTOR_CACHE_DIR": str(folder / "graphs")}
+        self.bundles = self._build("record")
+
+    def _build(self, work: str) -> Path:
+        """Record a process and build its bundle; return the folder."""
+        recording, bundles = self._folder / f"{work}.nojitrec", self._folder / f"{work}-artifacts"
+        self._run([*nojit("record", "-o", recording), "--", sys.executable, CHILD, work])
+        self._run(nojit("build", recording, "--out", bundles))
+        return bundles
 
     def _run(self, words: Sequence[Any], cache: str = "full") -> str:
         environment = self._environment | {"TRITON_CACHE_DIR": str(self._folder / cache)}
@@ -94,11 +101,11 @@ class Bench:
             sys.exit(f"{' '.join(map(str, words))} exits {ended.returncode}: {ended.stderr.decode()[-3000:]}")
         return ended.stdout.decode()
 
-    def child(self, work: str, *, served: bool = False, cache: str = "full", **given: object) -> dict[str, Any]:
-        """Run a process that measures, and return what it found."""
+    def child(self, work: str, *, bundles: Path | None = None, cache: str = "full", **given: object) -> dict[str, Any]:
+        """Run a process that measures, served from bundles if there are any, and return what it found."""
         words = [sys.executable, CHILD, work, *(f"{name}={value}" for name, value in given.items())]
-        if served:
-            words = [sys.executable, "-m", "nojit.runtime.serve", "--bundle", self.bundles, "--", *words]
+        if bundles is not None:
+            words = [sys.executable, "-m", "nojit.runtime.serve", "--bundle", bundles, "--", *words]
         found: dict[str, Any] = json.loads(self._run(words, cache).splitlines()[-1])
         return found
 
@@ -109,7 +116,7 @@ class Bench:
             for way, found in times.items():
                 served = way in {SERVED, ALONE}
                 cache = "full" if way == WARM else f"{'unused' if served else 'empty'}-{number}"
-                figures = self.child("first", served=served, cache=cache, way=way)
+                figures = self.child("first", bundles=self.bundles if served else None, cache=cache, way=way)
                 if served and (self._folder / cache).exists():
                     sys.exit(f"expected no file of a served process, found {self._folder / cache}")
                 # the first process compiles modules to bytecode
@@ -130,11 +137,33 @@ class Bench:
                 ratio = medians[jit, "first_ms"] / medians[way, "first_ms"]
                 yield Figure(f"first call: {jit} / {way}", "x", ratio, bar=bar, at_least=True)
 
+    def compiled(self, repeat: int) -> Iterator[Figure]:
+        """Measure first calls of a compiled module."""
+        bundles = self._build("compiled")
+        times: dict[str, list[float]] = {way: [] for way in (WARM, SERVED, ALONE)}
+        for number in range(repeat + 1):
+            for way, found in times.items():
+                figures = self.child("compiled") if way == WARM else self.child("compiled", bundles=bundles, way=way)
+                # the first process of the JIT fills its caches
+                if number:
+                    found.append(figures["first_ms"])
+        for way, found in times.items():
+            yield Figure(f"first call of a compiled module: {way}", "ms", statistics.median(found), min(found))
+        for way in (SERVED, ALONE):
+            above = statistics.median(times[way]) - statistics.median(times[WARM])
+            yield Figure(f"first call of a compiled module: {way} - {WARM}", "ms", above, bar=100.0)
+
     def launch(self, rounds: int, launches: int) -> Iterator[Figure]:
         """Measure launches, with Triton and without."""
         for way in (SERVED, ALONE):
             found = self.child(
-                "launch", served=True, cache="unused", way=way, bundle=self.bundles, rounds=rounds, launches=launches
+                "launch",
+                bundles=self.bundles,
+                cache="unused",
+                way=way,
+                bundle=self.bundles,
+                rounds=rounds,
+                launches=launches,
             )
             for count in ("4", "12", "tuned"):
                 for contender, times in found[count].items():
@@ -185,10 +214,12 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=7, help="processes of each way")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--launches", type=int, default=200, help="launches in a round")
-    parser.add_argument("--part", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--part", help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--fake", action="store_true", help="the tests' driver: no GPU is needed")
     given = parser.parse_args()
-    parts = given.part.split(",")
+    parts = given.part.split(",") if given.part else [each for each in PARTS if each not in NEED_GPU or not given.fake]
+    if given.fake and (needing := NEED_GPU & set(parts)):
+        parser.error(f"--fake: expected parts that need no GPU, got {', '.join(needing)}")
     if unknown := set(parts) - set(PARTS):
         parser.error(f"--part: expected some of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
     facts = _facts(fake=given.fake)
@@ -198,6 +229,7 @@ def main() -> int:
         bench = Bench(Path(name), fake=given.fake)
         measures = {
             "first": lambda: bench.first(given.repeat),
+            "compiled": lambda: bench.compiled(given.repeat),
             "launch": lambda: bench.launch(given.rounds, given.launches),
             "recording": lambda: bench.recording(given.rounds, given.launches),
         }

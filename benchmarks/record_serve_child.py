@@ -1,6 +1,6 @@
 """The processes of `record_serve.py`: each measures one thing and prints it as JSON.
 
-    python benchmarks/record_serve_child.py record|first|launch|recording [SETTING=VALUE...]
+    python benchmarks/record_serve_child.py record|first|compiled|launch|recording [SETTING=VALUE...]
 
 With ``FAKECUDA_DEVICES`` set, the tests' driver stands for a GPU.
 """
@@ -222,6 +222,28 @@ def with_and_without(
     return times
 
 
+def compiled(stage: Stage, given: dict[str, str]) -> dict[str, Any]:
+    """Return the time of the first call of a compiled module, from the call to the end of its kernels."""
+    import torch
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples/record_serve"))
+    from compiled import TOKENS, WIDTH, Block
+
+    torch.manual_seed(0)
+    block = Block().to("cuda", torch.bfloat16)
+    x = torch.randn(2, TOKENS, WIDTH, dtype=torch.bfloat16, device="cuda")
+    call = torch.compile(block)
+    stage.synchronize()
+    began = now()
+    with torch.no_grad():
+        call(x)
+    stage.synchronize()
+    ended = now()
+    if "way" in given:
+        require_served(1)
+    return {"first_ms": (ended - began) / 1e6}
+
+
 def require_served(launches: int) -> None:
     """Require that bundles served at least so many launches, and that none missed."""
     from nojit import runtime
@@ -240,6 +262,7 @@ def main() -> None:
     measures: dict[str, Callable[[Stage, dict[str, str]], dict[str, Any]]] = {
         "record": record,
         "first": first,
+        "compiled": compiled,
         "launch": launch,
         "recording": recording,
     }
