@@ -7,7 +7,7 @@
 #include "objects.h"
 #include "sync.h"
 
-#include "cuda/query.h"
+#include "driver/query.h"
 #include "tensor.h"
 
 /* An int that is no bool. Beyond 64 bits it is unknown here, and the slow path says so. */

@@ -6,7 +6,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "cuda/driver.h"
+#include "driver/driver.h"
 
 /* Notes what was enqueued last. */
 void nj_device_note(const nj_device *device, PyObject *label, const unsigned int grid[3]);

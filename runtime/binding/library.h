@@ -4,7 +4,7 @@
 
 #include "driver.h"
 
-#include "cuda/library.h"
+#include "driver/library.h"
 
 /* A kernel of a loaded image. */
 typedef struct {

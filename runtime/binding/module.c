@@ -31,7 +31,7 @@
 #include "tuning.h"
 #include "type_names.h"
 
-#include "cuda/query.h"
+#include "driver/query.h"
 
 static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {

@@ -120,7 +120,7 @@ int nj_plain_read(const nj_plain *plain, PyObject *object, nj_plain_tensor *tens
 static int lies_on(PyObject *devices, const nj_plain_tensor *tensor)
 {
     int32_t type = tensor->view.device.device_type;
-    PyObject *name = type == kDLCUDA ? cuda : type == kDLCPU ? cpu : NULL;
+    PyObject *name = nj_is_gpu(type) ? cuda : type == kDLCPU ? cpu : NULL;
     return name == NULL ? 0 : PySet_Contains(devices, name);
 }
 

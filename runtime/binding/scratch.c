@@ -6,6 +6,7 @@
 #include "tensor.h"
 
 #include "base/dlpack.h"
+#include "driver/driver.h"
 
 static PyObject *allocator; /* owned; NULL if there is none */
 static nj_mutex allocator_lock;
@@ -139,7 +140,7 @@ static void keep_message(void *context, const char *kind, const char *message)
 static nj_allocation allocation_of(const DLTensor *tensor, uint64_t align)
 {
     uint64_t start = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset, lost = -start % align, bytes = bytes_of(tensor);
-    bool cuda = tensor->device.device_type == kDLCUDA && tensor->device.device_id >= 0, any = tensor->device.device_type == kDLCUDAManaged;
+    bool cuda = nj_is_gpu(tensor->device.device_type) && tensor->device.device_id >= 0, any = tensor->device.device_type == kDLCUDAManaged;
     return (nj_allocation){
         .address = start == 0 ? 0 : start + lost,
         .bytes = bytes < lost ? 0 : bytes - lost,
@@ -154,7 +155,7 @@ static int ask_framework(const nj_plan_object *plan, const nj_signature *signatu
     int64_t bytes = size + (int64_t)scratch->align;
     kept_message message = {"no reason given"};
     DLTensor prototype = {
-        .device = {kDLCUDA, plan->it.ordinal}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &bytes};
+        .device = {nj_vendor_found->dlpack_device, plan->it.ordinal}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &bytes};
     if (call->api->managed_tensor_allocator(&prototype, held, &message, keep_message) != 0) {
         PyErr_Clear(); /* a framework that raised beside calling `keep_message` */
         *held = NULL;
@@ -179,7 +180,7 @@ static int check_stream(const nj_plan_object *plan, const nj_signature *signatur
         return -1;
     }
     void *current = NULL;
-    if (call->api->managed_tensor_allocator == NULL || call->api->current_work_stream(kDLCUDA, plan->it.ordinal, &current) != 0) {
+    if (call->api->managed_tensor_allocator == NULL || call->api->current_work_stream(nj_vendor_found->dlpack_device, plan->it.ordinal, &current) != 0) {
         nj_refuse(signature->kernel, NULL, NULL, "the kernel needs scratch memory: expected the framework to have an allocator and a stream");
         return -1;
     }

@@ -3,6 +3,8 @@
 #include "errors.h"
 #include "sync.h"
 
+#include "driver/driver.h"
+
 /* Set once by `nj_stream_init` under the import lock. */
 static struct {
     PyObject *torch, *tensor, *bindings, *raw_stream, *cuda_stream, *cupy_pointer;
@@ -173,7 +175,7 @@ int nj_find_stream(const nj_signature *signature, const nj_call *call, void **st
         return find_other(signature, call, stream);
     }
     *stream = NULL;
-    if (call->api->current_work_stream(kDLCUDA, call->device, stream) != 0) {
+    if (call->api->current_work_stream(nj_vendor_found->dlpack_device, call->device, stream) != 0) {
         /* what the framework has raised stays */
         nj_refuse(signature->kernel, NULL, NULL, "expected the framework to say which stream is current: pass stream=");
         return -1;

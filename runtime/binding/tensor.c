@@ -5,7 +5,7 @@
 #include "stream.h"
 #include "sync.h"
 
-#include "cuda/query.h"
+#include "driver/query.h"
 
 /* Set once by `nj_tensor_init` under the import lock. */
 static struct {
@@ -78,16 +78,16 @@ static nj_dtype dtype_of(DLDataType type)
 
 static int read_odd_device(DLDevice device, PyObject *kernel, PyObject *argument, int *out)
 {
-    if (device.device_type == kDLCUDA && device.device_id >= 0) {
-        *out = device.device_id; /* of an empty tensor */
+    if (nj_is_gpu(device.device_type) && device.device_id >= 0) {
+        *out = device.device_id; /* of an empty tensor, or of AMD's */
         return 1;
     }
-    if (device.device_type == kDLCUDA) {
+    if (nj_is_gpu(device.device_type)) {
         PyObject *got = PyUnicode_FromFormat("cuda:%d", (int)device.device_id);
         nj_refuse(kernel, argument, got, "expected a device such as cuda:0");
         return -1;
     }
-    bool any = device.device_type == kDLCUDAHost || device.device_type == kDLCUDAManaged;
+    bool any = device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost || device.device_type == kDLCUDAManaged;
     *out = any ? NJ_DEVICE_ANY : NJ_DEVICE_HOST;
     return 1;
 }

@@ -33,7 +33,9 @@ class Images:
 
     def __init__(self, file: BundleFile) -> None:
         self.file = file
-        self._functions: dict[tuple[_Image, _Entry], _core.Function] = {}
+        self._functions: dict[tuple[_Image, _Entry, int], _core.Function] = {}
+        # HIP loads an image for one device, CUDA for all
+        self._per_device = file.index.target.backend == "hip"
         # images that `load` put on a device
         self._loaded: set[tuple[_Image, int]] = set()
 
@@ -43,7 +45,7 @@ class Images:
         Args:
             table: variants in this bundle.
             row: one of them.
-            device: whose driver cross-checks the parameters; any that runs the image will do.
+            device: whose driver cross-checks the parameters; for CUDA any that runs the image will do.
             read: what the engine reads of the row, which the image is held against.
 
         Raises:
@@ -52,12 +54,13 @@ class Images:
         """
         image = (table.kernel, table.columns["image"][row])
         entry = read.entry
-        function = self._functions.get((image, entry))
+        place = device if self._per_device else 0
+        function = self._functions.get((image, entry, place))
         if function is not None:
             return function
         began_ns = perf_counter_ns()
         function, loaded = self.file.load(*image, read, device)
-        self._functions[image, entry] = function
+        self._functions[image, entry, place] = function
         if loaded:
             bundle, variant = self.file.id, partial(table.variant_id, row)
             what = f"image={image[1]}"

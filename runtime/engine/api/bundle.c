@@ -5,7 +5,7 @@
 #include "base/texts.h"
 #include "base/sized.h"
 #include "bundle/zstd.h"
-#include "cuda/query.h"
+#include "driver/query.h"
 
 #include <stdio.h>
 #include <stdlib.h>

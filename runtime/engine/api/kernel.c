@@ -1,7 +1,7 @@
 #include "api/handles.h"
 #include "base/texts.h"
 #include "base/sized.h"
-#include "cuda/query.h"
+#include "driver/query.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 #include "api/call.h"
 
 #include "base/sized.h"
-#include "cuda/library.h"
-#include "cuda/query.h"
+#include "driver/library.h"
+#include "driver/query.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #include "api/handles.h"
 #include "base/sized.h"
 #include "base/texts.h"
-#include "cuda/library.h"
+#include "driver/library.h"
 
 #include <stdlib.h>
 

@@ -65,6 +65,13 @@ static bool check_numbers(const nj_runnable_facts *facts, nj_error *error)
     return good || nj_differ(error, "", "expected the launch facts of a variant");
 }
 
+/* Tensor maps are the hardware's; no build makes them for a device without. */
+static bool check_maps(const nj_runnable_facts *facts, nj_error *error)
+{
+    return facts->map_count == 0 || nj_calls.cuTensorMapEncodeTiled != NULL ||
+           nj_differ(error, nj_format("%zu", facts->map_count).text, "expected no tensor maps: this device has none");
+}
+
 bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error)
 {
     memset(runnable, 0, sizeof *runnable);
@@ -77,7 +84,7 @@ bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_
     runnable->global_scratch = facts->global_scratch;
     runnable->profile_scratch = facts->profile_scratch;
     runnable->limited = nj_function_limited(runnable->function, runnable->shared_bytes, runnable->num_ctas);
-    if (!check_numbers(facts, error) || !nj_runnable_read_maps(runnable, facts, error) || !nj_runnable_read_slots(runnable, facts, error) ||
+    if (!check_numbers(facts, error) || !check_maps(facts, error) || !nj_runnable_read_maps(runnable, facts, error) || !nj_runnable_read_slots(runnable, facts, error) ||
         !read_grid(runnable, facts, error)) {
         return false;
     }

@@ -3,7 +3,7 @@
 #ifndef NOJIT_LAUNCH_RUNNABLE_H
 #define NOJIT_LAUNCH_RUNNABLE_H
 
-#include "cuda/function.h"
+#include "driver/function.h"
 #include "expr/machine.h"
 #include "launch/tensormap.h"
 

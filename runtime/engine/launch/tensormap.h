@@ -2,7 +2,7 @@
 #ifndef NOJIT_LAUNCH_TENSORMAP_H
 #define NOJIT_LAUNCH_TENSORMAP_H
 
-#include "cuda/driver.h"
+#include "driver/driver.h"
 #include "launch/map_cache.h"
 
 /* How one descriptor of a runnable is encoded. */

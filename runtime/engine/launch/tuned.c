@@ -1,6 +1,6 @@
 #include "launch/tuned.h"
 
-#include "cuda/query.h"
+#include "driver/query.h"
 #include "select/ranking.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
-/* The CUDA driver: loaded when first needed, never linked. Needs no lock of the caller's, and waits: for its own locks, and for the
+/* The GPU driver: NVIDIA's or AMD's, whichever this process finds, loaded when first needed, never linked. Its calls are named as
+ * CUDA's; `hip/` fills in what HIP has for each. Needs no lock of the caller's, and waits: for its own locks, and for the
  * driver. */
-#ifndef NOJIT_CUDA_DRIVER_H
-#define NOJIT_CUDA_DRIVER_H
+#ifndef NOJIT_DRIVER_DRIVER_H
+#define NOJIT_DRIVER_DRIVER_H
 
 #include "base/error.h"
 #include "cuda/abi.h"
@@ -9,7 +10,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* name, symbol (cuda.h maps some names to versioned ones), parameters, whether every driver that we support has it */
+/* name, symbol (cuda.h maps some names to versioned ones), parameters, whether every CUDA driver that we support has it. NULL in
+ * `nj_calls` where it is false and the driver lacks the call, and for HIP where a comment says so */
 #define NJ_DRIVER_CALLS(X)                                                                                             \
     X(cuInit, "cuInit", (unsigned int flags), true)                                                                    \
     X(cuDriverGetVersion, "cuDriverGetVersion", (int *version), true)                                                  \
@@ -32,6 +34,7 @@
       true)                                                                                                            \
     X(cuLibraryGetKernel, "cuLibraryGetKernel", (CUkernel * kernel, CUlibrary library, const char *name), true)        \
     X(cuKernelGetFunction, "cuKernelGetFunction", (CUfunction * function, CUkernel kernel), true)                      \
+    /* HIP: NULL, a launch needs no limits raised */                                                                   \
     X(cuKernelSetAttribute, "cuKernelSetAttribute", (int attribute, int value, CUkernel kernel, CUdevice device),      \
       true)                                                                                                            \
     X(cuKernelGetParamInfo, "cuKernelGetParamInfo",                                                                    \
@@ -39,6 +42,7 @@
     X(cuMemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * address, size_t bytes, CUstream stream), true)                \
     X(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr address, CUstream stream), true)                                  \
     X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes), false)                             \
+    /* HIP: NULL */                                                                                                    \
     X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
       (CUtensorMap * map, int type, uint32_t rank, void *address, const uint64_t *dimensions,                          \
        const uint64_t *stride_bytes, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,          \
@@ -52,6 +56,7 @@
     X(cuLaunchKernelEx, "cuLaunchKernelEx",                                                                            \
       (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), true)
 
+/* The calls of the driver that was found. */
 typedef struct {
 #define NJ_DECLARE(name, symbol, parameters, required) CUresult(*name) parameters;
     NJ_DRIVER_CALLS(NJ_DECLARE)
@@ -59,7 +64,29 @@ typedef struct {
 } nj_driver_calls;
 
 /* Filled once, before `nj_driver_ready` first succeeds. */
-extern nj_driver_calls nj_cuda;
+extern nj_driver_calls nj_calls;
+
+/* What differs between the drivers of two vendors, beside their calls. */
+typedef struct {
+    const char *name;     /* of the interface: CUDA */
+    const char *release;  /* what its versions are those of: ROCm */
+    const char *variable; /* of the environment, names another file */
+    const char *files[4]; /* to open, the first that is there */
+    const char *needed;   /* for messages */
+    int dlpack_device;    /* the type of its devices in DLPack */
+    bool per_device;      /* an image is loaded on the current device alone */
+    bool lazy;            /* any call may start the driver */
+    int too_old;          /* the code of an image that the driver is too old for, and its name */
+    const char *too_old_name;
+    const char *(*find)(void *library);                   /* fills `nj_calls`; the name of a symbol that is missing, or NULL */
+    CUresult (*arch)(int *number, CUdevice device);       /* as bundle/target.h numbers them */
+    const char *(*spell)(const char *call);               /* its own name of a call */
+} nj_vendor;
+
+extern const nj_vendor nj_vendor_cuda, nj_vendor_hip;
+
+/* The vendor whose driver was found; CUDA's before one is. */
+NJ_INTERNAL extern const nj_vendor *nj_vendor_found;
 
 /* One GPU as this process sees it. */
 typedef struct {
@@ -80,7 +107,7 @@ typedef struct {
 #define NJ_SUCCESS ((nj_outcome){NULL, CUDA_SUCCESS})
 
 /* Calls the driver and yields an outcome. */
-#define NJ_TRY(function, ...) nj_outcome_of(nj_cuda.function(__VA_ARGS__), #function)
+#define NJ_TRY(function, ...) nj_outcome_of(nj_calls.function(__VA_ARGS__), #function)
 
 static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
 {

@@ -1,8 +1,8 @@
 /* Kernels of loaded images, and what they were allowed. */
-#ifndef NOJIT_CUDA_FUNCTION_H
-#define NOJIT_CUDA_FUNCTION_H
+#ifndef NOJIT_DRIVER_FUNCTION_H
+#define NOJIT_DRIVER_FUNCTION_H
 
-#include "cuda/driver.h"
+#include "driver/driver.h"
 
 #include <pthread.h>
 

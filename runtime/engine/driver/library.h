@@ -1,16 +1,16 @@
 /* Images in the driver, one for each content, whichever bundles hold it. They stay loaded for the life of the process: an unload
  * would break a graph capture under way, and any launch that another thread has in flight. */
-#ifndef NOJIT_CUDA_LIBRARY_H
-#define NOJIT_CUDA_LIBRARY_H
+#ifndef NOJIT_DRIVER_LIBRARY_H
+#define NOJIT_DRIVER_LIBRARY_H
 
-#include "cuda/function.h"
+#include "driver/function.h"
 #include "image/entry.h"
 
 /* An image of a bundle, and the kernel that is wanted of it. */
 typedef struct {
     nj_span content;
     unsigned char digest[32]; /* SHA-256 of the content */
-    int min_driver;           /* 13010: CUDA 13.1 */
+    int min_driver;           /* 13010: CUDA 13.1; 6040: ROCm 6.4 */
     nj_entry entry;
 } nj_image;
 

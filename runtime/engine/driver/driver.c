@@ -1,16 +1,18 @@
-#include "cuda/driver.h"
+#include "driver/driver.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-nj_driver_calls nj_cuda;
+nj_driver_calls nj_calls;
+const nj_vendor *nj_vendor_found = &nj_vendor_cuda;
 
 /* guards everything below but the atomics */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;
 static bool found; /* every symbol */
+static char problem[256]; /* why no driver was opened */
 static nj_device devices[NJ_DEVICES_MAX];
 static atomic_bool ready;
 static atomic_bool started; /* cuInit was called: a fork from here on is beyond repair */
@@ -31,8 +33,10 @@ bool nj_forked(void)
 
 bool nj_refuse_forked(nj_error *error)
 {
-    return nj_driver_failed(error, "cuInit", CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED",
-                            "CUDA was initialised before fork; use spawn (multiprocessing.set_start_method) or fork earlier");
+    const nj_vendor *it = nj_vendor_found;
+    return nj_driver_failed(error, it->spell("cuInit"), CUDA_ERROR_NOT_INITIALIZED,
+                            it == &nj_vendor_cuda ? "CUDA_ERROR_NOT_INITIALIZED" : "hipErrorNotInitialized",
+                            "%s was initialised before fork; use spawn (multiprocessing.set_start_method) or fork earlier", it->name);
 }
 
 bool nj_is_sticky(CUresult code)
@@ -51,39 +55,64 @@ bool nj_outcome_good(nj_outcome outcome, nj_error *error)
         return nj_refuse_forked(error);
     }
     const char *name = NULL;
-    if (nj_cuda.cuGetErrorName(outcome.code, &name) != CUDA_SUCCESS || name == NULL) {
+    if (nj_calls.cuGetErrorName(outcome.code, &name) != CUDA_SUCCESS || name == NULL) {
         name = "unknown error";
     }
     bool sticky = nj_is_sticky(outcome.code);
     if (sticky) {
         atomic_store(&broken, true);
     }
-    return nj_driver_failed(error, outcome.call, outcome.code, name, "%s failed%s", outcome.call,
-                            sticky ? ": a kernel broke the CUDA context, and the process must be restarted" : "");
+    const char *call = nj_vendor_found->spell(outcome.call);
+    nj_text broke = nj_format(": a kernel broke the %s context, and the process must be restarted", nj_vendor_found->name);
+    return nj_driver_failed(error, call, outcome.code, name, "%s failed%s", call, sticky ? broke.text : "");
 }
 
-/* Fills `nj_cuda`; the name of a symbol that is missing, or NULL. */
-static const char *find_symbols(void)
+/* Opens the driver of a vendor; NULL if it is not there. */
+static void *open_vendor(const nj_vendor *it, int flags)
 {
-#define NJ_FIND(name, symbol, parameters, required)                                                                    \
-    *(void **)&nj_cuda.name = dlsym(library, symbol);                                                                  \
-    if (required && nj_cuda.name == NULL) {                                                                            \
-        return symbol;                                                                                                 \
+    const char *path = getenv(it->variable);
+    if (path != NULL && *path != '\0') {
+        return dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
     }
-    NJ_DRIVER_CALLS(NJ_FIND)
-#undef NJ_FIND
-    found = true;
-    return NULL;
+    void *opened = NULL;
+    for (size_t i = 0; opened == NULL && i < sizeof it->files / sizeof *it->files && it->files[i] != NULL; i++) {
+        opened = dlopen(it->files[i], RTLD_NOW | RTLD_LOCAL | flags);
+    }
+    return opened;
 }
 
-/* Opens the driver, or, with RTLD_NOLOAD, takes the one that the process has opened. */
+static bool open_any(int flags)
+{
+    const char *hip = getenv(nj_vendor_hip.variable), *cuda = getenv(nj_vendor_cuda.variable);
+    /* who names a file of one vendor alone wants that one */
+    bool hip_first = hip != NULL && *hip != '\0' && (cuda == NULL || *cuda == '\0');
+    const nj_vendor *vendors[] = {hip_first ? &nj_vendor_hip : &nj_vendor_cuda, hip_first ? &nj_vendor_cuda : &nj_vendor_hip};
+    for (int i = 0; library == NULL && i < 2; i++) {
+        library = open_vendor(vendors[i], flags);
+        if (library != NULL) {
+            nj_vendor_found = vendors[i];
+            pthread_atfork(NULL, NULL, after_fork_in_child);
+        } else if (i == 0) {
+            const char *told = dlerror();
+            snprintf(problem, sizeof problem, "%s", told == NULL ? "" : told);
+        }
+    }
+    return library != NULL;
+}
+
+/* Opens the driver, or, with RTLD_NOLOAD, takes the one that the process has opened: torch knows which of two is in use. */
 static void open_locked(int flags)
 {
-    const char *path = getenv("NOJIT_LIBCUDA");
-    library = dlopen(path != NULL && *path != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL | flags);
-    if (library != NULL) {
-        pthread_atfork(NULL, NULL, after_fork_in_child);
+    if (!open_any(flags | RTLD_NOLOAD) && (flags & RTLD_NOLOAD) == 0) {
+        open_any(flags);
     }
+}
+
+static const char *find_symbols(void)
+{
+    const char *missing = nj_vendor_found->find(library);
+    found = missing == NULL;
+    return missing;
 }
 
 bool nj_driver_find(void)
@@ -105,9 +134,9 @@ bool nj_driver_find(void)
     return known;
 }
 
-static bool lacks_driver(nj_error *error, const char *call, const char *problem)
+static bool lacks_driver(nj_error *error, const char *call, const char *got)
 {
-    return nj_driver_failed(error, call, -1, problem, "expected a CUDA driver of version 12.0 or later (libcuda.so.1)");
+    return nj_driver_failed(error, call, -1, got, "expected %s", nj_vendor_found->needed);
 }
 
 static bool load_locked(nj_error *error)
@@ -115,7 +144,7 @@ static bool load_locked(nj_error *error)
     if (library == NULL) {
         open_locked(0);
         if (library == NULL) {
-            return lacks_driver(error, "dlopen", dlerror());
+            return lacks_driver(error, "dlopen", problem);
         }
     }
     const char *missing = found ? NULL : find_symbols();
@@ -204,7 +233,7 @@ nj_outcome nj_context_enter(const nj_device *device, bool *pushed)
     }
     CUdevice handle;
     /* a green context, or one that the host program made: its streams are launched on in it, not in the primary */
-    if (current != NULL && nj_cuda.cuCtxGetDevice(&handle) == CUDA_SUCCESS && handle == device->handle) {
+    if (current != NULL && nj_calls.cuCtxGetDevice(&handle) == CUDA_SUCCESS && handle == device->handle) {
         return NJ_SUCCESS;
     }
     outcome = NJ_TRY(cuCtxPushCurrent, primary);
@@ -217,7 +246,7 @@ void nj_context_leave(bool pushed)
     CUcontext popped;
     if (pushed) {
         /* what was pushed is still on top, so that this cannot fail but where the launch has failed already */
-        (void)nj_cuda.cuCtxPopCurrent(&popped);
+        (void)nj_calls.cuCtxPopCurrent(&popped);
     }
 }
 
@@ -254,7 +283,7 @@ bool nj_driver_healthy(void)
     if (!nj_driver_known()) {
         return can_start();
     }
-    for (int i = 0; nj_cuda.cuMemGetInfo != NULL && i < NJ_DEVICES_MAX; i++) {
+    for (int i = 0; nj_calls.cuMemGetInfo != NULL && i < NJ_DEVICES_MAX; i++) {
         if (atomic_load_explicit(&devices[i].primary, memory_order_acquire) != NULL && !is_healthy(&devices[i])) {
             atomic_store(&broken, true);
             return false;

@@ -1,14 +1,15 @@
-#include "cuda/library.h"
+#include "driver/library.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS = 1024, NEWER_TOOLKIT = 222 };
+enum { BUCKETS = 1024, ANY_DEVICE = -1 };
 
 /* An image that the driver holds. */
 typedef struct library {
     struct library *next; /* of its bucket */
     unsigned char digest[32];
+    int device; /* that holds it; ANY_DEVICE where the driver puts it on all */
     CUlibrary handle;
     nj_function *functions; /* as they were asked for; each keeps what was raised for it */
 } library;
@@ -23,18 +24,36 @@ static bool check_version(int needed, nj_error *error)
     if (!nj_outcome_good(NJ_TRY(cuDriverGetVersion, &version), error)) {
         return false;
     }
+    const nj_vendor *it = nj_vendor_found;
     return version >= needed ||
-           nj_driver_failed(error, "cuDriverGetVersion", NEWER_TOOLKIT, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-                            "expected a driver for CUDA %d.%d or later, this one is for %d.%d", needed / 1000, needed % 1000 / 10,
+           nj_driver_failed(error, it->spell("cuDriverGetVersion"), it->too_old, it->too_old_name,
+                            "expected a driver for %s %d.%d or later, this one is for %d.%d", it->release, needed / 1000, needed % 1000 / 10,
                             version / 1000, version % 1000 / 10);
 }
 
-static library *load_locked(const nj_image *image, nj_error *error)
-{
+typedef struct {
+    const nj_image *image;
+    const nj_device *device;
     CUlibrary handle;
-    if (!check_version(image->min_driver, error) ||
+} loading;
+
+static nj_outcome load_there(void *facts)
+{
+    loading *it = facts;
+    bool pushed = false;
+    nj_outcome outcome = nj_vendor_found->per_device ? nj_context_enter(it->device, &pushed) : NJ_SUCCESS;
+    if (outcome.call == NULL) {
         /* no options: nothing may be compiled behind the user's back */
-        !nj_outcome_good(NJ_TRY(cuLibraryLoadData, &handle, image->content.at, NULL, NULL, 0, NULL, NULL, 0), error)) {
+        outcome = NJ_TRY(cuLibraryLoadData, &it->handle, it->image->content.at, NULL, NULL, 0, NULL, NULL, 0);
+        nj_context_leave(pushed);
+    }
+    return outcome;
+}
+
+static library *load_locked(const nj_image *image, const nj_device *device, nj_error *error)
+{
+    loading facts = {.image = image, .device = device};
+    if (!check_version(image->min_driver, error) || !nj_outcome_good(load_there(&facts), error)) {
         return NULL;
     }
     library *made = calloc(1, sizeof *made);
@@ -43,19 +62,21 @@ static library *load_locked(const nj_image *image, nj_error *error)
         return NULL;
     }
     memcpy(made->digest, image->digest, sizeof made->digest);
-    made->handle = handle;
+    made->handle = facts.handle;
+    made->device = nj_vendor_found->per_device ? device->ordinal : ANY_DEVICE;
     return made;
 }
 
-static library *find_locked(const nj_image *image, bool *loaded, nj_error *error)
+static library *find_locked(const nj_image *image, const nj_device *device, bool *loaded, nj_error *error)
 {
     library **bucket = &buckets[(image->digest[0] << 8 | image->digest[1]) % BUCKETS];
     for (library *one = *bucket; one != NULL; one = one->next) {
-        if (memcmp(one->digest, image->digest, sizeof one->digest) == 0) {
+        bool there = one->device == ANY_DEVICE || one->device == device->ordinal;
+        if (there && memcmp(one->digest, image->digest, sizeof one->digest) == 0) {
             return one;
         }
     }
-    library *made = load_locked(image, error);
+    library *made = load_locked(image, device, error);
     if (made != NULL) {
         made->next = *bucket;
         *bucket = made;
@@ -115,11 +136,11 @@ static nj_outcome compare_there(void *facts)
     return outcome;
 }
 
-/* Whether the driver finds the params that the image has; drivers before CUDA 12.4 do not tell. */
+/* Whether the driver finds the params that the image has; drivers before CUDA 12.4 and HIP do not tell. */
 static bool check_params(CUkernel handle, nj_device *device, const nj_image_kernel *kernel, nj_error *error)
 {
     comparing it = {.handle = handle, .device = device, .kernel = kernel, .error = error};
-    return nj_cuda.cuKernelGetParamInfo == NULL ||
+    return nj_calls.cuKernelGetParamInfo == NULL ||
            (nj_outcome_good(nj_on_device(device, compare_there, &it), error) && it.agrees);
 }
 
@@ -174,7 +195,7 @@ nj_function *nj_image_load(const nj_image *image, int ordinal, bool *loaded, nj_
         return NULL;
     }
     pthread_mutex_lock(&lock);
-    library *library = find_locked(image, loaded, error);
+    library *library = find_locked(image, device, loaded, error);
     nj_function *function = library == NULL ? NULL : find_function_locked(library, device, image, &facts, error);
     pthread_mutex_unlock(&lock);
     return function;

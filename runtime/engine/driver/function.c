@@ -1,4 +1,4 @@
-#include "cuda/function.h"
+#include "driver/function.h"
 
 enum {
     /* of a block, static and dynamic together: a launch that takes more has to ask for it */
@@ -14,7 +14,7 @@ static bool is_unusual(const nj_function *function, unsigned int dynamic_bytes)
 
 bool nj_function_limited(const nj_function *function, unsigned int dynamic_bytes, unsigned int num_ctas)
 {
-    return is_unusual(function, dynamic_bytes) || num_ctas > PORTABLE_CLUSTER_MAX;
+    return nj_calls.cuKernelSetAttribute != NULL && (is_unusual(function, dynamic_bytes) || num_ctas > PORTABLE_CLUSTER_MAX);
 }
 
 static nj_outcome set_attribute(const nj_function *function, const nj_device *device, int attribute, int value)

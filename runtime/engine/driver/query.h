@@ -1,8 +1,8 @@
 /* What the driver says of devices and addresses. */
-#ifndef NOJIT_CUDA_QUERY_H
-#define NOJIT_CUDA_QUERY_H
+#ifndef NOJIT_DRIVER_QUERY_H
+#define NOJIT_DRIVER_QUERY_H
 
-#include "cuda/driver.h"
+#include "driver/driver.h"
 
 typedef struct {
     char name[256];
@@ -11,13 +11,13 @@ typedef struct {
 } nj_device_facts;
 
 /* False with `error` filled. */
-NJ_INTERNAL bool nj_driver_version(int *version, nj_error *error); /* 13010: CUDA 13.1 */
+NJ_INTERNAL bool nj_driver_version(int *version, nj_error *error); /* 13010: CUDA 13.1; 6040: ROCm 6.4 */
 NJ_INTERNAL bool nj_device_count(int *count, nj_error *error);
 NJ_INTERNAL bool nj_device_describe(int ordinal, nj_device_facts *facts, nj_error *error);
-NJ_INTERNAL bool nj_device_capability(int ordinal, int *capability, nj_error *error); /* 90: 9.0 */
+NJ_INTERNAL bool nj_device_capability(int ordinal, int *capability, nj_error *error); /* 90: sm_90; 942: gfx942 */
 NJ_INTERNAL bool nj_device_attribute(int ordinal, int attribute, int *value, nj_error *error); /* by its number in cuda.h */
 
-/* The compute capability of the device of this thread's context; 0 without one, or if anything fails. Starts nothing. */
+/* The arch of the device of this thread's context; 0 without one, or if anything fails. Starts nothing. */
 NJ_INTERNAL int nj_running_capability(void);
 
 /* Finds the device that memory is of; -1 for an address that the driver does not know. False with `error` filled. */

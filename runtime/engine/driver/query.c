@@ -1,4 +1,4 @@
-#include "cuda/query.h"
+#include "driver/query.h"
 
 bool nj_driver_version(int *version, nj_error *error)
 {
@@ -38,21 +38,11 @@ bool nj_device_attribute(int ordinal, int attribute, int *value, nj_error *error
     return find_device(ordinal, &device, error) && nj_outcome_good(ask(device, attribute, value), error);
 }
 
-static nj_outcome ask_capability(CUdevice device, int *capability)
-{
-    int major = 0, minor = 0;
-    nj_outcome outcome = ask(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
-    if (outcome.call == NULL) {
-        outcome = ask(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
-    }
-    *capability = outcome.call == NULL ? 10 * major + minor : 0;
-    return outcome;
-}
-
 bool nj_device_capability(int ordinal, int *capability, nj_error *error)
 {
     CUdevice device;
-    return find_device(ordinal, &device, error) && nj_outcome_good(ask_capability(device, capability), error);
+    return find_device(ordinal, &device, error) &&
+           nj_outcome_good(nj_outcome_of(nj_vendor_found->arch(capability, device), "cuDeviceGetAttribute"), error);
 }
 
 int nj_running_capability(void)
@@ -60,9 +50,9 @@ int nj_running_capability(void)
     CUcontext current = NULL;
     CUdevice device;
     int capability = 0;
-    if (nj_driver_find() && nj_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL &&
-        nj_cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-        (void)ask_capability(device, &capability);
+    if (nj_driver_find() && (!nj_vendor_found->lazy || nj_driver_known()) && nj_calls.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL &&
+        nj_calls.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+        (void)nj_vendor_found->arch(&capability, device);
     }
     return capability;
 }
