@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["build_driver", "build_faketorch", "load_extension"]
+__all__ = ["build_driver", "build_faketorch", "build_hip", "load_extension"]
 
 HERE = Path(__file__).parent
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-shared", "-fPIC", "-fvisibility=hidden")
@@ -20,6 +20,7 @@ _DRIVER_SOURCES = (
     "cubin",
     "device",
     "entry",
+    "hsaco",
     "launch",
     "library",
     "memory",
@@ -36,6 +37,14 @@ def build_driver(folder: Path, *flags: str) -> Path:
     """
     out = folder / "libcuda.so.1"
     _compile(out, [HERE / f"{name}.c" for name in _DRIVER_SOURCES], "-pthread", "-Wl,-soname,libcuda.so.1", *flags)
+    return out
+
+
+def build_hip(folder: Path, *flags: str) -> Path:
+    """Build ``libamdhip64.so`` into `folder`: the same fake under HIP's names, with extra compiler `flags`."""
+    out = folder / "libamdhip64.so"
+    sources = [HERE / f"{name}.c" for name in (*_DRIVER_SOURCES, "hip")]
+    _compile(out, sources, "-pthread", "-Wl,-soname,libamdhip64.so", *flags)
     return out
 
 

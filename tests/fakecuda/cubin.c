@@ -6,6 +6,8 @@
 
 enum {
     EM_CUDA = 190,
+    EM_AMDGPU = 224,
+    GFX_FIRST = 900,
     INFO_REQNTID = 0x10,
     INFO_KPARAM = 0x17,
     INFO_CTA_PER_CLUSTER = 0x3d,
@@ -129,6 +131,8 @@ int cubin_read(const void *bytes, struct cubin *out) {
     static const unsigned char magic[7] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
     const unsigned char *image = bytes;
     memset(out, 0, sizeof *out);
+    if (memcmp(image, magic, sizeof magic) == 0 && u16(image + 18) == EM_AMDGPU)
+        return hsaco_read(image, out);
     if (memcmp(image, magic, sizeof magic) != 0 || u16(image + 18) != EM_CUDA || !read_target(image, out))
         return 0;
     struct reader reader = {.image = image, .count = u16(image + 60), .headers = image + u64(image + 40)};
@@ -159,7 +163,7 @@ static int is_alone(unsigned sm) {
 }
 
 int cubin_runs_on(const struct cubin *cubin, unsigned device) {
-    if (cubin->suffix == 'a' || is_alone(cubin->sm) || is_alone(device))
+    if (cubin->suffix == 'a' || cubin->sm >= GFX_FIRST || device >= GFX_FIRST || is_alone(cubin->sm) || is_alone(device))
         return device == cubin->sm;
     return device / 10 == cubin->sm / 10 && device >= cubin->sm;
 }

@@ -28,7 +28,10 @@ struct cubin {
     struct cubin_kernel kernel[CUBIN_KERNELS_MAX];
 };
 
-/* Read the cubin at `image`, which like the driver's call has no length; return 0 if it is none. */
+/* Read the hsaco at `image`, of AMD's, whose `sm` is 942 for gfx942; return 0 if it is none. */
+int hsaco_read(const unsigned char *image, struct cubin *out);
+
+/* Read the cubin or hsaco at `image`, which like the driver's call has no length; return 0 if it is none. */
 int cubin_read(const void *image, struct cubin *out);
 
 /* Say whether a device of compute capability `device` (90 for 9.0) runs it. */

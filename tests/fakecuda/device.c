@@ -49,6 +49,11 @@ int fake_shared_optin(unsigned capability) {
     case 120:
     case 121:
         return 99 << 10;
+    case 942:
+    case 1201:
+        return 64 << 10;
+    case 950:
+        return 160 << 10;
     default:
         return capability >= 90 ? 227 << 10 : 96 << 10;
     }

@@ -28,6 +28,9 @@ static CUresult resolve(CUfunction handle, const CUlaunchConfig *config, struct 
         return fake_violation(CUDA_ERROR_INVALID_HANDLE, "launch of a handle that is no kernel");
     if (out->kernel->library->dead)
         return fake_violation(CUDA_ERROR_INVALID_HANDLE, "launch after the library was unloaded");
+    CUdevice home = out->kernel->library->device;
+    if (home >= 0 && home != context->device)
+        return fake_violation(CUDA_ERROR_INVALID_HANDLE, "launch on device %d of a module of device %d", context->device, home);
     if (!cubin_runs_on(&out->kernel->library->cubin, fake.capability[context->device]))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if ((uintptr_t)config->hStream > 2) {
@@ -69,7 +72,9 @@ static CUresult check_shape(const struct fake_request *request) {
         return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: block %u x %u x %u, image needs %u x %u x %u",
                               code->symbol, c->blockDimX, c->blockDimY, c->blockDimZ, want[0], want[1], want[2]);
     int64_t limit = fake_raised(request->kernel, request->device)->shared_bytes;
-    if (limit == 0)
+    if (fake.capability[request->device] >= 900)
+        limit = fake_shared_optin(fake.capability[request->device]);
+    else if (limit == 0)
         limit = DEFAULT_SHARED_BYTES - (int64_t)code->static_shared;
     if (c->sharedMemBytes > limit)
         return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: %u bytes of shared memory, the limit is %lld",

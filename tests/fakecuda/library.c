@@ -46,6 +46,7 @@ static CUresult load(struct fake_library *library, const void *code) {
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     for (unsigned i = 0; i < library->cubin.kernels; i++)
         library->kernel[i] = (struct fake_kernel){.library = library, .code = &library->cubin.kernel[i]};
+    library->device = -1;
     library->next = fake.libraries;
     fake.libraries = library;
     return CUDA_SUCCESS;

@@ -66,6 +66,8 @@ struct fake_function_handle {
 struct fake_library {
     struct fake_library *next;
     int dead;
+    /* of a module of HIP's, the device that holds it; -1 where every device does */
+    CUdevice device;
     struct cubin cubin;
     struct fake_kernel kernel[CUBIN_KERNELS_MAX];
     struct fake_function_handle function[CUBIN_KERNELS_MAX][FAKE_DEVICES_MAX];

@@ -52,10 +52,11 @@ from nojit.runtime.table.type_names import (
     is_descriptor,
     leaves,
 )
-from nojit.runtime.target import parse_image_arch
+from nojit.runtime.target import GFX_FIRST, is_gfx, parse_image_arch
 from nojit.runtime.values import Value
 
 from tests.support.cubins import CubinSpec, build_cubin
+from tests.support.hsacos import HsacoKernel, build_hsaco
 
 __all__ = [
     "SM_90",
@@ -76,7 +77,10 @@ _OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 
 
 def target(image_arch: str) -> TargetInfo:
-    """Describe the target of an image arch such as ``sm_90a``."""
+    """Describe the target of an image arch such as ``sm_90a`` or ``gfx942``."""
+    number = parse_image_arch(image_arch).number
+    if is_gfx(number):
+        return TargetInfo("hip", image_arch, image_arch, 64 if number < 1000 else 32)
     return TargetInfo("cuda", f"sm_{parse_image_arch(image_arch).number}", image_arch, 32)
 
 
@@ -203,7 +207,7 @@ def _launch(
         if not is_compiled_in(kind) and path not in ones
     ]
     facts = dict(facts)
-    tma = parse_image_arch(facts.pop("on").image_arch).number >= 90
+    tma = 90 <= parse_image_arch(facts.pop("on").image_arch).number < GFX_FIRST
     slots = [slot for path, kind in kept for slot in slots_of(path, kind, tma=tma)]
     options = dict(config.options)
     base: dict[str, Any] = {
@@ -256,6 +260,12 @@ def _image(launch: Launch, code: str, on: TargetInfo, static_shared_bytes: int) 
     arch = parse_image_arch(on.image_arch)
     sizes = tuple(size_of(slot.type) for slot in launch.layout)
     warps, ctas, machine_code = launch.num_warps, launch.num_ctas, code.encode().ljust(64)
+    if is_gfx(arch.number):
+        threads = warps * on.warp_size
+        return build_hsaco(
+            HsacoKernel(launch.symbol, sizes, threads, on.warp_size, 32, static_shared_bytes, code=machine_code),
+            arch=on.image_arch,
+        )
     spec = CubinSpec(launch.symbol, sizes, warps, ctas, static_shared_bytes, code=machine_code)
     exact = "a" if arch.suffix == "a" else ""
     return build_cubin(spec, sm=arch.number, suffix=exact, abi=7 if arch.number < 90 else 8)

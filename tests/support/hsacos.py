@@ -39,6 +39,8 @@ class HsacoKernel:
     wave: int = 64
     registers: int = 14
     shared_bytes: int = 0
+    code: bytes = b""
+    """What its instructions start with."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Metadata to replace."""
     descriptor: dict[str, int] = field(default_factory=dict)
@@ -127,7 +129,7 @@ def build_hsaco(
         (".dynsym", 11, symbols, 3, 0),
         (".dynstr", 3, names, 0, 0),
         (".rodata", 1, descriptors, 0, read_at),
-        (".text", 1, bytes(256 * len(kernels)), 0, text_at),
+        (".text", 1, b"".join(one.code.ljust(256, b"\0") for one in kernels), 0, text_at),
     ]
     sections.append(
         (".shstrtab", 3, b"\0" + b"".join(name.encode() + b"\0" for name, *_ in sections[1:]) + b".shstrtab\0", 0, 0)

@@ -57,7 +57,7 @@ EXPECTED: Final = f"{', '.join(ARCHS[:-1])} or {ARCHS[-1]}"
 ASSEMBLER: Final = ""
 IMAGE: Final = "hsaco"
 CLASSIFIER: Final = "Environment :: GPU"
-UNTRIED: Final = "never run on hardware: compiled and checked only"
+UNTRIED: Final = "never run on hardware: compiled, checked, and launched on a simulated driver"
 
 
 def chip_of(arch: str) -> str:
