@@ -187,10 +187,29 @@ class Repository:
         )
 
     def write_document(self, document: Document, tag: str = "") -> None:
-        """Upload a manifest or an index; see `Target`."""
-        answer = self._put(document, tag or document.descriptor.digest)
-        if document.subject is not None and not answer.headers.get("OCI-Subject"):
-            self._list_by_tag(document.subject.digest, document.descriptor)
+        """Upload a manifest or an index unless it is there; see `Target`."""
+        digest, subject = document.descriptor.digest, document.subject
+        # some registries refuse to replace a tag, even by the same manifest
+        if self._holds(tag or digest, digest) and (subject is None or self._lists(subject.digest, digest)):
+            return
+        answer = self._put(document, tag or digest)
+        if subject is not None and not answer.headers.get("OCI-Subject"):
+            self._list_by_tag(subject.digest, document.descriptor)
+
+    def _holds(self, reference: str, digest: str) -> bool:
+        """Return whether a tag or digest is that of a manifest."""
+        answer = self._client.send(
+            "HEAD",
+            f"manifests/{reference}",
+            want={200, 404},
+            doing="say whether it has a manifest",
+            where=self._where,
+            headers={"Accept": _ACCEPT},
+        )
+        return answer.status == 200 and answer.headers.get("Docker-Content-Digest") == digest
+
+    def _lists(self, subject: str, referrer: str) -> bool:
+        return any(each.digest == referrer for each in self.referrers(subject))
 
     def _put(self, document: Document, reference: str) -> Answer:
         answer = self._client.send(

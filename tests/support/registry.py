@@ -202,7 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         media_type, raw = found
         if self.fault and self.fault.kind == "tamper":
             raw = raw.replace(b"nojit", b"noJit", 1)
-        self.answer(200, raw, Content_Type=media_type)
+        digest = f"sha256:{hashlib.sha256(found[1]).hexdigest()}"
+        self.answer(200, raw, Content_Type=media_type, Docker_Content_Digest=digest)
 
     manifests_head = manifests_get
 

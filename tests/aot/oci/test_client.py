@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import requests
+from click.testing import Result
 from nojit.aot.oci.address import parse_address
 from nojit.aot.oci.client import Client
 from nojit.aot.oci.credentials import Credentials
@@ -69,6 +71,12 @@ def test_nothing_goes_on_without_tls(place: str, monkeypatch: pytest.MonkeyPatch
         client(monkeypatch, wire).send("PUT", url, want={200}, doing="answer")
     assert caught.value.reason == "plain-http"
     assert not any(url.startswith("http:") for url, _ in wire.sent)
+
+
+def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]) -> None:
+    monkeypatch.setitem(sys.modules, "requests", None)
+    shown = run("pull", "oci://registry.example/acme:1", code=1).stderr
+    assert "expected requests to be installed: pip install 'nojit[oci]'" in shown
 
 
 def test_secrets_in_answers_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,7 @@ def test_a_second_push_sends_and_a_second_pull_reads_nothing(
     document("push", address, made)
     fake.log.clear()
     assert document("push", address, made)["sent_bytes"] == 0
-    assert fake.requests("POST", "") == []
+    assert fake.requests("POST", "") == fake.requests("PUT", "") == []
     pull = ("pull", address, "--arch", "all", "--out", tmp_path / "out")
     document(*pull)
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.nojit")}
