@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from nojit.runtime import Bundle, SettingError, TuningError, _core, loader
+from nojit.runtime import Bundle, NoMatchingVariantError, SettingError, TuningError, _core, loader
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.table.table import Tuning, TuningTable
 from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
@@ -468,3 +468,13 @@ def test_keys_without_end_are_remembered_up_to_a_limit(open_bundle: Open, fakecu
         launch(n)
         assert fakecuda.last_launch().ints()[0] == n
     assert len(spec) == KEYS_MAX
+
+
+def test_a_toolchain_is_chosen_by_a_table_or_by_the_call(open_bundle: Open, runs: Callable[..., int]) -> None:
+    names = ("3.9", "3.6", "3.6")
+    configs = [{**config, "toolchain": name} for config, name in zip(CONFIGS, names, strict=True)]
+    scale = open_bundle(tuned(TABLE, configs=configs)).kernel("scale")
+    assert runs(scale, 16, 16) == runs(scale, 16, 16, toolchain="3.6") == 1
+    assert runs(scale, 16, 16, toolchain="3.9") == 0
+    with pytest.raises(NoMatchingVariantError, match="toolchain"):
+        runs(scale, 16, 16, toolchain="3.7")

@@ -176,8 +176,9 @@ def _alternatives(kind: str) -> tuple[str, ...]:
 
 
 def _config(words: Mapping[str, Any]) -> Config:
-    options = _OPTIONS | {key: value for key, value in words.items() if key in _OPTIONS}
-    constexprs = {key: value for key, value in words.items() if key not in _OPTIONS and key != "requires"}
+    names = (*_OPTIONS, "toolchain")
+    options = _OPTIONS | {key: value for key, value in words.items() if key in names}
+    constexprs = {key: value for key, value in words.items() if key not in (*names, "requires")}
     return Config(tuple(constexprs.items()), tuple(options.items()), words.get("requires", ""))
 
 

@@ -679,6 +679,13 @@ def test_options_of_the_launch_go_along(make: Make, tensor: Any, function: Funct
     assert named["launch_cooperative_grid"] is named["launch_pdl"] is True
 
 
+def test_the_toolchain_of_a_config_is_no_option_of_tritons(make: Make, tensor: Any, function: Function) -> None:
+    x = double(tensor)
+    make(configs=[{"BLOCK": 64, "num_warps": 2, "toolchain": "3.6"}])(x, x, 7)
+    ((_, named),) = function.calls
+    assert (named["BLOCK"], named["num_warps"], "toolchain" in named) == (64, 2, False)
+
+
 @pytest.mark.parametrize("capability", [80, 90])
 def test_what_a_device_does_not_have_is_not_asked_of_tritons_launcher(
     tmp_path: Path, fakecuda: FakeCuda, tensor: Any, function: Function, capability: int
