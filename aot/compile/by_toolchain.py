@@ -76,9 +76,16 @@ class ToolchainCompiler:
         """Return a compiler with some of the toolchains, in another order; this one if `names` is empty.
 
         Raises:
-            ManifestError: a toolchain is missing.
+            ManifestError: a toolchain is missing, or two names mean one.
         """
-        return ToolchainCompiler({name: self._named(name) for name in names}) if names else self
+        found: dict[str, SourceCompiler] = {}
+        for name in names:
+            compiler = self._named(name)
+            if compiler in found.values():
+                what = "expected toolchains of different versions: leave one out"
+                raise ManifestError(what, got=", ".join(names))
+            found[name] = compiler
+        return ToolchainCompiler(found) if names else self
 
     def _named(self, name: str) -> SourceCompiler:
         if name in self._compilers:

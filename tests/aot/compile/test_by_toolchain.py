@@ -101,3 +101,5 @@ def test_a_toolchain_that_a_manifest_lists_needs_its_environment(project: Make) 
     built = files.build(entry("k", "k.py:k"), header=f'{HEADER}toolchains = ["3.0"]\n')
     assert built.code == 1
     assert "expected --toolchain 3.0=VENV for each toolchain of the manifest" in built.stderr
+    twice = files.build(entry("k", "k.py:k"), header=f'{HEADER}toolchains = ["{OWN}", "{OWN}"]\n')
+    assert f"expected toolchains of different versions: leave one out, got {OWN}, {OWN}" in twice.stderr
