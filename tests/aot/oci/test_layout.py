@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from click.testing import Result
 from nojit.aot.oci.staging import PARTIAL
 
 from tests.aot.oci.conftest import files, public_key, state
+from tests.fakecuda.driver import FakeCuda
 from tests.support.registry import FakeRegistry
 
 Run = Callable[..., Result]
@@ -157,3 +161,25 @@ def test_an_interrupted_save_goes_on(
 )
 def test_wrong_usage_is_told(words: tuple[str, ...], expected: str, run: Run) -> None:
     assert expected in run(*words, code=2).stderr
+
+
+LOADS = """
+import sys
+from nojit.runtime import load
+
+kernel = load(sys.argv[1]).kernel("add_acme")
+for device in (0, 1):
+    kernel.preload(device=device)
+"""
+
+
+def test_what_a_machine_gets_is_what_its_devices_load(
+    bundles: Make, run: Run, fakecuda_library: FakeCuda, tmp_path: Path
+) -> None:
+    """With the driver of the tests, in processes of their own."""
+    environment = os.environ | {"NOJIT_LIBCUDA": str(fakecuda_library.path), "FAKECUDA_DEVICES": "103,86"}
+    folder, out = tmp_path / "folder", tmp_path / "out"
+    run("save", bundles("sm_80", "sm_90a", "sm_100f"), folder)
+    for words in (["-m", "nojit", "load", folder, "--out", out], ["-c", LOADS, out]):
+        subprocess.run([sys.executable, *map(str, words)], check=True, env=environment)
+    assert sorted(path.name for path in out.glob("*.nojit")) == ["acme-1.0-sm_100f.nojit", "acme-1.0-sm_80.nojit"]
