@@ -3,12 +3,15 @@
     python benchmarks/build_bars.py time [--arch sm_90 ...] [--kernel K ...] [--jobs 2]
     python benchmarks/build_bars.py again [--variants 1024] [--sources 8]
     python benchmarks/build_bars.py shared [--variants 400] [--builds 16] [--cache s3://bucket/empty]
+    python benchmarks/build_bars.py dask [--arch sm_90] [--kernel K ...] [--workers 4] [--repeat 3]
     python benchmarks/build_bars.py size BUNDLE [--every 1]
 
 `time` compiles the same variants twice with cold caches: in a bare `multiprocessing.Pool` that calls `triton.compile` as a
 script would, and with `nojit build`. Then it builds again without changes. `again` writes a project of small kernels, builds it,
 and times builds without changes: with the stamp, and with `--recheck`. `shared` starts several builds of such a project at once, on
-one empty shared cache, each with a local cache of its own, then times one more. `size` compares a bundle of `manifests/` (full profile)
+one empty shared cache, each with a local cache of its own, then times one more. `dask` starts a scheduler and workers of one thread each
+in an empty folder, from the installed nojit, and times cold builds of `manifests/` with them and with as many local processes, in turns; it
+compares the bundles. Workers are new for each build: they have not imported Triton. `size` compares a bundle of `manifests/` (full profile)
 with its cubins in Triton's cache, line info included: it compiles every n-th variant as Triton would, and extrapolates. Needs
 no GPU.
 """
@@ -16,6 +19,7 @@ no GPU.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import lzma
 import multiprocessing
@@ -26,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +207,80 @@ def shared_bars(given: argparse.Namespace) -> None:
         )
 
 
+def dask_bars(given: argparse.Namespace) -> None:
+    """Print the time of a build on Dask's workers against one with as many local processes, and whether the bundles are equal."""
+    ratios, walls, count = [], {"local": [], "dask": []}, 0
+    with tempfile.TemporaryDirectory() as name:
+        for number in range(given.repeat):
+            folder = Path(name) / str(number)
+            made: dict[str, dict[str, bytes]] = {}
+            order = ("local", "dask") if number % 2 == 0 else ("dask", "local")
+            for way in order:
+                with contextlib.ExitStack() as stack:
+                    words = []
+                    if way == "dask":
+                        address = stack.enter_context(dask_farm(folder / "farm", given.workers))
+                        words = ["--executor", f"dask://{address}"]
+                    seconds, count = bars_build(given, folder / way, words)
+                walls[way].append(seconds)
+                made[way] = {path.name: path.read_bytes() for path in (folder / way / "out").glob("*.nojit")}
+                print(f"{way:<6} {seconds:7.1f} s   {count} variants", flush=True)
+            ratios.append(walls["dask"][-1] / walls["local"][-1])
+            print(
+                f"bundles are {'equal' if made['dask'] == made['local'] and made['dask'] else 'NOT EQUAL'}", flush=True
+            )
+    local, dask = (statistics.median(walls[way]) for way in ("local", "dask"))
+    print(f"{count} variants, {given.workers} workers of one thread, cold caches, median of {given.repeat}")
+    print(
+        f"dask / local pool    {statistics.median(ratios):.3f}   ({dask:.1f} s / {local:.1f} s; {min(ratios):.3f} to {max(ratios):.3f})   bar 1.1"
+    )
+
+
+def bars_build(given: argparse.Namespace, folder: Path, words: list[str]) -> tuple[float, int]:
+    """Build with cold caches; return the seconds and the number of variants."""
+    command = [sys.executable, "-m", "nojit", "build", str(ROOT / "manifests"), "--jobs", str(given.workers), "--json"]
+    command += ["--profile", given.profile, "--out", str(folder / "out"), "--cache-dir", str(folder / "cache"), *words]
+    command += [word for arch in given.arch for word in ("--arch", arch)]
+    command += [word for kernel in given.kernel for word in ("--kernel", kernel)]
+    started = time.monotonic()
+    document = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    seconds = time.monotonic() - started
+    return seconds, sum(len(report["variants"]) for report in document["bundles"])
+
+
+@contextlib.contextmanager
+def dask_farm(folder: Path, workers: int) -> Iterator[str]:
+    """Start a scheduler and workers in an empty folder; yield the scheduler's host and port."""
+    folder.mkdir(parents=True)
+    told = folder / "scheduler.json"
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    environment["NOJIT_CACHE_DIR"] = str(folder / "digests")
+    dask = [sys.executable, "-m", "dask"]
+    commands = [[*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told)]]
+    commands += [[*dask, "worker", "--scheduler-file", str(told), "--nthreads", "1", "--no-nanny"]] * workers
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        with (folder / "log").open("wb") as log:
+            for command in commands:
+                words = [*command, "--no-dashboard"]
+                started.append(subprocess.Popen(words, cwd=folder, env=environment, stdout=log, stderr=log))
+                while not told.exists():
+                    time.sleep(0.05)
+        address = json.loads(told.read_text())["address"].removeprefix("tcp://")
+        wait_for_workers(address, workers)
+        yield address
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def wait_for_workers(address: str, workers: int) -> None:
+    """Wait until a scheduler has its workers."""
+    code = "import sys; from distributed import Client; Client(sys.argv[1], timeout=60).wait_for_workers(int(sys.argv[2]), 120)"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, f"tcp://{address}", str(workers)], check=True)
+
+
 def timed(command: list[str]) -> tuple[float, float]:
     """Run a command; return its elapsed seconds, and the CPU seconds of it and its children."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -252,6 +331,13 @@ def main() -> None:
     sharing.add_argument("--builds", type=int, default=16)
     sharing.add_argument("--cache", default="", help="URL of an empty shared cache; default: a new folder")
     sharing.set_defaults(measure=shared_bars)
+    spreading = modes.add_parser("dask")
+    spreading.add_argument("--arch", action="append", default=[])
+    spreading.add_argument("--kernel", action="append", default=[])
+    spreading.add_argument("--profile", default="core")
+    spreading.add_argument("--workers", type=int, default=4)
+    spreading.add_argument("--repeat", type=int, default=3)
+    spreading.set_defaults(measure=dask_bars)
     sizing = modes.add_parser("size")
     sizing.add_argument("bundle", type=Path)
     sizing.add_argument("--every", type=int, default=1, help="compile only every n-th variant, and scale")

@@ -20,8 +20,10 @@ JOB_S: Final = 5.0
 _GUESS_S: Final = 1.0
 # a lost job repeats at most so many compilations
 _VARIANTS_MAX: Final = 64
-# at the end every worker gets so many more jobs
+# at the end every worker gets so many more jobs of the same length, then shorter ones
 _ROUNDS: Final = 2
+# with so many workers, the shortest jobs take as long as the others: single variants for all of them would swamp the scheduler
+_SLOTS_FULL: Final = 5000
 # the weight of the newest result in an estimate
 _NEWEST: Final = 0.2
 
@@ -82,8 +84,9 @@ class Batches(Generic[C]):
 
     def _size(self, group: Hashable, slots: int) -> int:
         fitting = self._job_s / max(self.expected_s(group, 1), 1e-3)
+        least = fitting * min(1.0, slots / _SLOTS_FULL)
         share = self._count / (_ROUNDS * max(slots, 1))
-        return max(1, min(int(fitting), int(share), _VARIANTS_MAX))
+        return max(1, min(int(fitting), int(max(share, least)), _VARIANTS_MAX))
 
 
 def _nearer(known: float, new: float) -> float:

@@ -167,6 +167,16 @@ class RemoteExecutor(farm.JobExecutor):
         """Number of variants to hand in at the same time so that no worker waits."""
         return self._loop.ahead
 
+    @property
+    def slots(self) -> int:
+        """Number of threads of the workers that can be used."""
+        return self._loop.slots
+
+    @property
+    def jobs_sent(self) -> int:
+        """Number of jobs sent so far, copies included."""
+        return self._loop.jobs_sent
+
     def submit_job(self, job: farm.Job) -> Future[CompiledVariant]:
         """Queue a job of the farm and return its future."""
         return self._loop.put(job)
@@ -220,6 +230,14 @@ class _Loop:
         slots = max(self._workers.slots, _UNMANNED)
         fitting = self._limits.job_s / max(self._waiting.expected_s(None, 1), 1e-3)
         return _JOBS_AHEAD * slots * max(1, min(64, int(fitting)))
+
+    @property
+    def slots(self) -> int:
+        return self._workers.slots
+
+    @property
+    def jobs_sent(self) -> int:
+        return self._count
 
     def start(self) -> None:
         self._thread.start()

@@ -1,0 +1,301 @@
+"""Measure how busy a Dask scheduler keeps simulated workers, by the number of workers and the time of a job.
+
+    python benchmarks/farm_simulation.py [--quick] [--svg docs/farm.svg]
+    python benchmarks/farm_simulation.py --draw FIGURES --svg docs/farm.svg
+
+The scheduler and the build's executor are real; both get real jobs. The workers are real workers of Dask too, but hundreds of them share a
+process, and instead of compiling they sleep for times as measured in a build of `manifests/`, and return images of random bytes. Each
+worker has one thread. Needs no GPU, no Triton, and about ten minutes; run the script on a machine with four idle cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+# the mean of 15,934 variants, 100 core-minutes, and every twentieth part of the times of 392 of them, over their mean
+MEAN_S = 0.38
+SHAPE = (
+    0.11,
+    0.20,
+    0.26,
+    0.32,
+    0.39,
+    0.45,
+    0.52,
+    0.58,
+    0.65,
+    0.72,
+    0.81,
+    0.90,
+    1.01,
+    1.13,
+    1.28,
+    1.46,
+    1.70,
+    2.04,
+    2.52,
+    3.21,
+)
+# of a variant in the answer to a job, which is compressed: what a variant takes in a bundle
+IMAGE_BYTES = 8600
+# of a closure, uncompressed: the median of `manifests/`
+CLOSURE = {"definitions": [{"text": (ROOT / "kernels/pointwise/kernel.py").read_text(encoding="utf-8")[:10_000]}]}
+TOOLS = (("simulation", "1"),)
+NOJIT = "simulation"
+
+
+def seconds_of(key: str) -> float:
+    """Return the simulated compile time of a variant."""
+    shape = SHAPE[int(key[:8], 16) % len(SHAPE)]
+    return MEAN_S * shape / (sum(SHAPE) / len(SHAPE))
+
+
+async def simulate(message: bytes) -> bytes:
+    """Sleep for as long as a job takes, and return results of a usual size."""
+    from nojit.aot.plan.variant import CompiledVariant
+    from nojit.aot.remote.messages import decode_job, encode_results
+    from nojit.runtime.table.table import Launch
+
+    job = decode_job(message)
+    launch = Launch("k", (), 4, 1, 0, 0, 1, 0, 1, False, False, ())
+    found = []
+    for key, _ in job.variants:
+        seconds = seconds_of(key)
+        await asyncio.sleep(seconds)
+        found.append((key, CompiledVariant(os.urandom(IMAGE_BYTES), launch, 32, 0, round(seconds * 1000))))
+    return encode_results(found, job.arch)
+
+
+async def describe(question: bytes) -> bytes:
+    """Return what every simulated worker has."""
+    from nojit.aot.remote.messages import Description, decode_setup, encode_description
+
+    _, archs = decode_setup(question)
+    return encode_description(Description(NOJIT, "simulated", dict.fromkeys(archs, TOOLS)))
+
+
+async def work(address: str, count: int) -> None:
+    """Run simulated workers until the scheduler ends."""
+    import dask
+    from distributed import Worker
+
+    with tempfile.TemporaryDirectory() as folder, dask.config.set({"distributed.admin.system-monitor.interval": "60s"}):
+        workers = [
+            Worker(address, nthreads=1, memory_limit=0, dashboard=False, local_directory=folder) for _ in range(count)
+        ]
+        for start in range(0, count, 100):
+            await asyncio.gather(*workers[start : start + 100])
+        print("ready", flush=True)
+        await asyncio.gather(*(worker.finished() for worker in workers))
+
+
+class Source:
+    """The compiler of the simulated build."""
+
+    def __init__(self) -> None:
+        from nojit.aot.compile.captured import Captured
+        from nojit.runtime.strict import canonical_json
+
+        self._captured = Captured("0" * 64, (), (("0" * 64, canonical_json(CLOSURE)),), ())
+
+    def captured(self, *_: object) -> Any:
+        """Return the closure of every kernel."""
+        return self._captured
+
+    def toolchain(self, _arch: str) -> Any:
+        """Return the toolchain of every machine."""
+        return TOOLS
+
+    def check_compiled(self, *_: object) -> None:
+        """Take every image."""
+
+    @property
+    def compile_variant(self) -> Callable[..., Any]:
+        """Refuse to compile here."""
+        raise AssertionError("every variant is simulated elsewhere")
+
+
+def jobs_of(count: int) -> list[Any]:
+    """Return variants of kernels with 100 variants each."""
+    from nojit.aot.compile.farm import Job
+    from nojit.aot.plan.source import SourcePlace
+    from nojit.aot.plan.variant import Variant
+    from nojit.runtime.table.table import Config
+
+    options = tuple((name, 4) for name in ("num_ctas", "num_stages", "num_warps"))
+    config = Config((("BLOCK_M", 128), ("BLOCK_N", 64)), options, "")
+    signature = tuple((f"param_{number}", "*fp16") for number in range(12))
+    found = []
+    for number in range(count):
+        place = SourcePlace(f"kernels.k{number // 100}:kernel", Path("/"), f"manifest kernel {number // 100}")
+        variant = Variant(
+            "kernel",
+            "sm_90",
+            (("D", number),),
+            signature,
+            (("D", number), *config.constexprs),
+            (),
+            options,
+            config,
+            0,
+            (),
+        )
+        found.append(Job(variant, place, hashlib.sha256(str(number).encode()).hexdigest()))
+    return found
+
+
+def measure(address: str, slots: int, variants: int, job_s: float) -> dict[str, float]:
+    """Build with the simulated workers; return figures of the build."""
+    import farm_simulation
+    from nojit.aot.remote.connection import DaskConnection
+    from nojit.aot.remote.executor import Build, Limits, RemoteExecutor
+    from nojit.aot.remote.messages import Setup
+
+    class Connection(DaskConnection):
+        async def describe(self, address: str, question: bytes) -> bytes:
+            answer: Mapping[str, bytes] = await self._client.run(farm_simulation.describe, question, workers=[address])
+            return answer[address]
+
+    def tell(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    jobs = jobs_of(variants)
+    build = Build(Source(), Setup(NOJIT, None, 300.0), ("sm_90",), lambda: ThreadPoolExecutor(1), tell)
+    limits = Limits(job_s=job_s, workers_s=600, late_s=120)
+    executor = RemoteExecutor(lambda: Connection.open(address, 60, farm_simulation.simulate), address, build, limits)
+    with executor:
+        # meet the workers, as they are met while a build plans
+        while executor.slots < slots:
+            time.sleep(0.1)
+        used, started = time.process_time(), time.monotonic()
+        futures = [executor.submit_job(job) for job in jobs]
+        wait(futures)
+        seconds = time.monotonic() - started
+        sent = executor.jobs_sent
+    failed = sum(future.exception() is not None for future in futures)
+    ideal = sum(seconds_of(job.key) for job in jobs) / slots
+    return {
+        "workers": slots,
+        "job_s": job_s,
+        "variants": variants,
+        "failed": failed,
+        "jobs": sent,
+        "seconds": round(seconds, 1),
+        "busy": round(100 * ideal / seconds, 1),
+        "client_cpu_s": round(time.process_time() - used, 1),
+    }
+
+
+def run(slots: int, variants: int, job_s: float, processes: int) -> dict[str, float]:
+    """Start a scheduler and workers, and measure one build in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    here = [sys.executable, str(Path(__file__).resolve())]
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "scheduler.json"
+        log = (Path(folder) / "log").open("wb")
+        command = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+        started = [subprocess.Popen([*command, "--scheduler-file", str(told)], env=environment, stdout=log, stderr=log)]
+        try:
+            while not told.exists():
+                time.sleep(0.1)
+            address = json.loads(told.read_text())["address"]
+            for number in range(processes):
+                count = slots // processes + (number < slots % processes)
+                words = [*here, "--work", address, str(count)]
+                started.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=log, text=True))
+            for process in started[1:]:
+                if process.stdout is None or process.stdout.readline() != "ready\n":
+                    raise SystemExit((Path(folder) / "log").read_text())
+            before = [cpu_s(process.pid) for process in started]
+            words = [*here, "--measure", address, str(slots), str(variants), str(job_s)]
+            found: dict[str, float] = json.loads(subprocess.check_output(words, env=environment, text=True))
+            after = [cpu_s(process.pid) for process in started]
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+        log.close()
+    found["scheduler_cpu_s"] = round(after[0] - before[0], 1)
+    found["ms_per_job"] = round(1000 * found["scheduler_cpu_s"] / found["jobs"], 2)
+    found["workers_cpu_s"] = round(sum(after[1:]) - sum(before[1:]), 1)
+    return found
+
+
+def cpu_s(process: int) -> float:
+    """Return the CPU time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def picture(found: list[dict[str, float]]) -> str:
+    """Return the chart of the figures."""
+    from nojit.aot.bench.plot import Bar, Chart, Group, svg
+
+    groups = []
+    for workers in dict.fromkeys(row["workers"] for row in found):
+        rows = [row for row in found if row["workers"] == workers]
+        bars = tuple(
+            Bar(
+                f"jobs of {row['job_s']:g} s",
+                (("busy, %", row["busy"]),),
+                f"{row['busy']:.0f}%, {row['variants'] / row['seconds']:,.0f} variants/s",
+            )
+            for row in rows
+        )
+        groups.append(Group(f"{workers:,} workers, {rows[0]['variants']:,} variants", bars))
+    text = f"share of the build in which workers compile; one scheduler, simulated compilations of {MEAN_S:g} s in the mean"
+    return svg(Chart("How busy a scheduler keeps its workers", text, tuple(groups)))
+
+
+def main() -> None:
+    """Measure, print the figures and write the chart."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", nargs=2)
+    parser.add_argument("--measure", nargs=4)
+    parser.add_argument("--only", nargs=3, help="workers, variants and seconds of a job: measure this alone")
+    parser.add_argument("--processes", type=int, default=2, help="processes that share the workers")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the variants")
+    parser.add_argument("--svg", type=Path, help="write the chart to this file")
+    parser.add_argument(
+        "--draw", type=Path, help="draw the figures that this script printed to a file, and measure nothing"
+    )
+    given = parser.parse_args()
+    if given.work:
+        asyncio.run(work(given.work[0], int(given.work[1])))
+        return
+    if given.measure:
+        address, slots, variants, job_s = given.measure
+        print(json.dumps(measure(address, int(slots), int(variants), float(job_s))))
+        return
+    if given.draw:
+        rows = [json.loads(line) for line in given.draw.read_text().splitlines() if line.startswith("{")]
+        given.svg.write_text(picture(rows), encoding="utf-8")
+        return
+    scale = 10 if given.quick else 1
+    cases = [(100, 10_000, 5.0), (1000, 100_000, 0.5), (1000, 100_000, 1.0), (1000, 100_000, 2.5), (1000, 100_000, 5.0)]
+    cases += [(1000, 100_000, 10.0), (2000, 200_000, 5.0)]
+    if given.only:
+        cases = [(int(given.only[0]), int(given.only[1]), float(given.only[2]))]
+    found = []
+    for slots, variants, job_s in cases:
+        found.append(run(slots, variants // scale, job_s, given.processes))
+        print(json.dumps(found[-1]), flush=True)
+    if given.svg:
+        given.svg.write_text(picture(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
