@@ -151,6 +151,10 @@ def open_release(document: Document, where: str) -> Release:
     offers = tuple(_offer(each, where) for each in document.manifests if _ARCH in each.annotations)
     if not offers:
         raise refusal("not-ours", "expected a release with bundles", got="none that this nojit knows", where=where)
+    named = {offer.file_name for offer in offers}
+    if len(named) < len(offers):
+        what = "expected a release with one bundle for each name, version and arch"
+        raise refusal("not-ours", what, got=f"{len(offers)} bundles with {len(named)} names", where=where)
     return Release(document, offers)
 
 
