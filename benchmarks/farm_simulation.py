@@ -177,6 +177,7 @@ def measure(address: str, slots: int, variants: int, job_s: float) -> dict[str, 
     limits = Limits(job_s=job_s, workers_s=600, late_s=120)
     executor = RemoteExecutor(lambda: Connection.open(address, 60, farm_simulation.simulate), address, build, limits)
     with executor:
+        executor.expect(["sm_90"])
         # meet the workers, as they are met while a build plans
         while executor.slots < slots:
             time.sleep(0.1)

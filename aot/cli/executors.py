@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,18 +56,13 @@ def given_executor(address: str | None) -> str:
 
 
 def open_remote(
-    request: Request,
-    compiler: Compiler,
-    archs: Sequence[str],
-    open_local: Callable[[], Executor],
-    tell: Callable[[str], None],
+    request: Request, compiler: Compiler, open_local: Callable[[], Executor], tell: Callable[[str], None]
 ) -> RemoteExecutor:
     """Start to connect to the requested scheduler, and return the executor of its workers.
 
     Args:
         request: the build that the command line requests.
         compiler: the build's compiler.
-        archs: the archs to compile for.
         open_local: starts the executor for variants that cannot travel.
         tell: called with warnings.
 
@@ -96,7 +91,7 @@ def open_remote(
         Build(
             compiler,  # type: ignore[arg-type] # the compiler of the command line has what the executor needs
             Setup(nojit_version(), request.min_driver, request.timeout_s),
-            tuple(sorted(set(archs))),
+            request.archs,
             open_local,
             tell,
         ),

@@ -25,6 +25,7 @@ from nojit.aot.plan.variant import CompiledVariant, Variant, functions_of
 from nojit.aot.remote.batches import JOB_S, Batches
 from nojit.aot.remote.connection import Connection, KilledError, LostError, WorkerError
 from nojit.aot.remote.messages import (
+    Description,
     Job,
     MessageError,
     Other,
@@ -140,6 +141,7 @@ class Build:
     setup: Setup
     """Common to all jobs."""
     archs: tuple[str, ...]
+    """The archs that the build will probably need, so that workers get ready; `RemoteExecutor.expect` names them for sure."""
     open_local: Callable[[], Executor]
     """Starts the executor for variants that cannot travel."""
     tell: Callable[[str], None]
@@ -161,6 +163,10 @@ class RemoteExecutor(farm.JobExecutor):
     ) -> None:
         self._loop = _Loop(connect, address, build, limits)
         self._loop.start()
+
+    def expect(self, archs: Sequence[str]) -> None:
+        """Name the archs of the jobs that follow. Call before the first job; workers are used from then on."""
+        self._loop.expect(tuple(archs))
 
     @property
     def ahead(self) -> int:
@@ -200,6 +206,7 @@ class _Loop:
         self._build = build
         self._limits = limits
         self._name = f"nojit-{uuid.uuid4().hex[:12]}"
+        self._archs: tuple[str, ...] = ()
         self._inbox: deque[_Call] = deque()
         self._open: set[_Call] = set()
         self._waiting: Batches[_Call] = Batches(limits.job_s)
@@ -230,6 +237,11 @@ class _Loop:
         slots = max(self._workers.slots, _UNMANNED)
         fitting = self._limits.job_s / max(self._waiting.expected_s(None, 1), 1e-3)
         return _JOBS_AHEAD * slots * max(1, min(64, int(fitting)))
+
+    def expect(self, archs: tuple[str, ...]) -> None:
+        self._archs = archs
+        with contextlib.suppress(RuntimeError):
+            self._events.call_soon_threadsafe(self._expecting.set)
 
     @property
     def slots(self) -> int:
@@ -273,7 +285,7 @@ class _Loop:
     def _main(self) -> None:
         with asyncio.Runner() as runner:
             self._events = runner.get_loop()
-            self._woken = asyncio.Event()
+            self._woken, self._expecting = asyncio.Event(), asyncio.Event()
             self._started.set()
             runner.run(self._run())
 
@@ -395,8 +407,6 @@ class _Loop:
         workers.usable &= threads.keys()
         new = threads.keys() - workers.asked
         workers.asked |= new
-        for arch in self._build.archs if new else ():
-            await self._tools_for(arch)
         permits = asyncio.Semaphore(_DESCRIBED_AT_ONCE)
         for address in new:
             self._spawn(self._meet(connection, address, permits))
@@ -414,13 +424,17 @@ class _Loop:
 
     async def _meet(self, connection: Connection, address: str, permits: asyncio.Semaphore) -> None:
         """Ask a new worker what it has, and use or refuse it."""
-        question = encode_setup(self._build.setup, self._build.archs)
         workers = self._workers
         try:
             async with permits:
-                answer = await asyncio.wait_for(connection.describe(address, question), self._limits.describe_s)
-            has = decode_description(answer)
-            why, host = mismatch(self._build.setup.nojit, self._tools.items(), has), has.host
+                if not self._expecting.is_set():
+                    # while the build plans, the worker imports Triton and reads its files
+                    await self._ask(connection, address, self._build.archs)
+            await self._expecting.wait()
+            async with permits:
+                has = await self._ask(connection, address, self._archs)
+            tools = [(arch, await self._tools_for(arch)) for arch in self._archs]
+            why, host = mismatch(self._build.setup.nojit, tools, has), has.host
         except LostError:
             workers.asked.discard(address)
             return
@@ -433,6 +447,12 @@ class _Loop:
         else:
             workers.usable.add(address)
         self._woken.set()
+
+    async def _ask(self, connection: Connection, address: str, archs: tuple[str, ...]) -> Description:
+        question = encode_setup(self._build.setup, archs)
+        return decode_description(
+            await asyncio.wait_for(connection.describe(address, question), self._limits.describe_s)
+        )
 
     def _refuse(self, address: str, why: str, host: str) -> None:
         workers = self._workers

@@ -59,7 +59,6 @@ def compile_job(message: bytes) -> bytes:
 
     Raises:
         MessageError: the job has another form.
-        CompileError: no assembler makes images for drivers as old as the job asks for.
     """
     job = decode_job(message)
     threads, stopped = _task()

@@ -11,8 +11,9 @@ import hashlib
 import platform
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,9 +44,6 @@ class Workshop:
     Args:
         setup: the setup of the jobs.
         workers: number of compilations at once.
-
-    Raises:
-        CompileError: no assembler makes images for drivers as old as the setup asks for.
     """
 
     def __init__(self, setup: Setup, workers: int) -> None:
@@ -53,9 +51,8 @@ class Workshop:
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         try:
-            self._stack.enter_context(pin(setup.min_driver, {}))
             self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nojit-worker-")))
-            self._compiler = SourceCompiler()
+            self._compiler = SourceCompiler(pin=partial(pin, setup.min_driver, {}))
             self._stack.enter_context(self._compiler.session(setup.timeout_s, lambda _: None, workers))
             pool = WorkerPool(workers, setup.timeout_s)
             self._stack.callback(pool.shutdown, cancel_futures=True)
@@ -68,9 +65,11 @@ class Workshop:
         """End all processes and remove all files."""
         self._stack.close()
 
-    def describe(self, archs: Iterable[str]) -> Description:
-        """Return what this worker compiles with for some archs."""
+    def describe(self, archs: Sequence[str]) -> Description:
+        """Return what this worker compiles with for some archs; without any, only import Triton ahead of the first job."""
         try:
+            if not archs:
+                self._compiler.archs()
             tools = {arch: self._compiler.toolchain(arch) for arch in archs}
             return Description(nojit_version(), platform.node(), tools)
         except (NojitError, OSError) as error:
@@ -171,9 +170,6 @@ class Workshops:
         Args:
             setup: the setup of the jobs.
             workers: number of compilations at once, if the workshop is new.
-
-        Raises:
-            CompileError: as `Workshop`.
         """
         with self._changed:
             self._changed.wait_for(lambda: not self._users or (self._shop is not None and self._shop.setup == setup))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nojit.aot.backends.registry import pin
 from nojit.aot.build import build as build_bundles
@@ -50,6 +51,9 @@ from nojit.aot.targets import choose_targets, with_families
 from nojit.aot.trust.provenance import Invocation, attest, is_attested
 from nojit.aot.twins import compare_twins, twin_plans
 from nojit.runtime.errors import ManifestError, PackageError
+
+if TYPE_CHECKING:
+    from nojit.aot.remote.executor import RemoteExecutor
 
 __all__ = ["load_compiler", "run"]
 
@@ -109,11 +113,16 @@ def run(out: Output, request: Request, asked: str) -> int:
         as_default(request.cache_folder),
         follow_build(out) as shown,
         compiler.session(request.timeout_s, (view := _RecordingView(shown)).note, request.jobs),
+        _connect(request, compiler, view.show) as remote,
     ):
         if request.plan:
             return _choose_targets(out, request, compiler, view)
         plans, absent = _plan(request, compiler, view)
-        result = None if request.dry_run else _build(request, compiler, plans, request.folder, view, failures=failures)
+        result = (
+            None
+            if request.dry_run
+            else (_build(request, compiler, plans, request.folder, view, failures=failures, remote=remote))
+        )
         twins = (
             _build_twins(request, compiler, plans, result, view, failures=failures, started=clock)
             if result and request.twins
@@ -290,6 +299,7 @@ def _build_twins(
     failures: Failures,
     started: datetime,
 ) -> BuildResult:
+    # on this machine, since images of twins hold its paths
     twins = twin_plans(plans, result, request.folder)
     built = compare_twins(
         plans, _build(request, compiler, twins, request.folder / TWINS, view, failures=failures), request.folder
@@ -306,6 +316,7 @@ def _build(
     view: _RecordingView,
     *,
     failures: Failures,
+    remote: RemoteExecutor | None = None,
 ) -> BuildResult:
     counts = Counts()
     shared = open_shared(request.cache, request.timeout_s, view.show) if request.cache else None
@@ -326,7 +337,7 @@ def _build(
             folder,
             compiler,
             Cache(request.cache_folder, shared),
-            lambda: _open_executor(request, compiler, plans, view.show),
+            lambda: _executor(request, compiler, plans, remote),
             keep_going=request.keep_going,
             # each worker has the next variant at hand
             ahead=2 * request.jobs,
@@ -338,23 +349,34 @@ def _build(
         raise
 
 
-def _open_executor(
-    request: Request, compiler: Compiler, plans: Sequence[Plan], tell: Callable[[str], None]
-) -> AbstractContextManager[Executor]:
-    def open_local() -> WorkerPool:
-        return WorkerPool(request.jobs, request.timeout_s)
+def _open_local(request: Request) -> WorkerPool:
+    return WorkerPool(request.jobs, request.timeout_s)
 
+
+def _connect(
+    request: Request, compiler: Compiler, tell: Callable[[str], None]
+) -> AbstractContextManager[RemoteExecutor | None]:
+    """Start to connect to the requested scheduler, so that its workers get ready while the build plans; None without one."""
+    if not request.executor or request.dry_run or request.plan:
+        return nullcontext()
+    from nojit.aot.cli.executors import open_remote  # noqa: PLC0415 - of an extra
+
+    return open_remote(request, compiler, partial(_open_local, request), tell)
+
+
+def _executor(
+    request: Request, compiler: Compiler, plans: Sequence[Plan], remote: RemoteExecutor | None
+) -> AbstractContextManager[Executor]:
+    if remote is None:
+        return _open_local(request)
     names = {name for plan in plans for name in plan.toolchains}.union(compiler.toolchains)
-    if request.executor and len(names) > 1:
+    if len(names) > 1:
         what = (
             "expected one toolchain with --executor: build with several on this machine, or one bundle after the other"
         )
         raise PackageError(what, got=", ".join(sorted(names)))
-    if not request.executor:
-        return open_local()
-    from nojit.aot.cli.executors import open_remote  # noqa: PLC0415 - of an extra
-
-    return open_remote(request, compiler, [plan.arch for plan in plans], open_local, tell)
+    remote.expect(sorted({plan.arch for plan in plans}))
+    return remote
 
 
 def _attest(request: Request, plans: Sequence[Plan], result: BuildResult, folder: Path, started: datetime) -> None:

@@ -192,6 +192,7 @@ class FakeBuild:
     def __enter__(self) -> Self:
         build = Build(self, Setup(NOJIT, None, 60.0), ("sm_90",), lambda: self._local, self.told.append)
         self.executor = RemoteExecutor(self.cluster.connect, "tcp://scheduler:8786", build, self._limits)
+        self.executor.expect(["sm_90"])
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -108,7 +108,8 @@ def test_workers_without_a_checkout_build_the_bytes_of_one_machine(farm: Farm, m
 def test_what_a_build_cannot_compile_reads_as_on_one_machine(farm: Farm, make: Make) -> None:
     entries = (
         entry("given", "kernels.py:given").replace(
-            "configs = [{ V = 1 }]", 'configs = [{ V = 1, F = "@helpers:scaled" }, { V = 2, F = "@helpers:plain" }]'
+            "configs = [{ V = 1 }]",
+            'configs = [{ V = 1, F = { function = "helpers:scaled" } }, { V = 2, F = { function = "helpers:plain" } }]',
         ),
         entry("bad", "kernels.py:bad").replace("configs = [{ V = 1 }]", "matrix = { V = [0, 1] }"),
         entry("slow", "kernels.py:slow"),
@@ -121,6 +122,7 @@ def test_what_a_build_cannot_compile_reads_as_on_one_machine(farm: Farm, make: M
         path.unlink()
     _, near = Build(project.command(*entries, words=words, cache=project.folder / "other")).end()
     assert failures(far) == [failure | {"log": ANY} for failure in failures(near)]
+    assert len(failures(far)) == 2, failures(far)
     bad, slow = failures(far)
     assert "kernels.py:19:5" in bad["where"]
     assert "<" not in bad["log"]
