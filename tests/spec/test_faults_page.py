@@ -12,7 +12,7 @@ from tests.spec.pages import ROOT, rows
 PAGE = ROOT / "docs/faults.md"
 FAULTS = [
     row
-    for subject in ("files", "finding", "driver", "calls", "registries")
+    for subject in ("files", "finding", "driver", "calls", "registries", "farms")
     for row in rows(PAGE, f"faults of {subject}")
 ]
 
