@@ -1,4 +1,5 @@
 /* Fuzz the readers of images: every section and kernel of one, and its check against a table that describes its first kernel. */
+#include "bundle/target.h"
 #include "image/cubin.h"
 #include "image/entry.h"
 #include "image/hsaco.h"
@@ -6,15 +7,15 @@
 
 #include <stdlib.h>
 
-static void check(nj_span image, const nj_image_kernel *kernel, const nj_cubin *cubin)
+static void check(nj_span image, const nj_image_kernel *kernel, uint32_t arch, bool arch_specific, uint32_t threads)
 {
     nj_error error;
     nj_entry_facts facts;
     nj_entry entry = {
         .symbol = kernel->symbol,
-        .arch = cubin->sm,
-        .arch_specific = cubin->arch_specific,
-        .num_warps = kernel->block.declared ? kernel->block.xyz[0] / 32 : 4,
+        .arch = arch,
+        .arch_specific = arch_specific,
+        .num_warps = threads / nj_warp_threads((int)arch),
         .num_ctas = kernel->cluster.declared ? kernel->cluster.xyz[0] : 1,
         .param_count = kernel->param_count,
     };
@@ -49,6 +50,11 @@ static void read_hsaco(nj_span image)
         good = nj_hsaco_kernel_take(&hsaco, &rest, &kernel, &error);
     }
     fuzz_expect(good, &error, true);
+    if (good && hsaco.kernel_count > 0) {
+        rest.rest = hsaco.kernels;
+        nj_hsaco_kernel_take(&hsaco, &rest, &kernel, &error);
+        check(image, &kernel.it, hsaco.gfx, false, kernel.it.largest_block.xyz[0]);
+    }
 }
 
 void fuzz_input(const unsigned char *bytes, size_t size)
@@ -68,6 +74,6 @@ void fuzz_input(const unsigned char *bytes, size_t size)
         nj_cubin_has_debug(&cubin);
     }
     if (good && cubin.kernel_count > 0) {
-        check(image, &first, &cubin);
+        check(image, &first, cubin.sm, cubin.arch_specific, first.block.declared ? first.block.xyz[0] : 128);
     }
 }

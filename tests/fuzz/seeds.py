@@ -14,6 +14,7 @@ from nojit.runtime.values import DType, FunctionRef
 from tests.support.bundles import Parts, SyntheticKernel, compress, kernel
 from tests.support.cubins import CubinSpec, build_cubin
 from tests.support.hostile import golden_parts
+from tests.support.hsacos import HsacoKernel, build_hsaco
 from tests.support.images import Image, attribute, kernel_info
 from tests.support.jsonlies import canonical, split_table
 
@@ -29,6 +30,8 @@ def _images() -> list[bytes]:
         Image(flags=0x6005A02).build(),
         debug.build(),
         build_cubin(CubinSpec("add", (8, 128, 4)), CubinSpec("b")),
+        build_hsaco(),
+        build_hsaco(HsacoKernel("one", (8,), 128, 32), HsacoKernel("two", (4, 8, 1)), arch="gfx1201"),
         build_cubin(CubinSpec("one", (8,), 8, 4, static_shared_bytes=4096), sm=80, suffix="", abi=7),
     ]
 

@@ -238,6 +238,17 @@ def test_doctor_shows_an_amd_machine(hip: FakeHip, tmp_path: Path) -> None:
     assert "device 0, gfx942 would use" in shown
 
 
+def test_a_program_in_c_launches_it_too(hip: FakeHip, tmp_path: Path) -> None:
+    program = """
+        from tests.support.capi import CApi
+
+        CApi().open(Path(sys.argv[1])).kernel("add").launch(tensor(), 7, grid=(2, 1, 1))
+        launched()
+    """
+    (told,) = run(program, write(tmp_path), hip.environment())
+    assert (told["grid"], told["block"], told["ints"]) == ([2, 1, 1], [256, 1, 1], [0x10000, 7, 0, 0])
+
+
 def test_memory_of_rocms_dlpack_type_is_a_gpus(hip: FakeHip, faketorch_folder: Path, tmp_path: Path) -> None:
     program = f"""
         sys.path.insert(0, {str(faketorch_folder)!r})

@@ -18,7 +18,7 @@ from nojit.aot.tune.store.records import Device, Status, identity_of
 from nojit.runtime.errors import DriverError, NojitError, NoMatchingVariantError
 from nojit.runtime.loader import Bundle
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.target import by_arch, parse_image_arch, spell_arch
+from nojit.runtime.target import by_arch, is_arch, parse_image_arch, spell_arch
 
 __all__ = ["TorchStage", "candidates_of", "check_fit", "open_stage"]
 
@@ -134,9 +134,11 @@ class TorchStage:
 
 
 def _describe(properties: Any, uuid: str, driver: str) -> Device:
+    # "gfx942:sramecc+:xnack-" of AMD's GPUs
+    gcn = str(getattr(properties, "gcnArchName", "")).partition(":")[0]
     return Device(
         name=properties.name,
-        arch=f"sm_{properties.major}{properties.minor}",
+        arch=gcn if is_arch(gcn) else f"sm_{properties.major}{properties.minor}",
         multiprocessors=properties.multi_processor_count,
         memory_bytes=properties.total_memory,
         driver=driver,
