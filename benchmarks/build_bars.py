@@ -253,8 +253,7 @@ def dask_farm(folder: Path, workers: int) -> Iterator[str]:
     """Start a scheduler and workers in an empty folder; yield the scheduler's host and port."""
     folder.mkdir(parents=True)
     told = folder / "scheduler.json"
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    environment["NOJIT_CACHE_DIR"] = str(folder / "digests")
+    environment = os.environ | {"NOJIT_CACHE_DIR": str(folder / "digests")}
     dask = [sys.executable, "-m", "dask"]
     commands = [[*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told)]]
     commands += [[*dask, "worker", "--scheduler-file", str(told), "--nthreads", "1", "--no-nanny"]] * workers

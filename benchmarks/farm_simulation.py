@@ -202,7 +202,8 @@ def measure(address: str, slots: int, variants: int, job_s: float) -> dict[str, 
 
 def run(slots: int, variants: int, job_s: float, processes: int) -> dict[str, float]:
     """Start a scheduler and workers, and measure one build in a process of its own."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    known = os.environ.get("PYTHONPATH", "")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parent), known]))}
     here = [sys.executable, str(Path(__file__).resolve())]
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "scheduler.json"

@@ -110,6 +110,10 @@ class DaskConnection:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(client.close(timeout=_CLOSING_S), 2 * _CLOSING_S)
             raise LostError(f"{type(error).__name__}: {error}") from None
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(client.close(timeout=0), _CLOSING_S)
+            raise
         return cls(client, run_job)
 
     @property

@@ -217,6 +217,7 @@ class _Loop:
         self._told: set[str] = set()
         self._count = 0
         self._connection: Connection | None = None
+        self._connecting: asyncio.Future[Connection] | None = None
         self._local: Executor | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._error: Exception | None = None
@@ -270,6 +271,8 @@ class _Loop:
     def stop(self) -> None:
         with self._lock:
             self._stopping = True
+        with contextlib.suppress(RuntimeError):
+            self._events.call_soon_threadsafe(self._stop_connecting)
         self._wake()
 
     def join(self) -> None:
@@ -331,6 +334,11 @@ class _Loop:
         self._send()
         self._send_late()
 
+    def _stop_connecting(self) -> None:
+        # a scheduler that nobody waits for any more may be slow to refuse
+        if self._connecting is not None:
+            self._connecting.cancel()
+
     def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
@@ -367,11 +375,15 @@ class _Loop:
             self._connection = None
         until = time.monotonic() + self._limits.reconnect_s
         while not self._stopping:
+            self._connecting = asyncio.ensure_future(self._connect())
             try:
-                self._connection = await asyncio.wait_for(self._connect(), 2 * self._limits.connect_s)
+                self._connection = await asyncio.wait_for(self._connecting, 2 * self._limits.connect_s)
                 break
             except (LostError, TimeoutError) as error:
                 got = str(error) or "no answer"
+            except asyncio.CancelledError:
+                # by `stop`
+                return
             if time.monotonic() > until:
                 raise PackageError(
                     f"expected a scheduler at {self._address}{self._left()}: start it, or build without --executor",
