@@ -170,7 +170,7 @@ PLACES: dict[str, tuple[str, Lie]] = {
         lambda index: put(index, ("kernels", 1, "table", "sha256"), "0"),
     ),
     "$.target.warp_size": (
-        "expected an integer from 0 to 32, got -1",
+        "expected an integer from 0 to 64, got -1",
         lambda index: index["target"].update(warp_size=-1),
     ),
     "$.toolchain[0][1]": ("expected a string, got null", lambda index: index.update(toolchain=[["a", None]])),
