@@ -54,6 +54,7 @@ SIMULATION = {
         "autocast",
         "collectives",
         "compiled",
+        "fused",
         "known",
         "launches",
         "streams",
