@@ -170,6 +170,7 @@ def read_variables() -> Iterator[str]:
             text = path.read_text(encoding="utf-8")
             yield from re.findall(r'environ(?:\.get\(|\[)"(\w+)"', text)
             yield from re.findall(r'getenv\("(\w+)"\)', text)
+            yield from re.findall(r'\.variable = "(\w+)"', text)
             yield from re.findall(r'"(\w+)" in os\.environ', text)
             yield from re.findall(r'^VARIABLE = "(\w+)"', text, re.MULTILINE)
             yield from re.findall(r'^[A-Z]+(?:: Final)? = "(NOJIT_\w+)"', text, re.MULTILINE)
