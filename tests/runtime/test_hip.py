@@ -16,7 +16,7 @@ from nojit.runtime.errors import DriverError, NoMatchingVariantError
 from nojit.runtime.loader import load
 
 from tests.fakecuda import FakeCuda
-from tests.fakecuda.build import build_faketorch, build_hip
+from tests.fakecuda.build import build_driver, build_faketorch, build_hip
 from tests.fakecuda.hip import FakeHip
 from tests.support.bundles import bundle_bytes, kernel, target
 from tests.support.tensors import PointerTensor
@@ -225,6 +225,55 @@ def test_the_missing_file_is_named(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert DriverError.__name__ in done.stderr
     assert "none.so" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a folder that has the drivers of both vendors, under their own names."""
+    folder = tmp_path_factory.mktemp("both")
+    build_driver(folder)
+    build_hip(folder)
+    return folder
+
+
+CHOICES = {
+    "neither named nor opened": ((), "", "cuInit"),
+    "HIP opened": ((), "libamdhip64.so", "hipInit"),
+    "CUDA opened": ((), "libcuda.so.1", "cuInit"),
+    "HIP named, CUDA opened": (("NOJIT_LIBHIP=libamdhip64.so",), "libcuda.so.1", "hipInit"),
+    "CUDA named, HIP opened": (("NOJIT_LIBCUDA=libcuda.so.1",), "libamdhip64.so", "cuInit"),
+    "both named": (("NOJIT_LIBCUDA=libcuda.so.1", "NOJIT_LIBHIP=libamdhip64.so"), "", "cuInit"),
+    "both named, CUDA missing": (("NOJIT_LIBCUDA=/none.so", "NOJIT_LIBHIP=libamdhip64.so"), "", "hipInit"),
+    "CUDA named and missing": (("NOJIT_LIBCUDA=/none.so",), "", "expected a CUDA driver of version 12.0 or later (libcuda.so.1), got /none.so"),
+    "HIP named and missing": (("NOJIT_LIBHIP=/none.so",), "", "expected AMD's HIP runtime 6.0 or later (libamdhip64.so), got /none.so"),
+    "CUDA named and missing, HIP opened": (("NOJIT_LIBCUDA=/none.so",), "libamdhip64.so", "expected a CUDA driver"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "opened", "told"), CHOICES.values(), ids=CHOICES)
+def test_the_driver_is_the_named_one_or_the_opened_one_or_nvidias(
+    both: Path, named: tuple[str, ...], opened: str, told: str
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in {"NOJIT_LIBCUDA", "NOJIT_LIBHIP"}}
+    environment |= {
+        "LD_LIBRARY_PATH": str(both),
+        "FAKECUDA_FAIL": "cuInit:-1:100",
+        **dict(each.split("=") for each in named),
+    }
+    program = f"import ctypes\nfrom nojit.runtime import _core\nif {opened!r}: ctypes.CDLL({opened!r})\n_core.driver_version()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
+    assert told in done.stderr
+
+
+def test_a_machine_without_a_driver_is_told_of_both(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in {"NOJIT_LIBCUDA", "NOJIT_LIBHIP"}}
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    (tmp_path / "libamdhip64.so").write_text("no library")
+    program = "from nojit.runtime import _core\n_core.driver_version()"
+    environment["LD_LIBRARY_PATH"] = str(tmp_path)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
+    wanted = "expected a CUDA driver of version 12.0 or later (libcuda.so.1), or AMD's HIP runtime 6.0 or later (libamdhip64.so)"
+    assert wanted in done.stderr
 
 
 def test_doctor_shows_an_amd_machine(hip: FakeHip, tmp_path: Path) -> None:

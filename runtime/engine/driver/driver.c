@@ -8,6 +8,10 @@
 nj_driver_calls nj_calls;
 const nj_vendor *nj_vendor_found = &nj_vendor_cuda;
 
+/* NVIDIA's first: machines without a GPU of AMD may have the files of HIP */
+static const nj_vendor *const vendors[] = {&nj_vendor_cuda, &nj_vendor_hip};
+enum { VENDORS = sizeof vendors / sizeof *vendors };
+
 /* guards everything below but the atomics */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;
@@ -67,11 +71,24 @@ bool nj_outcome_good(nj_outcome outcome, nj_error *error)
     return nj_driver_failed(error, call, outcome.code, name, "%s failed%s", call, sticky ? broke.text : "");
 }
 
+/* The file that the user names as a vendor's driver; NULL if none. */
+static const char *named_file(const nj_vendor *it)
+{
+    const char *path = getenv(it->variable);
+    return path != NULL && *path != '\0' ? path : NULL;
+}
+
+/* Whether this vendor's driver may be opened: a file that is named rules out all vendors of which none is. */
+static bool may_open(const nj_vendor *it)
+{
+    return named_file(it) != NULL || (named_file(&nj_vendor_cuda) == NULL && named_file(&nj_vendor_hip) == NULL);
+}
+
 /* Opens the driver of a vendor; NULL if it is not there. */
 static void *open_vendor(const nj_vendor *it, int flags)
 {
-    const char *path = getenv(it->variable);
-    if (path != NULL && *path != '\0') {
+    const char *path = named_file(it);
+    if (path != NULL) {
         return dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
     }
     void *opened = NULL;
@@ -83,16 +100,16 @@ static void *open_vendor(const nj_vendor *it, int flags)
 
 static bool open_any(int flags)
 {
-    const char *hip = getenv(nj_vendor_hip.variable), *cuda = getenv(nj_vendor_cuda.variable);
-    /* who names a file of one vendor alone wants that one */
-    bool hip_first = hip != NULL && *hip != '\0' && (cuda == NULL || *cuda == '\0');
-    const nj_vendor *vendors[] = {hip_first ? &nj_vendor_hip : &nj_vendor_cuda, hip_first ? &nj_vendor_cuda : &nj_vendor_hip};
-    for (int i = 0; library == NULL && i < 2; i++) {
+    problem[0] = '\0';
+    for (size_t i = 0; library == NULL && i < VENDORS; i++) {
+        if (!may_open(vendors[i])) {
+            continue;
+        }
         library = open_vendor(vendors[i], flags);
         if (library != NULL) {
             nj_vendor_found = vendors[i];
             pthread_atfork(NULL, NULL, after_fork_in_child);
-        } else if (i == 0) {
+        } else if (problem[0] == '\0') {
             const char *told = dlerror();
             snprintf(problem, sizeof problem, "%s", told == NULL ? "" : told);
         }
@@ -139,12 +156,20 @@ static bool lacks_driver(nj_error *error, const char *call, const char *got)
     return nj_driver_failed(error, call, -1, got, "expected %s", nj_vendor_found->needed);
 }
 
+/* Names every driver that would have done. */
+static bool lacks_any(nj_error *error)
+{
+    bool cuda = may_open(&nj_vendor_cuda), hip = may_open(&nj_vendor_hip);
+    return nj_driver_failed(error, "dlopen", -1, problem, "expected %s%s%s", cuda ? nj_vendor_cuda.needed : "", cuda && hip ? ", or " : "",
+                            hip ? nj_vendor_hip.needed : "");
+}
+
 static bool load_locked(nj_error *error)
 {
     if (library == NULL) {
         open_locked(0);
         if (library == NULL) {
-            return lacks_driver(error, "dlopen", problem);
+            return lacks_any(error);
         }
     }
     const char *missing = found ? NULL : find_symbols();
