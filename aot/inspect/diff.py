@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 from nojit.aot.inspect.contents import VariantFacts, definition, variant_facts
 from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.explain.options import TOOLCHAIN
 from nojit.runtime.strict import Json
+from nojit.runtime.table.table import Config, KernelTable
 
 __all__ = ["BundleDiff", "Change", "KernelDiff", "VariantChange", "diff_bundles"]
 
 # facts to compare; the number and position of an image are left out, because they depend on the rest of the file
-_COMPARED = ("registers", "spill_bytes", "shared_bytes", "num_warps", "num_ctas", "image_bytes", "image_sha256")
+_COMPARED = (
+    "toolchain",
+    "registers",
+    "spill_bytes",
+    "shared_bytes",
+    "num_warps",
+    "num_ctas",
+    "image_bytes",
+    "image_sha256",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +86,7 @@ class BundleDiff:
 
 
 def diff_bundles(before: BundleFile, after: BundleFile) -> BundleDiff:
-    """Compare two bundles. Variants are matched by id, which a rebuild keeps.
+    """Compare two bundles. Variants are matched by id, which a rebuild keeps, or else by all that the id depends on but the toolchain.
 
     Raises:
         BundleError: one of them is damaged.
@@ -116,24 +128,55 @@ def _changes(before: dict[str, Json], after: dict[str, Json]) -> tuple[Change, .
 def _diff_kernel(before: BundleFile, after: BundleFile, name: str) -> KernelDiff:
     old = _variants(before, name)
     new = _variants(after, name)
-    changed = [_diff_variant(old[key], new[key]) for key in old.keys() & new.keys()]
-    changed = sorted((change for change in changed if change.changes), key=lambda change: change.label)
-    added = tuple(new[key] for key in new if key not in old)
-    removed = tuple(old[key] for key in old if key not in new)
+    pairs = [(old.pop(key), new.pop(key)) for key in [*old] if key in new]
+    if name in before.kernels and name in after.kernels:
+        pairs += _pair_toolchains(old, new, (before.table(name), after.table(name)))
+    changed = [change for change in (_diff_variant(*pair) for pair in pairs) if change.changes]
+    changed = sorted(changed, key=lambda change: change.label)
+    added, removed = tuple(new.values()), tuple(old.values())
     redefined: tuple[Change, ...] = ()
     if name not in before.kernels or name not in after.kernels:
         status = "added" if name in after.kernels else "removed"
     else:
         redefined = _changes(definition(before.table(name)), definition(after.table(name)))
         status = "changed" if added or removed or changed or redefined else "same"
-    same = len(old.keys() & new.keys()) - len(changed)
-    return KernelDiff(name, status, redefined, added, removed, tuple(changed), same)
+    return KernelDiff(name, status, redefined, added, removed, tuple(changed), len(pairs) - len(changed))
 
 
 def _variants(bundle: BundleFile, kernel: str) -> dict[str, VariantFacts]:
     if kernel not in bundle.kernels:
         return {}
     return {variant.id: variant for variant in variant_facts(bundle, kernel)}
+
+
+def _pair_toolchains(
+    old: dict[str, VariantFacts], new: dict[str, VariantFacts], tables: Sequence[KernelTable]
+) -> Iterator[tuple[VariantFacts, VariantFacts]]:
+    """Take the variants that differ only in their toolchain out of both dicts, and yield the pairs."""
+    if not old or not new:
+        return
+    plain_before, plain_after = map(_plain_ids, tables)
+    by_plain: dict[str, list[str]] = {}
+    for key in new:
+        by_plain.setdefault(plain_after[key], []).append(key)
+    # a variant that names no toolchain may be of any: first those with the same code
+    for same_code in (True, False):
+        for key, variant in [*old.items()]:
+            matching = by_plain.get(plain_before[key], [])
+            fits = (each for each in matching if not same_code or new[each].image_sha256 == variant.image_sha256)
+            if chosen := next(fits, None):
+                matching.remove(chosen)
+                yield old.pop(key), new.pop(chosen)
+
+
+def _plain_ids(table: KernelTable) -> dict[str, str]:
+    """Return the id that each variant would have without a toolchain, by its id."""
+    configs = (
+        Config(config.constexprs, tuple(option for option in config.options if option[0] != TOOLCHAIN), config.requires)
+        for config in table.configs
+    )
+    plain = replace(table, configs=tuple(configs))
+    return {table.variant_id(row): plain.variant_id(row) for row in range(len(table))}
 
 
 def _diff_variant(before: VariantFacts, after: VariantFacts) -> VariantChange:

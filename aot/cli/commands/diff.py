@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 def command(out: Output, before: Path, after: Path, exit_code: bool, ignore_tuning: bool) -> int:
     """Compare two bundles, or two recordings.
 
-    Of bundles: kernels and variants that B adds, removes or changes in registers, spills or code. Variants that differ only in
+    Of bundles: kernels and variants that B adds, removes or changes in registers, spills, toolchain or code. Variants that differ only in
     machine code are counted; -v lists them, and every added or removed variant.
 
     Of recordings: kernels, sources, specializations, winners, numbers of launches and problems that differ, such as those of a live run
@@ -161,20 +161,28 @@ def _show_variants(out: Output, sign: str, variants: Iterable[VariantFacts]) -> 
         out.line(f"    {sign} {variant.id}  {variant.label}", style=_STYLES["added" if sign == "+" else "removed"])
 
 
-def _show_changes(out: Output, changes: Iterable[VariantChange]) -> None:
+def _show_changes(out: Output, changes: Sequence[VariantChange]) -> None:
     rows = []
+    named: tuple[str, ...] = ("registers", "spill_bytes", "shared_bytes")
+    headings: tuple[str, ...] = (">regs", ">spill B", ">shared B", ">code", "variant")
+    if any(fact.name == "toolchain" for change in changes for fact in change.changes):
+        named, headings = ("toolchain", *named), ("toolchain", *headings)
     for change in changes:
         by_name = {fact.name: fact for fact in change.changes}
         code = "other" if "image_sha256" in by_name else "same"
-        cells = (_cell(by_name.get(name)) for name in ("registers", "spill_bytes", "shared_bytes"))
+        cells = (_cell(by_name.get(name)) for name in named)
         sizes = by_name.get("image_bytes")
         rows.append((*cells, _arrow(sizes, size) if sizes else code, change.label))
     if rows:
-        out.table((">regs", ">spill B", ">shared B", ">code", "variant"), rows, indent=4)
+        out.table(headings, rows, indent=4)
 
 
 def _cell(change: Change | None) -> str:
-    return "" if change is None else _arrow(change, "{:,}".format)
+    return (
+        ""
+        if change is None
+        else _arrow(change, lambda value: f"{value:,}" if isinstance(value, int) else value or "none")
+    )
 
 
 def _arrow(change: Change, spelled: Callable[[Any], str]) -> str:

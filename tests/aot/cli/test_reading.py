@@ -412,6 +412,39 @@ def test_diff_of_code_alone_is_counted(run: Run, tmp_path: Path) -> None:
     assert "other  dtype=" in run("diff", before, after, "-v").stdout
 
 
+def test_diff_matches_variants_whose_toolchain_differs(run: Run, document: Document, tmp_path: Path) -> None:
+    def one(name: str, *toolchains: str, code: str = "scale") -> Path:
+        made = scale(configs=[{"BLOCK": 256} | ({"toolchain": each} if each else {}) for each in toolchains])
+        images = tuple(image.replace(b"scale ", code.encode() + b" ") for image in made.images)
+        return make_bundle(tmp_path / f"{name}.nojit", replace(made, images=images))
+
+    alone, first, second = one("a", ""), one("b", "3.6", code="other"), one("c", "3.9")
+    for before, after, told in (
+        (alone, first, ["", "3.6"]),
+        (first, second, ["3.6", "3.9"]),
+        (first, alone, ["3.6", ""]),
+    ):
+        (found,) = document("diff", before, after)["kernels"]
+        assert (found["added"], found["removed"], len(found["changed"])) == ([], [], 4)
+        facts = {fact["name"]: [fact["before"], fact["after"]] for fact in found["changed"][0]["changes"]}
+        assert facts["toolchain"] == told
+    shown = run("diff", alone, first).stdout
+    assert "toolchain    regs  spill B" in shown
+    assert shown.count("none -> 3.6 ") == 4
+
+
+def test_diff_matches_the_toolchain_whose_code_is_the_same(document: Document, tmp_path: Path) -> None:
+    both = scale(configs=[{"BLOCK": 256, "toolchain": each} for each in ("3.6", "3.9")])
+    images = tuple(
+        image for image, config in zip(both.images, both.table.columns["config"], strict=True) if config == 1
+    )
+    before = make_bundle(tmp_path / "both.nojit", both)
+    after = make_bundle(tmp_path / "alone.nojit", replace(scale(configs=[{"BLOCK": 256}]), images=images))
+    (found,) = document("diff", before, after)["kernels"]
+    assert [[fact["name"] for fact in one["changes"]] for one in found["changed"]] == [["toolchain"]] * 4
+    assert [one["toolchain"] for one in found["removed"]] == ["3.6"] * 4
+
+
 def test_diff_of_a_redefined_kernel(run: Run, tmp_path: Path) -> None:
     before = make_bundle(tmp_path / "a.nojit", scale())
     after = make_bundle(tmp_path / "b.nojit", scale(grid=["cdiv(n, 2 * BLOCK)"]))
