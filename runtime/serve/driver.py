@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from nojit.runtime import _core
+from nojit.runtime.errors import NojitError
+from nojit.runtime.target import is_gfx, spell_arch
 
 __all__ = ["Driver", "current_stream"]
 
@@ -82,14 +84,14 @@ class Driver:
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
         """Return the compute capability, ``(9, 0)``."""
-        major, minor = divmod(_core.device_capability(self.get_current_device() if device is None else device), 10)
+        major, minor = divmod(_capability(self.get_current_device() if device is None else device), 10)
         return major, minor
 
     def get_current_target(self) -> Any:
         """Return the ``GPUTarget`` of the current device."""
         from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - Triton is there
 
-        return GPUTarget("cuda", _core.device_capability(self.get_current_device()), _WARP_SIZE)
+        return GPUTarget("cuda", _capability(self.get_current_device()), _WARP_SIZE)
 
     def get_active_torch_device(self) -> Any:
         """Return torch's current device."""
@@ -133,7 +135,7 @@ class _Utils:
 
     def get_device_properties(self, device: int) -> dict[str, int]:
         numbers = dict(_PROPERTIES)
-        if _core.device_capability(device) in _OVERSIZED_SHARED:
+        if _capability(device) in _OVERSIZED_SHARED:
             numbers["max_shared_mem"] = _OVERSIZED_SHARED_BYTES
         return {name: _core.device_attribute(device, number) for name, number in numbers.items()}
 
@@ -148,6 +150,21 @@ class _Utils:
 
     def get_default_stream(self, device: int) -> int:  # noqa: ARG002 - the null stream of any device
         return 0
+
+
+def _capability(device: int) -> int:
+    """Return the compute capability of a device as one number, 90 for 9.0.
+
+    Raises:
+        NojitError: the device is AMD's, and has none.
+    """
+    number = _core.device_capability(device)
+    if is_gfx(number):
+        what = (
+            "expected a GPU of NVIDIA: programs are not served on AMD's; launch bundles with runtime.load (docs/amd.md)"
+        )
+        raise NojitError(what, got=spell_arch(number), where=f"device {device}")
+    return number
 
 
 def current_stream(device: int) -> int:

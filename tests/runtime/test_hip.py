@@ -276,6 +276,21 @@ def test_a_machine_without_a_driver_is_told_of_both(tmp_path: Path) -> None:
     assert wanted in done.stderr
 
 
+@pytest.mark.parametrize(
+    "asked", ["get_current_target()", "get_device_capability(1)", "utils.get_device_properties(1)"]
+)
+def test_the_driver_of_served_programs_refuses_amds_gpus(hip: FakeHip, tmp_path: Path, asked: str) -> None:
+    pytest.importorskip("triton")
+    program = f"""
+        from nojit.runtime.serve.driver import Driver
+
+        failed(lambda: Driver(lambda: None).{asked})
+    """
+    (told,) = run(program, write(tmp_path), hip.environment(942, 1201))
+    assert "expected a GPU of NVIDIA: programs are not served on AMD's" in told["text"]
+    assert "got gfx1201 - at device 1" in told["text"] or "got gfx942 - at device 0" in told["text"]
+
+
 def test_doctor_shows_an_amd_machine(hip: FakeHip, tmp_path: Path) -> None:
     folder = write(tmp_path, "gfx942", "sm_90a")
     environment = hip.environment(942) | {"NOJIT_BUNDLES": str(folder)}
