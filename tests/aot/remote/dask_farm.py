@@ -111,7 +111,8 @@ class Cable:
         self.url = f"dask://127.0.0.1:{self.server.getsockname()[1]}"
         self._port = port
         self._ends: list[socket.socket] = []
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._threads: list[threading.Thread] = []
+        self._start(self._serve)
 
     def cut(self) -> None:
         """End all connections; new ones are possible."""
@@ -120,8 +121,19 @@ class Cable:
                 end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        with suppress(OSError):
+            # closing alone would not wake the thread that accepts
+            self.server.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join()
         self.cut()
-        self.server.close()
+        for thread in self._threads:
+            thread.join()
+        for each in (self.server, *self._ends):
+            each.close()
+
+    def _start(self, target: Any, *args: socket.socket) -> None:
+        self._threads.append(threading.Thread(target=target, args=args, daemon=True))
+        self._threads[-1].start()
 
     def _serve(self) -> None:
         with suppress(OSError):
@@ -130,7 +142,7 @@ class Cable:
                 far = socket.create_connection(("127.0.0.1", self._port))
                 self._ends += [near, far]
                 for ends in ((near, far), (far, near)):
-                    threading.Thread(target=self._carry, args=ends, daemon=True).start()
+                    self._start(self._carry, *ends)
 
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
