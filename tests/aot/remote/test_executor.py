@@ -14,7 +14,7 @@ from nojit.aot.remote.connection import KilledError, WorkerError
 from nojit.aot.remote.messages import Job, Other
 from nojit.runtime.errors import CompileError, PackageError
 
-from tests.aot.remote.cluster import JOBS, LIMITS, PLACE, FakeBuild, Worker, job, key_of
+from tests.aot.remote.cluster import JOBS, LIMITS, PLACE, FakeBuild, Worker, job, key_of, until
 
 Make = Callable[..., FakeBuild]
 
@@ -38,6 +38,7 @@ async def forever() -> None:
 
 def test_variants_travel_in_jobs_and_give_the_images_of_one_machine(make: Make) -> None:
     with make() as build:
+        build.wait_for_workers()
         assert build.images(*JOBS) == right(build, *JOBS)
         assert len(build.compiler.compiled()) == sum(build.cluster.sizes) == len(JOBS)
         assert len(build.cluster.sizes) < len(JOBS)
@@ -48,6 +49,7 @@ def test_variants_travel_in_jobs_and_give_the_images_of_one_machine(make: Make) 
 
 def test_jobs_shrink_towards_the_end(make: Make) -> None:
     with make() as build:
+        build.wait_for_workers()
         build.images(*JOBS)
         # the last ones take no worker long
         assert build.cluster.sizes[-1] == 1 < max(build.cluster.sizes)
@@ -112,8 +114,7 @@ def test_without_workers_some_jobs_are_sent_so_that_a_cluster_can_grow(make: Mak
     with make() as build:
         workers, build.cluster.workers = build.cluster.workers, {}
         futures = build.submit(*JOBS)
-        while not build.cluster.sizes:
-            pass
+        until(lambda: build.cluster.sizes)
         build.cluster.workers = workers
         assert [future.result(30).image for future in futures] == right(build, *JOBS)
 
@@ -151,7 +152,8 @@ def test_damaged_results_are_never_used(make: Make) -> None:
 
 def test_a_stuck_worker_costs_a_second_copy(make: Make) -> None:
     stuck = Worker(act=lambda *_: forever())
-    with make({"stuck": stuck, "b": Worker(), "c": Worker()}) as build:
+    with make({"stuck": stuck, "b": Worker(), "c": Worker()}, limits=replace(LIMITS, late_s=0.05)) as build:
+        build.wait_for_workers()
         assert build.images(*JOBS) == right(build, *JOBS)
         assert all("stuck" not in only for only in build.cluster.onlys if only is not None)
 
@@ -160,8 +162,7 @@ def test_a_job_of_a_worker_that_has_gone_for_good_is_sent_again(make: Make) -> N
     with make({"a": Worker(), "other": Worker(version="0.9")}) as build:
         build.cluster.workers["a"].act = lambda *_: forever()
         futures = build.submit(*JOBS[:4])
-        while not build.cluster.onlys:
-            pass
+        until(lambda: build.cluster.onlys)
         build.cluster.workers = {"b": Worker(), "other": Worker(version="0.9")}
         assert [future.result(30).image for future in futures] == right(build, *JOBS[:4])
 
@@ -171,8 +172,7 @@ def test_a_lost_scheduler_that_comes_back_gets_what_is_missing(make: Make) -> No
         for worker in build.cluster.workers.values():
             worker.act = lambda job, _: forever() if has(job, 9) else None
         futures = build.submit(*JOBS)
-        while sum(future.done() for future in futures) < 20:
-            pass
+        until(lambda: sum(future.done() for future in futures) >= 20)
         for worker in build.cluster.workers.values():
             worker.act = None
         build.executor._loop._events.call_soon_threadsafe(lambda: build.cluster.lose(reachable=True))
@@ -188,8 +188,7 @@ def test_a_scheduler_that_stays_away_ends_the_build(make: Make) -> None:
             forever() if has(job, 9) else None
         )
         futures = build.submit(*JOBS[:10])
-        while sum(future.done() for future in futures) < 5:
-            pass
+        until(lambda: sum(future.done() for future in futures) >= 5)
         build.executor._loop._events.call_soon_threadsafe(lambda: build.cluster.lose(reachable=False))
         with pytest.raises(
             PackageError, match=r"expected a scheduler at tcp://scheduler:8786 .*missing; the cache has the others"
@@ -220,8 +219,7 @@ def test_the_end_of_a_build_waits_for_no_connection(make: Make) -> None:
 def test_the_end_of_a_build_cancels_what_workers_have(make: Make) -> None:
     with make({"a": Worker(act=lambda *_: forever())}) as build:
         futures = build.submit(*JOBS)
-        while not build.cluster.sizes:
-            pass
+        until(lambda: build.cluster.sizes)
     assert build.cluster.connections[0].closed
     for future in futures:
         with pytest.raises(CancelledError):
