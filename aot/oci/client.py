@@ -169,6 +169,8 @@ class Client:
             if self._authorization and ours:
                 said["Authorization"] = self._authorization
             answer = self._ask(method, url, said, data=body, stream=stream, redirects=method in {"GET", "HEAD"})
+            # after a redirect, a challenge may be that of another host
+            ours = ours and _origin(answer.url) == _origin(self._base)
             if answer.status != 401 or not ours or not again or not self._authorize(answer, where):
                 break
         return answer
@@ -180,7 +182,7 @@ class Client:
         import requests  # noqa: PLC0415 - of an extra
 
         if self._session is None:
-            self._session = _new_session()
+            self._session = _new_session(plain=self._plain)
         host = self.address.host
         if not self._plain and urlsplit(url).scheme != "https":
             what = f"expected {host} to stay with HTTPS"
@@ -203,16 +205,16 @@ class Client:
             content = b"" if streams else _read(response, DOCUMENT_BYTES_MAX)
         except requests.exceptions.SSLError as error:
             self._refuse_tls(error)
+        except requests.exceptions.InvalidSchema:
+            reason, scheme = ("failed", "HTTP or HTTPS") if self._plain else ("plain-http", "HTTPS")
+            what = f"expected {host} to stay with {scheme}"
+            raise refusal(reason, what, got="a redirect to another scheme", where=str(self.address)) from None
         except requests.exceptions.TooManyRedirects:
             what = f"expected at most {_REDIRECTS_MAX} redirects from {host}"
             raise refusal("failed", what, got="more", where=str(self.address)) from None
         except (requests.RequestException, OSError) as error:
             what = f"expected to reach {host}"
             raise refusal("unavailable", what, got=_broken(error), where=str(self.address)) from None
-        if not self._plain and any(urlsplit(each.url).scheme != "https" for each in (*response.history, response)):
-            response.close()
-            what = f"expected {host} to stay with HTTPS"
-            raise refusal("plain-http", what, got="a redirect to HTTP without TLS", where=str(self.address))
         words = f"{response.status_code} {response.reason or ''}".strip()
         kept = response if streams else None
         return Answer(response.status_code, words, response.headers, response.url, content, kept)
@@ -293,12 +295,24 @@ class Client:
         return token
 
 
-def _new_session() -> requests.Session:
+def _new_session(*, plain: bool) -> requests.Session:
+    """Return a session that follows redirects with no credentials but its own.
+
+    `plain`: whether HTTP without TLS is allowed.
+    """
     from http.cookiejar import DefaultCookiePolicy  # noqa: PLC0415 - slow to import
 
     import requests  # noqa: PLC0415 - of an extra
 
-    session = requests.Session()
+    class Session(requests.Session):
+        def rebuild_auth(self, prepared_request: Any, response: Any) -> None:
+            # unlike its base, it takes none from ~/.netrc
+            if self.should_strip_auth(response.request.url, prepared_request.url):
+                prepared_request.headers.pop("Authorization", None)
+            if not plain and urlsplit(prepared_request.url).scheme != "https":
+                raise requests.exceptions.InvalidSchema("expected HTTPS")
+
+    session = Session()
     session.max_redirects = _REDIRECTS_MAX
     # some registries take a client with cookies for a browser
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))

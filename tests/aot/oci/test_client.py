@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from click.testing import Result
 from nojit.aot.oci.address import parse_address
-from nojit.aot.oci.client import Client
+from nojit.aot.oci.client import Client, _new_session
 from nojit.aot.oci.credentials import Credentials
 from nojit.runtime.errors import RegistryError
 
@@ -31,13 +32,13 @@ class Wire:
         self.sent.append((url, headers))
         response = requests.Response()
         response.status_code, facts, content = self._answer(url)
+        response.url, response.raw = facts.pop("redirected to", url), io.BytesIO(content)
         response.headers.update(facts)
-        response.url, response.raw = url, io.BytesIO(content)
         return response
 
 
 def client(monkeypatch: pytest.MonkeyPatch, wire: Wire) -> Client:
-    monkeypatch.setattr("nojit.aot.oci.client._new_session", lambda: wire)
+    monkeypatch.setattr("nojit.aot.oci.client._new_session", lambda **_: wire)
     return Client(parse_address("oci://registry.example/acme:1"), USER, insecure=False, limits=FAST, agent="test")
 
 
@@ -71,6 +72,61 @@ def test_nothing_goes_on_without_tls(place: str, monkeypatch: pytest.MonkeyPatch
         client(monkeypatch, wire).send("PUT", url, want={200}, doing="answer")
     assert caught.value.reason == "plain-http"
     assert not any(url.startswith("http:") for url, _ in wire.sent)
+
+
+def test_the_challenge_of_another_host_gets_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    challenge = {
+        "WWW-Authenticate": 'Bearer realm="https://storage.test/token"',
+        "redirected to": "https://storage.test/blob",
+    }
+    wire = Wire(lambda _: (401, dict(challenge), b""))
+    with pytest.raises(RegistryError, match="401"):
+        client(monkeypatch, wire).send("GET", "blobs/1", want={200}, doing="answer")
+    assert [(url, headers.get("Authorization")) for url, headers in wire.sent] == [
+        ("https://registry.example/v2/acme/blobs/1", None)
+    ]
+
+
+class Redirecting(requests.adapters.BaseAdapter):
+    """Keeps the requests, and redirects those to the registry."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.sent: list[tuple[str, str | None]] = []
+        self._place = place
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        self.sent.append((str(request.url), request.headers.get("Authorization")))
+        response = requests.Response()
+        response.status_code, response.request, response.raw = 200, request, io.BytesIO()
+        response.url = str(request.url)
+        if "registry.example" in response.url:
+            response.status_code, response.headers["Location"] = 307, self._place
+        return response
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_redirects_carry_no_credentials(scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    netrc, place = tmp_path / "netrc", f"{scheme}://storage.test/blob"
+    netrc.write_text("machine storage.test login me password hunter2\n", encoding="ascii")
+    monkeypatch.setenv("NETRC", str(netrc))
+    session, adapter = _new_session(plain=False), Redirecting(place)
+    for mounted in ("https://", "http://"):
+        session.mount(mounted, adapter)
+    monkeypatch.setattr("nojit.aot.oci.client._new_session", lambda **_: session)
+    registry = Client(parse_address("oci://registry.example/acme:1"), None, insecure=False, limits=FAST, agent="test")
+    first = "https://registry.example/v2/acme/blobs/1", None
+    if scheme == "https":
+        registry.send("GET", "blobs/1", want={200}, doing="answer")
+        assert adapter.sent == [first, (place, None)]
+    else:
+        with pytest.raises(RegistryError, match="to stay with HTTPS") as caught:
+            registry.send("GET", "blobs/1", want={200}, doing="answer")
+        assert caught.value.reason == "plain-http"
+        assert adapter.sent == [first]
 
 
 def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]) -> None:
