@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Final
 
 from nojit.aot.files import write_file
 from nojit.aot.oci.checks import checked, checked_document
-from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, INDEX, Descriptor, Document, encode, parse_document
+from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, INDEX, Descriptor, Document, encode
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.staging import Staging, disk_errors, locked
 from nojit.aot.oci.store import Content, Source
@@ -71,8 +72,7 @@ class LayoutFolder:
             digest = named[-1].digest
         path = self._path(digest)
         try:
-            with path.open("rb") as file:
-                raw = file.read(DOCUMENT_BYTES_MAX + 1)
+            raw = _read(path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -155,17 +155,17 @@ class LayoutFolder:
         self._check()
         path = self.path / _INDEX
         try:
-            raw = path.read_bytes()
+            raw = _read(path)
         except OSError as error:
             raise _unreadable(error, path) from None
-        return parse_document(raw, INDEX, str(path)).manifests
+        return checked_document(raw, INDEX, "", str(path)).manifests
 
     def _check(self) -> None:
         """Check that the folder is a layout of a known version."""
         path = self.path / _MARK
         try:
-            version = json.loads(path.read_bytes())["imageLayoutVersion"]
-        except (OSError, ValueError, LookupError, TypeError) as error:
+            version = json.loads(_read(path))["imageLayoutVersion"]
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             what = "expected an OCI layout folder, as nojit save writes it"
             got = f"no {_MARK}" if isinstance(error, OSError) else f"a damaged {_MARK}"
             raise refusal("layout", what, got=got, where=str(self.path)) from None
@@ -175,6 +175,14 @@ class LayoutFolder:
 
     def _path(self, digest: str) -> Path:
         return self.path / "blobs" / "sha256" / digest.partition(":")[2]
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a small file, at most one byte more than a document may have."""
+    # a pipe of this name does not block
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
+        return file.read(DOCUMENT_BYTES_MAX + 1)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -153,9 +153,10 @@ def _stage(source: Source, offer: Offer, layer: Descriptor, staging: Staging, tr
     whole = None if up_to_date else staging.fetch(source, layer)
     own = staging.path / f"{layer.hex}.bundle"
     bundle = own / offer.file_name
+    staging.prepare()
     with disk_errors(own):
         shutil.rmtree(own, ignore_errors=True)
-        own.mkdir(parents=True)
+        own.mkdir()
         try:
             # a link, not a move: an interrupted run has read the bundle for the next one
             bundle.hardlink_to(there if whole is None else whole)
@@ -208,9 +209,10 @@ def _statements(source: Source, offer: Offer) -> tuple[list[bytes], list[bytes]]
         document = source.read_document(each.digest)
         # a registry lists everybody's, and may list one that somebody has deleted
         if document is not None and document.subject and document.subject.digest == offer.manifest.digest:
-            for layer in document.layers:
-                if layer.media_type == each.artifact_type and layer.size_bytes <= _STATEMENT_BYTES_MAX:
-                    found[each.artifact_type].append(read_whole(source, layer, _STATEMENT_BYTES_MAX))
+            layers = [layer for layer in document.layers if layer.media_type == each.artifact_type]
+            # a manifest of ten thousand others would fill the memory
+            if len(layers) == 1 and layers[0].size_bytes <= _STATEMENT_BYTES_MAX:
+                found[each.artifact_type].append(read_whole(source, layers[0], _STATEMENT_BYTES_MAX))
     return found[STATEMENT], found[SIGNED]
 
 

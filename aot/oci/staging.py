@@ -40,7 +40,8 @@ def locked(folder: Path) -> Iterator[None]:
         raise refusal("disk", error.what, got=error.got, where=error.where) from None
     except OSError as error:
         raise refusal("disk", "expected a folder to write to", got=worded(error), where=str(folder)) from None
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with disk_errors(folder):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # some network file systems have no locks
         with contextlib.suppress(OSError):
@@ -74,6 +75,18 @@ class Staging:
         self.folder = folder
         self.path = folder / PARTIAL
 
+    def prepare(self) -> None:
+        """Create the hidden folder.
+
+        Raises:
+            RegistryError: it cannot be created, or is a link to another folder.
+        """
+        with disk_errors(self.path):
+            self.path.mkdir(exist_ok=True)
+        if self.path.is_symlink():
+            what = f"expected a folder {PARTIAL}: delete the link"
+            raise refusal("disk", what, got="a symbolic link", where=str(self.path), advice="")
+
     def check_space(self, needed_bytes: int) -> None:
         """Check that the disk has room for contents that are still missing.
 
@@ -102,8 +115,8 @@ class Staging:
                 the next run, unless they differ.
         """
         whole, part = self._whole(blob), self._part(blob)
+        self.prepare()
         with disk_errors(self.folder):
-            self.path.mkdir(exist_ok=True)
             if whole.is_file():
                 # verified by an earlier run, and read again by what comes next
                 whole.replace(part)

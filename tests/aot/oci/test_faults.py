@@ -324,6 +324,30 @@ def test_a_full_disk_is_told_and_the_pull_goes_on(
     assert files(out) == files(pushed[1])
 
 
+def test_nothing_is_written_through_a_link(pushed: tuple[str, Path], document: Document, tmp_path: Path) -> None:
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    elsewhere.mkdir()
+    out.mkdir()
+    (out / PARTIAL).symlink_to(elsewhere)
+    error = document("pull", pushed[0], "--arch", "all", "--out", out, code=1)["error"]
+    assert error["reason"] == "disk"
+    assert "got a symbolic link" in error["message"]
+    assert not any(elsewhere.iterdir())
+
+
+def test_a_statement_is_one_file(
+    pushed: tuple[str, Path], fake: FakeRegistry, document: Document, tmp_path: Path
+) -> None:
+    ((media_type, raw),) = (each for each in fake.manifests.values() if b"dsse" in each[1] and b"subject" in each[1])
+    said = json.loads(raw)
+    said["layers"] *= 3
+    fake.put_manifest("acme/kernels", "swollen", media_type, json.dumps(said).encode())
+    fake.log.clear()
+    document("pull", pushed[0], "--arch", "all", "--out", tmp_path / "out")
+    # once for the manifest that push wrote
+    assert len(fake.requests("GET", f"/blobs/{said['layers'][0]['digest']}")) == 1
+
+
 def test_an_unwritable_folder_is_told(pushed: tuple[str, Path], document: Document, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     error = document("pull", pushed[0], "--arch", "all", "--out", tmp_path / "file", code=1)["error"]

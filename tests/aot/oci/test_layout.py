@@ -113,7 +113,13 @@ def test_damaged_folders_are_refused(bundles: Make, document: Document, address:
     bundle.unlink()
     (tmp_path / "out").rename(tmp_path / "before")
     assert document(*load, code=1)["error"]["reason"] == "layout"
-    for name, content in (("index.json", b"[]"), ("oci-layout", b'{"imageLayoutVersion":"2"}'), ("oci-layout", b"?")):
+    for name, content in (
+        ("index.json", b"[]"),
+        ("index.json", b'{"manifests":[]}' + b" " * (4 << 20)),
+        ("oci-layout", b'{"imageLayoutVersion":"2"}'),
+        ("oci-layout", b"?"),
+        ("oci-layout", b"[" * 100_000),
+    ):
         (folder / name).write_bytes(content)
         document(*load, code=1)
     shutil.rmtree(folder / "blobs")
