@@ -95,6 +95,7 @@ def build_hsaco(
     kind: int = 3,
     machine: int = 224,
     metadata: bytes | None = None,
+    symbols_before: tuple[str, int] = ("", 0),
 ) -> bytes:
     """Return the bytes of a hsaco.
 
@@ -107,6 +108,7 @@ def build_hsaco(
         kind: the ELF type.
         machine: the ELF machine.
         metadata: the content of the note; None for that of `kernels`.
+        symbols_before: a name, and the number of symbols that have it and precede those of `kernels`.
     """
     kernels = kernels or (HsacoKernel(),)
     notes = (
@@ -116,7 +118,9 @@ def build_hsaco(
     )
     note = struct.pack("<III", 7, len(notes), 32) + b"AMDGPU\0\0" + notes + bytes(-len(notes) % 4)
     text_at, read_at, names = 0x2000, 0x1000, b"\0"
-    symbols = bytes(24)
+    other, count = symbols_before
+    symbols = bytes(24) + count * struct.pack("<IBBHQQ", len(names), 0x11, 0, 4, read_at, 64)
+    names += other.encode() + b"\0"
     descriptors = b""
     for number, one in enumerate(kernels):
         at = read_at + 64 * number

@@ -6,8 +6,7 @@ enum {
     HEADER_BYTES = 64,
     SEGMENT_BYTES = 56,
     SECTION_BYTES = 64,
-    /* Triton's cubins have two dozen sections and symbols; these caps keep a hostile one from costing seconds */
-    SYMBOLS_MAX = 65536,
+    /* Triton's images have two dozen sections and symbols; this cap and those of the header keep a hostile one from costing seconds */
     NAME_BYTES_MAX = 16384,
 };
 
@@ -185,8 +184,8 @@ bool nj_elf_symbols(const nj_elf *elf, const char *section, uint32_t type, nj_sy
     if (table == NULL || table->type != type || table->content.size % NJ_SYMBOL_BYTES != 0) {
         return nj_break(error, rule, table == NULL ? "none" : nj_format("%zu bytes", table->content.size).text, "expected a symbol table");
     }
-    if (table->content.size > SYMBOLS_MAX * NJ_SYMBOL_BYTES) {
-        return nj_break(error, rule, nj_format("%zu", table->content.size / NJ_SYMBOL_BYTES).text, "expected at most %d symbols", SYMBOLS_MAX);
+    if (table->content.size > NJ_SYMBOLS_MAX * NJ_SYMBOL_BYTES) {
+        return nj_break(error, rule, nj_format("%zu", table->content.size / NJ_SYMBOL_BYTES).text, "expected at most %d symbols", NJ_SYMBOLS_MAX);
     }
     if (table->link >= elf->section_count || elf->sections[table->link].type != SHT_STRTAB) {
         return nj_break(error, rule, nj_format("section %u", table->link).text, "expected the symbol names in a string table");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 
 #define NJ_SECTIONS_MAX 256
+#define NJ_SYMBOLS_MAX 65536
 #define NJ_SHT_NOBITS 8 /* a section without bytes in the file: shared memory */
 
 /* What tells one vendor's images from another's, and the names of the rules that they may break. */

@@ -129,6 +129,9 @@ static bool check_hsaco(nj_span image, const nj_entry *entry, nj_entry_facts *fa
         }
         name_kernel(&found, kernel.it.symbol);
         if (nj_span_equal(kernel.it.symbol, entry->symbol)) {
+            if (has) {
+                return nj_break(error, "hsaco-names", nj_quote(entry->symbol).text, "expected each kernel once");
+            }
             wanted = kernel;
             has = true;
         }

@@ -91,6 +91,15 @@ static bool read_metadata(nj_hsaco *hsaco, nj_span metadata, nj_error *error)
     return good || refuse_metadata(error, "other bytes");
 }
 
+/* Each kernel looks for its descriptor among all symbols. */
+static bool check_lookups(const nj_hsaco *hsaco, nj_error *error)
+{
+    size_t symbols = hsaco->symbols.entries.size / NJ_SYMBOL_BYTES;
+    return symbols * hsaco->kernel_count <= NJ_SYMBOLS_MAX ||
+           nj_break(error, "hsaco-symbols", nj_format("%zu of %zu kernels", symbols, hsaco->kernel_count).text,
+                    "expected at most %d symbols, divided by the number of kernels", NJ_SYMBOLS_MAX);
+}
+
 bool nj_hsaco_read(nj_span image, nj_hsaco *hsaco, nj_error *error)
 {
     nj_span metadata;
@@ -104,7 +113,7 @@ bool nj_hsaco_read(nj_span image, nj_hsaco *hsaco, nj_error *error)
         return nj_break(error, "hsaco-abi", nj_format("%d", image.at[7]).text, "expected OS/ABI %d (HSA)", ELFOSABI_AMDGPU_HSA);
     }
     return read_arch(hsaco, error) && nj_elf_symbols(&hsaco->elf, ".dynsym", SHT_DYNSYM, &hsaco->symbols, error) &&
-           find_metadata(&hsaco->elf, &metadata, error) && read_metadata(hsaco, metadata, error);
+           find_metadata(&hsaco->elf, &metadata, error) && read_metadata(hsaco, metadata, error) && check_lookups(hsaco, error);
 }
 
 /* What the metadata says of a kernel. */
@@ -201,31 +210,43 @@ static bool take_described(nj_cursor *cursor, described *it, nj_image_kernel *ke
            (it->wave_threads == 32 || it->wave_threads == 64);
 }
 
+/* Finds the only symbol of a name; `entry` is NULL if there is none. */
+static bool find_symbol(const nj_hsaco *hsaco, nj_span wanted, const unsigned char **entry, nj_error *error)
+{
+    nj_span entries = hsaco->symbols.entries, name;
+    *entry = NULL;
+    for (size_t at = 0; at < entries.size; at += NJ_SYMBOL_BYTES) {
+        if (!nj_elf_name(&hsaco->elf, &hsaco->symbols, entries.at + at, &name, error)) {
+            return false;
+        }
+        if (!nj_span_equal(name, wanted)) {
+            continue;
+        }
+        if (*entry != NULL) {
+            return nj_break(error, "hsaco-names", nj_quote(wanted).text, "expected each symbol once");
+        }
+        *entry = entries.at + at;
+    }
+    return true;
+}
+
 /* Finds the 64 bytes of a kernel's descriptor, and where they lie once loaded. */
 static bool find_descriptor(const nj_hsaco *hsaco, nj_span symbol, nj_span *bytes, uint64_t *address, nj_error *error)
 {
     const nj_elf *elf = &hsaco->elf;
-    nj_span entries = hsaco->symbols.entries;
-    for (size_t at = 0; at < entries.size; at += NJ_SYMBOL_BYTES) {
-        const unsigned char *entry = entries.at + at;
-        nj_span name;
-        if (!nj_elf_name(elf, &hsaco->symbols, entry, &name, error)) {
-            return false;
-        }
-        if (!nj_span_equal(name, symbol)) {
-            continue;
-        }
-        size_t number = nj_u16(entry + 6);
-        const nj_section *section = number < elf->section_count ? &elf->sections[number] : NULL;
-        *address = nj_u64(entry + 8);
-        if (section == NULL || (entry[4] & 0xf) != STT_OBJECT || nj_u64(entry + 16) != DESCRIPTOR_BYTES || *address < section->address ||
-            section->content.size < DESCRIPTOR_BYTES || *address - section->address > section->content.size - DESCRIPTOR_BYTES) {
-            break;
-        }
-        *bytes = (nj_span){section->content.at + (*address - section->address), DESCRIPTOR_BYTES};
-        return true;
+    const unsigned char *entry;
+    if (!find_symbol(hsaco, symbol, &entry, error)) {
+        return false;
     }
-    return nj_break(error, "hsaco-descriptor", nj_quote(symbol).text, "expected an object of %d bytes that describes the kernel", DESCRIPTOR_BYTES);
+    size_t number = entry == NULL ? SIZE_MAX : nj_u16(entry + 6);
+    const nj_section *section = number < elf->section_count ? &elf->sections[number] : NULL;
+    *address = entry == NULL ? 0 : nj_u64(entry + 8);
+    if (section == NULL || (entry[4] & 0xf) != STT_OBJECT || nj_u64(entry + 16) != DESCRIPTOR_BYTES || *address < section->address ||
+        section->content.size < DESCRIPTOR_BYTES || *address - section->address > section->content.size - DESCRIPTOR_BYTES) {
+        return nj_break(error, "hsaco-descriptor", nj_quote(symbol).text, "expected an object of %d bytes that describes the kernel", DESCRIPTOR_BYTES);
+    }
+    *bytes = (nj_span){section->content.at + (*address - section->address), DESCRIPTOR_BYTES};
+    return true;
 }
 
 static bool check_number(const nj_image_kernel *kernel, const char *what, uint64_t told, uint64_t found, nj_error *error)

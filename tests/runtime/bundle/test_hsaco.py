@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from nojit.runtime.bundle.cubin import check_image, read_sections
@@ -96,6 +97,8 @@ BROKEN = [
         "hsaco-params",
         build_hsaco(HsacoKernel(facts={".args": [{".offset": 8, ".size": 8}, {".offset": 0, ".size": 8}]})),
     ),
+    ("hsaco-names", build_hsaco(HsacoKernel(), HsacoKernel())),
+    ("hsaco-names", build_hsaco(symbols_before=("add.kd", 1))),
     ("hsaco-descriptor", build_hsaco(HsacoKernel(facts={".symbol": "sub.kd"}))),
     ("hsaco-descriptor", build_hsaco(HsacoKernel(descriptor={"shared": 64}))),
     ("hsaco-descriptor", build_hsaco(HsacoKernel(descriptor={"stack": 64}))),
@@ -110,6 +113,16 @@ def test_a_broken_rule_is_named(rule, image):
     with pytest.raises(BundleFormatError) as caught:
         check(image)
     assert caught.value.rule == rule
+
+
+def test_many_kernels_of_many_symbols_do_not_cost_seconds():
+    kernels = [HsacoKernel(f"add{number}", sizes=(8,)) for number in range(256)]
+    image = build_hsaco(*kernels, symbols_before=("a" * 16000, 65000))
+    start = time.process_time()
+    with pytest.raises(BundleFormatError, match="expected at most 65536 symbols") as caught:
+        check(image)
+    assert caught.value.rule == "hsaco-symbols"
+    assert time.process_time() - start < 1
 
 
 def test_no_prefix_and_no_mutant_is_read_past_its_end():
