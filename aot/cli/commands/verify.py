@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
-from nojit.aot.backends.registry import pin
+from nojit.aot.backends.registry import pin, vendor_named
 from nojit.aot.cli.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import exit_code
@@ -145,8 +145,9 @@ def _rebuild(
     from nojit.aot.trust.rebuild import rebuild  # noqa: PLC0415
 
     workers = jobs or len(os.sched_getaffinity(0))
-    # a bundle for an older driver was assembled by another tool
-    compiler = load_compiler(toolchains, partial(pin, bundle.index.min_driver, assemblers))
+    # a bundle for an older driver was assembled by another tool, if its vendor has one
+    oldest = bundle.index.min_driver if vendor_named(bundle.index.target.backend).ASSEMBLER else None
+    compiler = load_compiler(toolchains, partial(pin, oldest, assemblers))
     with compiler.session(_TIMEOUT_S, tell, workers):
         rebuild(bundle, sources, compiler, lambda: WorkerPool(workers, _TIMEOUT_S), signed)
 

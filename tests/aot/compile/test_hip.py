@@ -82,6 +82,12 @@ def test_a_bundle_is_verified_and_says_that_it_is_untried(built: Built, arch: st
         assert launch.shared_bytes > 0
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "sm_90"])
+def test_a_bundle_of_a_build_for_both_vendors_is_built_again(built: Built, arch: str) -> None:
+    path = built.out / f"demo-1.0-{arch}.nojit"
+    assert command("verify", path, "--rebuild", "--sources", built.out.parents[1], "-j", "1").startswith("OK")
+
+
 def test_a_bundle_whose_images_are_for_another_gfx_fails_verification(built: Built, tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-gfx942.nojit"
     with (
