@@ -15,8 +15,9 @@ static const char *find(void *library)
     return NULL;
 }
 
-static CUresult arch(int *number, CUdevice device)
+static CUresult arch(int *number, nj_text *name, CUdevice device)
 {
+    name->text[0] = '\0';
     int major = 0, minor = 0;
     CUresult code = nj_calls.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
     if (code == CUDA_SUCCESS) {

@@ -79,7 +79,8 @@ typedef struct {
     int too_old;          /* the code of an image that the driver is too old for, and its name */
     const char *too_old_name;
     const char *(*find)(void *library);                   /* fills `nj_calls`; the name of a symbol that is missing, or NULL */
-    CUresult (*arch)(int *number, CUdevice device);       /* as bundle/target.h numbers them */
+    /* as bundle/target.h numbers them; `name` is that of an arch without a number, else empty */
+    CUresult (*arch)(int *number, nj_text *name, CUdevice device);
     const char *(*spell)(const char *call);               /* its own name of a call */
 } nj_vendor;
 

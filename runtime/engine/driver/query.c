@@ -41,8 +41,17 @@ bool nj_device_attribute(int ordinal, int attribute, int *value, nj_error *error
 bool nj_device_capability(int ordinal, int *capability, nj_error *error)
 {
     CUdevice device;
-    return find_device(ordinal, &device, error) &&
-           nj_outcome_good(nj_outcome_of(nj_vendor_found->arch(capability, device), "cuDeviceGetAttribute"), error);
+    nj_text unknown;
+    if (!find_device(ordinal, &device, error)) {
+        return false;
+    }
+    const nj_vendor *it = nj_vendor_found;
+    CUresult code = it->arch(capability, &unknown, device);
+    if (unknown.text[0] != '\0') {
+        return nj_driver_failed(error, it->spell("cuDeviceGetAttribute"), it->too_old, it->too_old_name,
+                                "expected a GPU that nojit builds for, such as gfx942; device %d is %s", ordinal, unknown.text);
+    }
+    return nj_outcome_good(nj_outcome_of(code, "cuDeviceGetAttribute"), error);
 }
 
 int nj_running_capability(void)
@@ -50,9 +59,10 @@ int nj_running_capability(void)
     CUcontext current = NULL;
     CUdevice device;
     int capability = 0;
+    nj_text unknown;
     if (nj_driver_find() && (!nj_vendor_found->lazy || nj_driver_known()) && nj_calls.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL &&
         nj_calls.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-        (void)nj_vendor_found->arch(&capability, device);
+        (void)nj_vendor_found->arch(&capability, &unknown, device);
     }
     return capability;
 }

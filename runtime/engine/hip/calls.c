@@ -13,7 +13,8 @@ enum {
     hipErrorNotSupported = 801,
     hipDeviceAttributeMultiprocessorCount = 63,
     PROPERTIES_BYTES = 4096, /* hipDeviceProp_tR0600 has 1,472 */
-    GCN_ARCH_NAME = 1160,    /* its gcnArchName, 256 bytes */
+    GCN_ARCH_NAME = 1160,    /* its gcnArchName */
+    GCN_ARCH_NAME_BYTES = 256,
 };
 
 typedef struct hipModule *hipModule_t;
@@ -182,10 +183,11 @@ static const char *find(void *library)
 }
 
 /* Reads the digits of `gfx942:sramecc+:xnack-`. An arch with a letter, gfx90a, has no number, and nojit builds for none. */
-static CUresult arch(int *number, CUdevice device)
+static CUresult arch(int *number, nj_text *unknown, CUdevice device)
 {
     char *properties = calloc(1, PROPERTIES_BYTES), *end = properties;
     *number = 0;
+    unknown->text[0] = '\0';
     if (properties == NULL) {
         return 2; /* hipErrorOutOfMemory */
     }
@@ -194,6 +196,9 @@ static CUresult arch(int *number, CUdevice device)
     long digits = code == CUDA_SUCCESS && memcmp(name, "gfx", 3) == 0 ? strtol(name + 3, &end, 10) : 0;
     bool known = digits >= 900 && digits <= 9999 && (*end == ':' || *end == '\0');
     *number = known ? (int)digits : 0;
+    if (code == CUDA_SUCCESS && !known) {
+        *unknown = nj_format("%.*s", GCN_ARCH_NAME_BYTES - 1, name[0] == '\0' ? "nameless" : name);
+    }
     free(properties);
     return code != CUDA_SUCCESS || known ? code : hipErrorNoBinaryForGpu;
 }
