@@ -46,6 +46,10 @@ FORMAT: Final = 1
 # a job of many variants with long closures
 _JOB_BYTES_MAX: Final = 256 << 20
 _LEVEL: Final = 3
+# words of an error that travel
+_ERROR: Final = ("what", "got", "where", "log")
+# errors while a document of another form is read
+_BAD: Final = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 Tools: TypeAlias = "tuple[tuple[str, str], ...]"
 """A toolchain as `nojit.aot.compile.compiler.toolchain` returns it."""
@@ -155,7 +159,7 @@ def decode_job(message: bytes) -> Job:
             ),
             tuple((each["key"], _variant_of(each, given["arch"], given["where"])) for each in given["variants"]),
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except _BAD as error:
         raise MessageError(f"expected a job of format {FORMAT}, got {type(error).__name__}: {error}") from None
 
 
@@ -219,7 +223,7 @@ def encode_results(outcomes: Sequence[tuple[str, Outcome]], arch: str) -> bytes:
     results: list[Json] = []
     for key, outcome in outcomes:
         if isinstance(outcome, CompileError):
-            facts = {name: str(getattr(outcome, name)) for name in ("what", "got", "where", "log")}
+            facts = {name: str(getattr(outcome, name)) for name in _ERROR}
             results.append({"key": key, "failed": {**facts}})
         elif isinstance(outcome, Other):
             results.append({"key": key, "other": outcome.why})
@@ -257,18 +261,19 @@ def decode_results(message: bytes, arch: str) -> Refused | dict[str, Outcome]:
             key = each["key"]
             if "failed" in each:
                 failed = each["failed"]
-                found[key] = CompileError(failed["what"], got=failed["got"], where=failed["where"], log=failed["log"])
+                what, got, where, log = (str(failed[name]) for name in _ERROR)
+                found[key] = CompileError(what, got=got, where=where, log=log)
             elif "other" in each:
                 found[key] = Other(str(each["other"]))
             else:
-                size = int(each["bytes"])
-                if not 0 <= size <= ENTRY_BYTES_MAX:
-                    raise MessageError(f"expected an entry of at most {ENTRY_BYTES_MAX} bytes, got {size}")
+                size = each["bytes"]
+                if type(size) is not int or not 0 <= size <= ENTRY_BYTES_MAX:
+                    raise TypeError(f"expected an entry of at most {ENTRY_BYTES_MAX} bytes, got {size!r:.100}")
                 found[key] = decode_compiled(open_entry(key, entries[at : at + size]), arch)
                 at += size
         if at != len(entries):
             raise MessageError(f"expected {at} bytes of entries, got {len(entries)}")
-    except (KeyError, TypeError, AttributeError, ValueError, EntryError, BundleFormatError) as error:
+    except (*_BAD, EntryError, BundleFormatError) as error:
         raise MessageError(f"expected results of format {FORMAT}, got {type(error).__name__}: {error}") from None
     return found
 
@@ -295,7 +300,7 @@ def decode_setup(message: bytes) -> tuple[Setup, tuple[str, ...]]:
     given = _document(message)
     try:
         return _setup_of(given), tuple(given["archs"])
-    except (KeyError, TypeError) as error:
+    except _BAD as error:
         raise MessageError(f"expected a question of format {FORMAT}, got {type(error).__name__}: {error}") from None
 
 
@@ -313,7 +318,7 @@ def decode_description(message: bytes) -> Description:
     given = _document(message)
     try:
         return _description_of(given)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except _BAD as error:
         raise MessageError(f"expected a description of format {FORMAT}, got {error}") from None
 
 

@@ -119,6 +119,40 @@ def test_other_messages_are_refused(message: bytes, why: str) -> None:
         messages.decode_job(message)
 
 
+KEY = key_of(0)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        None,
+        [None],
+        [{"key": [], "other": "x"}],
+        [{"key": KEY, "bytes": float("inf")}],
+        [{"key": KEY, "bytes": -1}],
+        [{"key": KEY, "bytes": True}],
+        [{"key": KEY, "failed": []}],
+    ],
+)
+def test_other_results_are_refused(results: object) -> None:
+    with pytest.raises(MessageError, match="expected results of format 1"):
+        messages.decode_results(packed({"format": 1, "results": results}), "sm_90")
+
+
+def test_results_that_are_nested_deeply_are_refused() -> None:
+    with pytest.raises(MessageError):
+        messages.decode_results(zstandard.compress(b"[" * 100_000), "sm_90")
+
+
+def test_words_of_errors_are_texts() -> None:
+    failed = {"what": {}, "got": None, "where": 1, "log": []}
+    found = messages.decode_results(packed({"format": 1, "results": [{"key": KEY, "failed": failed}]}), "sm_90")
+    assert isinstance(found, dict)
+    error = found[KEY]
+    assert isinstance(error, CompileError)
+    assert (error.what, error.where, error.log) == ("{}", "1", "[]")
+
+
 def test_a_closure_is_data_that_is_compared_with_its_digest_later() -> None:
     captured = Captured("2" * 64, (), (("2" * 64, b'{"definitions":[{"text":"def f(): pass"}]}'),), ())
     assert messages.decode_job(messages.encode_job(replace(JOB, captured=captured))).captured == captured
