@@ -50,6 +50,8 @@ _UNMANNED: Final = 8
 _DESCRIBED_AT_ONCE: Final = 64
 _NAMED_MAX: Final = 4
 _LATE_FACTOR: Final = 3
+# refusals of one variant by workers that came after the last look
+_REFUSALS_MAX: Final = 30
 
 _Group: TypeAlias = "tuple[SourcePlace, str, tuple[str, ...]]"
 """Place, arch, and names of functions among constexprs: what the variants of a job have in common."""
@@ -100,6 +102,8 @@ class _Call:
 
     job: farm.Job
     future: Future[CompiledVariant] = field(default_factory=Future)
+    refusals: int = 0
+    """How many workers refused it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -639,8 +643,17 @@ class _Loop:
         self._tell_once(f"a worker on {refused.has.host} is not used: {why}")
         if sent in self._sent:
             self._drop(sent)
-            self._waiting.put_again(sent.group, [call for call in sent.calls if not call.future.done()])
-            # the next look meets the worker, and jobs are kept from it
+            calls = [call for call in sent.calls if not call.future.done()]
+            for call in calls:
+                call.refusals += 1
+            # a worker that says that it can and then refuses would get the job forever
+            if any(call.refusals > _REFUSALS_MAX for call in calls):
+                for call in calls:
+                    self._compile_here(call, f"workers refused it {_REFUSALS_MAX} times: {why or 'without a reason'}")
+                return
+            self._waiting.put_again(sent.group, calls)
+            # the next look meets all workers, also one that was changed since, and jobs are kept from it
+            self._workers.asked.clear()
             self._looked_at = float("-inf")
 
     def _send_late(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.remote.connection import KilledError, WorkerError
-from nojit.aot.remote.messages import Job, Other
+from nojit.aot.remote.messages import Job, Other, encode_refusal
 from nojit.runtime.errors import CompileError, PackageError
 
 from tests.aot.remote.cluster import JOBS, LIMITS, PLACE, FakeBuild, Worker, job, key_of, until
@@ -97,6 +97,21 @@ def test_a_worker_that_comes_later_refuses_and_its_job_goes_elsewhere(make: Make
         build.cluster.workers = {"late": late, "a": build.cluster.workers["a"]}
         assert build.images(*JOBS) == right(build, *JOBS)
         assert any("is not used: expected fake 1.0 for sm_90, got fake 0.9" in text for text in build.told)
+
+
+def test_a_worker_that_refuses_what_it_could_do_does_not_hold_up_a_build(make: Make) -> None:
+    honest = Worker().description()
+    with make({"a": Worker(act=lambda *_: encode_refusal(honest))}) as build:
+        assert build.images(*JOBS[:3]) == right(build, *JOBS[:3])
+        assert any("k is compiled on this machine: workers refused it 30 times" in text for text in build.told)
+
+
+def test_a_worker_that_was_changed_is_met_again(make: Make) -> None:
+    with make() as build:
+        build.wait_for_workers()
+        build.cluster.workers["a"].version = "0.9"
+        assert build.images(*JOBS) == right(build, *JOBS)
+        assert "the worker a on host is not used: expected fake 1.0 for sm_90, got fake 0.9" in build.told
 
 
 def test_no_usable_worker_is_an_error_that_says_why(make: Make) -> None:
