@@ -36,6 +36,8 @@ class KernelTarget:
     runs_on: tuple[str, ...]
     """Known chips that run its images."""
     variants: int
+    failed: int
+    """Variants that do not compile for it."""
     reordered: int
     """Variants whose instructions have another order than on one of the chips."""
     reason: str
@@ -128,12 +130,13 @@ def _targets(
                         key for chip in members for key in images if _is_reordered(images[key], own[chip][key], chip)
                     }
                     yield KernelTarget(
-                        bundle, kernel, family, tuple(members), _runs_on(family), len(images), len(moved), ""
+                        bundle, kernel, family, tuple(members), _runs_on(family), len(images), 0, len(moved), ""
                     )
                     continue
                 reason = next(filter(None, reasons), "")
                 for chip in members:
-                    yield KernelTarget(bundle, kernel, chip, (chip,), _runs_on(chip), len(own[chip]), 0, reason)
+                    built, failed = own[chip], _failed(own[chip])
+                    yield KernelTarget(bundle, kernel, chip, (chip,), _runs_on(chip), len(built), failed, 0, reason)
 
 
 def _difference(family: Mapping[str, Finished], own: Mapping[str, Finished], chip: str) -> str:
@@ -143,11 +146,14 @@ def _difference(family: Mapping[str, Finished], own: Mapping[str, Finished], chi
     """
     if family.keys() != own.keys():
         return f"{chip} has other configs"
-    failed = sum(each.error is not None for each in own.values())
-    if failed:
+    if failed := _failed(own):
         return f"{failed} of {len(own)} do not compile for {chip}"
     different = sum(not _is_alike(family[key], own[key], chip) for key in own)
     return f"{different} of {len(own)} have other instructions on {chip}" if different else ""
+
+
+def _failed(results: Mapping[str, Finished]) -> int:
+    return sum(each.error is not None for each in results.values())
 
 
 def _is_alike(family: Finished, own: Finished, chip: str) -> bool:

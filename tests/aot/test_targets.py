@@ -82,6 +82,11 @@ def test_chips_that_would_get_other_code_have_images_of_their_own(choose):
 def test_a_variant_that_does_not_compile_for_a_chip_keeps_the_family_away(choose):
     targets = choose(["sm_100", "sm_103"], same_image=True, mishaps={"sm_103": "fail"})
     assert {one.reason for one in targets} == {"1 of 1 do not compile for sm_103"}
+    assert [(one.arch, one.failed) for one in targets] == [("sm_100", 0), ("sm_103", 1)]
+
+
+def test_variants_that_do_not_compile_for_a_chip_without_a_family_are_counted(choose):
+    assert [one.failed for one in choose(["sm_90"], mishaps={"sm_90": "fail"})] == [1]
 
 
 def test_a_chip_with_configs_of_its_own_keeps_the_family_away(choose):

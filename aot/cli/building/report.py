@@ -153,13 +153,14 @@ def show_targets(out: Output, targets: Sequence[KernelTarget]) -> None:
             one.kernel,
             one.arch,
             f"{one.variants:,}",
+            f"{one.failed:,}" if one.failed else "-",
             f"{one.reordered:,}" if one.reordered else "-",
             " ".join(one.runs_on),
             one.reason or "-",
         )
         for one in sorted(targets, key=lambda one: (arch_order(one.arch), one.bundle, one.kernel))
     ]
-    headers = ("kernel", "target", ">variants", ">reordered", "runs on", "not for the family, because")
+    headers = ("kernel", "target", ">variants", ">failed", ">reordered", "runs on", "not for the family, because")
     out.table(headers, rows)
     out.line()
     for arch in sorted({one.arch for one in targets}, key=arch_order):
@@ -167,6 +168,8 @@ def show_targets(out: Output, targets: Sequence[KernelTarget]) -> None:
         everywhere = {one.kernel for one in targets if set(one.chips) & set(mine[0].chips)}
         chosen = [] if {one.kernel for one in mine} == everywhere else [f"--kernel {one.kernel}" for one in mine]
         out.line(f"--arch {arch}{''.join(f' {each}' for each in chosen)}: {counted(len(mine), 'kernel')}")
+    if failed := sum(one.failed for one in targets):
+        out.warn(f"{counted(failed, 'variant')} failed; the same command without --plan says why")
 
 
 def build_document(

@@ -26,12 +26,31 @@ def test_a_plan_shows_the_target_of_each_kernel_and_writes_no_bundle(
     result = run(*words)
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["add", "sm_100f", "8", "-", "sm_100", "sm_103", "sm_107", "-"] in rows
-    assert ["neg", "sm_100", "1", "-", "sm_100", *["1", "of", "1", "do", "not", "compile", "for", "sm_103"]] in rows
+    assert ["add", "sm_100f", "8", "-", "-", "sm_100", "sm_103", "sm_107", "-"] in rows
+    assert [
+        "neg",
+        "sm_100",
+        "1",
+        "-",
+        "-",
+        "sm_100",
+        *["1", "of", "1", "do", "not", "compile", "for", "sm_103"],
+    ] in rows
+    assert [
+        "neg",
+        "sm_103",
+        "1",
+        "1",
+        "-",
+        "sm_103",
+        *["1", "of", "1", "do", "not", "compile", "for", "sm_103"],
+    ] in rows
+    assert "1 variant failed; the same command without --plan says why" in result.stderr
     assert "--arch sm_90: 2 kernels" in result.stdout
     assert "--arch sm_100f --kernel add: 1 kernel" in result.stdout
     assert not (out).exists()
     targets = document(*words)["targets"]
+    assert [one["failed"] for one in targets] == [0, 0, 0, 0, 1]
     assert [(one["kernel"], one["arch"], one["chips"]) for one in targets] == [
         ("add", "sm_90", ["sm_90"]),
         ("add", "sm_100f", ["sm_100", "sm_103"]),
