@@ -121,7 +121,7 @@ def _holders(
     Bundles stay open, so that the launched bytes are the verified bytes.
     """
     from nojit.runtime.discovery.discover import holders, serving  # noqa: PLC0415 - as above
-    from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded  # noqa: PLC0415 - as above
+    from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded  # noqa: PLC0415 - as above
     from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the C core
     from nojit.runtime.observe.events import log  # noqa: PLC0415 - as above
 
@@ -140,7 +140,7 @@ def _holders(
                 raise
             said = error.finding() if isinstance(error, BundleError) else told(error)
             passed_over.append(f"{said}, of {one.origin}")
-    older = superseded([Release.of(file) for file, *_ in bundles])
+    older = superseded([BundleVersion.of(file) for file, *_ in bundles])
     for file, *_ in bundles:
         if file.path in older:
             passed_over.append(f"{file.path}: {newer_lies_beside(older[file.path])}")

@@ -306,9 +306,9 @@ def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tupl
     """Keep the newest version of each bundle of a folder and close the others; return both, the others with the reason."""
     if len({file.index.target.image_arch for file in files}) == len(files):
         return files, ()
-    from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded  # noqa: PLC0415 - rarely needed
+    from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded  # noqa: PLC0415 - rarely needed
 
-    older = superseded([Release.of(file) for file in files])
+    older = superseded([BundleVersion.of(file) for file in files])
     kept = []
     for file in files:
         if file.path in older:

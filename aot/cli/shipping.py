@@ -10,7 +10,7 @@ from nojit.aot.cli.console import Output
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.statement import open_signed
 from nojit.aot.trust.content import VerifiedBundle, read_bundle
-from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
+from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded
 from nojit.runtime.errors import few
 
 __all__ = ["read_newest", "tell_changes", "tell_unsigned", "warn_of_changes"]
@@ -33,7 +33,7 @@ def read_newest(out: Output, places: Sequence[Path]) -> list[VerifiedBundle]:
     """
     bundles = [read_bundle(path) for path in find_bundles(places or (_ARTIFACTS,))]
     older = superseded(
-        Release(str(one.path), one.index.name, one.index.version, one.index.target.image_arch) for one in bundles
+        BundleVersion(str(one.path), one.index.name, one.index.version, one.index.target.image_arch) for one in bundles
     )
     kept = []
     for bundle in bundles:

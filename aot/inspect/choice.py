@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from nojit.aot.backends.registry import vendor_of
 from nojit.runtime.discovery.discover import holders
 from nojit.runtime.discovery.installed import normalized
-from nojit.runtime.discovery.versions import Release, newer_lies_beside, superseded
+from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded
 from nojit.runtime.target import by_arch, parse_image_arch, spell_arch, spell_cuda, spell_driver
 
 __all__ = [
@@ -106,7 +106,7 @@ def taken(bundles: Iterable[BundleState]) -> dict[str, dict[str, BundleState]]:
 def without_older(bundles: Iterable[BundleState]) -> list[BundleState]:
     """Return the bundles; `newer` is set for those with a newer version in the same folder."""
     known = list(bundles)
-    older = superseded([Release(one.path, one.name, one.version, one.image_arch) for one in known if one.name])
+    older = superseded([BundleVersion(one.path, one.name, one.version, one.image_arch) for one in known if one.name])
     return [replace(one, newer=older.get(one.path, "")) for one in known]
 
 

@@ -11,7 +11,7 @@ from nojit.aot.inspect.places import report_path
 from nojit.aot.inspect.statement import statement_path
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
-from nojit.runtime.discovery.versions import Release, superseded
+from nojit.runtime.discovery.versions import BundleVersion, superseded
 from nojit.runtime.errors import BundleError, PackageError, worded
 from nojit.runtime.trust.policy import signed_path
 
@@ -45,11 +45,11 @@ def find_leftovers(folders: Iterable[Path]) -> tuple[list[Leftover], list[str]]:
     found: list[Leftover] = []
     alone: list[str] = []
     for folder in folders:
-        releases: dict[str, tuple[Release, str]] = {}
+        releases: dict[str, tuple[BundleVersion, str]] = {}
         for path in _bundles_in(folder):
             try:
                 with BundleFile(path) as bundle:
-                    releases[str(path)] = Release.of(bundle), arch_of(bundle.index.target)
+                    releases[str(path)] = BundleVersion.of(bundle), arch_of(bundle.index.target)
             except (BundleError, OSError) as error:
                 alone.append(f"{path}: {worded(error)}")
         for old, new in superseded(release for release, _ in releases.values()).items():
@@ -74,7 +74,7 @@ def _bundles_in(folder: Path) -> list[Path]:
     return [path for path in files if path.name.endswith(SUFFIX) and path.is_file() and not path.is_symlink()]
 
 
-def _leftover(path: Path, release: Release, arch: str, newer: Path) -> Leftover:
+def _leftover(path: Path, release: BundleVersion, arch: str, newer: Path) -> Leftover:
     beside = report_path(path), statement_path(path), Path(signed_path(str(path)))
     files = [path, *(each for each in beside if each.is_file() and not each.is_symlink())]
     size_bytes = sum(each.stat().st_size for each in files)

@@ -25,15 +25,15 @@ from nojit.aot.wheel.variants import index_file, index_file_name, label_of, vari
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import PackageError, counted
 
-__all__ = ["Layout", "MadeFile", "Release", "check_apart", "check_folder", "make_files", "release_of"]
+__all__ = ["Layout", "MadeFile", "WheelRelease", "check_apart", "check_folder", "make_files", "release_of"]
 
 Layout: TypeAlias = Literal["providers", "variants"]
 _ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """Name, version and bundles of one distribution."""
+class WheelRelease:
+    """A release as wheels: name, version and bundles of one distribution."""
 
     name: str
     """The distribution's name, as package indexes write it."""
@@ -66,7 +66,7 @@ class MadeFile:
         return hashlib.sha256(self.data).hexdigest()
 
 
-def release_of(bundles: Sequence[VerifiedBundle], name: str = "", version: str = "") -> Release:
+def release_of(bundles: Sequence[VerifiedBundle], name: str = "", version: str = "") -> WheelRelease:
     """Return a release (one distribution) with the given bundles under one name and version.
 
     Args:
@@ -82,7 +82,7 @@ def release_of(bundles: Sequence[VerifiedBundle], name: str = "", version: str =
     version = version or _common({bundle.index.version for bundle in bundles}, "version", "--version")
     _check_distinct(bundles)
     ordered = sorted(bundles, key=lambda bundle: (arch_order(bundle.arch), bundle.index.name))
-    return Release(check_name(name), check_version(version, str(ordered[0].path)), tuple(ordered))
+    return WheelRelease(check_name(name), check_version(version, str(ordered[0].path)), tuple(ordered))
 
 
 def _common(found: set[str], what: str, option: str) -> str:
@@ -107,7 +107,7 @@ def _check_distinct(bundles: Sequence[VerifiedBundle]) -> None:
                 raise PackageError(what, got=f"{other.path} and {bundle.path}")
 
 
-def make_files(release: Release, layout: Layout, facts: Facts, generator: str, max_bytes: int) -> list[MadeFile]:
+def make_files(release: WheelRelease, layout: Layout, facts: Facts, generator: str, max_bytes: int) -> list[MadeFile]:
     """Return the files to publish for a release: its wheels, and an index file for the layout of variants.
 
     Args:
@@ -159,7 +159,7 @@ def check_folder(folder: Path, files: Sequence[MadeFile]) -> None:
                 raise PackageError(what, got=got, where=str(there))
 
 
-def _providers(release: Release, facts: Facts, generator: str) -> Iterator[MadeFile]:
+def _providers(release: WheelRelease, facts: Facts, generator: str) -> Iterator[MadeFile]:
     extras: dict[str, tuple[str, ...]] = {}
     for arch, bundles in release.by_arch().items():
         label = arch_label(arch)
@@ -174,7 +174,7 @@ def _providers(release: Release, facts: Facts, generator: str) -> Iterator[MadeF
     yield replace(_made(_meta(release, extras, facts), "meta", (), generator), archs=archs)
 
 
-def _variants(release: Release, facts: Facts, generator: str) -> Iterator[MadeFile]:
+def _variants(release: WheelRelease, facts: Facts, generator: str) -> Iterator[MadeFile]:
     by_arch = release.by_arch()
     # equal in every wheel of a version: installers read the metadata of one wheel and assume it of all
     extras = [*map(arch_label, by_arch), _ALL]
@@ -197,7 +197,7 @@ def _variants(release: Release, facts: Facts, generator: str) -> Iterator[MadeFi
 
 
 def _holding(
-    distribution: Release,
+    distribution: WheelRelease,
     bundles: Sequence[VerifiedBundle],
     facts: Facts,
     *,
@@ -235,7 +235,7 @@ def _holding(
     return Wheel(distribution.name, distribution.version, files, about)
 
 
-def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -> Wheel:
+def _meta(release: WheelRelease, extras: Mapping[str, Sequence[str]], facts: Facts) -> Wheel:
     """Return the thin wheel: it holds no bundle, and each of its extras requires the wheel of an arch."""
     package = escaped(release.name)
     summary = f"{release.name} {release.version}: the extras {', '.join(extras)} install its kernels"
@@ -257,7 +257,7 @@ def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -
     return Wheel(release.name, release.version, files, {**about, PROVENANCE: provenance((), package)})
 
 
-def _summary(release: Release, bundles: Sequence[VerifiedBundle]) -> str:
+def _summary(release: WheelRelease, bundles: Sequence[VerifiedBundle]) -> str:
     archs = ", ".join(dict.fromkeys(bundle.arch for bundle in bundles))
     kernels = len({kernel.name for bundle in bundles for kernel in bundle.kernels})
     variants = sum(kernel.variants for bundle in bundles for kernel in bundle.kernels)

@@ -12,7 +12,7 @@ from nojit.runtime.discovery.installed import normalized
 if TYPE_CHECKING:
     from nojit.runtime.bundle.file import BundleFile
 
-__all__ = ["Release", "newer_lies_beside", "superseded", "version_key"]
+__all__ = ["BundleVersion", "newer_lies_beside", "superseded", "version_key"]
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -32,7 +32,7 @@ _LAST: Final[Key] = (1,)
 _ZERO: Final[Key] = (0, "")
 
 
-class Release(NamedTuple):
+class BundleVersion(NamedTuple):
     """Path, name, version and arch of a bundle file."""
 
     path: str
@@ -41,18 +41,18 @@ class Release(NamedTuple):
     image_arch: str
 
     @staticmethod
-    def of(bundle: BundleFile) -> Release:
-        """Return the release that a bundle file is."""
-        return Release(bundle.path, bundle.index.name, bundle.index.version, bundle.index.target.image_arch)
+    def of(bundle: BundleFile) -> BundleVersion:
+        """Return the version that a bundle file holds."""
+        return BundleVersion(bundle.path, bundle.index.name, bundle.index.version, bundle.index.target.image_arch)
 
 
-def superseded(releases: Iterable[Release]) -> dict[str, str]:
+def superseded(releases: Iterable[BundleVersion]) -> dict[str, str]:
     """Return the path of each bundle with a newer version of its name and image arch in its folder, and the path of the newest.
 
     Two bundles of one version supersede neither.
     """
-    newest: dict[tuple[str, str, str], Release] = {}
-    groups: dict[tuple[str, str, str], list[Release]] = {}
+    newest: dict[tuple[str, str, str], BundleVersion] = {}
+    groups: dict[tuple[str, str, str], list[BundleVersion]] = {}
     for release in releases:
         # not pathlib: importing it would take most of the time of opening a bundle
         key = (os.path.dirname(release.path), normalized(release.name), release.image_arch)  # noqa: PTH120

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from nojit.runtime.discovery.versions import Release, superseded, version_key
+from nojit.runtime.discovery.versions import BundleVersion, superseded, version_key
 from packaging.version import Version
 
 NUMBERS = st.integers(0, 12).map(str)
@@ -49,8 +49,8 @@ def test_newer(older: str, newer: str) -> None:
     assert version_key(older) < version_key(newer)
 
 
-def release(path: str, version: str, name: str = "acme", arch: str = "sm_90a") -> Release:
-    return Release(path, name, version, arch)
+def release(path: str, version: str, name: str = "acme", arch: str = "sm_90a") -> BundleVersion:
+    return BundleVersion(path, name, version, arch)
 
 
 def test_older_ones_of_a_name_and_arch_in_a_folder_are_superseded() -> None:
