@@ -50,6 +50,7 @@ def rms_norm_fwd_kernel(
     eps,
     stride_input,
     stride_residual,
+    EIGHTHS: tl.constexpr,
     WHOLE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -57,8 +58,14 @@ def rms_norm_fwd_kernel(
     """Write ``(input + residual) * rstd * weight`` and, if there is a residual, ``input + residual``.
 
     input and residual are [rows, width] with row strides `stride_input` and `stride_residual`, in elements; the results
-    are contiguous. The weight is used if `weighs` is 1. Grid: cdiv(rows, ROWS).
+    are contiguous. The weight is used if `weighs` is 1. `EIGHTHS` states that 8 divides the width and the strides, so that
+    16 bytes are loaded at a time. Grid: cdiv(rows, ROWS).
     """
+    if EIGHTHS:
+        # tells the compiler that they are multiples of 8
+        width = width // 8 * 8
+        stride_input = stride_input // 8 * 8
+        stride_residual = stride_residual // 8 * 8
     places = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     wide = places.to(tl.int64)[:, None]
     in_rows = (places < rows)[:, None]
@@ -66,23 +73,32 @@ def rms_norm_fwd_kernel(
     input_ptrs = input_ptr + wide * stride_input
     residual_ptrs = None if residual_ptr is None else residual_ptr + wide * stride_residual
     out_ptrs = out_ptr + wide * width
-    squares = tl.zeros((ROWS, BLOCK), tl.float32)
-    x = tl.zeros((ROWS, BLOCK), input_ptr.dtype.element_ty)
-    for start in range(0, BLOCK if WHOLE else width, BLOCK):
-        cols = start + lanes
-        mask = in_rows & (cols < width)[None, :]
-        x = _load_sum(input_ptrs, residual_ptrs, cols, mask)
+    if WHOLE:
+        mask = in_rows & (lanes < width)[None, :]
+        x = _load_sum(input_ptrs, residual_ptrs, lanes, mask)
+        # loaded before the sum, which all threads wait for
+        weight = tl.load(weight_ptr + lanes, mask=lanes < width * weighs, other=1.0).to(tl.float32)
         if sum_ptr is not None:
-            tl.store(sum_ptr + wide * width + cols[None, :], x, mask=mask)
-        squares += x.to(tl.float32) * x.to(tl.float32)
-    rstd = _rstd_of(squares, width, eps)
-    for start in range(0, BLOCK if WHOLE else width, BLOCK):
-        cols = start + lanes
-        mask = in_rows & (cols < width)[None, :]
-        if not WHOLE:
+            tl.store(sum_ptr + wide * width + lanes[None, :], x, mask=mask)
+        values = x.to(tl.float32)
+        y = values * _rstd_of(values * values, width, eps) * weight[None, :]
+        tl.store(out_ptrs + lanes[None, :], y.to(out_ptr.dtype.element_ty), mask=mask)
+    else:
+        squares = tl.zeros((ROWS, BLOCK), tl.float32)
+        for start in range(0, width, BLOCK):
+            cols = start + lanes
+            mask = in_rows & (cols < width)[None, :]
             x = _load_sum(input_ptrs, residual_ptrs, cols, mask)
-        y = _scale(x.to(tl.float32) * rstd, weight_ptr, weighs, cols, width)
-        tl.store(out_ptrs + cols[None, :], y.to(out_ptr.dtype.element_ty), mask=mask)
+            if sum_ptr is not None:
+                tl.store(sum_ptr + wide * width + cols[None, :], x, mask=mask)
+            squares += x.to(tl.float32) * x.to(tl.float32)
+        rstd = _rstd_of(squares, width, eps)
+        for start in range(0, width, BLOCK):
+            cols = start + lanes
+            mask = in_rows & (cols < width)[None, :]
+            x = _load_sum(input_ptrs, residual_ptrs, cols, mask)
+            y = _scale(x.to(tl.float32) * rstd, weight_ptr, weighs, cols, width)
+            tl.store(out_ptrs + cols[None, :], y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit

@@ -15,7 +15,7 @@ from nojit.kernels.problem import Roles, Work, check_use, draws, generator, reco
 __all__ = ["ROLES", "NormProblem", "problems"]
 
 ROLES: Final[Mapping[str, Roles]] = {
-    "rms_norm_fwd": Roles(("ROWS", "BLOCK"), (), ("WHOLE",)),
+    "rms_norm_fwd": Roles(("ROWS", "BLOCK"), (), ("EIGHTHS", "WHOLE")),
     "rms_norm_bwd": Roles(("ROWS", "BLOCK"), (), ("WHOLE",)),
 }
 
@@ -30,6 +30,8 @@ _TUNED: Final = (
     (4096, 768),
     (4096, 3072),
     (2048, 16384),
+    *((rows, width) for width in (304, 600, 1536, 3072, 6144, 12288, 16384) for rows in (1, 8, 48, 300)),
+    *((rows, width) for width in (400, 1400, 2800, 7000, 11000) for rows in (1000, 5000)),
 )
 _DRAWN: Final = {"held_out": 14, "fresh": 14}
 _WIDTHS: Final = (96, 192, 768, 1536, 2560, 3072, 3584, 6144, 7168, 12288)

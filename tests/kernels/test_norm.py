@@ -15,7 +15,7 @@ from tests.kernels.accuracy import assert_accurate
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 # each config's rows, and rows longer than any tile
-WIDTHS = (1, 16, 100, 256, 257, 1000, 1024, 4096, 5000, 8192, 9000)
+WIDTHS = (1, 16, 100, 256, 257, 1000, 1024, 2000, 4096, 5000, 8192, 9000, 9001, 16384, 17000)
 
 
 def check(x: Tensor, residual: Tensor | None, weight: Tensor | None, eps: float | None = None) -> None:
