@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import torch
+from nojit.kernels.conv.launch_few import is_few, is_uneven, launch_few
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
 from nojit.kernels.conv.launch_tma import launch_mapped, launch_mapped_weight_grad
 from nojit.kernels.conv.layouts import by_channels, formatted, part_of
@@ -115,7 +116,13 @@ def _sum(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | No
 
     `recording`: allocates and launches, and records both for replays.
     """
-    if launch_product(recording, one, x, w, bias, out) or launch_mapped(recording, one, x, w, bias, out):
+    operands = (recording, one, x, w, bias, out)
+    # rows of a matrix that are no multiples of 16 bytes apart are slower than a copy that is padded
+    if not is_uneven(x) and launch_product(*operands):
+        return
+    if is_few(one.c_len, one.n_len) and launch_few(*operands):
+        return
+    if launch_mapped(*operands) or launch_few(*operands):
         return
     launch(recording, one, x, w, bias, out)
 

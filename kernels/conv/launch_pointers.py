@@ -19,7 +19,16 @@ from nojit.kernels.maps import nothing, processors
 from nojit.kernels.memos import Recording, new_contiguous
 from torch import Tensor
 
-__all__ = ["Sum", "launch", "launch_merge", "launch_product", "launch_weight_grad", "parts_of"]
+__all__ = [
+    "Sum",
+    "launch",
+    "launch_merge",
+    "launch_product",
+    "launch_weight_grad",
+    "parts_of",
+    "tiles_of",
+    "unused",
+]
 
 TILE: Final = 128
 """Rows and columns of a tile, assumed to estimate the number of programs."""
@@ -95,11 +104,12 @@ def parts_of(tiles: int, depth: int, device_processors: int) -> int:
     return next(parts for parts in choices if gain(parts) >= ENOUGH * best)
 
 
-def _tiles(groups: int, rows: int, cols: int) -> int:
+def tiles_of(groups: int, rows: int, cols: int) -> int:
+    """Return an estimate of the number of tiles of a result of `rows` positions by `cols` channels, in `groups` groups."""
     return groups * -(-rows // TILE) * -(-cols // TILE)
 
 
-def _unused(recording: Recording, value: Tensor) -> Tensor:
+def unused(recording: Recording, value: Tensor) -> Tensor:
     """Return the tensor that a kernel receives in place of partial sums if there are none; one for all calls on a device.
 
     `recording`: allocates and launches, and records both for replays.
@@ -119,7 +129,7 @@ def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
     cuttable = one.groups == 1 and one.positions <= sweeps.LIMIT and pixel is not None
     # split-K rounds differently
     if cuttable and not library.is_batch_invariant():
-        splits = parts_of(_tiles(1, one.positions, one.n_len), one.depth, processors(x))
+        splits = parts_of(tiles_of(1, one.positions, one.n_len), one.depth, processors(x))
     if splits == 1:
         for first, sizes in pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT):
             own = one.part(first, sizes)
@@ -164,7 +174,7 @@ def _launch(
         w,
         out,
         x if bias is None else bias,
-        _unused(recording, x) if partial is None else partial,
+        unused(recording, x) if partial is None else partial,
         *(one.batch, one.groups, one.c_len, one.n_len),
         *one.sweep.numbers,
         splits,
@@ -256,7 +266,7 @@ def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, 
     pieces = list(pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT)) if one.positions else [((0,) * 4, (0,) * 4)]
     splits = 1
     if len(pieces) == 1:
-        splits = parts_of(_tiles(one.groups, one.n_len, across), one.positions, processors(x))
+        splits = parts_of(tiles_of(one.groups, one.n_len, across), one.positions, processors(x))
     parts, rows, width = splits * len(pieces), one.groups * one.n_len, padded_width(across)
     partial = None
     if parts > 1:
@@ -273,7 +283,7 @@ def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, 
             its_grad,
             its_x,
             out,
-            _unused(recording, x) if sums is None else sums,
+            unused(recording, x) if sums is None else sums,
             *(own.batch, own.groups, own.c_len, own.n_len),
             *own.sweep.numbers,
             splits,

@@ -16,7 +16,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of
-from nojit.kernels.conv.layouts import FORMATS, merged, positions_of, strides_of
+from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
 from nojit.kernels.gemm.splits import padded_width
 from nojit.kernels.maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.memos import Recording, new_contiguous
@@ -101,20 +101,7 @@ def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
         return False
     if any(channels < USED * ROWS * -(-channels // ROWS) for channels in (one.c_len, one.n_len)):
         return False
-    return all(map(_is_described, tensors))
-
-
-def _is_described(value: Tensor) -> bool:
-    unit = MAP_BYTES // value.element_size()
-    strides = [stride for size, stride in zip(value.shape, value.stride(), strict=True) if size > 1]
-    apart = [stride for stride in strides if stride != 1]
-    return (
-        value.data_ptr() % MAP_BYTES == 0
-        and value.numel() > 0
-        and value.stride(1) == 1
-        and strides.count(1) <= 1
-        and all(stride > 0 and stride % unit == 0 for stride in apart)
-    )
+    return all(map(is_described, tensors))
 
 
 def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:
@@ -138,7 +125,7 @@ def _weight_of(recording: Recording, w: Tensor) -> Tensor:
 
     `recording`: allocates and launches, and records both for replays.
     """
-    if _is_described(w):
+    if is_described(w):
         return w
     copy: Tensor = recording.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
     return copy

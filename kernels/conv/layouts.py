@@ -8,9 +8,20 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels.conv.sweeps import three
+from nojit.kernels.maps import MAP_BYTES
 from torch import Tensor
 
-__all__ = ["by_channels", "formatted", "is_by_channels", "merged", "new_like", "part_of", "positions_of", "strides_of"]
+__all__ = [
+    "by_channels",
+    "formatted",
+    "is_by_channels",
+    "is_described",
+    "merged",
+    "new_like",
+    "part_of",
+    "positions_of",
+    "strides_of",
+]
 
 FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -70,3 +81,17 @@ def part_of(value: Tensor, first: Sequence[int], sizes: Sequence[int], apart: Se
     """Return a view of `value` with a first index, a number of elements and a step (`apart`) for each leading dimension."""
     spans: list[Any] = [slice(f, f + (n - 1) * a + 1, a) for f, n, a in zip(first, sizes, apart, strict=True)]
     return value[tuple(spans)]
+
+
+def is_described(value: Tensor) -> bool:
+    """Return whether TMA descriptors can hold `value`: channels adjacent, the rest at multiples of 16 bytes."""
+    unit = MAP_BYTES // value.element_size()
+    strides = [stride for size, stride in zip(value.shape, value.stride(), strict=True) if size > 1]
+    apart = [stride for stride in strides if stride != 1]
+    return (
+        value.data_ptr() % MAP_BYTES == 0
+        and value.numel() > 0
+        and value.stride(1) == 1
+        and strides.count(1) <= 1
+        and all(stride > 0 and stride % unit == 0 for stride in apart)
+    )

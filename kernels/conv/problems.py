@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.conv.launch_few import is_few, launch_few
 from nojit.kernels.conv.launch_pointers import TILE, Sum, launch, launch_weight_grad, parts_of
 from nojit.kernels.conv.launch_tma import boxes_of, launch_mapped, launch_mapped_weight_grad, strips_of
 from nojit.kernels.conv.layouts import new_like
@@ -26,6 +27,8 @@ _OVER_MAPS: Final = ("BLOCK_M", "BLOCK_N", "GROUP", "STAGES")
 _OVER_POINTERS: Final = Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PRECISION",), ("WHOLE",))
 ROLES: Final[Mapping[str, Roles]] = {
     "conv": _OVER_POINTERS,
+    "conv_few": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT",)),
+    "conv_unfold": Roles(("BLOCK", "LANES"), (), ()),
     "conv_weight_grad": _OVER_POINTERS,
     "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TRANSPOSED")),
     "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TRANSPOSED", "TAPS")),
@@ -191,6 +194,21 @@ _FEW: Final = tuple(
 )
 """Convolutions whose results have fewer tiles than a large GPU has SMs, but that use no split-K."""
 
+FEW_CHANNELS: Final = tuple(
+    _image(batch, channels, size, results=results, taps=taps, stride=stride)
+    for batch, channels, size, results, taps, stride in (
+        (32, 24, 112, 64, 3, 1),
+        (28, 32, 40, 512, 5, 1),
+        (20, 96, 40, 32, 3, 2),
+        (2, 32, 80, 256, 3, 1),
+        (16, 16, 112, 32, 3, 1),
+        (32, 8, 224, 32, 3, 2),
+        (8, 256, 56, 24, 3, 1),
+        (8, 72, 87, 72, 3, 1),
+    )
+)
+"""Images with few channels on one side, for the kernel that `nojit.kernels.conv.launch_few` launches."""
+
 TUNED: Final = (
     *(shape for shape in BARS if shape.taps > 1),
     *(
@@ -309,7 +327,9 @@ class ConvProblem:
         with library.override(provide, devices=frozenset({"cpu", "cuda"})):
             recording = Recording(x, other, out)
             own_x, own_other, own_out = recording.operands
-            if self.kernel == "conv":
+            if self.kernel == "conv_few":
+                launch_few(recording, total, own_x, own_other, None, own_out)
+            elif self.kernel == "conv":
                 launch(recording, total, own_x, own_other, None, own_out)
             elif self.kernel == "conv_weight_grad":
                 launch_weight_grad(recording, total, own_other, own_x, own_out)
@@ -336,6 +356,14 @@ def _shapes(use: str, kernel: str) -> list[Shape]:
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
+    if kernel == "conv_unfold":
+        return []
+    if kernel == "conv_few":
+        if use == "bars":
+            return list(FEW_CHANNELS)
+        draw = partial(_draw_few, kernel=kernel)
+        counts = {**_DRAWN, "tune": 90}
+        return listed_and_drawn(use, f"conv/{kernel}", FEW_CHANNELS, draw, counts=counts, key=lambda shape: shape.name)
     if use == "bars":
         return [shape for shape in BARS if shape.taps > 1 and shape.is_whole(kernel)]
     listed = dict.fromkeys((*TUNED, *(_DEEP if "weight_grad" in kernel else ())))
@@ -350,4 +378,19 @@ def _draw_whole(rng: Random, kernel: str) -> Shape:
         if kernel == "conv_halo_sm90":
             shape = _image(shape.batch, shape.channels, shape.positions[-1], results=64)
         if shape.is_whole(kernel) and min(shape.channels, shape.results) >= 64:
+            return shape
+
+
+def _draw_few(rng: Random, kernel: str) -> Shape:
+    while True:
+        channels, results = 8 * round(2 ** rng.uniform(0, 5)), 8 * round(2 ** rng.uniform(1, 6))
+        taps, stride, side = rng.choice((3, 3, 3, 5, 7)), rng.choice((1, 1, 2)), round(7 * 2 ** rng.uniform(0, 5))
+        batch = round(2 ** rng.uniform(0, 6))
+        shape = _image(batch, channels, side, results=results, taps=taps, stride=stride)
+        if (
+            is_few(channels, results)
+            and shape.elements <= _MOST_ELEMENTS
+            and shape.flops <= _MOST_FLOPS
+            and shape.is_whole(kernel)
+        ):
             return shape

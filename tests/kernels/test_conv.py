@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launch_pointers, op, reference, sweeps
+from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, op, reference, sweeps
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.conv.checks import window_of
 from nojit.kernels.conv.launch_pointers import parts_of
@@ -85,7 +85,8 @@ def test_any_layout(how, dtype):
     values = [value.to(dtype) for value in operands((2, 12, 7, 8), 20, (3, 3))]
     x, w, bias = (laid_out(value, how) if value.dim() > 1 else laid_out(value, "gaps") for value in values)
     result = check(conv2d, [x, w, bias], padding=1)
-    assert torch.equal(result, conv2d(*values, padding=1))
+    # the kernel for channels-last images adds in another order; test_few_channels_of_any_layout compares its own
+    assert how == "channels" or torch.equal(result, conv2d(*values, padding=1))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -398,3 +399,83 @@ def test_numbers_may_be_numpys():
 def test_same_pads_one_more_behind():
     window = window_of(2, torch.ones(1, 1, 2, 4), 1, "same", (1, 3))
     assert (window.before, window.after) == ((0, 4), (1, 5))
+
+
+def few(shape: tuple[int, ...], channels: int, taps: tuple[int, ...], dtype: torch.dtype, how: str) -> list[Tensor]:
+    """Make operands of 16 bits, images and weights in some layout."""
+    values = [value.to(dtype) for value in operands(shape, channels, taps)]
+    return [laid_out(value, how) if value.dim() > 1 else value for value in values]
+
+
+@pytest.fixture
+def launched() -> Iterator[list[str]]:
+    """Note the names of kernels that are asked for."""
+    names: list[str] = []
+    source = library.CURRENT.source
+
+    def provide(name: str) -> Any:
+        names.append(name)
+        return source.provider(name)
+
+    with library.override(provide):
+        yield names
+
+
+FEW = {
+    "eights": ((2, 8, 9, 10), 24, (3, 3), {"padding": 1}),
+    "a step of several taps and a part": ((1, 24, 7, 6), 40, (5, 5), {"padding": 2}),
+    "stride": ((2, 32, 9, 10), 16, (3, 3), {"padding": 1, "stride": 2}),
+    "strides, far": ((1, 16, 12, 11), 72, (3, 2), {"padding": (2, 1), "stride": (3, 2), "dilation": (2, 3)}),
+    "odd results": ((2, 16, 6, 7), 5, (3, 3), {"padding": "same"}),
+    "stem": ((2, 3, 15, 14), 16, (7, 7), {"padding": 3, "stride": 2}),
+    "two channels": ((1, 2, 9, 8), 8, (5, 3), {"padding": (2, 1)}),
+    "unfolded, far": ((2, 3, 12, 13), 10, (3, 3), {"padding": 2, "stride": (1, 3), "dilation": (3, 2)}),
+    "padded channels": ((1, 12, 8, 9), 16, (3, 3), {"padding": 1, "stride": 2}),
+    "many padded channels": ((1, 37, 6, 6), 8, (2, 3), {"padding": (0, 1), "dilation": (1, 2)}),
+    "points": ((2, 3, 6, 7), 8, (1, 1), {}),
+    "points apart": ((2, 3, 6, 7), 8, (1, 1), {"stride": 2}),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("case", FEW.values(), ids=FEW.keys())
+def test_few_channels(case, dtype, launched):
+    shape, channels, taps, words = case
+    check(conv2d, few(shape, channels, taps, dtype, "channels"), gradients=False, **words)
+    assert launched[-1] == "conv_few"
+    assert ("conv_unfold" in launched) == (shape[1] % 8 != 0)
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 6, 7), (1, 3, 6, 7)])
+def test_parts_of_few_channels(shape, launched, monkeypatch):
+    monkeypatch.setattr(launch_few, "parts_of", lambda *_: 3)
+    check(conv2d, few(shape, 12, (5, 5), torch.float16, "channels"), gradients=False, padding=2)
+    assert launched[-2:] == ["conv_few", "bmm_merge"]
+
+
+def test_few_channels_are_whole_where_the_batch_must_not_matter(launched, monkeypatch):
+    monkeypatch.setattr(launch_few, "parts_of", lambda *_: 3)
+    monkeypatch.setattr(library, "is_batch_invariant", lambda: True)
+    x, w, bias = few((4, 16, 6, 7), 12, (5, 5), torch.float16, "channels")
+    together = conv2d(x, w, bias, padding=2)
+    assert torch.equal(together[1:2], conv2d(x[1:2], w, bias, padding=2))
+    assert set(launched) == {"conv_few"}
+
+
+@pytest.mark.parametrize("how", ["planes", "offset", "gaps"])
+def test_few_channels_of_any_layout(how, launched):
+    x, w, bias = operands((2, 3, 9, 8), 16, (3, 3))
+    x, w, bias = x.half(), laid_out(w.half(), "channels"), bias.half()
+    result = check(conv2d, [laid_out(x, how), w, bias], gradients=False, padding=1, stride=2)
+    assert torch.equal(result, conv2d(laid_out(x, "channels"), w.contiguous(), bias, padding=1, stride=2))
+    assert launched == ["conv_unfold", "conv_few"], "each asked for once"
+
+
+def test_values_beside_the_window_do_not_spill_into_it(launched):
+    x, w, _ = few((1, 3, 8, 8), 8, (3, 3), torch.float16, "channels")
+    x[:, :, 4, 4] = float("inf")
+    result = conv2d(x, w, padding=1)
+    assert launched == ["conv_unfold", "conv_few"]
+    outside = torch.ones(8, 8, dtype=torch.bool)
+    outside[3:6, 3:6] = False
+    assert result[0, :, outside].isfinite().all()

@@ -16,7 +16,9 @@ MANY = Shape("many", 16, 64, 64, (42, 40))
 DEEP = Shape("deep", 1, 1024, 1024, (4, 6))
 
 
-@pytest.mark.parametrize("kernel", ["conv", "conv_sm90", "conv_halo_sm90", "conv_weight_grad", "conv_weight_grad_sm90"])
+@pytest.mark.parametrize(
+    "kernel", ["conv", "conv_few", "conv_sm90", "conv_halo_sm90", "conv_weight_grad", "conv_weight_grad_sm90"]
+)
 @pytest.mark.parametrize("shape", [*SHAPES, MANY, DEEP], ids=lambda shape: shape.name)
 def test_convolutions(kernel, shape):
     grad = "weight_grad" in kernel
@@ -24,6 +26,8 @@ def test_convolutions(kernel, shape):
         pytest.skip("too few positions for what shares copies")
     if grad != (shape is DEEP):
         pytest.skip("cut into parts")
+    if kernel == "conv_few" and len(shape.positions) > 2:
+        pytest.skip("images only")
     assert shape.is_whole(kernel)
     work = ConvProblem(shape, kernel).prepare("cpu")
     operands = [getattr(value, "base", value) for value in work.args[:3]]

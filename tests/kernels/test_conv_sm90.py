@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_tma, op_autograd
+from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, launch_tma, op_autograd
 from nojit.kernels.conv.launch_tma import ROWS, boxes_of
 from nojit.kernels.maps import Described
 from torch import Tensor
@@ -99,6 +99,12 @@ def whole(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
         monkeypatch.setattr(module, "parts_of", lambda *_: parts)
 
 
+def serve_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the kernels over maps run whatever they can, however much of it is padding."""
+    monkeypatch.setattr(launch_tma, "USED", 0.0)
+    monkeypatch.setattr(launch_few, "SHARE", 0.0)
+
+
 def by_channels(dims: int) -> torch.memory_format:
     """Return the format of so many dimensions whose channels lie next to one another."""
     return LAST if dims == 4 else torch.channels_last_3d
@@ -148,7 +154,7 @@ def test_convolutions(case, tile, parts, monkeypatch):
     convolve, shape, channels, taps, words = case
     chosen.update(TILES[tile])
     whole(monkeypatch, parts)
-    monkeypatch.setattr(launch_tma, "USED", 0.0)
+    serve_few(monkeypatch)
     check(convolve, operands(shape, channels, taps, words.get("groups", 1)), **words)
     assert set(asked) <= {"conv_sm90", "conv_weight_grad_sm90", "bmm_merge"}
     assert {"conv_sm90", "conv_weight_grad_sm90"} <= set(asked)
@@ -162,6 +168,7 @@ def test_tiles_of_three_boxes_may_end_behind_the_last(images, parts, stride, mon
     """A box is an image: the last tile has one, two or three."""
     chosen.update(TILES["192 x 64"])
     whole(monkeypatch, parts)
+    serve_few(monkeypatch)
     monkeypatch.setattr(launch_tma, "strips_of", lambda *_: None)
     x, w, bias = operands((images, 64, 8 * stride, 8 * stride), 80, (3, 3))
     result = conv2d(x, w, bias, padding=1, stride=stride)
@@ -185,7 +192,8 @@ HIGH = {
 def test_what_taps_share_is_copied_once(case, config, monkeypatch):
     convolve, shape, channels, taps, words = case
     of_strips.update(config)
-    for name, value in {"WASTE": 9.0, "USED": 0.0, "processors": lambda _: 1}.items():
+    serve_few(monkeypatch)
+    for name, value in {"WASTE": 9.0, "processors": lambda _: 1}.items():
         monkeypatch.setattr(launch_tma, name, value)
     check(convolve, operands(shape, channels, taps), **words)
     assert asked[:2] == ["conv_halo_sm90"] * 2, "the convolution, and the gradient of its input"
@@ -218,7 +226,7 @@ def test_narrow_convolutions_share_what_taps_meet(shape, channels, taps, words, 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_window(seed, monkeypatch):
-    monkeypatch.setattr(launch_tma, "USED", 0.0)
+    serve_few(monkeypatch)
     rng = random.Random(seed)
     taps = rng.randint(1, 4), rng.randint(1, 4)
     words = {
@@ -249,20 +257,43 @@ def test_what_is_remembered_is_what_was_launched():
 
 
 @pytest.mark.parametrize(
-    ("x", "channels", "words"),
+    ("x", "channels", "words", "runs"),
     [
-        pytest.param((1, 64, 6, 6), 64, {"memory_format": torch.contiguous_format}, id="planes"),
-        pytest.param((1, 60, 6, 6), 64, {"memory_format": LAST}, id="channels of no 16 bytes"),
-        pytest.param((1, 16, 6, 6), 64, {"memory_format": LAST}, id="few channels"),
-        pytest.param((1, 64, 6, 6), 16, {"memory_format": LAST}, id="few results"),
+        ((1, 64, 6, 6), 64, {"memory_format": torch.contiguous_format}, ["conv_unfold", "conv_few"]),
+        ((1, 60, 6, 6), 64, {"memory_format": LAST}, ["conv_unfold", "conv_few"]),
+        ((1, 16, 6, 6), 64, {"memory_format": LAST}, ["conv_few"]),
+        ((1, 64, 6, 6), 16, {"memory_format": LAST}, ["conv_few"]),
     ],
+    ids=["planes", "channels of no 16 bytes", "few channels", "few results"],
 )
-def test_what_maps_do_not_serve_goes_over_pointers(x, channels, words):
+def test_what_maps_do_not_serve_goes_over_vectors(x, channels, words, runs):
     names = []
     with library.override(lambda name: lambda *_, **__: names.append(name)):
         value, weight = torch.ones(x).bfloat16(), torch.ones(channels, x[1], 3, 3).bfloat16()
         conv2d(value.contiguous(**words), weight.contiguous(memory_format=LAST))
-    assert names == ["conv"]
+    assert names == runs
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "groups", "kernel"),
+    [
+        ((1, 40, 6, 6), 64, 1, "conv_few"),
+        ((1, 48, 6, 6), 64, 1, "conv_sm90"),
+        ((1, 96, 6, 6), 96, 1, "conv_few"),
+        ((1, 96, 6, 6), 128, 1, "conv_sm90"),
+        ((1, 128, 6, 6), 72, 1, "conv_few"),
+        ((1, 40, 4, 6, 6), 64, 1, "conv_sm90"),
+        ((1, 128, 6, 6), 128, 2, "conv_sm90"),
+    ],
+)
+def test_what_would_mostly_multiply_padding_goes_over_vectors(shape, channels, groups, kernel):
+    """Images of one group only: nothing else runs volumes and groups over vectors."""
+    names, last = [], by_channels(len(shape))
+    convolve = conv2d if len(shape) == 4 else conv3d
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        value, weight = torch.ones(shape).bfloat16(), torch.ones(channels, shape[1] // groups, *[3] * (len(shape) - 2))
+        convolve(value.contiguous(memory_format=last), weight.bfloat16().contiguous(memory_format=last), groups=groups)
+    assert names[0] == kernel
 
 
 @pytest.mark.parametrize("positions", [(1, 1, 56, 56), (32, 1, 7, 7), (4, 1, 28, 28), (16, 1, 14, 14), (2, 9, 6, 8)])

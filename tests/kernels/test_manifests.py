@@ -135,7 +135,7 @@ def test_what_is_measured_in_bf16_stands_for_fp16():
                         assert all(seen in (set(), both) for seen in covered), f"{name}: {axis}"
 
 
-OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "mixed_mm",
+OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_few", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "mixed_mm",
               "mixed_mm_few", "mixed_mm_sm90", "scaled_mm", "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
 """Kernels whose columns are those of weights, or of their gradients, however they are called."""
 NO_BATCH = {
@@ -154,6 +154,6 @@ def test_whatever_rules_of_configs_ask_for_is_the_batch_or_is_known_not_to_be():
         texts = [config["requires"] for config in (*spec.configs, *spaces) if config.get("requires")]
         ints = {param for param, kind in spec.params.items() if kind in {"i32", "i64"}}
         asked = {param for text in texts for param in parse(text).names & ints if not param.startswith("stride_")}
-        known = NO_BATCH | ({"n_len"} if name in OF_WEIGHTS else set()) | {*spec.batch}
+        known = NO_BATCH | ({"n_len", "units"} if name in OF_WEIGHTS else set()) | {*spec.batch}
         # element by element: nothing is summed up
         assert asked <= known or spec.source.startswith("nojit.kernels.pointwise"), name

@@ -134,6 +134,7 @@ UNTUNED = {
     "b2b_gemm_sm90",
     "block_sparse_merge",
     "bmm_merge",
+    "conv_unfold",
     "conv_halo_sm90",
     "flash_attention_bwd_sm90",
     "flex_attention_bwd_captured",

@@ -1,0 +1,186 @@
+"""Launches of convolutions of images with few channels, over vectors of 8 channels: which calls, unfolding, split-K."""
+
+# ruff: noqa: PLR0917 - a launch has many facts
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from nojit.kernels import library
+from nojit.kernels.conv import sweeps
+from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of, tiles_of, unused
+from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
+from nojit.kernels.conv.sweeps import PADDED_DIM
+from nojit.kernels.gemm.splits import padded_width
+from nojit.kernels.maps import MAP_BYTES, processors
+from nojit.kernels.memos import Recording, new_contiguous
+from torch import Tensor, float32
+
+__all__ = ["is_few", "is_uneven", "launch_few"]
+
+VECTOR: Final = 8
+"""Channels per copy of the kernel: 16 bytes."""
+PADDED: Final = 64
+"""The sm_90 kernel pads channels to multiples of this."""
+HALF: Final = 2
+"""Bytes of an element."""
+FAR: Final = 2**30
+"""Coordinates and offsets within an image must be below this."""
+SHARE: Final = 0.65
+"""The least share of its products that the sm_90 kernel, which pads channels to multiples of 64, must not waste to be faster."""
+GAIN: Final = 0.75
+"""Taps of a row are unfolded together if that shortens K to at most this fraction."""
+
+
+class Source(NamedTuple):
+    """An input as the kernel reads it: channels in vectors of 8, and the map from positions of the result along the width."""
+
+    vectors: int
+    """Vectors of a position."""
+    width: int
+    """Positions in a row of the image."""
+    strides: tuple[int, int, int]
+    """Distances of images, rows and positions, in vectors."""
+    taps: int
+    """Taps of a row of the weight."""
+    mul: int
+    step: int
+    start: int
+
+
+def launch_few(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
+    """Launch a sum with the kernel for few channels if it can run it; return whether it did.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
+    if not _is_served(one, x, out):
+        return False
+    own = one.sweep
+    if one.c_len % VECTOR == 0 and is_described(x):
+        outer, _, _, row, pixel = (stride // VECTOR for stride in strides_of(x))
+        along = own.source[2], (outer, row, pixel), own.taps[2], own.mul[2], own.step[2], own.start[2]
+        source = Source(one.c_len // VECTOR, *along)
+        served = _spans(source, one)
+        if served:
+            _launch(recording, one, source, x, _weight_of(recording, w), bias, out)
+        return served
+    source, together = _unfolded(one)
+    rows = one.batch * own.source[1] * source.width
+    if rows > sweeps.LIMIT or one.n_len * own.taps[1] * source.taps > sweeps.LIMIT or not _spans(source, one):
+        return False
+    wide = source.vectors * VECTOR
+    unfolded = new_contiguous(recording, x, (rows, wide))
+    weight = new_contiguous(recording, x, (one.n_len * own.taps[1] * source.taps, wide))
+    outer, channel, _, row, pixel = strides_of(x)
+    w_outer, w_channel, _, w_row, w_pixel = strides_of(w)
+    unfolds = together > 1 or own.taps[2] == 1
+    recording.launch(
+        "conv_unfold",
+        *(x, w, unfolded, weight),
+        *(one.batch, one.c_len, one.n_len, own.source[1], own.source[2], source.width),
+        *(own.taps[1], own.taps[2], together, source.vectors),
+        *((own.mul[2], own.step[2], own.start[2]) if unfolds else (1, 1, 0)),
+        *(outer, channel, row, pixel),
+        *(w_outer, w_channel, w_row, w_pixel),
+    )
+    _launch(recording, one, source, unfolded, weight, bias, out)
+    return True
+
+
+def is_few(channels: int, results: int) -> bool:
+    """Return whether the kernel for few channels is faster than the sm_90 kernel, given the channels of input and result."""
+    copied, written = (PADDED * -(-count // PADDED) for count in (channels, results))
+    return channels * results < SHARE * copied * written
+
+
+def is_uneven(x: Tensor) -> bool:
+    """Return whether x holds images of 16 bits, channels-last, whose channels do not fill vectors of 8."""
+    is_image = x.element_size() == HALF and x.dim() == PADDED_DIM + 2
+    return bool(is_image and x.stride(1) == 1 and x.shape[1] % VECTOR != 0)
+
+
+def _is_served(one: Sum, x: Tensor, out: Tensor) -> bool:
+    """Return whether a sum is one of images of 16 bits, in one group, whose numbers the kernel can hold."""
+    own = one.sweep
+    if one.groups > 1 or one.is_transposed or x.element_size() != HALF or x.dim() != PADDED_DIM + 2:
+        return False
+    if not one.positions or not one.depth or one.positions > sweeps.LIMIT or out.stride(1) != 1:
+        return False
+    reach = (
+        abs(step) * (taps - 1) + abs(start) for step, taps, start in zip(own.step, own.taps, own.start, strict=True)
+    )
+    far = (size * mul for size, mul in zip(own.out, own.mul, strict=True))
+    return max(*own.source, *far, *reach) < FAR
+
+
+def _unfolded(one: Sum) -> tuple[Source, int]:
+    """Return the input after `conv_unfold`, and how many taps of a row it unfolds together: all of them or one."""
+    own = one.sweep
+    taps = own.taps[2]
+    each, all_taps = -(-one.c_len // VECTOR), -(-one.c_len * taps // VECTOR)
+    if taps == 1 or all_taps <= GAIN * taps * each:
+        width = own.out[2]
+        return Source(all_taps, width, (own.source[1] * width * all_taps, width * all_taps, all_taps), 1, 1, 1, 0), taps
+    width = own.source[2]
+    strides = (own.source[1] * width * each, width * each, each)
+    return Source(each, width, strides, taps, own.mul[2], own.step[2], own.start[2]), 1
+
+
+def _spans(source: Source, one: Sum) -> bool:
+    """Return whether offsets from tap to tap, and the weight's rows, fit the kernel's 32-bit numbers."""
+    own = one.sweep
+    down = abs(own.step[1]) * (own.taps[1] - 1) * source.strides[1]
+    across = abs(source.step) * (source.taps - 1) * source.strides[2]
+    return max(*source.strides[1:], down + across, own.taps[1] * source.taps * source.vectors) * VECTOR < FAR
+
+
+def _weight_of(recording: Recording, w: Tensor) -> Tensor:
+    """Return `w` if it is channels-last without gaps, else such a copy.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
+    _, channels, *taps = w.shape
+    dense = (channels * math.prod(taps), 1, channels * taps[1], channels)
+    if w.data_ptr() % MAP_BYTES == 0 and all(
+        size == 1 or stride == right for size, stride, right in zip(w.shape, w.stride(), dense, strict=True)
+    ):
+        return w
+    copy: Tensor = recording.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
+    return copy
+
+
+def _launch(
+    recording: Recording, one: Sum, source: Source, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+) -> None:
+    """Launch the kernel, with split-K where it pays. `x` and `w` are stored as `source` says.
+
+    `recording`: allocates and launches, and records both for replays.
+    """
+    own = one.sweep
+    splits, partial, width = 1, None, padded_width(one.n_len)
+    pixel = merged(positions_of(out), strides_of(out)[2:])
+    depth = own.taps[1] * source.taps * source.vectors * VECTOR
+    # split-K rounds differently
+    if pixel is not None and not library.is_batch_invariant():
+        splits = parts_of(tiles_of(1, one.positions, one.n_len), depth, processors(x))
+    if splits > 1:
+        partial = new_contiguous(recording, x, (splits, one.positions, width), float32)
+    unit = VECTOR if one.n_len % VECTOR == 0 and is_described(out) else 1
+    outer, channel, _, row, position = strides_of(out)
+    recording.launch(
+        "conv_few",
+        *(x, w, out, x if bias is None else bias),
+        unused(recording, x) if partial is None else partial,
+        *(one.batch, source.vectors, one.n_len // unit),
+        *(own.out[1], own.out[2], own.source[1], source.width),
+        *(own.taps[1], source.taps),
+        *(own.mul[1], source.mul, own.step[1], source.step, own.start[1], source.start),
+        *(splits, width, int(bias is not None and splits == 1)),
+        *source.strides,
+        *(outer // unit, row // unit, position // unit),
+        UNIT=unit,
+    )
+    if partial is not None:
+        sizes = (one.batch, math.prod(own.out), one.n_len, splits, width)
+        launch_merge(recording, partial, out, bias, sizes, (outer, pixel or 0, channel))
