@@ -92,6 +92,7 @@ def test_a_missing_environment_ends_the_build_before_it_compiles(run: Run, manif
 
 
 def test_an_executor_takes_one_toolchain(run: Run, use_compiler: Use, manifest: Path, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
     use_compiler(toolchains=("3.9", "3.6"))
     result = run("build", manifest, "--out", tmp_path / "out", "--executor", "dask://127.0.0.1:9")
     assert result.exit_code == 1
