@@ -5,6 +5,7 @@
 #include "stream.h"
 #include "sync.h"
 
+#include "driver/driver.h"
 #include "driver/query.h"
 
 /* Set once by `nj_tensor_init` under the import lock. */
@@ -76,13 +77,24 @@ static nj_dtype dtype_of(DLDataType type)
     return known ? dtypes[type.code][type.bits / 8] : NJ_DTYPE_COUNT;
 }
 
+/* Whether memory is of a GPU whose driver this process uses. */
+static bool is_drivers(int32_t device_type)
+{
+    if (!nj_is_gpu(device_type)) {
+        return false;
+    }
+    (void)nj_driver_find(); /* says which vendor's it is */
+    return device_type == nj_vendor_found->dlpack_device;
+}
+
 static int read_odd_device(DLDevice device, PyObject *kernel, PyObject *argument, int *out)
 {
-    if (nj_is_gpu(device.device_type) && device.device_id >= 0) {
+    bool known = is_drivers(device.device_type);
+    if (known && device.device_id >= 0) {
         *out = device.device_id; /* of an empty tensor, or of AMD's */
         return 1;
     }
-    if (nj_is_gpu(device.device_type)) {
+    if (known) {
         PyObject *got = PyUnicode_FromFormat("cuda:%d", (int)device.device_id);
         nj_refuse(kernel, argument, got, "expected a device such as cuda:0");
         return -1;
