@@ -246,7 +246,7 @@ def test_a_servers_configs_become_a_table(run: Run, document: Document, tmp_path
     [
         (("--key", "a b"), "--key"),
         (("--key", "tokens", "--where", "dtype"), "expected NAME=VALUE, got 'dtype'"),
-        (("--key", "tokens", "--arch", "gfx942"), "--arch"),
+        (("--key", "tokens", "--arch", "gfx90a"), "--arch"),
     ],
 )
 def test_wrong_usage_of_import_is_named(run: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:

@@ -60,6 +60,7 @@ def test_every_arch_that_is_documented_has_a_limit_of_shared_memory():
     assert {arch: limit and limit // 1024 for arch, limit in limits.items()} == {
         "sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_87": 163, "sm_88": None, "sm_89": 99, "sm_90": 227, "sm_100": 227,
         "sm_101": 227, "sm_103": 227, "sm_107": 327, "sm_110": 227, "sm_120": 99, "sm_121": 99,
+        "gfx942": 64, "gfx950": 160, "gfx1201": 64,
     }  # fmt: skip
 
 

@@ -334,7 +334,7 @@ def test_options_that_an_arch_cannot_take_are_named_for_each_specialization(reco
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"options": [["waves_per_eu", 2]]}, "this nojit does not know it"),
+        ({"options": [["sched5reg", 2]]}, "this nojit does not know it"),
         ({"options": [["arch", "sm90"]]}, "follows from the architecture"),
         ({"types": [["x_ptr", "*fp17"], ["y_ptr", "*fp32"], ["n", "i32"]]}, "fp17"),
         ({"params": ["x_ptr", "y_ptr", "n"]}, "record again"),
