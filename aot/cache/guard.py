@@ -82,6 +82,8 @@ class Guard:
         self._due: list[tuple[float, int, weakref.ref[Future[Any]], str]] = []
         """Running and recent operations by the end of their time; weak, as the results may be large."""
         self._count = 0
+        self._watching = False
+        """Whether a thread waits for the operations to end."""
 
     def is_usable(self, kind: str) -> bool:
         """Return whether operations of a kind, `READ` or `WRITE`, are still tried."""
@@ -190,7 +192,8 @@ class Guard:
             heapq.heappush(
                 self._due, (time.monotonic() + self._limits.operation_s, self._count, weakref.ref(future), kind)
             )
-            if self._count == 1:
+            if not self._watching:
+                self._watching = True
                 threading.Thread(target=self._end_overdue, name="nojit-cache-limits", daemon=True).start()
             self._changed.notify()
 
@@ -198,8 +201,12 @@ class Guard:
         """Fail each operation whose time is over."""
         while True:
             with self._changed:
-                while not self._due or (left := self._due[0][0] - time.monotonic()) > 0:
-                    self._changed.wait(left if self._due else None)
+                while self._due and (left := self._due[0][0] - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                if not self._due:
+                    # the next operation starts another thread
+                    self._watching = False
+                    return
                 _, _, known, kind = heapq.heappop(self._due)
             self._end_one(known, kind)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 
@@ -151,3 +152,14 @@ def test_items_end_with_their_futures_and_few_run_at_once(told: list[str]) -> No
     assert {item for item, error in ended.items() if error is None} == {*range(0, 49, 2)}
     assert len(ended) == 49
     assert most == 4
+
+
+def test_no_thread_outlives_the_operations() -> None:
+    before = set(threading.enumerate())
+    guard = Guard("place", Limits(operation_s=0.05), lambda _: None)
+    for _ in range(2):
+        assert guard.submit(READ, lambda: 1).result(10) == 1
+        end = time.monotonic() + 10
+        while any(thread.name == "nojit-cache-limits" for thread in threading.enumerate() if thread not in before):
+            assert time.monotonic() < end
+            time.sleep(0.01)
