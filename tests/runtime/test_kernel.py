@@ -380,7 +380,7 @@ def test_explain_needs_no_driver_and_no_device(tmp_path: Path) -> None:
     assert "more hints win" in str(explanation)
     assert str(add.explain(x, x, 16, arch="sm_90a")) == str(explanation)
     for arch in ("hopper", "sm_90b", "sm_90A", "90"):
-        with pytest.raises(ArgumentError, match=f"expected an arch such as sm_90, got '{arch}'"):
+        with pytest.raises(ArgumentError, match=f"expected an arch such as sm_90 or gfx942, got '{arch}'"):
             add.explain(x, x, 16, arch=arch)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PathDistribution, distribution
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,6 @@ def own_wheel(folder: Path) -> Path:
 def wheel_of(name: str, folder: Path) -> Path:
     """Put an installed distribution back into a wheel, for this Python alone."""
     found = distribution(name)
-    assert isinstance(found, PathDistribution)
     about = f"{found.metadata['Name'].replace('-', '_')}-{found.version}.dist-info/".lower()
     made = {"RECORD", "WHEEL", "INSTALLER", "REQUESTED", "direct_url.json"}
     files, dist_info = {}, {}
