@@ -65,14 +65,7 @@ class Repository:
 
     def read_document(self, reference: str) -> Document | None:
         """Return a manifest or index; see `Source`."""
-        answer = self._client.send(
-            "GET",
-            f"manifests/{reference}",
-            want={200, 404},
-            doing="send a manifest",
-            where=self._where,
-            headers={"Accept": _ACCEPT},
-        )
+        answer = self._ask_manifest("GET", reference, "send a manifest")
         if answer.status == 404:
             return None
         # with a tag, the header protects against a broken proxy only: who answers chooses both
@@ -198,15 +191,19 @@ class Repository:
 
     def _holds(self, reference: str, digest: str) -> bool:
         """Return whether a tag or digest is that of a manifest."""
-        answer = self._client.send(
-            "HEAD",
+        answer = self._ask_manifest("HEAD", reference, "say whether it has a manifest")
+        return answer.status == 200 and answer.headers.get("Docker-Content-Digest") == digest
+
+    def _ask_manifest(self, method: str, reference: str, doing: str) -> Answer:
+        """Ask for a manifest by tag or digest; the answer's status is 200 or 404."""
+        return self._client.send(
+            method,
             f"manifests/{reference}",
             want={200, 404},
-            doing="say whether it has a manifest",
+            doing=doing,
             where=self._where,
             headers={"Accept": _ACCEPT},
         )
-        return answer.status == 200 and answer.headers.get("Docker-Content-Digest") == digest
 
     def _lists(self, subject: str, referrer: str) -> bool:
         return any(each.digest == referrer for each in self.referrers(subject))
