@@ -36,18 +36,6 @@ static uint16_t u16(const unsigned char *at) {
     return value;
 }
 
-static uint32_t u32(const unsigned char *at) {
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static uint64_t u64(const unsigned char *at) {
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
 static struct section section_at(const struct reader *reader, unsigned index) {
     const unsigned char *header = reader->headers + (size_t)index * SECTION_BYTES;
     return (struct section){reader->names + u32(header), reader->image + u64(header + 24), u64(header + 32)};

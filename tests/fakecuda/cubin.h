@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { CUBIN_PARAMS_MAX = 512, CUBIN_KERNELS_MAX = 16, CUBIN_SYMBOL_MAX = 256 };
 
@@ -27,6 +28,19 @@ struct cubin {
     unsigned kernels;
     struct cubin_kernel kernel[CUBIN_KERNELS_MAX];
 };
+
+/* Numbers of an ELF file, at any address. */
+static inline uint32_t u32(const unsigned char *at) {
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static inline uint64_t u64(const unsigned char *at) {
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
 
 /* Read the hsaco at `image`, of AMD's, whose `sm` is 942 for gfx942; return 0 if it is none. */
 int hsaco_read(const unsigned char *image, struct cubin *out);

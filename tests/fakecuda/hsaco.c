@@ -1,4 +1,4 @@
-/* A small reader of hsacos, for the fake driver as libamdhip64: the metadata alone, of which HIP itself lays a launch out. */
+/* Reads the metadata of a hsaco for the fake libamdhip64. HIP itself lays out a launch by nothing else. */
 #include "cubin.h"
 
 #include <string.h>
@@ -91,18 +91,6 @@ static void read_kernel(struct cursor *cursor, struct cubin_kernel *kernel) {
         }
         skip(cursor);
     }
-}
-
-static uint64_t u64(const unsigned char *at) {
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static uint32_t u32(const unsigned char *at) {
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
 }
 
 static unsigned gfx_of(uint32_t flags) {
