@@ -138,7 +138,7 @@ def _of_specs(name: str, before: _Side, after: _Side, tunable: Collection[str]) 
     lone = [spec for spec in lone if before.is_built(spec)]
     left = [spec for spec in left if after.is_built(spec)]
     ends = (lone, others, "recorded", _ABSENT), (left, mine, _ABSENT, "recorded")
-    # choices of autotuners first: another call's config must not pass for the nearest specialization
+    # an autotuner's choice is paired first: afterwards it cannot be the nearest of a call that differs otherwise
     yield from _pairs(name, lone, left, tunable, tuned=True)
     for specs, among, at_first, then in ends:
         for spec in [each for each in specs if _is_tuned(each, among, tunable)]:

@@ -83,7 +83,7 @@ static bool is_drivers(int32_t device_type)
     if (!nj_is_gpu(device_type)) {
         return false;
     }
-    (void)nj_driver_find(); /* says which vendor's it is */
+    (void)nj_driver_find(); /* sets nj_vendor_found */
     return device_type == nj_vendor_found->dlpack_device;
 }
 

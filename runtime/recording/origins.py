@@ -16,7 +16,8 @@ A kernel has
 ``winners``     choices of its autotuners: ``names`` and values (``key``) of the key, and ``config`` by name
 =============== ===========================================================================================
 
-An item of ``inductor`` has ``arch``, ``triton_key`` and ``backend_hash``: what the caches of torch.compile knew Triton by. A distribution has ``name``, ``version`` and ``license``. Values are encoded as bundles encode constexprs. There is no source text.
+An item of ``inductor`` has ``arch``, ``triton_key`` and ``backend_hash``, by which the caches of torch.compile know Triton. A
+distribution has ``name``, ``version`` and ``license``. Values are encoded as bundles encode constexprs. There is no source text.
 """
 
 from __future__ import annotations

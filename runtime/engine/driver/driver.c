@@ -78,7 +78,7 @@ static const char *named_file(const nj_vendor *it)
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
-/* Whether this vendor's driver may be opened: a file that is named rules out all vendors of which none is. */
+/* Whether this vendor's driver may be opened. If a variable names a file for one vendor, the other vendor's may not. */
 static bool may_open(const nj_vendor *it)
 {
     return named_file(it) != NULL || (named_file(&nj_vendor_cuda) == NULL && named_file(&nj_vendor_hip) == NULL);

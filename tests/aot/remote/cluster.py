@@ -214,7 +214,7 @@ class FakeBuild:
         self.executor.shutdown(cancel_futures=True)
 
     def submit(self, *jobs: farm.Job) -> list[Future[CompiledVariant]]:
-        """Hand in jobs, all of which the executor sees at once, as if the machine were fast."""
+        """Hand in jobs, and let the executor see none before it can see all."""
         handed_in = threading.Event()
         with contextlib.suppress(RuntimeError):
             self.executor._loop._events.call_soon_threadsafe(handed_in.wait)
