@@ -144,6 +144,7 @@ class Bench:
         for number in range(repeat + 1):
             for way, found in times.items():
                 figures = self.child("compiled") if way == WARM else self.child("compiled", bundles=bundles, way=way)
+                print(f"  {number} {way}: {figures['first_ms']:.0f} ms", file=sys.stderr, flush=True)
                 # the first process of the JIT fills its caches
                 if number:
                     found.append(figures["first_ms"])

@@ -171,6 +171,8 @@ def cases() -> Iterator[Case]:
             yield Case(dtype, WHOLE, channels=channels, tf32=tf32, maps=maps, biased=False)
         for sizes in _MIXED:
             yield Case(dtype, sizes, tf32=tf32, maps=False)
+            # images of 16 bits would run on vectors of channels, volumes do not
+            yield Case(dtype, (*sizes[:3], 3, *sizes[3:]), tf32=tf32, maps=False)
             yield Case(dtype, sizes, tf32=tf32, offset=1)
         yield from (Case(dtype, sizes, tf32=tf32, channels=False) for sizes in (*_MIXED, *_PLANAR))
         for offset in (1, 3):

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, view
 
-_WIDTHS = (96, 1024, 4096, 8192, 20_000)
+# of each tile: even rows, which load by 16 bytes, and rows that cannot
+_WIDTHS = (93, 96, 1001, 1024, 1536, 4096, 5003, 8192, 9000, 20_000, 20_003)
 
 
 def norm_calls() -> Iterator[Call]:
