@@ -16,6 +16,7 @@ import json
 import math
 import statistics
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from nojit.aot.tune.select.manifest_rules import read_rules
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.store.database import open_database
 from nojit.runtime.errors import NojitError
-from nojit.runtime.tuning.tuned import TunedTable
+from nojit.runtime.tuning.tuned import TunedConfig, TunedTable
 from tuning import FAMILIES, STAGE, Progress
 
 USES = ("tune", "held_out")
@@ -63,6 +64,13 @@ class Result:
     """Geometric mean of the time with all over that with each toolchain alone."""
     slower: list[tuple[float, str, str]]
     """Problems on which all are slower than the best toolchain alone by more than the noise: by how much, name, which."""
+    image_bytes: dict[str, int]
+    """Size of the images that each table needs, of the measured variants, before compression."""
+
+    @property
+    def size(self) -> float:
+        """Size of the images of all over that of the smallest toolchain alone."""
+        return self.image_bytes[ALL] / min(self.image_bytes[name] for name in self.wins)
 
     @property
     def kept(self) -> bool:
@@ -113,12 +121,27 @@ def choose(held: Evidence, table: TunedTable, rules: TuningRules) -> dict[int, C
     return chosen
 
 
+def read_sizes(bundle: Path) -> dict[str, dict[frozenset[str], int]]:
+    """Return the size of each image by kernel and words of its label, from the report beside a bundle."""
+    report = json.loads(bundle.with_suffix(".report.json").read_text(encoding="utf-8"))
+    sizes: dict[str, dict[frozenset[str], int]] = {}
+    for variant in report["variants"]:
+        sizes.setdefault(variant["kernel"], {})[frozenset(variant["label"].split())] = variant["image_bytes"]
+    return sizes
+
+
+def image_bytes(configs: Iterable[TunedConfig], sizes: Mapping[frozenset[str], int]) -> int:
+    """Return the size of the images of the variants of some configs."""
+    wanted = [{f"{name}={value!r}" for name, value in config.settings} for config in configs]
+    return sum(size for words, size in sizes.items() if any(each <= words for each in wanted))
+
+
 def mean(ratios: list[float]) -> float:
     """Return the geometric mean."""
     return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
-def compare(tuned: Evidence, held: Evidence, rules: TuningRules) -> Result | None:
+def compare(tuned: Evidence, held: Evidence, rules: TuningRules, sizes: Mapping[frozenset[str], int]) -> Result | None:
     """Compare the choices of tables of each toolchain with those of a table of all; None if nothing can be compared."""
     names = sorted({toolchain_of(tuned, config) for config in tuned.configs})
     tables = {name: select(only(tuned, name), rules, BOUNDS).table for name in names}
@@ -144,6 +167,7 @@ def compare(tuned: Evidence, held: Evidence, rules: TuningRules) -> Result | Non
         chosen={name: sum(choices[ALL][one].toolchain == name for one in problems) for name in names},
         all_over={name: mean([choices[ALL][one].us / choices[name][one].us for one in problems]) for name in names},
         slower=sorted(slower, reverse=True),
+        image_bytes={name: image_bytes(table.configs, sizes) for name, table in tables.items()},
     )
 
 
@@ -154,9 +178,27 @@ def show(result: Result) -> None:
         for name in result.wins
     )
     verdict = "ok" if result.kept else "SLOWER"
-    print(f"{result.kernel:26s} {result.problems:4d} problems  {words}; noise {result.noise:.2%}  {verdict}")
+    print(
+        f"{result.kernel:26s} {result.problems:4d} problems  {words}; noise {result.noise:.2%}, size {result.size:.2f}  {verdict}"
+    )
     for share, problem, name in result.slower[:3]:
         print(f"    {share:+.1%} against {name} alone: {problem}")
+
+
+def write_page(path: Path, results: list[Result]) -> None:
+    """Write the comparison as a table of Markdown."""
+    if not results:
+        return
+    names = list(results[0].wins)
+    heads = [*(f"fastest with {name}" for name in names), *(f"chosen {name}" for name in names)]
+    heads += [*(f"both / {name}" for name in names), "size"]
+    lines = [f"| kernel | problems | {' | '.join(heads)} |", "|---" * (len(heads) + 2) + "|"]
+    for each in results:
+        counts = [str(of[name]) for of in (each.wins, each.chosen) for name in names]
+        ratios = [f"{each.all_over[name]:.3f}" for name in names]
+        cells = [f"`{each.kernel}`", str(each.problems), *counts, *ratios, f"{each.size:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -175,19 +217,20 @@ def main() -> int:
     for use, budget_s in zip(USES, map(float, given.budgets.split(",")), strict=False):
         if budget_s > 0:
             measure(given, use, budget_s)
-    rules = read_rules(given.manifests)
+    rules, sizes = read_rules(given.manifests), read_sizes(given.bundle)
     with open_database(given.out / "toolchains.db") as database:
         tuned = {each.kernel.name: each for each in collect(database, "tune")}
         held = {each.kernel.name: each for each in collect(database, "held_out")}
     results: list[Result] = []
     for kernel in sorted(tuned.keys() & held.keys()):
         # near rows choose in every table: costs need scikit-learn
-        result = compare(tuned[kernel], held[kernel], replace(rules[kernel], names=(), terms=()))
+        result = compare(tuned[kernel], held[kernel], replace(rules[kernel], names=(), terms=()), sizes[kernel])
         if result is None:
             print(f"{kernel}: nothing to compare")
         else:
             results.append(result)
             show(result)
+    write_page(given.out / "toolchains.md", results)
     rows = [{**asdict(result), "kept": result.kept} for result in results]
     (given.out / "toolchains.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0 if results and all(result.kept for result in results) else 1
