@@ -112,6 +112,7 @@ PROGRAMS = (
     Program("ranks", EXAMPLES / "ranks.py", ranks=True),
     Program("compiled", EXAMPLES / "compiled.py", graphs=True),
     Program("compiled forward", EXAMPLES / "compiled.py", words=("--forward",), graphs=True),
+    Program("optimizer", BENCHMARKS / "programs/optimizer.py", graphs=True),
     Program("graph", BENCHMARKS / "programs/graph.py", served=("--cold",), fake=False, preload=True),
     Program("liger", EXAMPLES / "liger.py", ("liger_kernel", "transformers")),
     _third_party("liger_ops", "liger_kernel"),

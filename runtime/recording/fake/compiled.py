@@ -53,10 +53,19 @@ class Compiles:
         launches: is told of the launches of generated kernels.
         problems: what reports that a graph is another one than a GPU's.
         patches: what keeps torch's own functions until the simulation ends.
+        mode: the dispatch mode that creates tensors on the simulated GPUs.
     """
 
-    def __init__(self, gpu: Gpu, launches: Launches, problems: Problems, patches: Patches) -> None:
+    def __init__(
+        self,
+        gpu: Gpu,
+        launches: Launches,
+        problems: Problems,
+        patches: Patches,
+        mode: TorchDispatchMode,
+    ) -> None:
         self._gpu = gpu
+        self._mode = mode
         self._problems = problems
         self._launches = launches
         self._patches = patches
@@ -85,7 +94,6 @@ class Compiles:
             except Exception as error:
                 if _NO_KERNEL not in str(error):
                     raise
-                # such as the state of an optimizer, which Dynamo makes while it traces
                 problems.stop(f"a compile of {frame.f_code.co_qualname}, which makes tensors of a GPU")
 
         self._patches.put(convert_frame.CatchErrorsWrapper, "__call__", call)
@@ -154,6 +162,7 @@ class Compiles:
     def _patch_inductor(self) -> None:
         import torch._functorch.config as functorch  # noqa: PLC0415 - slow to import
         import torch._inductor.config as settings  # noqa: PLC0415 - as above
+        from torch._dynamo.variables.optimizer import OptimizerVariable  # noqa: PLC0415 - as above
         from torch._inductor import scheduler, select_algorithm  # noqa: PLC0415 - as above
         from torch._inductor.fx_passes import joint_graph, pad_mm  # noqa: PLC0415 - as above
         from torch._inductor.runtime import benchmarking, hints, triton_heuristics  # noqa: PLC0415 - as above
@@ -176,6 +185,29 @@ class Compiles:
         self._replace(pad_mm, "get_cached_should_pad", lambda _key: False)
         self._patch_memory()
         self._patch_folding(joint_graph.UniformValueConstantFolder)
+        self._patch_optimizers(OptimizerVariable)
+
+    def _patch_optimizers(self, variable: Any) -> None:
+        """Let Dynamo, which creates an optimizer's state while it traces, create it on the simulated GPUs."""
+        own, mode = variable.call_method, self._mode
+
+        def call_method(self: Any, tx: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+            make = getattr(self.value, name, None) if name == "_init_group" else None
+            if make is None:
+                return own(self, tx, name, *args, **kwargs)
+
+            def init_group(*args: Any, **kwargs: Any) -> Any:
+                with mode:
+                    return make(*args, **kwargs)
+
+            replaced = Patches()
+            replaced.put(self.value, name, init_group)
+            try:
+                return own(self, tx, name, *args, **kwargs)
+            finally:
+                replaced.undo()
+
+        self._patches.put(variable, "call_method", call_method)
 
     def _patch_folding(self, folder: Any) -> None:
         """Compute constants of a graph on the CPU: a GPU would compute them at compile time."""
@@ -254,6 +286,7 @@ def _without_graphs() -> Iterator[None]:
         cudagraphify_impl=lambda model, *_args, **_kwargs: model,
         reset_cudagraph_trees=lambda: None,
         mark_step_begin=lambda: None,
+        get_manager=lambda *_args, **_kwargs: None,
     )
     sys.modules[_GRAPHS] = stub
     try:

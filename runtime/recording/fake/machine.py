@@ -91,7 +91,7 @@ class Machine:
         launches.start()
         from nojit.runtime.recording.fake.compiled import Compiles  # noqa: PLC0415 - needs torch
 
-        compiles = Compiles(self._gpu, launches, self._problems, patches)
+        compiles = Compiles(self._gpu, launches, self._problems, patches, tensors.mode)
         self._stops.callback(compiles.stop)
         compiles.start()
 

@@ -402,6 +402,11 @@ class Tensors:
             torch._C._set_only_lift_cpu_tensors(self._lifts)  # noqa: SLF001 - as in start
             self._lifts = None
 
+    @property
+    def mode(self) -> TorchDispatchMode:
+        """The context in which tensors are created on simulated GPUs, for code that torch runs outside of it."""
+        return self._mode
+
     def is_own(self, tensor: Any) -> bool:
         """Return whether a value is a tensor of this simulation."""
         return isinstance(tensor, FakeTensor) and tensor.fake_mode is self._mode.inference

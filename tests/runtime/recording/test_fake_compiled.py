@@ -225,14 +225,24 @@ def test_modes_that_capture_or_time_launch_what_the_default_mode_does(machine, m
     assert named(machine) == ["triton_poi_fused_relu_0"] * 3
 
 
-def test_a_graph_that_makes_tensors_while_it_is_traced_stops_the_program(machine):
+def test_a_compiled_step_of_an_optimizer_makes_its_state_on_the_gpu(machine):
     layer = nn.Linear(8, 8).cuda()
     optimizer = torch.optim.AdamW(layer.parameters())
     layer(torch.ones(2, 8, device="cuda")).sum().backward()
+    step = torch.compile(optimizer.step)
+    for _ in range(2):
+        step()
+    assert named(machine) == ["triton_for_fused_0", "triton_for_fused_1"] * 2
+    assert all(value.is_cuda for state in optimizer.state.values() for value in state.values())
+    assert "_init_group" not in vars(optimizer)
+
+
+def test_a_graph_that_makes_tensors_while_it_is_traced_stops_the_program(machine):
+    table = torch._dynamo.assume_constant_result(lambda: torch.ones(4, device="cuda"))
     with pytest.raises(
-        FakeValueError, match=r"a compile of .*step, which makes tensors of a GPU - at .*test_fake_compiled\.py"
+        FakeValueError, match=r"a compile of .*, which makes tensors of a GPU - at .*test_fake_compiled\.py"
     ):
-        torch.compile(optimizer.step)()
+        torch.compile(lambda x: x + table())(half(4))
 
 
 def test_a_value_of_a_gpu_stops_a_compiled_program_too(machine):
