@@ -1,18 +1,21 @@
 """Time operators on random shapes against the best library, in one run: mean, tenth percentile and worst of each family.
 
-    python benchmarks/random_shapes.py BUNDLES [--shapes 45] [--seed 0] [--rounds 8] [--only mm,conv2d,...] [--svg FILE]
+    python benchmarks/random_shapes.py BUNDLES [--shapes 200] [--seconds 60] [--seed WORDS] [--rounds 8] [--only mm,conv2d,...] [--svg FILE]
 
-Nobody tuned for these shapes: sizes are drawn log-uniformly within the range that models use, and a seed names the draw. Operands
-are random. Each call runs in a CUDA graph after an L2 flush, contenders take turns, and figures are medians of device time. A
-ratio above 1 means that nojit is faster than the fastest library that supports the call. Exits 1 if a result is wrong.
+Nobody tuned for these shapes: sizes are drawn log-uniformly within the range that models use, and the seed is the digest of the
+measured bundles, which nobody knows before they are built. Operands are random. Each call runs in a CUDA graph after an L2 flush,
+contenders take turns, and figures are medians of device time. A ratio above 1 means that nojit is faster than the fastest library
+that supports the call. Calls that take nojit less than 5 us are summed up apart. Exits 1 if a result is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
 import os
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,10 +26,11 @@ import conv
 import flex_decoding
 import gemm
 import mixed_mm
+import pointwise
 import scaled_mm
 import torch
-from contest import OURS, Row, chart
-from nojit.aot.bench.plot import svg
+from contest import OURS, Row
+from scatter import Panel, Point, draw_panels
 from timing import check, race
 from torch import Tensor
 from torch.nn import functional
@@ -35,6 +39,10 @@ APART = 0.02
 """Largest error, as a share of the largest value."""
 WORST = 3
 """The number of slowest shapes to name."""
+CLIFF = 0.75
+"""No shape should have a lower ratio."""
+SHORT_MS = 0.005
+"""Calls below this are summed up apart: they measure launches."""
 
 
 def size(draw: Random, least: int, most: int, step: int = 1) -> int:
@@ -43,11 +51,11 @@ def size(draw: Random, least: int, most: int, step: int = 1) -> int:
     return max(least, round(drawn / step) * step)
 
 
-def mm(draw: Random, rounds: int) -> Row:
-    """Measure a bf16 product."""
+def mm(rows: tuple[int, int], draw: Random, rounds: int) -> Row:
+    """Measure a bf16 product whose number of rows lies between two."""
     from nojit.kernels.gemm.shapes import Shape
 
-    m, n, k = size(draw, 1, 8192), size(draw, 256, 16384, 8), size(draw, 256, 16384, 8)
+    m, n, k = size(draw, *rows), size(draw, 256, 16384, 8), size(draw, 256, 16384, 8)
     columns = draw.random() < 0.5
     name = f"{m} x {n} x {k}{', b by columns' if columns else ''}"
     return gemm.bmm_row(Shape(name, 1, m, n, k, trans_b=columns), rounds, compile_too=False)
@@ -62,6 +70,15 @@ def bmm(draw: Random, rounds: int) -> Row:
     return gemm.bmm_row(Shape(f"{batch} of {m} x {n} x {k}", batch, m, n, k), rounds, compile_too=False)
 
 
+def pair(draw: Random, rounds: int) -> Row:
+    """Measure a sum of two bf16 products."""
+    from nojit.kernels.gemm.shapes import Shape
+
+    m, n, k = size(draw, 1, 8192), size(draw, 256, 8192, 8), size(draw, 256, 8192, 8)
+    more = size(draw, 16, 4096, 8)
+    return gemm.pair_row(Shape(f"{m} x {n}, {k} and {more} deep", 1, m, n, k), more, rounds, compile_too=False)
+
+
 def scaled(group: str, draw: Random, rounds: int) -> Row:
     """Measure an fp8 product with one scale (`whole`), scales of rows and columns (`ends`), or of blocks of 128 (`blocks`)."""
     if group != "blocks":
@@ -72,20 +89,36 @@ def scaled(group: str, draw: Random, rounds: int) -> Row:
     return scaled_mm.measure(group, sizes, rounds, compile_too=False)
 
 
-def attend(draw: Random, rounds: int) -> Row:
-    """Measure a forward pass of attention against cuDNN and FlashAttention-2."""
+def attention_shape(draw: Random) -> attention.Shape:
+    """Draw a call of attention."""
     dim, group, causal = draw.choice((64, 96, 128, 192, 256)), draw.choice((1, 1, 4, 8)), draw.random() < 0.5
     length, kv_heads = size(draw, 128, 12288), size(draw, 1, 16)
     batch = max(1, min(16, 32768 // length // kv_heads))
-    shape = attention.Shape(batch, kv_heads * group, kv_heads, length, dim, causal)
+    return attention.Shape(batch, kv_heads * group, kv_heads, length, dim, causal)
+
+
+def attend(draw: Random, rounds: int) -> Row:
+    """Measure a forward pass of attention against cuDNN and FlashAttention-2."""
+    shape = attention_shape(draw)
     given = attention.operands(shape)
     calls = {name: partial(each, *given) for name, each in attention.attentions(shape).items()}
     del calls["nojit, pointers"]
     return rated(("attention", shape.name), calls, "FA2", (int(shape.flops), 0), rounds)
 
 
-def conv2d(draw: Random, rounds: int) -> Row:
-    """Measure a convolution of images, channels-last."""
+def attend_backward(draw: Random, rounds: int) -> Row:
+    """Measure a deterministic backward pass of attention against those of cuDNN and FlashAttention-2."""
+    shape = attention_shape(draw)
+    calls = {name: partial(_first, call) for name, call in attention.backwards(shape).items()}
+    return rated(("backward", shape.name), calls, "FA2", (int(2.5 * shape.flops), 0), rounds)
+
+
+def _first(call: attention.Call) -> Tensor:
+    return call()[0]
+
+
+def conv2d(what: str, draw: Random, rounds: int) -> Row:
+    """Measure a convolution of images, channels-last, `forward`, or one of its gradients, `input_grad` and `weight_grad`."""
     from nojit.kernels.conv.problems import Shape
 
     channels = draw.choice((3, size(draw, 8, 512, 8), size(draw, 8, 512, 8), size(draw, 8, 512, 8)))
@@ -95,7 +128,7 @@ def conv2d(draw: Random, rounds: int) -> Row:
     batch = min(size(draw, 1, 64), max(1, (1 << 28) // (side * side * max(channels, results))))
     name = f"{batch} x {channels} x {side}^2 to {results}, {taps} x {taps}{f' by {stride}' * (stride > 1)}"
     return conv.measure(
-        Shape(name, batch, channels, results, (side, side), taps, stride), "forward", rounds, compile_too=False
+        Shape(name, batch, channels, results, (side, side), taps, stride), what, rounds, compile_too=False
     )
 
 
@@ -130,6 +163,16 @@ def rms_norm(draw: Random, rounds: int) -> Row:
     return rated(("rms_norm", f"{rows} x {width}"), calls, "", (0, 4 * rows * width), rounds)
 
 
+def gate(draw: Random, rounds: int) -> Row:
+    """Measure the gate of a feed-forward layer against a copy of as many bytes, and against torch."""
+    from nojit.kernels import pointwise as ours
+
+    rows, width = size(draw, 1, 16384), size(draw, 256, 16384, 8)
+    operands = (pointwise.random(rows, width), pointwise.random(rows, width))
+    case = pointwise.Case(f"{rows} x {width}", operands, ours.swiglu, pointwise.swiglu)
+    return pointwise.measure("swiglu", case, rounds, compile_too=False)
+
+
 def rated(
     where: tuple[str, str], calls: dict[str, Callable[[], Tensor]], judge: str, work: tuple[int, int], rounds: int
 ) -> Row:
@@ -149,47 +192,79 @@ def rated(
 
 
 FAMILIES: dict[str, Callable[[Random, int], Row]] = {
-    "mm": mm,
+    "mm": partial(mm, (1, 8192)),
+    "mm_few": partial(mm, (1, 16)),
     "bmm": bmm,
+    "mm_plus_mm": pair,
     "scaled": partial(scaled, "whole"),
     "scaled_rows": partial(scaled, "ends"),
     "scaled_blocks": partial(scaled, "blocks"),
     "attention": attend,
-    "conv2d": conv2d,
+    "attention_backward": attend_backward,
+    "conv2d": partial(conv2d, "forward"),
+    "conv2d_input_grad": partial(conv2d, "input_grad"),
+    "conv2d_weight_grad": partial(conv2d, "weight_grad"),
     "int4": int4,
     "decoding": decoding,
     "rms_norm": rms_norm,
+    "swiglu": gate,
 }
 
 
-def measured(family: str, count: int, seed: int, rounds: int) -> Iterator[Row]:
+def measured(family: str, given: argparse.Namespace) -> Iterator[Row]:
     """Draw shapes of a family and measure them; a seed gives the same shapes for any selection of families."""
-    draw = Random(f"{family} {seed}")  # noqa: S311 - shapes are no secrets
-    for _ in range(count):
-        yield FAMILIES[family](draw, rounds)
+    draw = Random(f"{family} {given.seed}")  # noqa: S311 - shapes are no secrets
+    end = time.monotonic() + given.seconds
+    for _ in range(given.shapes):
+        if time.monotonic() > end:
+            return
+        yield FAMILIES[family](draw, given.rounds)
         torch.cuda.empty_cache()
 
 
 def summary(family: str, rows: Sequence[Row]) -> str:
     """Return a family's results against the fastest of the others, in words."""
-    found = sorted((min(row.ratios.values()), row.label) for row in rows if row.ratios)
+    found = sorted((min(row.ratios.values()), row.label, row.ms[OURS] or 0.0) for row in rows if row.ratios)
     if not found:
         return f"{family}: no library took a call"
-    ratios = [ratio for ratio, _ in found]
-    tenth = ratios[len(ratios) // 10]
-    worst = "; ".join(f"{label} {ratio:.2f}" for ratio, label in found[:WORST])
-    return (
-        f"{family}: geometric mean {statistics.geometric_mean(ratios):.2f} of {len(ratios)}, "
-        f"tenth percentile {tenth:.2f}, median {statistics.median(ratios):.2f}, worst {worst}"
+    parts = []
+    long = [each for each in found if each[2] >= SHORT_MS]
+    short = [each for each in found if each[2] < SHORT_MS]
+    for words, own in (("", long), ("below 5 us: ", short)):
+        if not own:
+            continue
+        ratios = [ratio for ratio, _, _ in own]
+        worst = "; ".join(f"{label} {ratio:.2f}" for ratio, label, _ in own[:WORST])
+        parts.append(
+            f"{words}geometric mean {statistics.geometric_mean(ratios):.2f} of {len(ratios)}, "
+            f"tenth percentile {ratios[len(ratios) // 10]:.2f}, median {statistics.median(ratios):.2f}, "
+            f"{sum(ratio < CLIFF for ratio in ratios)} below {CLIFF}, worst {worst}"
+        )
+    return f"{family}: " + "\n  ".join(parts)
+
+
+def panel_of(family: str, rows: Sequence[Row]) -> Panel | None:
+    """Return a family's panel of the chart; None if no library took a call."""
+    points = tuple(
+        Point(row.label, row.flops or row.moved_bytes, min(row.ratios.values())) for row in rows if row.ratios
     )
+    return Panel(family, "FLOP" if rows[0].flops else "B", points) if points else None
+
+
+def digest_of(bundles: str) -> str:
+    """Return the digest of the bundles' files, the seed of their measurement."""
+    path = Path(bundles)
+    files = sorted(path.glob("*.nojit")) if path.is_dir() else [path]
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()[:12]
 
 
 def main() -> None:
     """Measure, print and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", help="a file or folder that holds the kernels")
-    parser.add_argument("--shapes", type=int, default=45, help="number of shapes per family")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--shapes", type=int, default=200, help="number of shapes per family")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="at most, per family")
+    parser.add_argument("--seed", help="by default the digest of the bundles")
     parser.add_argument("--rounds", type=int, default=8, help="number of rounds; each contender runs once per round")
     parser.add_argument("--only", default=",".join(FAMILIES), metavar="FAMILIES", help=f"some of {','.join(FAMILIES)}")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="file for a chart of every shape")
@@ -197,21 +272,25 @@ def main() -> None:
     families = given.only.split(",")
     if unknown := [name for name in families if name not in FAMILIES]:
         parser.error(f"--only: expected some of {','.join(FAMILIES)}, got {','.join(unknown)}")
+    given.seed = given.seed or digest_of(given.bundles)
     os.environ["NOJIT_BUNDLES"] = given.bundles
-    torch.manual_seed(given.seed)
+    torch.manual_seed(int.from_bytes(given.seed.encode(), "little") % 2**63)
     torch.backends.cudnn.benchmark = True
-    print(torch.cuda.get_device_name())
-    rows, lines = [], []
+    print(f"{torch.cuda.get_device_name()}, seed {given.seed}")
+    panels, lines = [], []
     for family in families:
         own = []
-        for row in measured(family, given.shapes, given.seed, given.rounds):
+        for row in measured(family, given):
             own.append(row)
             print(row.line(), flush=True)
-        rows += own
+        if panel := panel_of(family, own):
+            panels.append(panel)
         lines.append(summary(family, own))
+        # a run that is cut off has said what it found
+        print(lines[-1], flush=True)
     if given.svg:
-        where = f"random shapes, seed {given.seed}; {torch.cuda.get_device_name()}"
-        given.svg.write_text(svg(chart("Random shapes", where, rows)), encoding="utf-8")
+        where = f"Speed relative to the best library over work; {torch.cuda.get_device_name()}, seed {given.seed}"
+        given.svg.write_text(draw_panels("Random shapes", where, panels), encoding="utf-8")
     print("\n".join(lines))
 
 

@@ -14,6 +14,7 @@ from nojit.aot.bench.plot import Bar, Chart, Group, svg
 from nojit.aot.bench.run import save
 
 from benchmarks import bars
+from benchmarks.scatter import Panel, Point, draw_panels
 
 ENVIRONMENT = {"gpu": "A <GPU> & more"}
 LAUNCHES = LaunchBench(
@@ -106,3 +107,20 @@ def test_starts_are_held_to_their_bars() -> None:
     assert within.holds
     assert within.value == pytest.approx(1.107)
     assert (over.text, over.holds) == ("nojit, 50 kernels preloaded, ms", False)
+
+
+def test_a_panel_has_a_point_for_each_shape_and_marks_the_slow_ones() -> None:
+    points = (Point("1 x <2>", 1e6, 0.5), Point("3 x 4", 1e9, 1.2), Point("5 x 6", 1e7, 9.0))
+    panels = [Panel(f"family {number}", "FLOP", points) for number in range(5)]
+    drawn = ET.fromstring(draw_panels("Random", "here", panels))
+    circles = [each for each in drawn if each.tag.endswith("circle")]
+    assert len(circles) == 15
+    assert [each.get("class") for each in circles[:3]] == ["slow", "point", "point"]
+    assert circles[0][0].text == "1 x <2>: 0.50"
+    heights = [float(each.get("cy", "")) for each in circles[:3]]
+    assert heights[0] > heights[1] > heights[2] == 84.0
+    assert float(circles[12].get("cy", "")) > float(circles[0].get("cy", "")), "the fifth panel is below the first"
+
+
+def test_a_panel_of_one_shape_is_drawn() -> None:
+    assert "circle" in draw_panels("Random", "here", [Panel("one", "B", (Point("1", 10.0, 1.0),))])
