@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import AbstractContextManager
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from nojit.aot.cache.cache import Cache, Turn
@@ -21,6 +22,8 @@ __all__ = ["Finished", "Job", "JobExecutor", "run"]
 
 # pause before the first look at the variants that other builds compile
 _PAUSE_S: Final = 0.1
+# between two looks whether an executor got more workers
+_GROWTH_S: Final = 0.5
 
 Compile = Callable[[Variant, SourcePlace], CompiledVariant]
 Check = Callable[[Variant, CompiledVariant], None]
@@ -54,7 +57,7 @@ class JobExecutor(Executor):
     @property
     @abstractmethod
     def ahead(self) -> int:
-        """Number of jobs to submit at the same time so that no worker waits; it grows with the workers."""
+        """Most jobs to submit at the same time; enough that no worker waits. It grows with the workers."""
 
     @abstractmethod
     def submit_job(self, job: Job) -> Future[CompiledVariant]:
@@ -83,7 +86,8 @@ def run(
             shared, builds divide the missing variants among them.
         keep_going: whether to go on after a failure; otherwise the first failure is the last result.
         check: function that raises `CompileError` if a cached image does not belong to the variant.
-        ahead: number of variants that this build may claim at the same time, if the cache is shared.
+        ahead: number of variants that this build may claim at the same time, if the cache is shared. A `JobExecutor`
+            has its own.
         expect: called with the number of variants to compile, before the first one, and again when another build
             compiled some.
 
@@ -137,31 +141,39 @@ class _Farm:
         queue = deque(self._cache.order(list(self.missing)))
         asking: dict[Future[Any], str] = {}
         running: dict[Future[Any], str] = {}
-        others = _Others(self._cache)
+        # a wait for all futures would look at each of them again for every variant
+        done: SimpleQueue[Future[Any]] = SimpleQueue()
+        others = _Others(self._cache, done.put)
+        remote = executor if isinstance(executor, JobExecutor) else None
+        bounded = remote is not None or self._cache.divides
         while self.missing:
-            most = executor.ahead if isinstance(executor, JobExecutor) else ahead
-            while queue and (not self._cache.divides or len(asking) + len(running) < most):
-                key = queue.popleft()
-                asking[self._cache.begin(key, self._own)] = key
-            look = [] if queue else others.look()
-            done, _ = wait([*asking, *running, *look], return_when=FIRST_COMPLETED)
-            for future in done & asking.keys():
-                key = asking.pop(future)
-                turn = self._cache.begun(key, future, self._read)
-                if isinstance(turn, CompiledVariant):
-                    expected -= 1
-                    self._expect(expected)
-                    yield from self._found(key, turn)
-                elif turn is Turn.HELD:
-                    others.held.add(key)
-                else:
-                    running[self._submit(executor, self._jobs[key][0])] = key
-            for future in done & running.keys():
-                events = list(self._finish(running.pop(future), future))
-                yield from events
-                if events[0].error is not None and not keep_going:
-                    executor.shutdown(wait=True, cancel_futures=True)
-                    return
+            most = ahead if remote is None else remote.ahead
+            while queue and (not bounded or len(asking) + len(running) < most):
+                future: Future[Any] = self._cache.begin(queue[0], self._own)
+                asking[future] = queue.popleft()
+                future.add_done_callback(done.put)
+            if not queue:
+                others.look()
+            for future in _taken(done, _GROWTH_S if queue and remote else None):
+                if future in asking:
+                    key = asking.pop(future)
+                    turn = self._cache.begun(key, future, self._read)
+                    if isinstance(turn, CompiledVariant):
+                        expected -= 1
+                        self._expect(expected)
+                        yield from self._found(key, turn)
+                    elif turn is Turn.HELD:
+                        others.held.add(key)
+                    else:
+                        compiling = self._submit(executor, self._jobs[key][0])
+                        running[compiling] = key
+                        compiling.add_done_callback(done.put)
+                elif future in running:
+                    events = list(self._finish(running.pop(future), future))
+                    yield from events
+                    if events[0].error is not None and not keep_going:
+                        executor.shutdown(wait=True, cancel_futures=True)
+                        return
             queue.extend(others.freed())
 
     def _submit(self, executor: Executor, job: Job) -> Future[CompiledVariant]:
@@ -204,20 +216,34 @@ class _Farm:
             yield Finished(job, compiled, None, cached=number > 0)
 
 
-class _Others:
-    """The variants that other builds compile. From time to time it looks whether they still do."""
+def _taken(done: SimpleQueue[Future[Any]], limit_s: float | None) -> Iterator[Future[Any]]:
+    """Wait for a future that is done, and yield it and all others that are done by then; none after the limit."""
+    with suppress(Empty):
+        yield done.get(timeout=limit_s)
+        for _ in range(done.qsize()):
+            yield done.get_nowait()
 
-    def __init__(self, cache: Cache) -> None:
+
+class _Others:
+    """The variants that other builds compile. From time to time it looks whether they still do.
+
+    Args:
+        cache: the cache of all builds.
+        done: called with the future of each look, once it is done.
+    """
+
+    def __init__(self, cache: Cache, done: Callable[[Future[Any]], None]) -> None:
         self.held: set[str] = set()
         self._cache = cache
+        self._done = done
         self._look: Future[set[str]] | None = None
         self._pause_s = _PAUSE_S
 
-    def look(self) -> list[Future[set[str]]]:
-        """Return the future of the next look, which begins after a pause; none if other builds compile nothing."""
+    def look(self) -> None:
+        """Start the next look, which begins after a pause; none if other builds compile nothing."""
         if self._look is None and self.held:
             self._look = self._cache.freed(self.held, self._pause_s)
-        return [] if self._look is None else [self._look]
+            self._look.add_done_callback(self._done)
 
     def freed(self) -> set[str]:
         """Return the keys that other builds have finished or given up, by the last look."""
