@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["JOB_S", "Batches"]
+__all__ = ["JOB_S", "ROUNDS", "VARIANTS_MAX", "Batches"]
 
 C = TypeVar("C")
 
@@ -18,10 +18,10 @@ JOB_S: Final = 5.0
 """Time that a job should take, in seconds; `docs/scale.md` shows how it was chosen."""
 # of a variant about which nothing is known
 _GUESS_S: Final = 1.0
-# a lost job repeats at most so many compilations
-_VARIANTS_MAX: Final = 64
-# at the end every worker gets so many more jobs of the same length, then shorter ones
-_ROUNDS: Final = 2
+VARIANTS_MAX: Final = 64
+"""Most variants of a job: a lost one repeats no more compilations."""
+ROUNDS: Final = 2
+"""Jobs of a whole length that wait for each slot; when fewer wait, at the end of a build, the jobs get shorter."""
 # with so many workers, the shortest jobs take as long as the others: single variants for all of them would swamp the scheduler
 _SLOTS_FULL: Final = 5000
 # the weight of the newest result in an estimate
@@ -85,8 +85,8 @@ class Batches(Generic[C]):
     def _size(self, group: Hashable, slots: int) -> int:
         fitting = self._job_s / max(self.expected_s(group, 1), 1e-3)
         least = fitting * min(1.0, slots / _SLOTS_FULL)
-        share = self._count / (_ROUNDS * max(slots, 1))
-        return max(1, min(int(fitting), int(max(share, least)), _VARIANTS_MAX))
+        share = self._count / (ROUNDS * max(slots, 1))
+        return max(1, min(int(fitting), int(max(share, least)), VARIANTS_MAX))
 
 
 def _nearer(known: float, new: float) -> float:

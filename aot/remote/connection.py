@@ -1,9 +1,15 @@
-"""The connection of a build to a Dask scheduler. All methods are for one event loop."""
+"""The connection of a build to a Dask scheduler. All methods are for one event loop.
+
+A scheduler spends most of its time on messages and on bytes that pass through it. Jobs that are sent at the same time therefore share a
+message, and the build takes the result of a job from its worker, past the scheduler, where it reaches the worker.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
@@ -13,6 +19,17 @@ __all__ = ["Connection", "DaskConnection", "KilledError", "LostError", "WorkerEr
 
 # Dask's own closing waits for an answer
 _CLOSING_S: Final = 2.0
+# jobs and questions of this time share a message
+_GATHERING_S: Final = 0.02
+# for a connection to a worker that the build may not reach at all
+_REACH_S: Final = 5.0
+# for the result of a job, once it is ready
+_FETCH_S: Final = 30.0
+# links to workers that stay open: Dask's own number, or more where the build may open more files than it needs for other things
+_LINKS_MIN: Final = 512
+_FILES: Final = 512
+# before the next try to take a result
+_AGAIN_S: Final = 0.2
 
 
 class LostError(Exception):
@@ -79,31 +96,49 @@ class DaskConnection:
 
     Args:
         client: an asynchronous client of Dask.
-        run_job: function that the workers run.
+        run_job: function that runs a job on a worker.
+        describe: function that answers a question there.
     """
 
-    def __init__(self, client: Any, run_job: Callable[[bytes], Any]) -> None:
+    def __init__(self, client: Any, run_job: Callable[[bytes], Any], describe: Callable[[bytes], Any]) -> None:
         self._client = client
         self._run_job = run_job
+        self._describe = describe
         self._futures: dict[str, Any] = {}
+        self._direct: set[str] = set()
+        self._unsent: list[tuple[str, bytes, tuple[str, ...] | None, asyncio.Future[Any]]] = []
+        self._unplaced: dict[str, asyncio.Future[Collection[str]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
-        cls, address: str, timeout_s: float, run_job: Callable[[bytes], Any] = worker.compile_job
+        cls,
+        address: str,
+        timeout_s: float,
+        run_job: Callable[[bytes], Any] = worker.compile_job,
+        describe: Callable[[bytes], Any] = worker.describe,
     ) -> DaskConnection:
         """Connect to a scheduler.
 
         Args:
             address: Dask's address of the scheduler.
             timeout_s: time limit, in seconds.
-            run_job: function that the workers run.
+            run_job: function that runs a job on a worker.
+            describe: function that answers a question there.
 
         Raises:
             LostError: the scheduler does not answer.
         """
         from distributed import Client  # noqa: PLC0415 - of an extra, and slow to import
 
-        client: Any = Client(address, asynchronous=True, timeout=timeout_s, set_as_default=False, name="nojit")
+        client: Any = Client(
+            address,
+            asynchronous=True,
+            timeout=timeout_s,
+            set_as_default=False,
+            name="nojit",
+            connection_limit=max(_LINKS_MIN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FILES),
+        )
         try:
             await client
         except Exception as error:  # noqa: BLE001 - Dask raises many kinds, TypeError for a server of another protocol
@@ -114,7 +149,7 @@ class DaskConnection:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(client.close(timeout=0), _CLOSING_S)
             raise
-        return cls(client, run_job)
+        return cls(client, run_job, describe)
 
     @property
     def is_lost(self) -> bool:
@@ -129,26 +164,36 @@ class DaskConnection:
     async def describe(self, address: str, question: bytes) -> bytes:
         """See `Connection.describe`."""
         try:
-            answer = await self._client.run(worker.describe, question, workers=[address])
+            answer = await self._client.run(self._describe, question, workers=[address])
         except OSError as error:
             raise LostError(str(error)) from None
         except Exception as error:  # noqa: BLE001 - the worker's error, or that of unpickling there
             raise WorkerError(f"{type(error).__name__}: {error}") from None
         if address not in answer:
             raise LostError("no answer")
+        if address not in self._direct:
+            self._spawn(self._reach(address))
         return bytes(answer[address])
 
     async def run(self, name: str, job: bytes, only: Collection[str] | None) -> bytes:
         """See `Connection.run`."""
-        from distributed import CancelledError  # noqa: PLC0415 - as above
+        from distributed import CancelledError, wait  # noqa: PLC0415 - as above
         from distributed.scheduler import KilledWorker  # noqa: PLC0415 - as above
 
         try:
-            future = self._client.submit(
-                self._run_job, job, key=name, pure=False, workers=None if only is None else list(only)
-            )
-            self._futures[name] = future
-            return bytes(await future)
+            future = self._futures[name] = await self._submit(name, job, only)
+            while True:
+                # Dask looks for the client that is current
+                with self._client.as_current():
+                    waiting = wait(future)
+                await waiting
+                if future.status in {"error", "cancelled"}:
+                    # raises its error
+                    return bytes(await future)
+                if future.status == "finished" and (result := await self._fetch(name)) is not None:
+                    return result
+                # the scheduler runs the job again if its worker has gone
+                await asyncio.sleep(_AGAIN_S)
         except KilledWorker as error:
             last = getattr(error.last_worker, "address", "") or str(error.last_worker)
             raise KilledError(last) from None
@@ -173,6 +218,8 @@ class DaskConnection:
 
     async def close(self) -> None:
         """See `Connection.close`."""
+        for task in self._tasks:
+            task.cancel()
         with contextlib.suppress(Exception):
             if not self.is_lost and self._futures:
                 cancelling = self._client.cancel(list(self._futures.values()), force=True)
@@ -189,3 +236,91 @@ class DaskConnection:
             return await question()
         except Exception as error:  # noqa: BLE001 - as in `open`
             raise LostError(f"{type(error).__name__}: {error}") from None
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def _submit(self, name: str, job: bytes, only: Collection[str] | None) -> Any:
+        """Send a job together with others, and return Dask's future of its result."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_later(_GATHERING_S, self._flush)
+        sent: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._unsent.append((name, job, None if only is None else tuple(only), sent))
+        return await sent
+
+    def _flush(self) -> None:
+        """Send the jobs of the last moments: one message for all that the same workers may run."""
+        groups: defaultdict[tuple[str, ...] | None, list[tuple[str, bytes, asyncio.Future[Any]]]] = defaultdict(list)
+        for name, job, only, sent in self._unsent:
+            if not sent.cancelled():
+                groups[only].append((name, job, sent))
+        self._unsent.clear()
+        for only, group in groups.items():
+            names, jobs, waiting = zip(*group, strict=True)
+            try:
+                workers = None if only is None else list(only)
+                futures = self._client.map(self._run_job, jobs, key=list(names), pure=False, workers=workers)
+            except Exception as error:  # noqa: BLE001 - `run` tells them apart
+                for sent in waiting:
+                    sent.set_exception(error)
+            else:
+                for sent, future in zip(waiting, futures, strict=True):
+                    sent.set_result(future)
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    async def _fetch(self, name: str) -> bytes | None:
+        """Return the result of a job that is done; None if its worker does not give it now."""
+        address = next(iter(await self._holders(name)), "")
+        try:
+            if address in self._direct:
+                return await asyncio.wait_for(self._take(name, address), _FETCH_S)
+            if address:
+                return await asyncio.wait_for(self._take_by_scheduler(name), _FETCH_S)
+        except (OSError, TimeoutError):
+            # the scheduler may still reach it
+            self._direct.discard(address)
+        return None
+
+    async def _take(self, name: str, address: str) -> bytes | None:
+        from distributed.worker import get_data_from_worker  # noqa: PLC0415 - as above
+
+        answer: Any = await get_data_from_worker(self._client.rpc, [name], address, who=self._client.id)
+        # a busy worker gives no data
+        found = answer.get("data", {}).get(name)
+        return None if found is None else bytes(found)
+
+    async def _take_by_scheduler(self, name: str) -> bytes | None:
+        # Dask's own `gather` takes all results that wait, and returns none of them while one worker is stuck
+        answer = await self._client.scheduler.gather(keys=[name])
+        return bytes(answer["data"][name]) if answer["status"] == "OK" else None
+
+    async def _holders(self, name: str) -> Collection[str]:
+        """Return the workers that have the result of a job; asked together with those of other jobs."""
+        if not self._unplaced:
+            asyncio.get_running_loop().call_later(_GATHERING_S, self._spawn_place)
+        return await self._unplaced.setdefault(name, asyncio.get_running_loop().create_future())
+
+    def _spawn_place(self) -> None:
+        asked, self._unplaced = self._unplaced, {}
+        self._spawn(self._place(asked))
+
+    async def _place(self, asked: Mapping[str, asyncio.Future[Collection[str]]]) -> None:
+        found: Mapping[str, Collection[str]] = {}
+        with contextlib.suppress(Exception):
+            # a lost connection ends the waiting jobs elsewhere
+            found = await self._client.scheduler.who_has(keys=list(asked))
+        for name, holders in asked.items():
+            if not holders.done():
+                holders.set_result(found.get(name, ()))
+
+    async def _reach(self, address: str) -> None:
+        """Find out whether the build reaches a worker past the scheduler."""
+        with contextlib.suppress(Exception):
+            link = await asyncio.wait_for(self._client.rpc.connect(address), _REACH_S)
+            self._client.rpc.reuse(address, link)
+            self._direct.add(address)
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

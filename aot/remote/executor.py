@@ -22,7 +22,7 @@ from nojit.aot.compile import farm
 from nojit.aot.compile.captured import Captured
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_of
-from nojit.aot.remote.batches import JOB_S, Batches
+from nojit.aot.remote.batches import JOB_S, ROUNDS, VARIANTS_MAX, Batches
 from nojit.aot.remote.connection import Connection, KilledError, LostError, WorkerError
 from nojit.aot.remote.messages import (
     Description,
@@ -214,7 +214,8 @@ class _Loop:
         self._inbox: deque[_Call] = deque()
         self._open: set[_Call] = set()
         self._waiting: Batches[_Call] = Batches(limits.job_s)
-        self._sent: list[_Sent] = []
+        # in their order
+        self._sent: dict[_Sent, None] = {}
         self._workers = _Workers()
         self._captured: dict[_Group, asyncio.Task[Captured]] = {}
         self._tools: dict[str, Tools] = {}
@@ -227,7 +228,7 @@ class _Loop:
         self._error: Exception | None = None
         self._bug: BaseException | None = None
         self._unmanned_since = time.monotonic()
-        self._looked_at = float("-inf")
+        self._looked_at = self._checked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
         self._lost = ""
         self._stopping = False
@@ -241,7 +242,8 @@ class _Loop:
     def ahead(self) -> int:
         slots = max(self._workers.slots, _UNMANNED)
         fitting = self._limits.job_s / max(self._waiting.expected_s(None, 1), 1e-3)
-        return _JOBS_AHEAD * slots * max(1, min(64, int(fitting)))
+        # beside the jobs that workers have, as many variants as make whole jobs, and results that nobody has read yet
+        return (_JOBS_AHEAD + ROUNDS + 1) * slots * max(1, min(VARIANTS_MAX, int(fitting)))
 
     def expect(self, archs: tuple[str, ...]) -> None:
         self._archs = archs
@@ -518,7 +520,7 @@ class _Loop:
         while len(self._waiting) and len(self._sent) < _JOBS_AHEAD * slots:
             group, calls = self._waiting.take(slots)
             sent = _Sent(group, calls, self._only())  # type: ignore[arg-type] # what `_take` put in
-            self._sent.append(sent)
+            self._sent[sent] = None
             self._copy(sent)
 
     def _copy(self, sent: _Sent) -> None:
@@ -613,8 +615,7 @@ class _Loop:
 
     def _drop(self, sent: _Sent) -> None:
         """Forget a job that is done or failed, and cancel its other copies."""
-        if sent in self._sent:
-            self._sent.remove(sent)
+        self._sent.pop(sent, None)
         current = asyncio.current_task()
         for task in [*sent.copies]:
             if task is not current:
@@ -659,6 +660,9 @@ class _Loop:
     def _send_late(self) -> None:
         """Send a second copy of jobs that take far too long; give up those that take even longer."""
         now, limit, timeout_s = time.monotonic(), self._limits, self._build.setup.timeout_s
+        if now < self._checked_at + limit.look_s:
+            return
+        self._checked_at = now
         # while others wait, a copy would cost them a worker
         least = timeout_s if len(self._waiting) else limit.late_s
         for sent in [*self._sent]:

@@ -77,8 +77,7 @@ def test_a_job_that_kills_its_worker_is_told(farm: Farm) -> None:
 def test_a_cancelled_job_leaves_the_worker_to_others(farm: Farm) -> None:
     async def about(connection: DaskConnection) -> bytes:
         waiting = asyncio.ensure_future(connection.run("d job", b"b'never'", ["tcp://127.0.0.1:1"]))
-        await asyncio.sleep(0)
-        assert connection._futures
+        await until(partial(asyncio.to_thread, lambda: connection._futures))
         assert not await connection.places()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
