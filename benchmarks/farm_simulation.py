@@ -3,24 +3,28 @@
     python benchmarks/farm_simulation.py [--quick] [--svg docs/farm.svg]
     python benchmarks/farm_simulation.py --draw FIGURES --svg docs/farm.svg
 
-The scheduler and the build's executor are real; both get real jobs. The workers are real workers of Dask too, but hundreds of them share a
-process, and instead of compiling they sleep for times as measured in a build of `manifests/`, and return images of random bytes. Each
-worker has one thread. Needs no GPU, no Triton, and about ten minutes; run the script on a machine with four idle cores.
+The scheduler is real, and so are the build's loop, executor and cache; all get real jobs. The workers are real workers of Dask too, but
+hundreds of them share a process, and instead of compiling they sleep for times as measured in a build of `manifests/`, and return images of
+random bytes. Each worker has one thread. Needs no GPU, no Triton, and about ten minutes; run the script on a machine with 16 cores. On fewer,
+the processes of the simulated workers take them from scheduler and build: compare CPU times, not the busy share.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +55,8 @@ SHAPE = (
 )
 # of a variant in the answer to a job, which is compressed: what a variant takes in a bundle
 IMAGE_BYTES = 8600
+# for which the scheduler is watched while its workers wait
+IDLE_S = 10.0
 # of a closure, uncompressed: the median of `manifests/`
 CLOSURE = {"definitions": [{"text": (ROOT / "kernels/pointwise/kernel.py").read_text(encoding="utf-8")[:10_000]}]}
 TOOLS = (("simulation", "1"),)
@@ -92,6 +98,9 @@ async def work(address: str, count: int) -> None:
     import dask
     from distributed import Worker
 
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
     with tempfile.TemporaryDirectory() as folder, dask.config.set({"distributed.admin.system-monitor.interval": "60s"}):
         workers = [
             Worker(address, nthreads=1, memory_limit=0, dashboard=False, local_directory=folder) for _ in range(count)
@@ -125,7 +134,11 @@ class Source:
     @property
     def compile_variant(self) -> Callable[..., Any]:
         """Refuse to compile here."""
-        raise AssertionError("every variant is simulated elsewhere")
+
+        def refuse(*_: object) -> Any:
+            raise AssertionError("every variant is simulated elsewhere")
+
+        return refuse
 
 
 def jobs_of(count: int) -> list[Any]:
@@ -157,17 +170,22 @@ def jobs_of(count: int) -> list[Any]:
     return found
 
 
-def measure(address: str, slots: int, variants: int, job_s: float) -> dict[str, float]:
-    """Build with the simulated workers; return figures of the build."""
+def measure(address: str, slots: int, variants: int, job_s: float, writes: bool) -> dict[str, float]:
+    """Build with the simulated workers; return figures of the build.
+
+    Args:
+        address: Dask's address of the scheduler.
+        slots: number of workers.
+        variants: number of variants.
+        job_s: time that a job should take, in seconds.
+        writes: whether the build writes each image to a local cache.
+    """
     import farm_simulation
+    from nojit.aot.cache.cache import Cache
+    from nojit.aot.compile import farm
     from nojit.aot.remote.connection import DaskConnection
     from nojit.aot.remote.executor import Build, Limits, RemoteExecutor
     from nojit.aot.remote.messages import Setup
-
-    class Connection(DaskConnection):
-        async def describe(self, address: str, question: bytes) -> bytes:
-            answer: Mapping[str, bytes] = await self._client.run(farm_simulation.describe, question, workers=[address])
-            return answer[address]
 
     def tell(text: str) -> None:
         print(text, file=sys.stderr)
@@ -175,18 +193,25 @@ def measure(address: str, slots: int, variants: int, job_s: float) -> dict[str, 
     jobs = jobs_of(variants)
     build = Build(Source(), Setup(NOJIT, None, 300.0), ("sm_90",), lambda: ThreadPoolExecutor(1), tell)
     limits = Limits(job_s=job_s, workers_s=600, late_s=120)
-    executor = RemoteExecutor(lambda: Connection.open(address, 60, farm_simulation.simulate), address, build, limits)
-    with executor:
+    run, describe = farm_simulation.simulate, farm_simulation.describe
+    executor = RemoteExecutor(lambda: DaskConnection.open(address, 60, run, describe), address, build, limits)
+    with executor, tempfile.TemporaryDirectory() as folder:
         executor.expect(["sm_90"])
         # meet the workers, as they are met while a build plans
         while executor.slots < slots:
             time.sleep(0.1)
+        time.sleep(IDLE_S)
+        print("begin", flush=True)
         used, started = time.process_time(), time.monotonic()
-        futures = [executor.submit_job(job) for job in jobs]
-        wait(futures)
-        seconds = time.monotonic() - started
+        cache = Cache(Path(folder))
+        if not writes:
+            cache.put = lambda *_: None  # type: ignore[method-assign] # the time of a file depends on the file system
+        # `nullcontext`, since the figures of the executor are read below
+        here, opened = build.source.compile_variant, lambda: contextlib.nullcontext(executor)
+        found = farm.run(jobs, here, opened, cache, keep_going=True)
+        failed = sum(finished.error is not None for finished in found)
+        seconds, used = time.monotonic() - started, time.process_time() - used
         sent = executor.jobs_sent
-    failed = sum(future.exception() is not None for future in futures)
     ideal = sum(seconds_of(job.key) for job in jobs) / slots
     return {
         "workers": slots,
@@ -196,19 +221,39 @@ def measure(address: str, slots: int, variants: int, job_s: float) -> dict[str, 
         "jobs": sent,
         "seconds": round(seconds, 1),
         "busy": round(100 * ideal / seconds, 1),
-        "client_cpu_s": round(time.process_time() - used, 1),
+        "client_cpu_s": round(used, 1),
     }
 
 
-def run(slots: int, variants: int, job_s: float, processes: int) -> dict[str, float]:
-    """Start a scheduler and workers, and measure one build in a process of its own."""
+def run(case: tuple[int, int, float], processes: int, writes: bool, profile: Path | None) -> dict[str, float]:
+    """Start a scheduler and workers, and measure one build in a process of its own.
+
+    Args:
+        case: number of workers, number of variants, time that a job should take in seconds.
+        processes: number of processes that share the workers.
+        writes: whether the build writes each image to a local cache.
+        profile: file for a profile of the scheduler; None for no profile.
+    """
+    slots, variants, job_s = case
     known = os.environ.get("PYTHONPATH", "")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parent), known]))}
     here = [sys.executable, str(Path(__file__).resolve())]
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "scheduler.json"
         log = (Path(folder) / "log").open("wb")
-        command = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+        profiler = [] if profile is None else ["-m", "cProfile", "-o", str(profile)]
+        command = [
+            sys.executable,
+            *profiler,
+            "-m",
+            "dask",
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+        ]
         started = [subprocess.Popen([*command, "--scheduler-file", str(told)], env=environment, stdout=log, stderr=log)]
         try:
             while not told.exists():
@@ -221,19 +266,50 @@ def run(slots: int, variants: int, job_s: float, processes: int) -> dict[str, fl
             for process in started[1:]:
                 if process.stdout is None or process.stdout.readline() != "ready\n":
                     raise SystemExit((Path(folder) / "log").read_text())
+            words = [*here, "--measure", address, str(slots), str(variants), str(job_s)] + ["--write"] * writes
+            started.insert(1, subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True))
+            output = started[1].stdout
+            # the build is about to begin
+            if output is None or output.readline() != "begin\n":
+                raise SystemExit((Path(folder) / "log").read_text())
             before = [cpu_s(process.pid) for process in started]
-            words = [*here, "--measure", address, str(slots), str(variants), str(job_s)]
-            found: dict[str, float] = json.loads(subprocess.check_output(words, env=environment, text=True))
-            after = [cpu_s(process.pid) for process in started]
+            found: dict[str, float] = json.loads(output.read())
+            after = [cpu_s(process.pid) for process in [started[0], *started[2:]]]
+            waited = cpu_s(started[0].pid)
+            time.sleep(IDLE_S)
+            idle = (cpu_s(started[0].pid) - waited) / IDLE_S
+            # a profile is written at an orderly end
+            started[0].send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started[0].wait(IDLE_S)
         finally:
             for process in started:
                 process.kill()
                 process.wait()
         log.close()
-    found["scheduler_cpu_s"] = round(after[0] - before[0], 1)
-    found["ms_per_job"] = round(1000 * found["scheduler_cpu_s"] / found["jobs"], 2)
-    found["workers_cpu_s"] = round(sum(after[1:]) - sum(before[1:]), 1)
-    return found
+    return found | shares(found, after[0] - before[0], sum(after[1:]) - sum(before[2:]), idle)
+
+
+def shares(found: dict[str, float], scheduler_s: float, workers_s: float, idle: float) -> dict[str, float]:
+    """Return what the CPU times of a build say about larger farms.
+
+    Args:
+        found: figures of the build.
+        scheduler_s: CPU time of the scheduler meanwhile, in seconds.
+        workers_s: CPU time of all processes of workers, in seconds.
+        idle: share of a core that the scheduler uses while its workers wait.
+    """
+    # a core for each second of work that all workers do
+    work_s = found["busy"] / 100 * found["seconds"]
+    return {
+        "scheduler_cpu_s": round(scheduler_s, 1),
+        "scheduler_idle": round(idle, 3),
+        "ms_per_job": round(1000 * (scheduler_s - idle * found["seconds"]) / found["jobs"], 2),
+        "workers_cpu_s": round(workers_s, 1),
+        # workers that use up a core of the scheduler, of the build
+        "scheduler_bears": round(found["workers"] * work_s / scheduler_s),
+        "build_bears": round(found["workers"] * work_s / found["client_cpu_s"]),
+    }
 
 
 def cpu_s(process: int) -> float:
@@ -268,7 +344,11 @@ def main() -> None:
     parser.add_argument("--work", nargs=2)
     parser.add_argument("--measure", nargs=4)
     parser.add_argument("--only", nargs=3, help="workers, variants and seconds of a job: measure this alone")
-    parser.add_argument("--processes", type=int, default=2, help="processes that share the workers")
+    parser.add_argument(
+        "--processes", type=int, default=max(2, (os.cpu_count() or 0) - 3), help="processes that share the workers"
+    )
+    parser.add_argument("--profile", type=Path, help="write a profile of the scheduler to this file, by cProfile")
+    parser.add_argument("--write", action="store_true", help="write each image to a local cache, as a build does")
     parser.add_argument("--quick", action="store_true", help="a tenth of the variants")
     parser.add_argument("--svg", type=Path, help="write the chart to this file")
     parser.add_argument(
@@ -280,7 +360,7 @@ def main() -> None:
         return
     if given.measure:
         address, slots, variants, job_s = given.measure
-        print(json.dumps(measure(address, int(slots), int(variants), float(job_s))))
+        print(json.dumps(measure(address, int(slots), int(variants), float(job_s), given.write)))
         return
     if given.draw:
         rows = [json.loads(line) for line in given.draw.read_text().splitlines() if line.startswith("{")]
@@ -293,7 +373,7 @@ def main() -> None:
         cases = [(int(given.only[0]), int(given.only[1]), float(given.only[2]))]
     found = []
     for slots, variants, job_s in cases:
-        found.append(run(slots, variants // scale, job_s, given.processes))
+        found.append(run((slots, variants // scale, job_s), given.processes, given.write, given.profile))
         print(json.dumps(found[-1]), flush=True)
     if given.svg:
         given.svg.write_text(picture(found), encoding="utf-8")
