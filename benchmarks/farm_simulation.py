@@ -56,7 +56,7 @@ SHAPE = (
 # of a variant in the answer to a job, which is compressed: what a variant takes in a bundle
 IMAGE_BYTES = 8600
 # for which the scheduler is watched while its workers wait
-IDLE_S = 10.0
+IDLE_S = 5.0
 # of a closure, uncompressed: the median of `manifests/`
 CLOSURE = {"definitions": [{"text": (ROOT / "kernels/pointwise/kernel.py").read_text(encoding="utf-8")[:10_000]}]}
 TOOLS = (("simulation", "1"),)
