@@ -340,6 +340,8 @@ def picture(found: list[dict[str, float]]) -> str:
 
 def main() -> None:
     """Measure, print the figures and write the chart."""
+    # `timeout` ends the processes that this one started, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", nargs=2)
     parser.add_argument("--measure", nargs=4)
