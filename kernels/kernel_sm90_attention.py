@@ -86,7 +86,7 @@ def pass_turn(OWN: gl.constexpr, order):
 
 
 @gluon.jit
-def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
+def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used, DEPTH: gl.constexpr):
     """Multiply a tile's queries by its first tile of keys once both have been copied, and free the keys' buffer.
 
     Args:
@@ -97,6 +97,7 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
         barriers: full and empty barriers of queries, of keys and of values, then those of `take_turn`.
         turn: number of query tiles before.
         used: number of key tiles before.
+        DEPTH: number of columns of queries and keys to multiply; the others are padding.
 
     Returns:
         The products [rows, keys].
@@ -107,7 +108,7 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
     # each tile of queries has one turn more than it has tiles of keys
     take_turn(OWN, order, used + turn)
-    token = _scores(queries, k_memory, stage)
+    token = _scores(queries, k_memory, stage, DEPTH)
     pass_turn(OWN, order)
     scores = warpgroup_mma_wait(0, deps=(token,))
     mbarrier.arrive(k_empty.index(stage))
@@ -115,7 +116,7 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
 
 
 @gluon.jit
-def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, turn, used):
+def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, turn, used, DEPTH: gl.constexpr):
     """Multiply queries by key tile `used` and, at the same time, weights by the values of the previous tile.
 
     Args:
@@ -127,6 +128,7 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
         barriers: barriers, as in `first_scores`.
         turn: number of query tiles before.
         used: number of key tiles before.
+        DEPTH: number of columns of queries and keys to multiply; the others are padding.
 
     Returns:
         The products [rows, keys], whose keys are freed, and the sums of values in flight, for `summed`.
@@ -135,7 +137,7 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
     stage = used % k_memory.shape[0]
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
     take_turn(OWN, order, used + turn)
-    scores_token = _scores(queries, k_memory, stage)
+    scores_token = _scores(queries, k_memory, stage, DEPTH)
     acc_token = _sums(weights, acc, memory, barriers, used)
     pass_turn(OWN, order)
     scores = warpgroup_mma_wait(1, deps=(scores_token,))
@@ -162,14 +164,24 @@ def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
 
 
 @gluon.jit
-def _scores(queries, k_memory, stage):
-    """Start the product of the queries with the keys in a stage; return it in flight."""
+def _scores(queries, k_memory, stage, DEPTH: gl.constexpr):
+    """Start the product of `DEPTH` columns of the queries and of the keys in a stage; return it in flight."""
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     k = k_memory.index(stage).reshape([BLOCK_N, k_memory.shape[4]])
     ROWS: gl.constexpr = queries.shape[0]
     zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
-    return warpgroup_mma(queries, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    WIDTH: gl.constexpr = queries.shape[1]
+    if DEPTH == WIDTH:
+        return warpgroup_mma(queries, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    else:  # noqa: RET505 - Triton compiles only the branch taken
+        # views have a power of two of columns: multiply the first half, then the rest
+        HALF: gl.constexpr = WIDTH // 2
+        REST: gl.constexpr = DEPTH - HALF
+        first, first_keys = queries.slice(0, HALF, 1), k.slice(0, HALF, 1)
+        scores = warpgroup_mma(first, first_keys.permute((1, 0)), zeros, use_acc=False, is_async=True)
+        rest, rest_of_keys = queries.slice(HALF, REST, 1), k.slice(HALF, REST, 1)
+        return warpgroup_mma(rest, rest_of_keys.permute((1, 0)), scores, is_async=True)
 
 
 @gluon.jit

@@ -155,16 +155,16 @@ def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
 @gluon.jit
 def _attend(
     OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len, causal_offset,
-    qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr,
+    qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr, DEPTH: gl.constexpr,
 ):  # fmt: skip
     """Compute the scores of one tile of keys while the values of the previous tile are added up.
 
     Returns the updated output, weights, maximum and sum of each query.
 
     `used`: number of tiles before this one; `causal_offset`: query m sees keys up to m + causal_offset; `qk_scale`: the
-    softmax scale times log2(e).
+    softmax scale times log2(e); `DEPTH`: the columns of queries and keys to multiply.
     """
-    scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used)
+    scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used, DEPTH)
     if MASKED:
         scores = _hide(scores, start, rows, kv_len, causal_offset, CAUSAL)
     exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale)
@@ -176,7 +176,7 @@ def _attend(
 @gluon.jit
 def _consume(
     OWN: gl.constexpr, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN: gl.constexpr,
-    CAUSAL: gl.constexpr,
+    CAUSAL: gl.constexpr, DEPTH: gl.constexpr,
 ):  # fmt: skip
     """Compute attention for the `ROWS` queries of consumer `OWN` in every tile; write their output and log-sums.
 
@@ -186,6 +186,7 @@ def _consume(
     q_full, q_empty = barriers[0], barriers[1]
     batch, heads, _, q_len, kv_len = opaque(sizes)
     Q_STAGES: gl.constexpr = q_full.shape[0]
+    IN_PLACE: gl.constexpr = len(memory) == 3
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     BLOCK_DV: gl.constexpr = v_memory.shape[4]
@@ -204,7 +205,7 @@ def _consume(
         count, full = _span_of(row_start, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         rows = row_start + OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
         q = queries_of(OWN, q_memory, q_full, turn)
-        scores = first_scores(OWN, q, memory, barriers, turn, used)
+        scores = first_scores(OWN, q, memory, barriers, turn, used, DEPTH)
         scores = _hide(scores, (count - 1) * BLOCK_N, rows, kv_len, causal_offset, CAUSAL)
         row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
         row_sum = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, qk_layout))
@@ -216,18 +217,25 @@ def _consume(
         for place in range(1, cut):
             acc, weights, row_max, row_sum = _attend(
                 OWN, acc, weights, row_max, row_sum, q, memory, barriers, turn, used + place,
-                (count - 1 - place) * BLOCK_N, rows, kv_len, causal_offset, qk_scale, True, CAUSAL,
+                (count - 1 - place) * BLOCK_N, rows, kv_len, causal_offset, qk_scale, True, CAUSAL, DEPTH,
             )  # fmt: skip
         for place in range(cut, count):
             acc, weights, row_max, row_sum = _attend(
                 OWN, acc, weights, row_max, row_sum, q, memory, barriers, turn, used + place,
-                (count - 1 - place) * BLOCK_N, rows, kv_len, causal_offset, qk_scale, False, CAUSAL,
+                (count - 1 - place) * BLOCK_N, rows, kv_len, causal_offset, qk_scale, False, CAUSAL, DEPTH,
             )  # fmt: skip
-        mbarrier.arrive(q_empty.index(turn % Q_STAGES))
+        if not IN_PLACE:
+            mbarrier.arrive(q_empty.index(turn % Q_STAGES))
         used += count
         acc = last_values(OWN, weights, acc, memory, barriers, turn, used)
         index_b, index_h = divide(batch_head, heads)
-        write_rows(OWN, acc, row_sum, maps[3], memory[3], index_b, index_h, row_start + OWN * ROWS)
+        write_rows(
+            OWN, acc, row_sum, maps[3], q_memory if IN_PLACE else memory[3], index_b, index_h, row_start + OWN * ROWS
+        )
+        if IN_PLACE:
+            # the next queries overwrite the results: wait until those have been read
+            tma.store_wait(0)
+            mbarrier.arrive(q_empty.index(0))
         if lse_ptr is not None:
             # a fully masked row has sum 0 and maximum -inf
             lse = gl.where(row_sum == 0.0, float("-inf"), row_max * scale + gl.log2(row_sum) * LN_2)
@@ -256,6 +264,7 @@ def flash_attention_fwd_sm90_kernel(
     BLOCK_N: gl.constexpr,
     BLOCK_D: gl.constexpr,
     BLOCK_DV: gl.constexpr,
+    DEPTH: gl.constexpr,
     STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr,
     SPAN: gl.constexpr,
@@ -266,11 +275,11 @@ def flash_attention_fwd_sm90_kernel(
     The TMA descriptors describe q [batch, heads, q_len, head_dim] in boxes [1, 1, 64, BLOCK_D], k [batch, heads //
     group, kv_len, head_dim] in boxes [1, 1, BLOCK_N, BLOCK_D], v [..., kv_len, v_dim] in boxes [1, 1, BLOCK_N,
     BLOCK_DV], and out [batch, heads, q_len, v_dim] in boxes [1, 1, 64, BLOCK_DV]; smaller head dimensions are padded.
-    lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and there is at least one key. With
+    Only the first `DEPTH` columns of queries and keys are multiplied: BLOCK_D, or 192 of 256. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and there is at least one key. With
     `CAUSAL`, query m sees the keys up to m + `causal_offset`; a fully masked row gives 0 and lse -inf.
 
     `BLOCK_M` is 128 or 192. Shared memory holds `STAGES` tiles of keys and of values, and `Q_STAGES` tiles of queries
-    (2 to copy the next tile early). `SPAN` is the number of keys of all heads that are processed at a time. With
+    (2 to copy the next tile early). If `BLOCK_DV` is 256, `Q_STAGES` is 1, and results take the place of queries. `SPAN` is the number of keys of all heads that are processed at a time. With
     `TURNS`, consumers take turns to start their products. Grid: any size in x.
 
     `programs`: number of programs, which the manifest's grid reads.
@@ -278,7 +287,6 @@ def flash_attention_fwd_sm90_kernel(
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     dtype: gl.constexpr = q_map.dtype
     q_memory = gl.allocate_shared_memory(dtype, [Q_STAGES * CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
-    out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
     k_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_D], k_map.layout)
     v_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_DV], v_map.layout)
     q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
@@ -301,15 +309,20 @@ def flash_attention_fwd_sm90_kernel(
         mbarrier.init(v_empty.index(stage), count=CONSUMERS)
     fence_async_shared()
     maps = (q_map, k_map, v_map, out_map)
-    memory = (q_memory, k_memory, v_memory, out_memory)
+    if BLOCK_DV == 256:
+        gl.static_assert(Q_STAGES == 1, "results take the place of the only tile of queries")
+        memory = (q_memory, k_memory, v_memory)
+    else:
+        out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
+        memory = (q_memory, k_memory, v_memory, out_memory)
     barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty, order)
     sizes = (batch, heads, group, q_len, kv_len)
     # registers per thread: the consumers get those that the producer does not need
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
-                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
+                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL, DEPTH)),
+                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL, DEPTH)),
                 (_produce, (maps, memory, barriers, sizes, causal_offset, SPAN, CAUSAL)),
             ],
             [4, 1],
@@ -319,9 +332,9 @@ def flash_attention_fwd_sm90_kernel(
         gl.static_assert(CONSUMERS == 3, "BLOCK_M is 128 or 192")
         gl.warp_specialize(
             [
-                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
-                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
-                (_consume, (2, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
+                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL, DEPTH)),
+                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL, DEPTH)),
+                (_consume, (2, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL, DEPTH)),
                 (_produce, (maps, memory, barriers, sizes, causal_offset, SPAN, CAUSAL)),
             ],
             [4, 4, 1],

@@ -14,11 +14,19 @@ from nojit.kernels.maps import Described, capability, described, processors, tak
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
-__all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of", "tile_widths"]
+__all__ = [
+    "allocate_output",
+    "launch_forward",
+    "launch_over_maps",
+    "launch_over_pointers",
+    "mapped_widths",
+    "maps_of",
+    "tile_widths",
+]
 
 MIN_FP8_MAJOR: Final = 9
 """The lowest major compute capability with e4m3 products in tensor cores."""
-MAX_MAPPED_DIM: Final = 128
+MAX_MAPPED_DIM: Final = 256
 """The largest head dimension of the sm_90 kernel, which takes TMA descriptors."""
 MIN_FP8_WIDTH: Final = 64
 """The smallest tile width (padded head dimension) for which e4m3 kernels are built."""
@@ -38,6 +46,14 @@ def tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
     if widths == (256, 128):
         return widths
     return max(widths), max(widths)
+
+
+def mapped_widths(dim: int, v_dim: int) -> dict[str, int]:
+    """Return BLOCK_D, BLOCK_DV and DEPTH of the sm_90 kernel for the head dimensions of keys and of values."""
+    block_d, block_dv = tile_widths(dim, v_dim)
+    # tiles have a power of two of columns, but the kernel need not multiply all of them
+    depth = 192 if block_d == 256 and dim <= 192 else block_d
+    return {"BLOCK_D": block_d, "BLOCK_DV": block_dv, "DEPTH": depth}
 
 
 def allocate_output(q: Tensor, v: Tensor, return_lse: bool, caller: Caller = DIRECT) -> tuple[Tensor, Tensor | None]:
@@ -94,7 +110,6 @@ def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, c
     q, _, v, _ = maps
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
-    width = _tile_width(max(head_dim, v_dim))
     caller.launch(
         "flash_attention_fwd_sm90",
         *maps,
@@ -108,8 +123,7 @@ def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, c
         kv_len,
         processors(q.base),
         CAUSAL=mask.mode == "causal",
-        BLOCK_D=width,
-        BLOCK_DV=width,
+        **mapped_widths(head_dim, v_dim),
     )
 
 

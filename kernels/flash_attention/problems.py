@@ -42,7 +42,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_fwd": Roles(_TILES, (), _CASE),
     "flash_attention_fwd_fp8": Roles(_TILES, (), _CASE),
     "flash_attention_fwd_sm90": Roles(
-        (*_TILES, "STAGES", "Q_STAGES", "SPAN", "TURNS"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")
+        (*_TILES, "STAGES", "Q_STAGES", "SPAN", "TURNS"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "DEPTH")
     ),
     "flash_attention_bwd_delta": Roles(("BLOCK_M",), (), ("BLOCK_DV",)),
     "flash_attention_bwd_dkdv": Roles(_TILES, (), _CASE),

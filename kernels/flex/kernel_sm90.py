@@ -101,7 +101,9 @@ def _attend(
     """
     rows, row_in_block, lanes, intervals, head = own
     start, bitmap = tile_at(place, walk, tables[1], memory[1].shape[3], MASK)
-    scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used + place)
+    scores, token = both_products(
+        OWN, q, weights, acc, memory, barriers, turn, used + place, memory[0].shape[4]
+    )  # fmt: skip
     scores = modified(scores, scale, head, rows, start + lanes, lengths, mods, SCORE_MOD)
     if MASKED:
         scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, lengths[1], MASK)
@@ -153,7 +155,7 @@ def _consume(
         own = (rows, row_in_block, lanes, intervals, (index_b, index_h))
         start, bitmap = tile_at(0, walk, tables[1], BLOCK_N, MASK)
         q = queries_of(OWN, q_memory, q_full, turn)
-        scores = first_scores(OWN, q, memory, barriers, turn, used)
+        scores = first_scores(OWN, q, memory, barriers, turn, used, q_memory.shape[4])
         scores = modified(scores, scale, (index_b, index_h), rows, start + lanes, lengths, mods, SCORE_MOD)
         # a list without partial blocks begins with a full one, which needs no mask, unless the list is empty
         if MASK != "bitmap" or cut > 0 or walk[4] == 0:

@@ -21,7 +21,7 @@ from tests.gpu.call import DTYPES, Call, Outputs, as_tuple, view
 MASKS: tuple[dict[str, Any], ...] = ({}, {"is_causal": True}, {"window": (37, 20)})
 # each tile width full and not, in steps of 16 elements and not
 WIDTHS = [(d, d) for d in (16, 32, 64, 128, 256, 8, 24, 40, 48, 80, 96, 111, 160, 200)]
-WIDTHS += [(16, 32), (256, 128), (192, 128), (200, 100)]
+WIDTHS += [(16, 32), (256, 128), (192, 192), (192, 128), (200, 100)]
 FP8 = torch.float8_e4m3fn
 FP8_WIDTHS = [(d, d) for d in (64, 128, 256, 8, 40, 48, 80, 111, 160, 200)] + [(64, 24), (192, 128)]
 GRADIENT_WIDTHS = [(d, d) for d in (32, 64, 128, 256, 16, 40, 48, 80, 88, 96, 111, 160)]

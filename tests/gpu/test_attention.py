@@ -113,6 +113,24 @@ def test_in_order_gradients_repeat_and_in_any_they_are_near(case):
         torch.testing.assert_close(value, other, rtol=2**-7, atol=1e-5 * float(value.abs().max()) + 1e-8)
 
 
+@pytest.mark.parametrize("words", [{}, {"is_causal": True}], ids=str)
+@pytest.mark.parametrize("dims", [(256, 256), (192, 192), (160, 160), (192, 128)], ids=str)
+def test_wide_heads_in_more_tiles_than_there_are_programs(dims, words):
+    """A tile's results may lie where its queries lay, and those of the next tile follow."""
+    q = view((4, 16, 1000, dims[0]), torch.bfloat16, 1)
+    k, v = (view((4, 4, 1000, dim), torch.bfloat16, seed) for seed, dim in ((2, dims[0]), (3, dims[1])))
+    out, lse = flash_attention(q, k, v, return_lse=True, **words)
+    exact, torchs = (
+        scaled_dot_product_attention(*(value.to(dtype) for value in (q, k, v)), enable_gqa=True, **words)
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    assert_accurate(out, exact, torchs)
+    for _ in range(9):
+        again = flash_attention(q, k, v, return_lse=True, **words)
+        assert same_bits(again[0], out)
+        assert same_bits(again[1], lse)
+
+
 @pytest.mark.parametrize("offset", [0, 1])
 def test_keys_and_values_past_two_to_the_31_elements(offset):
     """Many heads, and gradients: the last head of the last batch lies where 32 bits would wrap."""

@@ -25,6 +25,9 @@ class Tiles:
     def permute(self, order):
         return Tiles(self.value.permute(order))
 
+    def slice(self, first, count, dim):
+        return Tiles(self.value.narrow(dim, first, count))
+
     def store(self, value):
         self.value.copy_(value)
 

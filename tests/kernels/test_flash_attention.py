@@ -287,7 +287,23 @@ def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
     launch, _ = recorded(lambda: launch_forward.launch_over_maps(operands, None, 0.5, Mask("causal", 0, 37)))
     assert launch.kernel == "flash_attention_fwd_sm90"
     assert launch.args == (*operands, None, 0.5, 37, 2, 8, 4, 33, 70, 132)
-    assert launch.named == {"CAUSAL": True, "BLOCK_D": 128, "BLOCK_DV": 128}
+    assert launch.named == {"CAUSAL": True, "BLOCK_D": 128, "BLOCK_DV": 128, "DEPTH": 128}
+
+
+@pytest.mark.parametrize(
+    ("dims", "widths"),
+    [
+        ((64, 64), (64, 64, 64)),
+        ((96, 64), (128, 128, 128)),
+        ((129, 129), (256, 256, 192)),
+        ((192, 128), (256, 128, 192)),
+        ((193, 128), (256, 128, 256)),
+        ((64, 192), (256, 256, 192)),
+        ((256, 256), (256, 256, 256)),
+    ],
+)
+def test_the_kernel_for_sm_90_multiplies_no_more_than_192_columns_of_heads_up_to_192(dims, widths):
+    assert tuple(launch_forward.mapped_widths(*dims).values()) == widths
 
 
 def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
@@ -306,8 +322,8 @@ def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
         monkeypatch.setattr(maps, "_facts", lambda _, major=major: SimpleNamespace(major=major))
         assert (launch_forward.maps_of(*[on_device(q)] * 4, 1.0) is not None) == taken
     monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9))
-    wide, single, empty = halves(1, 2, 16, 160), torch.empty(1, 2, 16, 64), halves(1, 2, 0, 64)
-    assert launch_forward.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is None
+    wide, single, empty = halves(1, 2, 16, 256), torch.empty(1, 2, 16, 64), halves(1, 2, 0, 64)
+    assert launch_forward.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is not None
     assert launch_forward.maps_of(*map(on_device, (single, single, single, single)), 1.0) is None
     assert launch_forward.maps_of(*map(on_device, (q, empty, empty, q)), 1.0) is None
     assert launch_forward.maps_of(*map(on_device, (q, q, q, q)), -1.0) is None

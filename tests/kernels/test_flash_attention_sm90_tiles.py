@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from nojit.kernels.flash_attention import launch_forward
 
 from tests.kernels.attention_stub import BoxOfFour, others
 from tests.kernels.gluon_stub import Pointer, load
@@ -17,22 +18,30 @@ BATCH, HEADS, GROUP, DIM = 2, 4, 2, 64
 
 @pytest.mark.parametrize("lengths", [(310, 310), (1, 150), (260, 100)], ids=str)
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
-@pytest.mark.parametrize("config", [(128, 1, 2), (128, 2, 2), (128, 2, 3), (192, 2, 2), (192, 1, 3)], ids=str)
-@pytest.mark.parametrize("turns", [False, True], ids=["together", "in turn"])
-@pytest.mark.parametrize("programs", [1, 3, 40])
-def test_it_attends(lengths, causal, config, programs, turns):
-    rows, q_stages, stages = config
-    q_len, kv_len = lengths
-    q = torch.randn(BATCH, HEADS, q_len, DIM).bfloat16()
-    k, v = (torch.randn(BATCH, HEADS // GROUP, kv_len, DIM).bfloat16() for _ in range(2))
-    out, lse = torch.empty_like(q), torch.full((BATCH, HEADS, q_len), float("nan"))
-    maps = [BoxOfFour(value, (height, DIM)) for value, height in ((q, 64), (k, 128), (v, 128), (out, 64))]
+@pytest.mark.parametrize("dims", [(256, 256), (200, 136), (192, 192), (130, 256), (192, 128), (200, 72)], ids=str)
+def test_it_attends_to_heads_wider_than_128(lengths, causal, dims):
+    chosen = {"BLOCK_M": 128, "BLOCK_N": 64, "STAGES": 2, "Q_STAGES": 1, "SPAN": 400, "TURNS": True}
+    check(lengths, causal, 3, dims, chosen)
+
+
+def check(lengths, causal, programs, dims, config):
+    """Run the kernel, and compare its output and log-sums with the exact ones; `dims` are those of keys and values."""
+    (q_len, kv_len), (dim, v_dim), widths = lengths, dims, launch_forward.mapped_widths(*dims)
+    block_d, block_dv = widths["BLOCK_D"], widths["BLOCK_DV"]
+    q = torch.randn(BATCH, HEADS, q_len, dim).bfloat16()
+    k, v = (torch.randn(BATCH, HEADS // GROUP, kv_len, width).bfloat16() for width in dims)
+    out, lse = (
+        torch.full((BATCH, HEADS, q_len, v_dim), float("nan")).bfloat16(),
+        torch.full((BATCH, HEADS, q_len), float("nan")),
+    )
+    boxes = ((q, 64, block_d), (k, config["BLOCK_N"], block_d), (v, config["BLOCK_N"], block_dv), (out, 64, block_dv))
+    maps = [BoxOfFour(value, (height, width)) for value, height, width in boxes]
     offset = kv_len - q_len
     kernel = load("flash_attention_fwd_sm90_kernel", *PATHS, others=others)
 
     kernel(
-        programs, *maps, Pointer(lse), DIM**-0.5, offset, BATCH, HEADS, GROUP, q_len, kv_len, programs,
-        CAUSAL=causal, BLOCK_M=rows, BLOCK_N=128, BLOCK_D=DIM, BLOCK_DV=DIM, STAGES=stages, Q_STAGES=q_stages, SPAN=400, TURNS=turns,
+        programs, *maps, Pointer(lse), dim**-0.5, offset, BATCH, HEADS, GROUP, q_len, kv_len, programs,
+        CAUSAL=causal, **widths, **config,
     )  # fmt: skip
 
     repeated = (each.repeat_interleave(GROUP, 1).double() for each in (k, v))
@@ -42,7 +51,7 @@ def test_it_attends(lengths, causal, config, programs, turns):
 
 
 def _attention(q, k, v, offset):
-    scores = q @ k.mT * DIM**-0.5
+    scores = q @ k.mT * q.shape[3] ** -0.5
     if offset is not None:
         queries, keys = (torch.arange(size) for size in scores.shape[-2:])
         scores = scores.masked_fill(keys > queries[:, None] + offset, float("-inf"))
