@@ -95,6 +95,7 @@ TESTED = (
     "mixed_mm",
     "norm",
     "pointwise",
+    "rotary",
     "scaled_mm",
 )
 PARTS = {

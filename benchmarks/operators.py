@@ -37,6 +37,7 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
     from nojit.kernels.mm_plus_mm import mm_plus_mm
     from nojit.kernels.norm import add_rms_norm, rms_norm
     from nojit.kernels.pointwise import clamp, gelu, swiglu, vector_add
+    from nojit.kernels.rotary import rotary_qk, rotary_to_cache
     from nojit.kernels.scaled_mm import scaled_mm
 
     def random(*shape: int) -> torch.Tensor:
@@ -51,6 +52,9 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
     packed = torch.zeros(32, 64, device=device, dtype=torch.uint8)
     layout = BlockLayout(torch.ones(2, 2, 2, dtype=torch.bool), 64)
     a, s = random(1, 2, 128, 64), random(1, layout.nnz, 64, 64)
+    tokens, few = random(2, 4, 64), random(2, 2, 64)
+    cos, sin, caches = random(8, 32), random(8, 32), [random(2, 2, 16, 64) for _ in range(2)]
+    positions = torch.arange(2, device=device)
     row, cap = random(1, 2, 1, 64), SoftCap(20.0)
     mask = create_block_mask(lambda _b, _h, q_idx, k_idx: q_idx >= k_idx, None, None, 64, 64, device=device)
     image, taps, weight = (
@@ -66,6 +70,8 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
         "clamp": lambda: clamp(x, 0, 6),
         "rms_norm": lambda: rms_norm(m, weight),
         "add_rms_norm": lambda: add_rms_norm(m, m, weight),
+        "rotary_qk": lambda: rotary_qk(tokens, few, cos, sin, positions),
+        "rotary_to_cache": lambda: rotary_to_cache(tokens, few, few, cos, sin, positions, positions, *caches),
         "flash_attention": lambda: flash_attention(q, k, v),
         "flash_attention, causal": lambda: flash_attention(q, k, v, is_causal=True),
         "flex_attention": lambda: flex_attention(q, k, v),

@@ -31,6 +31,7 @@ from nojit.runtime.errors import NojitError
 FAMILIES = (
     "pointwise",
     "norm",
+    "rotary",
     "flash_attention",
     "flex",
     "flex_decoding",

@@ -10,6 +10,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.maps import processors
 from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.strides import merged_stride
 from torch import Tensor
 
 __all__ = ["RUNS", "normalize", "run_backward"]
@@ -24,18 +25,10 @@ def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
     `caller`: allocates and launches, or also records both for replays.
     """
     *outer, width = value.shape
-    apart = None
-    steps = [(size, stride) for size, stride in zip(outer, value.stride(), strict=False) if size != 1]
-    for size, stride in reversed(steps):
-        if apart is None:
-            apart, reach = stride, stride * size
-        elif stride != reach:
-            return caller.make(Tensor.contiguous, value), width
-        else:
-            reach = stride * size
-    if width != 1 and value.stride(-1) != 1:
+    stride = merged_stride(outer, value.stride()[:-1])
+    if stride is None or (width != 1 and value.stride(-1) != 1):
         return caller.make(Tensor.contiguous, value), width
-    return value, width if apart is None else apart
+    return value, stride
 
 
 def _weights_of(weight: Tensor | None, other: Tensor, caller: Caller) -> tuple[Tensor, int]:

@@ -12,7 +12,7 @@
 #define WAYS 8
 #define LIMIT_MAX 65536
 
-#define OPERANDS_MAX 8
+#define OPERANDS_MAX 12
 #define RANK_MAX 8
 #define FACTS_MAX (OPERANDS_MAX * (2 + 2 * RANK_MAX))
 #define ALIGNMENT 16

@@ -17,6 +17,7 @@ from tests.gpu import (
     matmul_calls,
     mixed_mm_calls,
     norm_calls,
+    rotary_calls,
     scaled_mm_calls,
 )
 from tests.gpu.call import Call
@@ -83,5 +84,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
         ("pointwise",),
         lambda: chain(calls.pointwise_calls(), calls.generated_calls(), calls.huge_pointwise_calls()),
     ),
+    "rotary": Family(("rotary",), rotary_calls.rotary_calls, borrowed=("norm",)),
     "scaled_mm": Family(("scaled_mm",), scaled_mm_calls.scaled_calls, shares=3),
 }

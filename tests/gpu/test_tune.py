@@ -20,6 +20,7 @@ FAMILIES = (
     "bmm",
     "mm_plus_mm",
     "norm",
+    "rotary",
     "scaled_mm",
     "mixed_mm",
     "b2b_gemm",

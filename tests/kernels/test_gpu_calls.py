@@ -15,6 +15,7 @@ from tests.gpu import (
     gemm_calls,
     matmul_calls,
     mixed_mm_calls,
+    rotary_calls,
     scaled_mm_calls,
 )
 
@@ -29,6 +30,7 @@ LISTS = {
     "dense products": gemm_calls.cases,
     "products with weights of 4 bits": mixed_mm_calls.cases,
     "pairs of products": b2b_gemm_calls.cases,
+    "rotary embeddings": rotary_calls.rotary_calls,
     "scaled products": scaled_mm_calls.cases,
     "convolutions": conv_calls.conv_calls,
     "convolutions by tall tiles": conv_calls.tall_calls,

@@ -33,6 +33,7 @@ from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
 from nojit.kernels.pointwise import addcmul, clamp, gelu, vector_add
 from nojit.kernels.pointwise import op_from_spec as pointwise_operator
+from nojit.kernels.rotary import rotary, rotary_qk, rotary_to_cache
 from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime._core import Described, Recipe
 from nojit.runtime.errors import ArgumentError
@@ -336,12 +337,16 @@ def product_calls() -> dict[str, Callable[[], Any]]:
 def row_calls() -> dict[str, Callable[[], Any]]:
     x, weight, layout = half(4, 32), torch.nn.Parameter(half(32)), BlockLayout(ACTIVE, 16)
     blocks, dense = half(1, layout.nnz, 16, 16), half(1, 2, 48, 16)
+    heads, table, slots, pages = half(3, 2, 16), half(3, 8), torch.arange(3), [half(1, 2, 4, 16) for _ in range(2)]
     return {
         "clamp, ints": lambda: clamp(x, 0, 6),
         "addcmul, int": lambda: addcmul(x, x, x, value=2),
         "gelu": lambda: gelu(x, "tanh"),
         "rms_norm": lambda: rms_norm(x, weight, 1),
         "add_rms_norm": lambda: add_rms_norm(x, x, weight),
+        "rotary, out": lambda: rotary(heads, table, table, out=heads),
+        "rotary_qk, in place": lambda: rotary_qk(heads, heads.clone(), table, table, eps=1, inplace=1),
+        "rotary_to_cache": lambda: rotary_to_cache(heads, heads, heads, table, table, None, slots, *pages),
         "flash_attention": lambda: flash_attention(dense, dense, dense, window=3, scale=1),
         "block_sparse_softmax": lambda: block_sparse_softmax(blocks, layout, scale=2, is_causal=1),
         "block_sparse_matmul": lambda: block_sparse_matmul(blocks, dense, layout, "dsd", deterministic=False),

@@ -30,6 +30,7 @@ from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
 from nojit.kernels.pointwise import gelu, lerp, silu, swiglu, vector_add
+from nojit.kernels.rotary import rotary, rotary_qk, rotary_to_cache
 from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime.errors import ArgumentError
 
@@ -41,6 +42,7 @@ V = torch.randn(6)
 A = torch.randn(1, 3, 4)
 M = torch.randn(3, 3)
 H = torch.randn(3, 4).half()
+R = torch.randn(4, 2, 8)
 F = torch.ones(16, 16).to(torch.float8_e4m3fn)
 ONE = torch.ones(())
 PATTERN = deepspeed.DenseSparsityConfig(2)
@@ -116,6 +118,20 @@ DIFFERENT = {"different_layout_per_head": ("flag", False)}
 ATTENTION = {"attention": ("word", "bidirectional")}
 GLOBAL = {"global_block_indices": ("ints", [0]), "global_block_end_indices": ("ints?", [1])}
 WINDOW = {"num_sliding_window_blocks": ("int", 3)}
+TABLES = {
+    "cos": ("tensor", torch.ones(4, 4)),
+    "sin": ("tensor", torch.ones(4, 4)),
+    "positions": ("tensor?", torch.arange(4)),
+}
+ROTATED = {
+    "query": ("tensor", R),
+    "key": ("tensor", R),
+    "query_weight": ("tensor?", R[0, 0].clone()),
+    "key_weight": ("tensor?", R[0, 0].clone()),
+    "eps": ("number?", 1e-6),
+    "interleaved": ("flag", False),
+    **TABLES,
+}
 
 CASES = {
     "vector_add": case(
@@ -175,6 +191,17 @@ CASES = {
         residual=("tensor", M),
         weight=("tensor?", M[0].clone()),
         eps=("number?", 1e-6),
+    ),
+    "rotary": case(rotary, x=("tensor", R), interleaved=("flag", False), out=("tensor?", R.clone()), **TABLES),
+    "rotary_qk": case(rotary_qk, **ROTATED, inplace=("flag", False)),
+    "rotary_to_cache": case(
+        rotary_to_cache,
+        value=("tensor", R),
+        slot_mapping=("tensor", torch.arange(4)),
+        key_cache=("tensor", R.new_zeros(1, 2, 4, 8)),
+        value_cache=("tensor", R.new_zeros(1, 2, 4, 8)),
+        return_key=("flag", False),
+        **ROTATED,
     ),
     "scaled_mm": case(
         scaled_mm,

@@ -1,0 +1,163 @@
+"""Launches of validated rotary embeddings: allocation of results, strides, copies of uneven operands."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import torch
+from nojit.kernels.maps import nothing
+from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.rotary.checks import Operands
+from nojit.kernels.strides import merged_stride
+from torch import Tensor
+
+__all__ = ["rotate"]
+
+Strides = tuple[int, int, int]
+_NONE: Final[Strides] = (0, 0, 0)
+
+
+class _Rows(NamedTuple):
+    """A tensor [..., tokens, heads, dim] or a cache [pages, heads, page size, dim], as the kernel takes it."""
+
+    value: Tensor
+    strides: Strides
+    """Of sequences, tokens and heads, or of pages, their rows and heads, in elements."""
+
+
+def rotate(
+    one: Operands,
+    query_out: Tensor | None = None,
+    key_out: Tensor | None = None,
+    *,
+    makes_key: bool = True,
+    caller: Caller = DIRECT,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the rotated query, and the rotated key if there is a key; operands are already validated.
+
+    Args:
+        one: the operands.
+        query_out: where to write the query; None for a new tensor.
+        key_out: where to write the key; None for a new tensor.
+        makes_key: whether the key is a result, and not only written to the cache.
+        caller: allocates and launches, or also records both for replays.
+    """
+    query, key = one.query, one.key
+    if query_out is None:
+        query_out = caller.make(torch.empty_like, query, memory_format=torch.contiguous_format)
+    if key_out is None and key is not None and makes_key:
+        key_out = caller.make(torch.empty_like, key, memory_format=torch.contiguous_format)
+    if query.shape[:-2].numel() and (query.shape[-2] or (key is not None and key.shape[-2])):
+        _launch(one, query_out, key_out, caller)
+    return query_out, key_out
+
+
+def _launch(one: Operands, query_out: Tensor, key_out: Tensor | None, caller: Caller) -> None:
+    query = one.query
+    tokens, length, head_dim = query.shape[:-2].numel(), query.shape[-3], query.shape[-1]
+    absent = _Rows(query, _NONE)
+    q = _rows_of(query, caller)
+    k = absent if one.key is None else _rows_of(one.key, caller)
+    v = absent if one.value is None else _rows_of(one.value, caller)
+    outs = [absent if out is None else _Rows(out, _strides_of(out)) for out in (query_out, key_out)]
+    caches = [absent if cache is None else _cached(cache) for cache in (one.key_cache, one.value_cache)]
+    cos, sin = (_dense(table, caller) for table in (one.cos, one.sin))
+    weights = [query if weight is None else _dense(weight, caller) for weight in (one.query_weight, one.key_weight)]
+    positions, position_strides = _tokens_of(one.positions, query, caller)
+    slots, slot_strides = _tokens_of(one.slot_mapping, query, caller)
+
+    q_heads = query.shape[-2]
+    k_heads = 0 if one.key is None else one.key.shape[-2]
+    v_heads = 0 if one.value is None else one.value.shape[-2]
+    v_dim = 0 if one.value is None else one.value.shape[-1]
+    # of the next power of two
+    q_bits, k_bits = (max(heads - 1, 0).bit_length() for heads in (q_heads, k_heads))
+    half = one.cos.shape[1]
+    v_half = min(half, v_dim // 2)
+    has_norm = one.query_weight is not None
+    q_end = _end_of(one.query, query_out, 2 * half, has_norm)
+    in_place = one.key is not None and key_out is not None and one.key_cache is None
+    k_end = _end_of(one.key, key_out, 2 * half, has_norm) if in_place else head_dim
+    page_bits = 0 if one.key_cache is None else one.key_cache.shape[2].bit_length() - 1
+    strides = [stride for rows in (q, k, v, *outs, *caches) for stride in rows.strides]
+    strides += [table.stride(0) if table.shape[0] > 1 else 0 for table in (cos, sin)]
+    eighths = not any(number % 8 for number in (*strides, half, v_half, head_dim, q_end, k_end, v_dim))
+    caller.launch(
+        "rotary",
+        *(q.value, k.value, v.value, outs[0].value, outs[1].value, caches[0].value, caches[1].value),
+        *(cos, sin, *weights, positions, slots),
+        *(tokens, length, q_heads, k_heads, v_heads, 1 << q_bits, 1 << k_bits, q_bits, k_bits),
+        *(head_dim, half, v_half, q_end, k_end, v_dim),
+        *(int(one.positions is not None), int(key_out is not None), int(one.key_cache is not None), page_bits),
+        *(int(eighths), one.eps, -1.0 if one.conjugate else 1.0),
+        *strides,
+        *position_strides,
+        *slot_strides,
+        INTERLEAVED=one.interleaved,
+        NORM=has_norm,
+    )
+
+
+def _end_of(value: Tensor, out: Tensor, rotated: int, has_norm: bool) -> int:
+    """Return the number of columns to write: not those that an operator in place would copy onto themselves.
+
+    Args:
+        value: the operand.
+        out: its result.
+        rotated: number of rotated columns.
+        has_norm: whether all columns are normalized.
+    """
+    is_same = out.data_ptr() == value.data_ptr() and out.stride() == value.stride()
+    return rotated if is_same and not has_norm else value.shape[-1]
+
+
+def _strides_of(value: Tensor) -> Strides:
+    """Return the strides of sequences, tokens and heads; 0 for dimensions of size 1."""
+    *_, tokens, heads, _ = value.shape
+    *outer, of_tokens, of_heads, _ = value.stride()
+    lead = merged_stride(value.shape[:-3], outer)
+    assert lead is not None  # noqa: S101 - the caller has checked it
+    return lead, of_tokens if tokens > 1 else 0, of_heads if heads > 1 else 0
+
+
+def _rows_of(value: Tensor, caller: Caller) -> _Rows:
+    """Return `value`, or a copy if its rows are not contiguous or its sequences not evenly spaced.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
+    if value.stride(-1) != 1 or merged_stride(value.shape[:-3], value.stride()[:-3]) is None:
+        value = caller.make(Tensor.contiguous, value)
+    return _Rows(value, _strides_of(value))
+
+
+def _cached(cache: Tensor) -> _Rows:
+    pages, heads, rows = (
+        stride if size > 1 else 0 for size, stride in zip(cache.shape, cache.stride()[:3], strict=False)
+    )
+    return _Rows(cache, (pages, rows, heads))
+
+
+def _dense(value: Tensor, caller: Caller) -> Tensor:
+    """Return `value`, or a copy if its rows are not contiguous.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
+    return value if value.stride(-1) == 1 else caller.make(Tensor.contiguous, value)
+
+
+def _tokens_of(value: Tensor | None, query: Tensor, caller: Caller) -> tuple[Tensor, tuple[int, int]]:
+    """Return an integer of each token as int64, and the strides of sequences and tokens; an unread tensor for None.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
+    if value is None:
+        unread = nothing(torch.int64, query.device)
+        caller.constant(unread)
+        return unread, (0, 0)
+    if value.dtype != torch.int64:
+        value = caller.make(Tensor.long, value)
+    lead = merged_stride(value.shape[:-1], value.stride()[:-1])
+    if lead is None:
+        value = caller.make(Tensor.contiguous, value)
+        lead = value.stride(-2)
+    return value, (lead, value.stride(-1))
