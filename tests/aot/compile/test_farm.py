@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import farm
-from nojit.aot.compile.farm import Finished, Job
+from nojit.aot.compile.farm import Finished, Job, JobExecutor
 from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
@@ -66,6 +67,30 @@ class Orderly(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self.shut_down.append(cancel_futures)
+
+
+class Remote(JobExecutor):
+    """Compiles one variant each time that it is asked how many it wants, and wants one more from then on."""
+
+    def __init__(self, compiler: FakeCompiler) -> None:
+        self.open: deque[tuple[Job, Future[CompiledVariant]]] = deque()
+        self.wanted = 0
+        self.most: list[tuple[int, int]] = []
+        """Number of open jobs and of wanted ones, after each new job."""
+        self._compiler = compiler
+
+    @property
+    def ahead(self) -> int:
+        if self.open:
+            job, future = self.open.popleft()
+            future.set_result(self._compiler.compile_variant(job.variant, job.place))
+        self.wanted += 1
+        return self.wanted
+
+    def submit_job(self, job: Job) -> Future[CompiledVariant]:
+        self.open.append((job, Future()))
+        self.most.append((len(self.open), self.wanted))
+        return self.open[-1][1]
 
 
 @pytest.fixture
@@ -127,6 +152,16 @@ def test_what_it_lacks_is_compiled_after_the_hits(cache, compiler):
     events = run([job(i) for i in range(4)], compiler(), cache)
     assert [event.cached for event in events] == [True, True, False, False]
     assert len(compiler().compiled()) == 4
+
+
+def test_other_machines_get_no_more_variants_than_they_want(cache, compiler):
+    remote = Remote(compiler())
+    found = run([job(number) for number in range(8)], compiler(), cache, executor=lambda: nullcontext(remote))
+    assert sorted(finished.job.key for finished in found) == sorted(map(key_of, range(8)))
+    assert len(remote.most) == 8
+    assert all(count <= wanted for count, wanted in remote.most)
+    # not one after the other, as soon as more are wanted
+    assert max(count for count, _ in remote.most) > 1
 
 
 def test_a_damaged_entry_is_compiled_again(cache, compiler):
