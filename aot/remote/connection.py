@@ -11,6 +11,7 @@ import contextlib
 import resource
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from nojit.aot.remote import worker
@@ -51,8 +52,8 @@ class Connection(Protocol):
     def is_lost(self) -> bool:
         """Whether the connection has ended."""
 
-    async def threads(self) -> Mapping[str, int]:
-        """Return the number of threads of each worker, by address.
+    async def workers(self) -> Mapping[str, tuple[int, float]]:
+        """Return each worker by address: the number of its threads, and the seconds since it last spoke to the scheduler.
 
         Raises:
             LostError: the scheduler does not answer.
@@ -81,7 +82,7 @@ class Connection(Protocol):
         """
 
     async def places(self) -> Mapping[str, str]:
-        """Return the worker that has each job, by the name of the job.
+        """Return the worker that has each job, or its result, by the name of the job.
 
         Raises:
             LostError: the scheduler does not answer.
@@ -105,7 +106,10 @@ class DaskConnection:
         self._run_job = run_job
         self._describe = describe
         self._futures: dict[str, Any] = {}
+        # workers that the build reaches past the scheduler
         self._direct: set[str] = set()
+        # the workers whose results are on their way
+        self._giving: dict[str, str] = {}
         self._unsent: list[tuple[str, bytes, tuple[str, ...] | None, asyncio.Future[Any]]] = []
         self._unplaced: dict[str, asyncio.Future[Collection[str]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -156,9 +160,11 @@ class DaskConnection:
         """Whether the connection has ended."""
         return str(self._client.status) != "running"
 
-    async def threads(self) -> Mapping[str, int]:
-        """See `Connection.threads`."""
-        found: Mapping[str, int] = await self._ask(self._client.ncores)
+    async def workers(self) -> Mapping[str, tuple[int, float]]:
+        """See `Connection.workers`."""
+        found: Mapping[str, tuple[int, float]] = await self._ask(
+            partial(self._client.run_on_scheduler, worker.known_workers)
+        )
         return found
 
     async def describe(self, address: str, question: bytes) -> bytes:
@@ -214,7 +220,7 @@ class DaskConnection:
     async def places(self) -> Mapping[str, str]:
         """See `Connection.places`."""
         found: Mapping[str, Collection[str]] = await self._ask(self._client.processing)
-        return {name: address for address, names in found.items() for name in names}
+        return self._giving | {name: address for address, names in found.items() for name in names}
 
     async def close(self) -> None:
         """See `Connection.close`."""
@@ -271,6 +277,7 @@ class DaskConnection:
     async def _fetch(self, name: str) -> bytes | None:
         """Return the result of a job that is done; None if its worker does not give it now."""
         address = next(iter(await self._holders(name)), "")
+        self._giving[name] = address
         try:
             if address in self._direct:
                 return await asyncio.wait_for(self._take(name, address), _FETCH_S)
@@ -279,6 +286,8 @@ class DaskConnection:
         except (OSError, TimeoutError):
             # the scheduler may still reach it
             self._direct.discard(address)
+        finally:
+            del self._giving[name]
         return None
 
     async def _take(self, name: str, address: str) -> bytes | None:

@@ -50,6 +50,8 @@ _UNMANNED: Final = 8
 _DESCRIBED_AT_ONCE: Final = 64
 _NAMED_MAX: Final = 4
 _LATE_FACTOR: Final = 3
+# workers up to which Dask's heartbeats are as frequent as `Limits.silent_s` expects
+_PROMPT: Final = 400
 # refusals of one variant by workers that came after the last look
 _REFUSALS_MAX: Final = 30
 
@@ -73,6 +75,9 @@ class Limits:
     """For the first worker that can be used, and for the next one after the last has gone."""
     late_s: float = 30.0
     """A job that takes longer than this, and than three times what it should, is sent to an idle worker too."""
+    silent_s: float = 15.0
+    """Jobs of a worker that has sent no heartbeat for so long are sent to others too. The limit grows with the farm, as the time between
+    two heartbeats does."""
     look_s: float = 1.0
     """Between two looks at the scheduler's workers."""
     job_s: float = JOB_S
@@ -126,6 +131,8 @@ class _Workers:
     threads: dict[str, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     usable: set[str] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)
+    """Those without a heartbeat for long: stuck, stopped, or cut off."""
     refused: dict[str, str] = field(default_factory=dict)
     """Reason for each worker that is not used."""
     looked: bool = False
@@ -133,7 +140,12 @@ class _Workers:
 
     @property
     def slots(self) -> int:
-        return sum(count for address, count in self.threads.items() if address in self.usable)
+        return sum(self.threads[address] for address in self.able)
+
+    @property
+    def able(self) -> set[str]:
+        """Those that can be used and do not keep silent."""
+        return self.usable & self.threads.keys() - self.silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,13 +426,16 @@ class _Loop:
     async def _look_at(self, connection: Connection) -> None:
         """Ask which workers there are, and ask new ones what they have."""
         try:
-            threads = dict(await asyncio.wait_for(connection.threads(), self._limits.answer_s))
+            known = await asyncio.wait_for(connection.workers(), self._limits.answer_s)
         except (LostError, TimeoutError) as error:
             self._lost = str(error) or f"no answer within {self._limits.answer_s:g} s"
             self._woken.set()
             return
         workers = self._workers
+        threads = {address: count for address, (count, _) in known.items()}
+        silent_s = self._limits.silent_s * max(1, len(threads) / _PROMPT)
         workers.threads, workers.looked = threads, True
+        workers.silent = {address for address, (_, silent) in known.items() if silent > silent_s}
         workers.asked &= threads.keys()
         workers.usable &= threads.keys()
         new = threads.keys() - workers.asked
@@ -433,6 +448,8 @@ class _Loop:
                 # the scheduler would keep it for workers that never come back
                 self._drop(sent)
                 self._waiting.put_again(sent.group, [call for call in sent.calls if not call.future.done()])
+        if workers.silent:
+            await self._send_silent(connection)
         self._looked_at, self._looking = time.monotonic(), None
 
     async def _tools_for(self, arch: str) -> Tools:
@@ -483,7 +500,7 @@ class _Loop:
     def _check_manned(self) -> None:
         """Raise if there has been no worker to use for too long."""
         now = time.monotonic()
-        if self._workers.usable or not self._open:
+        if self._workers.able or not self._open:
             self._unmanned_since = now
         elif now - self._unmanned_since > self._limits.workers_s:
             reasons = [f"{address}: {why}" for address, why in sorted(self._workers.refused.items())]
@@ -496,7 +513,7 @@ class _Loop:
         workers = self._workers
         others = workers.threads.keys() - workers.usable
         # a list makes the scheduler slower, and a cluster without workers needs jobs to start some
-        return sorted(workers.usable) if others else None
+        return sorted(workers.able or workers.usable) if others else None
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -673,18 +690,31 @@ class _Loop:
                 sent.is_copied = True
                 self._spawn(self._copy_elsewhere(sent))
 
+    async def _send_silent(self, connection: Connection) -> None:
+        """Send the jobs of silent workers to others, too: Dask takes them away only after minutes."""
+        places = await self._places(connection)
+        for sent in [*self._sent]:
+            # a copy without a place waits for its turn
+            if all(places.get(name, "") in self._workers.silent for name in sent.names):
+                self._copy_to(sent, self._workers.able)
+
     async def _copy_elsewhere(self, sent: _Sent) -> None:
         """Send a copy of a job to workers that do not have the job."""
         assert self._connection is not None  # noqa: S101 - a turn begins with one
-        places: Mapping[str, str] = {}
-        with contextlib.suppress(LostError, TimeoutError):
-            places = await asyncio.wait_for(self._connection.places(), self._limits.answer_s)
-        sent.only = sorted(self._workers.usable - {places.get(name, "") for name in sent.names})
-        if sent in self._sent and sent.only:
+        places = await self._places(self._connection)
+        self._copy_to(sent, self._workers.able - {places.get(name, "") for name in sent.names})
+
+    def _copy_to(self, sent: _Sent, addresses: set[str]) -> None:
+        # without an address, a worker that comes later may take it
+        sent.is_copied = sent in self._sent and bool(addresses)
+        if sent.is_copied:
+            sent.only = sorted(addresses)
             self._copy(sent)
-        else:
-            # a worker that comes later may take it
-            sent.is_copied = False
+
+    async def _places(self, connection: Connection) -> Mapping[str, str]:
+        with contextlib.suppress(LostError, TimeoutError):
+            return await asyncio.wait_for(connection.places(), self._limits.answer_s)
+        return {}
 
     # -- this machine -------------------------------------------------------------------------------------------------
 

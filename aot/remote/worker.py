@@ -1,4 +1,7 @@
-"""The two functions that a remote worker runs: `describe` says what it has, `compile_job` compiles. Both take and return bytes.
+"""The functions that other machines run for a build.
+
+A worker runs `describe`, which says what it has, and `compile_job`, which compiles; both take and return bytes. The scheduler runs
+`known_workers`.
 
 A worker needs an installed nojit with the extra ``farm``, and nothing else: no checkout, no shared disk, no configuration of its own.
 """
@@ -22,7 +25,7 @@ from nojit.aot.remote.messages import (
 from nojit.aot.remote.workshop import Workshops, mismatch
 from nojit.runtime.errors import NojitError
 
-__all__ = ["compile_job", "describe"]
+__all__ = ["compile_job", "describe", "known_workers"]
 
 _SHOPS = Workshops()
 
@@ -67,6 +70,17 @@ def compile_job(message: bytes) -> bytes:
         if mismatch(job.setup.nojit, ((job.arch, job.tools),), has):
             return encode_refusal(has)
         return encode_results(shop.compile(job, stopped), job.arch)
+
+
+def known_workers(dask_scheduler: Any) -> dict[str, tuple[int, float]]:
+    """Return the number of threads of each worker, and the seconds since its last heartbeat, by address.
+
+    `dask_scheduler`: the scheduler, which Dask passes.
+    """
+    from distributed.metrics import time  # noqa: PLC0415 - of an extra, and slow to import
+
+    now = time()
+    return {address: (known.nthreads, now - known.last_seen) for address, known in dask_scheduler.workers.items()}
 
 
 def _task() -> tuple[int, Callable[[], bool]]:

@@ -79,6 +79,7 @@ class Worker:
     nojit: str = NOJIT
     version: str = "1.0"
     problem: str = ""
+    silent_s: float = 0.0
     act: Answer | None = None
     """Called with a job and its name; returns results or bytes, or an awaitable of either, or None to compile."""
 
@@ -127,9 +128,9 @@ class Connection:
     def is_lost(self) -> bool:
         return self.lost
 
-    async def threads(self) -> Mapping[str, int]:
+    async def workers(self) -> Mapping[str, tuple[int, float]]:
         self._check()
-        return {address: worker.threads for address, worker in self._cluster.workers.items()}
+        return {address: (worker.threads, worker.silent_s) for address, worker in self._cluster.workers.items()}
 
     async def describe(self, address: str, question: bytes) -> bytes:
         self._check()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nojit.aot.remote.batches import Batches
+from hypothesis import given
+from hypothesis import strategies as st
+from nojit.aot.remote.batches import ROUNDS, VARIANTS_MAX, Batches
 
 
 def filled(count: int, seconds: float, group: str = "g") -> Batches[int]:
@@ -66,3 +68,36 @@ def test_an_unknown_group_takes_as_long_as_the_others() -> None:
     for _ in range(50):
         batches.took("g", 3.0)
     assert round(batches.expected_s("other", 2), 1) == 6.0
+
+
+@given(
+    groups=st.lists(st.tuples(st.integers(1, 300), st.floats(0.001, 30)), min_size=1, max_size=8),
+    slots=st.integers(1, 4000),
+    lost=st.sets(st.integers(0, 50)),
+)
+def test_every_variant_is_in_one_job_of_its_group_and_the_last_jobs_are_short(
+    groups: list[tuple[int, float]], slots: int, lost: set[int]
+) -> None:
+    batches: Batches[tuple[int, int]] = Batches(5.0)
+    for group, (count, seconds) in enumerate(groups):
+        batches.took(group, seconds)
+        for number in range(count):
+            batches.put(group, (group, number))
+    done: list[tuple[int, int]] = []
+    job = 0
+    while left := len(batches):
+        group, calls = batches.take(slots)
+        assert calls
+        assert {of for of, _ in calls} == {group}
+        seconds = groups[group][1]  # type: ignore[call-overload] # a number, as put in
+        # no job is longer than asked, nor longer than a share of what is left, or a second for a thousand workers
+        assert len(calls) <= max(1, min(VARIANTS_MAX, 5.0 / seconds))
+        assert len(calls) <= max(1, left / (ROUNDS * slots), slots / 1000 / seconds)
+        if job in lost:
+            # a failed job comes again, each variant alone
+            for call in calls:
+                batches.put_again(group, [call])
+            assert [batches.take(slots)[1] for _ in calls] == [[call] for call in calls]
+        done += calls
+        job += 1
+    assert sorted(done) == [(group, number) for group, (count, _) in enumerate(groups) for number in range(count)]

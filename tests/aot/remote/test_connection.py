@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -36,7 +38,7 @@ def talk(farm: Farm, about: Talk) -> Any:
         address = f"tcp://127.0.0.1:{farm.port}"
         connection = await DaskConnection.open(address, 30, run_job=eval)
         try:
-            await until(connection.threads)
+            await until(connection.workers)
             return await about(connection)
         finally:
             await connection.close()
@@ -52,9 +54,83 @@ def test_results_are_bytes(farm: Farm) -> None:
     assert talk(farm, ask(b"b'some' + bytes(2)")) == b"some\0\0"
 
 
-def test_workers_and_their_threads(farm: Farm) -> None:
-    ((address, threads),) = talk(farm, lambda connection: connection.threads()).items()
+def test_jobs_that_are_sent_together_share_a_message(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def about(connection: DaskConnection) -> list[bytes]:
+        map_all, sent = connection._client.map, []
+        monkeypatch.setattr(
+            connection._client, "map", lambda *args, **more: sent.append(more) or map_all(*args, **more)
+        )
+        found = await asyncio.gather(*(connection.run(f"m job {n}", b"b'%d'" % n, None) for n in range(5)))
+        assert [more["key"] for more in sent] == [[f"m job {n}" for n in range(5)]]
+        return found
+
+    assert talk(farm, about) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_result_passes_the_scheduler_only_if_the_build_does_not_reach_its_worker(farm: Farm) -> None:
+    async def about(connection: DaskConnection) -> None:
+        passed = []
+        by_scheduler, past = connection._take_by_scheduler, connection._take
+        connection._take_by_scheduler = lambda name: passed.append(name) or by_scheduler(name)  # type: ignore[method-assign, func-returns-value]
+        assert await connection.run("unmet", b"b'1'", None) == b"1"
+        (address,) = await connection.workers()
+        await connection._reach(address)
+        assert await connection.run("met", b"b'2'", None) == b"2"
+        assert passed == ["unmet"]
+        # a worker that is cut off from the build alone
+
+        async def cut(*_: str) -> bytes:
+            raise OSError("connection reset")
+
+        connection._take = cut  # type: ignore[method-assign]
+        assert await connection.run("cut off", b"b'3'", None) == b"3"
+        assert passed == ["unmet", "cut off"]
+        connection._take = past  # type: ignore[method-assign]
+
+    talk(farm, about)
+
+
+def test_a_stuck_worker_holds_up_its_own_results_only(farm: Farm) -> None:
+    async def about(connection: DaskConnection) -> bytes:
+        (address,) = await connection.workers()
+        await connection._reach(address)
+        take = connection._take
+        connection._take = lambda name, at: asyncio.Event().wait() if name == "stuck" else take(name, at)  # type: ignore[assignment, method-assign, return-value]
+        stuck = asyncio.ensure_future(connection.run("stuck", b"b'1'", None))
+        await until(connection.places)
+        found = await connection.run("other", b"b'2'", None)
+        # the build knows where it is, and can send a copy elsewhere
+        assert await connection.places() == {"stuck": address}
+        assert not stuck.done()
+        stuck.cancel()
+        await asyncio.wait([stuck])
+        return found
+
+    assert talk(farm, about) == b"2"
+
+
+def test_a_result_that_ends_with_its_worker_is_computed_again(farm: Farm) -> None:
+    async def about(connection: DaskConnection) -> tuple[bytes, bytes]:
+        pid = b"str(__import__('os').getpid()).encode()"
+        before = await connection.run("pid", pid, None)
+        fetch = connection._fetch
+
+        async def end_first(name: str) -> bytes | None:
+            connection._fetch = fetch  # type: ignore[method-assign]
+            os.kill(int(before), signal.SIGKILL)
+            return None
+
+        connection._fetch = end_first  # type: ignore[method-assign]
+        return before, await connection.run("pid again", pid, None)
+
+    before, after = talk(farm, about)
+    assert int(before) != int(after)
+
+
+def test_workers_their_threads_and_their_silence(farm: Farm) -> None:
+    ((address, (threads, silent_s)),) = talk(farm, lambda connection: connection.workers()).items()
     assert (address[:16], threads) == ("tcp://127.0.0.1:", 1)
+    assert 0 <= silent_s < 30
 
 
 def test_an_error_of_a_worker_is_told(farm: Farm) -> None:
@@ -65,7 +141,7 @@ def test_an_error_of_a_worker_is_told(farm: Farm) -> None:
 
 
 async def describe(connection: DaskConnection, question: bytes) -> bytes:
-    (address,) = await connection.threads()
+    (address,) = await connection.workers()
     return await connection.describe(address, question)
 
 
@@ -101,6 +177,6 @@ def test_a_scheduler_that_ends_is_lost(farm: Farm) -> None:
         running.cancel()
         await asyncio.wait([running])
         with pytest.raises(LostError):
-            await connection.threads()
+            await connection.workers()
 
     talk(farm, about)

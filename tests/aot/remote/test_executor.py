@@ -173,6 +173,26 @@ def test_a_stuck_worker_costs_a_second_copy(make: Make) -> None:
         assert all("stuck" not in only for only in build.cluster.onlys if only is not None)
 
 
+def test_jobs_of_a_silent_worker_are_sent_to_others_while_variants_wait(make: Make) -> None:
+    silent = Worker(act=lambda *_: forever(), silent_s=100)
+    # jobs are late only after a minute, and the silent worker gets its share of them
+    with make({"silent": silent, "b": Worker()}) as build:
+        assert build.images(*JOBS) == right(build, *JOBS)
+        copies = [only for only in build.cluster.onlys if only is not None]
+        assert copies
+        assert set(map(tuple, copies)) == {("b",)}
+        assert build.executor.slots == 1
+        assert not build.told
+
+
+def test_a_silent_worker_that_speaks_again_is_used(make: Make) -> None:
+    with make({"a": Worker(silent_s=100)}) as build:
+        (future,) = build.submit(JOBS[0])
+        until(lambda: build.executor._loop._workers.silent)
+        build.cluster.workers["a"].silent_s = 0
+        assert future.result(30).image == right(build, JOBS[0])[0]
+
+
 def test_a_job_of_a_worker_that_has_gone_for_good_is_sent_again(make: Make) -> None:
     with make({"a": Worker(), "other": Worker(version="0.9")}) as build:
         build.cluster.workers["a"].act = lambda *_: forever()
