@@ -2,6 +2,7 @@
 
     python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,served,bench] [--processes 12] [--limit 240]
                                 [--budget 560] [--devices 2] [--built FOLDER] [--families flex,conv]
+                                [--modules test_conv,test_operators] [--select EXPRESSION]
                                 [--earlier results.json]
 
 BUNDLES holds the full profile for this GPU. Tests and checkers run in several processes in parallel, large modules in shares;
@@ -16,7 +17,8 @@ machine with one, counts as neither done nor failed. Exits 1 if a run failed, or
 If one call has too little time for everything, start a second one with the first one's results as ``--earlier``. It skips
 the runs that are done, as long as bundles and sources are unchanged, and starts with those that took longest.
 
-- ``tests``: the modules of ``tests/gpu``, with all variants from BUNDLES;
+- ``tests``: the modules of ``tests/gpu``, with all variants from BUNDLES; all of them, or those of ``--modules``, and in these the
+  tests that ``--select`` names as pytest's ``-k`` does;
 - ``equality``: bit-for-bit comparison with Triton's own launcher; needs Triton. It covers the core profile, which is built
   here, or with ``--built`` the full profile in that folder, built elsewhere by the same Triton;
 - ``check``: compute-sanitizer's memcheck and racecheck on a sample of each kernel's launches;
@@ -215,16 +217,27 @@ def digest_of(bundles: Path) -> str:
     return found.hexdigest()
 
 
-def tests(bundles: Path, launched: Path) -> list[Run]:
-    """List the modules of tests, slowest first and in shares."""
+def modules_of_tests() -> dict[str, Path]:
+    """Return the modules of tests by name, slowest first."""
     slow = list(SHARES)
-    modules = sorted(
+    paths = sorted(
         (ROOT / "tests/gpu").glob("test_*.py"),
         key=lambda path: (slow.index(path.stem) if path.stem in slow else len(slow), path.stem),
     )
+    return {path.stem: path for path in paths}
+
+
+def tests(bundles: Path, launched: Path, modules: Sequence[str] = (), select: str = "") -> list[Run]:
+    """List the modules of tests, slowest first and in shares.
+
+    `modules` names some of them; without, all are listed. `select` is pytest's expression for tests, empty for all.
+    """
     runs = []
-    for path in modules:
-        command = (*_pytest(), str(path.relative_to(ROOT)))
+    chosen = ("-k", f"({select}) or {JUDGE}") if select else ()
+    for path in modules_of_tests().values():
+        if modules and path.stem not in modules:
+            continue
+        command = (*_pytest(), str(path.relative_to(ROOT)), *chosen)
         count = SHARES.get(path.stem, 1)
         if path.stem == "test_jit_equality":
             continue
@@ -235,10 +248,14 @@ def tests(bundles: Path, launched: Path) -> list[Run]:
     return runs
 
 
-def judges(bundles: Path, launched: Path) -> list[Run]:
-    """List the tests that find variants which no share of a module launched."""
+def judges(bundles: Path, launched: Path, modules: Sequence[str] = ()) -> list[Run]:
+    """List the tests that find variants which no share of a module launched; `modules` as for `tests`."""
     given = (*_bundles(bundles), ("NOJIT_TEST_LAUNCHED", str(launched)))
-    shared = [ROOT / f"tests/gpu/{module}.py" for module, count in SHARES.items() if count > 1]
+    shared = [
+        ROOT / f"tests/gpu/{module}.py"
+        for module, count in SHARES.items()
+        if count > 1 and (not modules or module in modules)
+    ]
     return [
         Run(f"{path.stem} variants", (*_pytest(), f"{path.relative_to(ROOT)}::{JUDGE}"), given)
         for path in shared
@@ -396,6 +413,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=float("inf"), help="time limit of all runs, in seconds")
     parser.add_argument("--devices", type=int, default=1, help="number of GPUs to spread tests and checks over")
     parser.add_argument("--families", default=",".join(TESTED), help="kernel families for the steps equality and check")
+    parser.add_argument("--modules", default="", help="modules of tests/gpu for the step tests")
+    parser.add_argument("--select", default="", help="tests of these modules, as pytest's -k takes them")
     parser.add_argument(
         "--built", type=Path, help="a folder with the full profile, built by the Triton of this machine"
     )
@@ -409,6 +428,10 @@ def main(words: Sequence[str] | None = None) -> int:
     families = given.families.split(",")
     if unknown := set(families) - set(TESTED):
         parser.error(f"--families: expected some of {', '.join(TESTED)}, got {', '.join(sorted(unknown))}")
+    modules = given.modules.split(",") if given.modules else []
+    if unknown := set(modules) - set(modules_of_tests()):
+        known = ", ".join(modules_of_tests())
+        parser.error(f"--modules: expected some of {known}, got {', '.join(sorted(unknown))}")
     limits = Limits(given.limit, time.monotonic() + given.budget)
     bundles = given.bundles.resolve()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -417,8 +440,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.earlier is not None:
         record.take_over(given.earlier)
     if "tests" in asked:
-        side_by_side(tests(bundles, record.launched), record, limits, given.processes, given.devices)
-        side_by_side(judges(bundles, record.launched), record, limits, given.processes, given.devices)
+        listed = tests(bundles, record.launched, modules, given.select)
+        side_by_side(listed, record, limits, given.processes, given.devices)
+        side_by_side(judges(bundles, record.launched, modules), record, limits, given.processes, given.devices)
     for step, runs, processes, devices in (
         ("equality", ahead(given.built, record.launched, families), 1, 1),
         ("equality", equality(given.built, record.launched, families), 12 if given.built else 3, given.devices),

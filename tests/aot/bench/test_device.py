@@ -184,6 +184,18 @@ def test_every_module_of_tests_runs_and_large_ones_in_shares(device, tmp_path):
         assert shares == ([f"{number}/{count}" for number in range(1, count + 1)] if count > 1 else [None])
 
 
+def test_modules_and_tests_can_be_chosen_and_keep_their_judge(device, tmp_path, capsys):
+    runs = device.tests(tmp_path, tmp_path, ["test_conv", "test_graphs"], "wide and not long")
+    assert [run.name for run in runs] == ["test_conv 1/3", "test_conv 2/3", "test_conv 3/3", "test_graphs"]
+    assert {run.command[-2:] for run in runs} == {("-k", f"(wide and not long) or {JUDGE}")}
+    assert [run.name for run in device.judges(tmp_path, tmp_path, ["test_conv", "test_graphs"])] == [
+        "test_conv variants"
+    ]
+    with pytest.raises(SystemExit):
+        device.main([str(tmp_path), "--out", str(tmp_path), "--modules", "test_cone"])
+    assert "--modules: expected some of test_operators" in capsys.readouterr().err
+
+
 def test_the_script_and_the_tests_agree_on_the_judge(device):
     assert device.JUDGE == JUDGE
     holders = [path for path in (ROOT / "tests/gpu").glob("test_*.py") if f"def {JUDGE}(" in path.read_text()]
