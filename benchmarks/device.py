@@ -227,7 +227,7 @@ def modules_of_tests() -> dict[str, Path]:
     return {path.stem: path for path in paths}
 
 
-def tests(bundles: Path, launched: Path, modules: Sequence[str] = (), select: str = "") -> list[Run]:
+def runs_of_tests(bundles: Path, launched: Path, modules: Sequence[str] = (), select: str = "") -> list[Run]:
     """List the modules of tests, slowest first and in shares.
 
     `modules` names some of them; without, all are listed. `select` is pytest's expression for tests, empty for all.
@@ -249,7 +249,7 @@ def tests(bundles: Path, launched: Path, modules: Sequence[str] = (), select: st
 
 
 def judges(bundles: Path, launched: Path, modules: Sequence[str] = ()) -> list[Run]:
-    """List the tests that find variants which no share of a module launched; `modules` as for `tests`."""
+    """List the tests that find variants which no share of a module launched; `modules` as for `runs_of_tests`."""
     given = (*_bundles(bundles), ("NOJIT_TEST_LAUNCHED", str(launched)))
     shared = [
         ROOT / f"tests/gpu/{module}.py"
@@ -440,7 +440,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.earlier is not None:
         record.take_over(given.earlier)
     if "tests" in asked:
-        listed = tests(bundles, record.launched, modules, given.select)
+        listed = runs_of_tests(bundles, record.launched, modules, given.select)
         side_by_side(listed, record, limits, given.processes, given.devices)
         side_by_side(judges(bundles, record.launched, modules), record, limits, given.processes, given.devices)
     for step, runs, processes, devices in (

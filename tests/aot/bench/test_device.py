@@ -175,7 +175,7 @@ def test_other_bundles_make_everything_run_again(scripted, bundles, tmp_path, ca
 
 
 def test_every_module_of_tests_runs_and_large_ones_in_shares(device, tmp_path):
-    runs = device.tests(tmp_path, tmp_path)
+    runs = device.runs_of_tests(tmp_path, tmp_path)
     modules = {path.stem for path in (ROOT / "tests/gpu").glob("test_*.py")} - {"test_jit_equality"}
     assert {run.name.split()[0] for run in runs} == modules
     assert {run.name.split()[0] for run in device.judges(tmp_path, tmp_path)} <= set(device.SHARES) <= modules
@@ -185,7 +185,7 @@ def test_every_module_of_tests_runs_and_large_ones_in_shares(device, tmp_path):
 
 
 def test_modules_and_tests_can_be_chosen_and_keep_their_judge(device, tmp_path, capsys):
-    runs = device.tests(tmp_path, tmp_path, ["test_conv", "test_graphs"], "wide and not long")
+    runs = device.runs_of_tests(tmp_path, tmp_path, ["test_conv", "test_graphs"], "wide and not long")
     assert [run.name for run in runs] == ["test_conv 1/3", "test_conv 2/3", "test_conv 3/3", "test_graphs"]
     assert {run.command[-2:] for run in runs} == {("-k", f"(wide and not long) or {JUDGE}")}
     assert [run.name for run in device.judges(tmp_path, tmp_path, ["test_conv", "test_graphs"])] == [
