@@ -22,15 +22,16 @@ from pathlib import Path
 
 import torch
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
-from timing import compiled, device_ms
+from timing import check, compiled, device_ms
 from torch import Tensor
 from torch.nn import functional
 
 APART = 0.02
 """Largest error, as a share of the largest value."""
 
-Call = Callable[[], Tensor]
-Function = Callable[..., Tensor]
+Result = Tensor | tuple[Tensor, ...]
+Call = Callable[[], Result]
+Function = Callable[..., Result]
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,21 @@ class Timed:
         return min(self.ms.values())
 
 
-def rotate(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Rotate pairs of dimensions by position (Su et al. 2021, https://arxiv.org/abs/2104.09864); both results in one tensor."""
+def rotate(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotate pairs of dimensions by position (Su et al. 2021, https://arxiv.org/abs/2104.09864).
+
+    Args:
+        q: [batch, heads, tokens, dim].
+        k: [batch, key heads, tokens, dim].
+        cosines: [tokens, dim], both halves alike.
+        sines: as `cosines`.
+    """
 
     def turned(x: Tensor) -> Tensor:
         one, other = x.chunk(2, -1)
         return x * cosines + torch.cat((-other, one), -1) * sines
 
-    return torch.cat((turned(q), turned(k)), 1)
+    return turned(q), turned(k)
 
 
 def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
@@ -114,6 +122,7 @@ def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
     from nojit.kernels.bmm import mm
     from nojit.kernels.norm import rms_norm
     from nojit.kernels.pointwise import swiglu, vector_add
+    from nojit.kernels.rotary import rotary_qk
 
     one = model
     rows, dtype = phase.batch * phase.length, torch.bfloat16
@@ -136,7 +145,14 @@ def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
     )  # fmt: skip
     yield projection("projection to q, k, v", one.layers, rows, one.width, (one.heads + 2 * one.kv_heads) * one.dim)
     q, k = (random(phase.batch, count, phase.length, one.dim) for count in (one.heads, one.kv_heads))
-    yield Part("rotary embedding", one.layers, rotate, None, (q, k, *(random(phase.length, one.dim) for _ in range(2))))
+    tables = [random(phase.length, one.dim // 2).repeat(1, 2) for _ in range(2)]
+
+    def rotary(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tensor]:
+        halves = (table[:, : one.dim // 2] for table in (cosines, sines))
+        query, key = rotary_qk(q.transpose(1, 2), k.transpose(1, 2), *halves)
+        return query.transpose(1, 2), key.transpose(1, 2)
+
+    yield Part("rotary embedding", one.layers, rotate, rotary, (q, k, *tables))
     yield attention(model, phase, device)
     yield projection("projection of attention", one.layers, rows, one.heads * one.dim, one.width)
     yield Part("residual", 2 * one.layers, torch.add, vector_add, (random(*hidden), random(*hidden)))
@@ -173,6 +189,11 @@ def attention(model: Model, phase: Phase, device: str) -> Part:
     return Part("attention", model.layers, torchs, prompts if causal else tokens, (q, k, v))
 
 
+def listed(result: Result) -> tuple[Tensor, ...]:
+    """Return a result as a tuple of tensors."""
+    return result if isinstance(result, tuple) else (result,)
+
+
 def measure(part: Part, rounds: int, compile_too: bool) -> Timed:
     """Check the results, and time them."""
     calls: dict[str, Call] = {"torch": lambda: part.torchs(*part.operands)}
@@ -180,9 +201,8 @@ def measure(part: Part, rounds: int, compile_too: bool) -> Timed:
     if part.ours is not None:
         ours = part.ours
         calls["nojit"] = lambda: ours(*part.operands)
-        apart = float((calls["nojit"]().float() - expected.float()).abs().max() / expected.float().abs().max())
-        if not apart <= APART:
-            raise SystemExit(f"{part.name}: off by {apart:.3g} of the largest value")
+        for got, right in zip(listed(calls["nojit"]()), listed(expected), strict=True):
+            check(part.name, got, right, APART)
     if compile_too:
         tuned = compiled(part.torchs)
         calls["compiled"] = lambda: tuned(*part.operands)

@@ -173,6 +173,16 @@ def gate(draw: Random, rounds: int) -> Row:
     return pointwise.measure("swiglu", case, rounds, compile_too=False)
 
 
+def rotary(draw: Random, rounds: int) -> Row:
+    """Measure the rotation of query and key against a copy of as many bytes."""
+    import rotary as rotations
+
+    kv_heads, dim = draw.choice((1, 2, 4, 8)), draw.choice((64, 80, 96, 128, 256))
+    shape = rotations.Shape(size(draw, 1, 8192), kv_heads * draw.choice((1, 3, 4, 5, 7, 8)), kv_heads, dim)
+    calls = rotations.contenders(shape, "pair", compile_too=False)
+    return rated(("rotary", shape.name), calls, "", (0, shape.moved_bytes("pair")), rounds)
+
+
 def rated(
     where: tuple[str, str], calls: dict[str, Callable[[], Tensor]], judge: str, work: tuple[int, int], rounds: int
 ) -> Row:
@@ -207,6 +217,7 @@ FAMILIES: dict[str, Callable[[Random, int], Row]] = {
     "int4": int4,
     "decoding": decoding,
     "rms_norm": rms_norm,
+    "rotary": rotary,
     "swiglu": gate,
 }
 
