@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
@@ -138,14 +138,15 @@ class _Workers:
     looked: bool = False
     """Whether the scheduler has been asked for its workers."""
 
-    @property
-    def slots(self) -> int:
-        return sum(self.threads[address] for address in self.able)
+    able: frozenset[str] = frozenset()
+    """Those that can be used and do not keep silent, by the last `settle`."""
+    slots: int = 0
+    """Number of their threads."""
 
-    @property
-    def able(self) -> set[str]:
-        """Those that can be used and do not keep silent."""
-        return self.usable & self.threads.keys() - self.silent
+    def settle(self) -> None:
+        """Count again. Call after each change."""
+        self.able = frozenset(self.usable & self.threads.keys() - self.silent)
+        self.slots = sum(self.threads[address] for address in self.able)
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +439,7 @@ class _Loop:
         workers.silent = {address for address, (_, silent) in known.items() if silent > silent_s}
         workers.asked &= threads.keys()
         workers.usable &= threads.keys()
+        workers.settle()
         new = threads.keys() - workers.asked
         workers.asked |= new
         permits = asyncio.Semaphore(_DESCRIBED_AT_ONCE)
@@ -481,6 +483,7 @@ class _Loop:
             self._refuse(address, why, host)
         else:
             workers.usable.add(address)
+            workers.settle()
         self._woken.set()
 
     async def _ask(self, connection: Connection, address: str, archs: tuple[str, ...]) -> Description:
@@ -492,6 +495,7 @@ class _Loop:
     def _refuse(self, address: str, why: str, host: str) -> None:
         workers = self._workers
         workers.usable.discard(address)
+        workers.settle()
         if address not in workers.refused:
             workers.refused[address] = why
             name = f"{address} on {host}" if host else address
@@ -704,7 +708,7 @@ class _Loop:
         places = await self._places(self._connection)
         self._copy_to(sent, self._workers.able - {places.get(name, "") for name in sent.names})
 
-    def _copy_to(self, sent: _Sent, addresses: set[str]) -> None:
+    def _copy_to(self, sent: _Sent, addresses: Collection[str]) -> None:
         # without an address, a worker that comes later may take it
         sent.is_copied = sent in self._sent and bool(addresses)
         if sent.is_copied:
