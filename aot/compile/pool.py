@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,6 +150,13 @@ class WorkerPool(Executor):
             self._shared.stopping.set()
             self._folder.cleanup()
 
+    def abandon(self, futures: Collection[Future[Any]]) -> None:
+        """Cancel calls, and end the processes of those that run already, so that other calls need not wait for them."""
+        for future in futures:
+            future.cancel()
+        for keeper in self._keepers:
+            keeper.abandon(futures)
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool | None:
         self.shutdown(cancel_futures=kind is not None)
         return None
@@ -167,6 +174,10 @@ class _Keeper:
         self._key: Hashable = None
         """Key of the starter (`Home`) that started the worker process."""
         self._opening: Home | None = None
+        self._serving: Future[Any] | None = None
+        """Future of the call that runs."""
+        self._spent = False
+        """Whether the process was ended, and the next call needs another."""
         self._lock = threading.Lock()
         self.thread = threading.Thread(target=self._serve, name=f"nojit-worker-{number}", daemon=True)
 
@@ -179,6 +190,13 @@ class _Keeper:
             if self._process is not None:
                 self._process.kill()
 
+    def abandon(self, futures: Collection[Future[Any]]) -> None:
+        """End the process if it runs the call of one of the futures."""
+        with self._lock:
+            if self._process is not None and self._serving in futures:
+                self._spent = True
+                self._process.kill()
+
     def _serve(self) -> None:
         job: _Job | None = None
         while (job := self._shared.jobs.take(job)) is not None:
@@ -188,11 +206,17 @@ class _Keeper:
             try:
                 answer = self._ask(job)
             except Exception as error:  # noqa: BLE001 - the future passes it on
+                self._served()
                 job.future.set_exception(error)
             else:
+                self._served()
                 job.future.set_result(answer)
         if self._process is not None:
             self._process.close()
+
+    def _served(self) -> None:
+        with self._lock:
+            self._serving = None
 
     def _ask(self, job: _Job) -> Any:
         process = self._running(job)
@@ -222,9 +246,11 @@ class _Keeper:
             if self._shared.stopping.is_set():
                 # `kill` is over, and would not end a process started now
                 raise CancelledError
-            if self._process is not None and not (self._process.is_alive() and self._key == job.key):
+            usable = not self._spent and self._process is not None and self._process.is_alive()
+            if self._process is not None and not (usable and self._key == job.key):
                 self._process.close()
                 self._process = None
+            self._serving, self._spent = job.future, False
             if self._process is None:
                 environment = {"TMPDIR": str(self._scratch)}
                 opened = Process.start if job.home is None else job.home.open

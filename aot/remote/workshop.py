@@ -99,8 +99,8 @@ class Workshop:
         while pending:
             _, pending = wait(pending, _LOOK_S, return_when=FIRST_EXCEPTION)
             if pending and stopped():
-                for future in pending:
-                    future.cancel()
+                # a variant that takes minutes would hold up the next build
+                self._pool.abandon(pending)
                 break
         for key, variant in job.variants:
             if key in running:

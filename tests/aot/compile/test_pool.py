@@ -229,6 +229,27 @@ class TestTimeouts:
             assert pool.submit(pool_jobs.add, 1, 2).result() == 3
 
 
+class TestAbandoning:
+    def test_ends_the_call_and_what_it_started_and_others_go_on(self, teller):
+        with WorkerPool(1, TIMEOUT_S) as pool:
+            hanging = pool.submit(pool_jobs.tell, teller.fifo, "hang")
+            queued = pool.submit(pool_jobs.crash, signal.SIGSTOP)
+            teller.hear()
+            pool.abandon([hanging, queued])
+            assert isinstance(hanging.exception(), CompileError)
+            assert queued.cancelled()
+            assert teller.all_ended()
+            assert pool.submit(pool_jobs.add, 1, 2).result() == 3
+
+    def test_leaves_processes_of_other_calls(self):
+        with WorkerPool(1, TIMEOUT_S) as pool:
+            done = pool.submit(pool_jobs.pid)
+            first = done.result()
+            for _ in range(20):
+                pool.abandon([done])
+                assert pool.submit(pool_jobs.pid).result() == first
+
+
 class Stop(BaseException):
     """Stands for Ctrl-C: not an Exception."""
 

@@ -67,6 +67,22 @@ def test_a_variant_with_another_key_is_not_compiled(made: tuple[Job, list[Compil
 
 
 @pytest.mark.triton
+def test_a_job_that_nobody_wants_ends_its_compilations(
+    made: tuple[Job, list[CompiledVariant]], shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, _ = made
+    ended: list[int] = []
+    abandon = shop._pool.abandon
+    monkeypatch.setattr(shop._pool, "abandon", lambda futures: ended.append(len(futures)) or abandon(futures))
+    monkeypatch.setattr("nojit.aot.remote.workshop._LOOK_S", 0)
+    outcomes = [outcome for _, outcome in shop.compile(job, lambda: True)]
+    assert ended
+    assert all(isinstance(outcome, CompiledVariant | Other) for outcome in outcomes)
+    # the next job has its processes
+    assert all(isinstance(outcome, CompiledVariant) for _, outcome in shop.compile(job))
+
+
+@pytest.mark.triton
 def test_closures_that_differ_from_their_digest_compile_nothing(
     made: tuple[Job, list[CompiledVariant]], shop: Workshop
 ) -> None:
