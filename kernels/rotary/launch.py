@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels.maps import nothing
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.rotary.checks import Operands
 from nojit.kernels.strides import merged_stride
 from torch import Tensor
@@ -44,9 +44,9 @@ def rotate(
     """
     query, key = one.query, one.key
     if query_out is None:
-        query_out = caller.make(torch.empty_like, query, memory_format=torch.contiguous_format)
+        query_out = new_contiguous(caller, query, query.shape)
     if key_out is None and key is not None and makes_key:
-        key_out = caller.make(torch.empty_like, key, memory_format=torch.contiguous_format)
+        key_out = new_contiguous(caller, key, key.shape)
     if query.shape[:-2].numel() and (query.shape[-2] or (key is not None and key.shape[-2])):
         _launch(one, query_out, key_out, caller)
     return query_out, key_out

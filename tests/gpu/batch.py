@@ -21,6 +21,7 @@ from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import rms_norm
+from nojit.kernels.rotary import rotary_qk
 from nojit.kernels.scaled_mm import scaled_mm
 
 PARTS = (1, 2, 7, 16, 17, 48, 64, 65, 200, 600, 1111)
@@ -117,10 +118,16 @@ def gradient(prompt: list[torch.Tensor], count: int, keys: int) -> torch.Tensor:
 def others() -> Mapping[str, Case]:
     """Images, and rows on their own."""
     images, filters = normal(32, 64, 28, 28).to(memory_format=torch.channels_last), normal(128, 64, 3, 3)
+    heads, tables, weight = normal(MOST, 8, 128), normal(2, MOST, 64), normal(128)
+    words = {"query_weight": weight, "key_weight": weight}
     planar, rows = normal(32, 64, 28, 28), normal(MOST, 4096)
     return {
         "conv2d": (32, lambda count: conv2d(images[:count], filters, padding=1)),
         "conv2d, planar": (32, lambda count: conv2d(planar[:count], filters, padding=1)),
+        "rotary_qk with norms": (
+            MOST,
+            lambda count: rotary_qk(heads[:count], heads[:count, :2], tables[0], tables[1], **words)[0],
+        ),
         "rms_norm": (MOST, lambda count: rms_norm(rows[:count])),
     }
 

@@ -25,6 +25,8 @@ from nojit.kernels.mm_plus_mm import mm_plus_mm  # noqa: E402
 from nojit.kernels.norm import reference as of_rows  # noqa: E402
 from nojit.kernels.norm import rms_norm  # noqa: E402
 from nojit.kernels.pointwise import swiglu  # noqa: E402
+from nojit.kernels.rotary import reference as of_positions  # noqa: E402
+from nojit.kernels.rotary import rotary  # noqa: E402
 from nojit.kernels.scaled_mm import reference as of_scales  # noqa: E402
 from nojit.kernels.scaled_mm import scaled_mm  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -156,6 +158,7 @@ OPERATORS: dict[str, tuple[Callable[[], tuple[Tensor, ...]], Callable[..., Tenso
         lambda gate, up: functional.silu(gate) * up,
     ),
     "rms_norm": (lambda: (normal(100, 1024),), rms_norm, of_rows.rms_norm),
+    "rotary": (lambda: (normal(100, 4, 64), normal(128, 32), normal(128, 32)), rotary, of_positions.rotary),
     "scaled_mm": (eight_bits, scaled_mm, scaled),
     "uint4x2_mixed_mm": (four_bits, uint4x2_mixed_mm, of_bytes.uint4x2_mixed_mm),
     "b2b_gemm": (lambda: (normal(1168, 64), normal(64, 80), normal(80, 48)), b2b_gemm, of_pairs.b2b_gemm),
