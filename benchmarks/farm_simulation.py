@@ -349,7 +349,7 @@ def picture(found: list[dict[str, float]]) -> str:
         Group("Share of a core that the build needs for it", bars("build", core("build_share"))),
     )
     text = f"a real scheduler and build; simulated compilations of {MEAN_S:g} s in the mean, 100 for each worker"
-    return svg(Chart("What a scheduler and a build bear", text, groups))
+    return svg(Chart("Workers that one scheduler and one build keep busy", text, groups))
 
 
 def main() -> None:
