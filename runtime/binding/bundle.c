@@ -65,16 +65,15 @@ static bool refuse_frame(nj_error *error)
     return false;
 }
 
-static bool take_raw(PyObject *found, void *raw, size_t raw_bytes, nj_error *error)
+/* Makes views of a frame and of the room for what it holds, and calls a callable with them. NULL with an exception raised. */
+static PyObject *call_with_views(PyObject *callable, nj_span frame, void *raw, size_t raw_bytes)
 {
-    if (found == NULL) {
-        return refuse_frame(error);
-    }
-    if (!PyBytes_Check(found) || (size_t)PyBytes_GET_SIZE(found) != raw_bytes) {
-        return nj_differ(error, nj_format("%zd", PyObject_Length(found)).text, "expected %zu decompressed bytes", raw_bytes);
-    }
-    memcpy(raw, PyBytes_AS_STRING(found), raw_bytes);
-    return true;
+    PyObject *stored = PyMemoryView_FromMemory((char *)frame.at, (Py_ssize_t)frame.size, PyBUF_READ);
+    PyObject *room = stored == NULL ? NULL : PyMemoryView_FromMemory(raw, (Py_ssize_t)raw_bytes, PyBUF_WRITE);
+    PyObject *done = room == NULL ? NULL : PyObject_CallFunctionObjArgs(callable, stored, room, NULL);
+    Py_XDECREF(room);
+    Py_XDECREF(stored);
+    return done;
 }
 
 /* Decompresses with a callable, which is the context. */
@@ -82,15 +81,11 @@ static bool decompress(void *context, nj_span frame, void *raw, size_t raw_bytes
 {
     PyObject *callable = context;
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *stored = PyMemoryView_FromMemory((char *)frame.at, (Py_ssize_t)frame.size, PyBUF_READ);
-    PyObject *size = PyLong_FromSize_t(raw_bytes);
-    PyObject *found = stored == NULL || size == NULL ? NULL : PyObject_CallFunctionObjArgs(callable, stored, size, NULL);
-    bool taken = take_raw(found, raw, raw_bytes, error);
-    Py_XDECREF(found);
-    Py_XDECREF(size);
-    Py_XDECREF(stored);
+    PyObject *done = call_with_views(callable, frame, raw, raw_bytes);
+    bool good = done != NULL || refuse_frame(error);
+    Py_XDECREF(done);
     PyGILState_Release(state);
-    return taken;
+    return good;
 }
 
 static bool decompress_of(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
@@ -304,12 +299,7 @@ static PyObject *bundle_load(nj_bundle_object *self, PyObject *args)
         !read_image(self, kernel_number, placed, image_number, &bytes)) {
         return NULL;
     }
-    nj_image_arch arch = nj_image_arch_read(self->it.index.image_arch);
-    nj_image image = {.content = bytes.content, .min_driver = (int)self->it.index.min_driver, .entry = nj_row_of(row)->entry};
-    image.entry.arch = (uint32_t)arch.number;
-    image.entry.arch_specific = arch.suffix == 'a';
-    /* the driver gets each content once in a process, whichever bundles hold it */
-    nj_sha256(bytes.content, image.digest);
+    nj_image image = nj_image_of(&self->it, &bytes, &nj_row_of(row)->entry);
     PyObject *loaded = nj_load_function(&image, device, where);
     nj_image_drop(&bytes);
     return loaded;

@@ -18,8 +18,8 @@ PyObject *nj_lone_archs(PyObject *module, PyObject *none);
 /* `sha256(data)`: the digest of bytes. */
 PyObject *nj_sha256_of(PyObject *module, PyObject *data);
 
-/* `read_frame(frame, raw_bytes, decompress, where)`: what a zstd frame holds, as a bundle is read: by `decompress(frame, raw_bytes)`, by
- * libzstd if that is None. Raises BundleError at `where`. */
+/* `read_frame(frame, raw_bytes, decompress, where)`: what a zstd frame holds, as a bundle is read: by `decompress(frame, raw)`, which fills
+ * `raw`, by libzstd if that is None. Raises BundleError at `where`. */
 PyObject *nj_read_frame(PyObject *module, PyObject *args);
 
 #endif

@@ -111,7 +111,7 @@ static int read_places(PyObject *places, Py_ssize_t made, nj_step *step)
         if (from < 0) {
             return -1;
         }
-        step->places[i] = (nj_image_place){(uint16_t)at, (uint16_t)from};
+        step->places[i] = (nj_recipe_place){(uint16_t)at, (uint16_t)from};
     }
     step->place_count = count;
     return 0;

@@ -18,14 +18,14 @@
 typedef struct {
     uint16_t argument;
     uint16_t made; /* an operand, or what an earlier step made */
-} nj_image_place;
+} nj_recipe_place;
 
 /* One call. */
 typedef struct {
     PyObject *function;
     PyObject *arguments; /* tuple: by position, then by name; None where a place is */
     PyObject *names;     /* tuple of str; NULL if none */
-    nj_image_place *places;
+    nj_recipe_place *places;
     Py_ssize_t place_count;
     bool launches; /* whether the function is a kernel of ours */
     bool keeps; /* whether the result is one that later steps use */

@@ -1,4 +1,4 @@
-"""Decompression of the zstd frames of bundles for Python. The engine checks their headers before, and the sizes after.
+"""Decompression of the zstd frames of bundles for Python. The engine checks before that each is one whole frame.
 
 Python 3.14 has zstd; earlier versions need the package ``zstandard``.
 """
@@ -14,8 +14,9 @@ from nojit.runtime.errors import BundleError
 
 __all__ = ["Decompress", "decompress"]
 
-Decompress: TypeAlias = Callable[[memoryview, int], bytes]
-"""Function that decompresses one whole frame of a known size; it raises ValueError for other data."""
+Decompress: TypeAlias = Callable[[memoryview, memoryview], None]
+"""Function that decompresses one whole frame into a buffer of the size that it declares; it raises ValueError for other data. It keeps
+neither."""
 
 # a frame with literals and sequences, compressed
 _SAMPLE = bytes.fromhex(
@@ -33,25 +34,27 @@ def _with_zstandard() -> Decompress:
     # a decompressor serves one thread at a time; creating and first using it costs more than decompressing ten small
     # frames, so one is ready before a bundle is opened
     idle = [zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG_MAX)]
-    idle[0].decompress(_SAMPLE)
+    idle[0].stream_reader(_SAMPLE).readinto(bytearray(len(_SAMPLE)))
 
-    def decompress_frame(frame: memoryview, _raw_bytes: int) -> bytes:
+    def decompress_frame(frame: memoryview, raw: memoryview) -> None:
         try:
             decompressor = idle.pop()
         except IndexError:
             decompressor = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG_MAX)
         try:
-            # this call writes into a buffer of the declared size, which was checked, so no frame can expand further
-            return decompressor.decompress(frame, allow_extra_data=False)
+            # zstd decompresses a whole frame in one pass, and checks its sum, where there is room for all of it
+            filled = decompressor.stream_reader(frame).readinto(raw)
         except zstandard.ZstdError as error:
             raise ValueError(error) from None
         finally:
             idle.append(decompressor)
+        if filled != len(raw):
+            raise ValueError(f"{filled} bytes")
 
     return decompress_frame
 
 
-def _without_any(_frame: memoryview, _raw_bytes: int) -> bytes:
+def _without_any(_frame: memoryview, _raw: memoryview) -> None:
     # raised for each bundle instead of at import, so that `nojit doctor` can report it with other problems
     what = "expected the package zstandard, which reads bundles, to be installed"
     raise BundleError(what, got="none: pip install zstandard")
@@ -62,15 +65,15 @@ def _with_stdlib() -> Decompress:
 
     options = {zstd.DecompressionParameter.window_log_max: WINDOW_LOG_MAX}
 
-    def decompress_frame(frame: memoryview, raw_bytes: int) -> bytes:
+    def decompress_frame(frame: memoryview, raw: memoryview) -> None:
         stream = zstd.ZstdDecompressor(options=options)
         try:
-            raw: bytes = stream.decompress(frame, max_length=raw_bytes + 1)
+            found: bytes = stream.decompress(frame, max_length=len(raw) + 1)
         except zstd.ZstdError as error:
             raise ValueError(error) from None
-        if not stream.eof or stream.unused_data:
-            raise ValueError("more, or less")
-        return raw
+        if not stream.eof or len(found) != len(raw):
+            raise ValueError(f"{len(found)} bytes")
+        raw[:] = found
 
     return decompress_frame
 

@@ -98,29 +98,32 @@ static void read_placement(nj_span raw, uint64_t images)
 
 /* -- whole bundles -- */
 
-enum { FRAME_HEAD_BYTES = 13, GROUP_BYTES_MAX = 1 << 14, PAYLOAD_BYTES_MAX = 1 << 16, INDEX_ROOM = 1024, COUNT_BYTES = 7,
+enum { FRAME_HEAD_BYTES = 13, BLOCK_HEAD_BYTES = 3, SUM_BYTES = 4, FRAME_BYTES = FRAME_HEAD_BYTES + BLOCK_HEAD_BYTES + SUM_BYTES, GROUP_BYTES_MAX = 1 << 14, PAYLOAD_BYTES_MAX = 1 << 16, INDEX_ROOM = 1024, COUNT_BYTES = 7,
        IMAGES_MAX = 64 };
 
 /* Takes a frame of the form that `put_frame` writes. */
 static int decompress(void *user, const void *frame, size_t frame_bytes, void *raw, size_t raw_bytes)
 {
     (void)user;
-    if (frame_bytes != raw_bytes + FRAME_HEAD_BYTES) {
+    if (frame_bytes != raw_bytes + FRAME_BYTES) {
         return 1;
     }
-    memcpy(raw, (const unsigned char *)frame + FRAME_HEAD_BYTES, raw_bytes);
+    memcpy(raw, (const unsigned char *)frame + FRAME_HEAD_BYTES + BLOCK_HEAD_BYTES, raw_bytes);
     return 0;
 }
 
-/* Writes bytes behind the head of a frame that declares their size. */
+/* Writes bytes as the one block of a frame that declares their size. */
 static size_t put_frame(unsigned char *to, const void *raw, size_t size)
 {
     static const unsigned char start[] = {0x28, 0xb5, 0x2f, 0xfd, 0xe4};
     uint64_t declared = size;
+    uint32_t last_and_plain = 1 | (uint32_t)size << 3;
     memcpy(to, start, sizeof start);
     memcpy(to + sizeof start, &declared, sizeof declared);
-    memcpy(to + FRAME_HEAD_BYTES, raw, size);
-    return FRAME_HEAD_BYTES + size;
+    memcpy(to + FRAME_HEAD_BYTES, &last_and_plain, BLOCK_HEAD_BYTES);
+    memcpy(to + FRAME_HEAD_BYTES + BLOCK_HEAD_BYTES, raw, size);
+    memset(to + FRAME_BYTES - SUM_BYTES + size, 0, SUM_BYTES);
+    return FRAME_BYTES + size;
 }
 
 /* Writes the index of a bundle of one kernel, and of one attachment that is stored as the kernel's section is. */
@@ -138,8 +141,8 @@ static size_t put_index(char *to, nj_span section, size_t stored_bytes, const un
                           "\"table\":{\"raw_bytes\":%zu,\"sha256\":\"%s\",\"stored_bytes\":%zu},\"variants\":%u}],\"min_driver\":12000,"
                           "\"name\":\"fuzz\",\"target\":{\"arch\":\"sm_90\",\"backend\":\"cuda\",\"image_arch\":\"sm_90a\","
                           "\"warp_size\":32},\"toolchain\":[],\"version\":\"1\"}",
-                          stored_bytes - FRAME_HEAD_BYTES, spelled, stored_bytes, zeros, counts[2], counts[1], payload_bytes,
-                          stored_bytes - FRAME_HEAD_BYTES, spelled, stored_bytes, counts[0]);
+                          stored_bytes - FRAME_BYTES, spelled, stored_bytes, zeros, counts[2], counts[1], payload_bytes,
+                          stored_bytes - FRAME_BYTES, spelled, stored_bytes, counts[0]);
     return (size_t)length;
 }
 
@@ -292,7 +295,7 @@ static size_t put_groups(unsigned char *records, size_t count, unsigned char *to
     static const unsigned char zeros[GROUP_BYTES_MAX];
     size_t size = 0;
     for (size_t i = 0; i < count; i++, records += NJ_GROUP_RECORD_BYTES) {
-        uint32_t raw = nj_u32(records + 8), stored = raw + FRAME_HEAD_BYTES;
+        uint32_t raw = nj_u32(records + 8), stored = raw + FRAME_BYTES;
         if (raw > GROUP_BYTES_MAX || size + stored > PAYLOAD_BYTES_MAX) {
             continue;
         }
@@ -309,8 +312,8 @@ static size_t put_groups(unsigned char *records, size_t count, unsigned char *to
 /* Opens a bundle of one kernel, and of an attachment that is its section again; `images` may be NULL for zeros. */
 static void seal(nj_span section, const unsigned counts[3], const unsigned char *images, size_t payload)
 {
-    unsigned char *file = calloc(1, NJ_HEADER_BYTES + INDEX_ROOM + 2 * section.size + payload + (size_t)3 * FRAME_HEAD_BYTES);
-    unsigned char *packed = malloc(section.size + FRAME_HEAD_BYTES);
+    unsigned char *file = calloc(1, NJ_HEADER_BYTES + INDEX_ROOM + 2 * section.size + payload + (size_t)3 * FRAME_BYTES);
+    unsigned char *packed = malloc(section.size + FRAME_BYTES);
     char index[INDEX_ROOM];
     if (file == NULL || packed == NULL) {
         abort();

@@ -699,7 +699,7 @@ def test_the_caller_decompresses(api: CApi, fakecuda: FakeCuda, tmp_path: Path) 
     assert len(sizes) == 3  # the index, a section and a group
     assert fakecuda.launch_count() == 1
     bundle.close()
-    with pytest.raises(CError, match="expected one whole zstd frame and nothing after it"):
+    with pytest.raises(CError, match="expected one whole zstd frame"):
         api.open(path, Options.of(decompress=DECOMPRESS(lambda *_: 1)))
 
 

@@ -198,17 +198,17 @@ def test_an_image_is_loaded_once_for_the_process(tmp_path: Path, fakecuda: FakeC
     assert len({launch.kernel for launch in fakecuda.launches()}) == 1
 
 
-def test_an_image_is_known_by_its_content_wherever_it_lies(tmp_path: Path, fakecuda: FakeCuda) -> None:
+def test_an_image_is_known_by_its_group_whichever_bundle_holds_it(tmp_path: Path, fakecuda: FakeCuda) -> None:
     words: dict[str, Any] = {"params": {"n": "i32"}, "configs": [{"num_warps": 4}, {"num_warps": 8}]}
-    alone = make_bundle(tmp_path / "alone.nojit", kernel("add", **words), group_images=1)
-    together = make_bundle(
-        tmp_path / "together.nojit", kernel("add", **words), group_images=2, name="other", version="2"
-    )
-    for path in (alone, together):
+    add, other = kernel("add", **words), kernel("another", {"x": "*fp32"})
+    one = make_bundle(tmp_path / "one.nojit", add, group_images=2)
+    more = make_bundle(tmp_path / "more.nojit", other, add, group_images=2, name="other", version="2")
+    alone = make_bundle(tmp_path / "alone.nojit", add, group_images=1)
+    for path, loaded in ((one, 2), (more, 2), (alone, 4)):
         bundle = loader.load(path)
         for warps in (4, 8):
             bundle.kernel("add")[(1,)](1, num_warps=warps)
-    assert fakecuda.calls("cuLibraryLoadData") == 2, "as many as there are images"
+        assert fakecuda.calls("cuLibraryLoadData") == loaded
 
 
 def test_what_one_bundle_says_of_an_image_binds_no_other(tmp_path: Path, fakecuda: FakeCuda) -> None:

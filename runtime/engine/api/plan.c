@@ -15,16 +15,13 @@ static nj_function *load_image(nj_kernel *kernel, size_t row, nj_row_facts *fact
     uint64_t began_ns = nj_now_ns();
     nj_image_bytes bytes;
     bool loaded;
-    facts->entry.arch = (uint32_t)bundle->image_arch.number;
-    facts->entry.arch_specific = bundle->image_arch.suffix == 'a';
     if (!nj_reader_image(&bundle->reader, kernel->number, &kernel->placement, nj_table_at(&kernel->table, NJ_COLUMN_IMAGE, row), &bytes, error)) {
         if (bundle->path != NULL) {
             nj_note_place(error, bundle->path);
         }
         return NULL;
     }
-    nj_image image = {.content = bytes.content, .min_driver = (int)bundle->reader.index.min_driver, .entry = facts->entry};
-    nj_sha256(bytes.content, image.digest);
+    nj_image image = nj_image_of(&bundle->reader, &bytes, &facts->entry);
     nj_function *function = nj_image_load(&image, device, &loaded, error);
     nj_image_drop(&bytes);
     if (function == NULL) {

@@ -4,6 +4,10 @@
 
 enum {
     START_BYTES = 6, /* magic, descriptor, and a byte more */
+    BLOCK_HEADER_BYTES = 3,
+    BLOCK_RLE = 1,
+    BLOCK_RESERVED = 3,
+    CHECKSUM_BYTES = 4,
     /* bits of the descriptor */
     SINGLE_SEGMENT = 0x20,
     RESERVED = 0x08,
@@ -44,6 +48,29 @@ static uint64_t window_bytes(unsigned char descriptor)
     return base + base / 8 * (descriptor & 7);
 }
 
+static bool refuse_end(nj_error *error, const char *got)
+{
+    return nj_break(error, "zstd-end", got, "expected one whole zstd frame and nothing after it");
+}
+
+/* Checks that the blocks and the checksum end where the frame does: decompressors may stop when they have all bytes. */
+static bool check_end(nj_cursor *cursor, nj_error *error)
+{
+    nj_span header, block;
+    uint32_t word = 0;
+    do {
+        if (!nj_take(cursor, BLOCK_HEADER_BYTES, &header)) {
+            return refuse_end(error, "no last block");
+        }
+        memcpy(&word, header.at, BLOCK_HEADER_BYTES);
+        uint32_t kind = word >> 1 & 3, size = word >> 3;
+        if (kind == BLOCK_RESERVED || !nj_take(cursor, kind == BLOCK_RLE ? 1 : size, &block)) {
+            return refuse_end(error, kind == BLOCK_RESERVED ? "a reserved block" : "part of a block");
+        }
+    } while ((word & 1) == 0);
+    return cursor->rest.size == CHECKSUM_BYTES || refuse_end(error, nj_format("%zu bytes behind the last block", cursor->rest.size).text);
+}
+
 bool nj_frame_check(nj_span frame, uint64_t raw_bytes, nj_error *error)
 {
     nj_cursor cursor = {frame};
@@ -68,6 +95,8 @@ bool nj_frame_check(nj_span frame, uint64_t raw_bytes, nj_error *error)
     if (!single && window_bytes(window.at[0]) > (uint64_t)1 << NJ_WINDOW_LOG_MAX) {
         return nj_break(error, "zstd-window", "", "expected a window of at most %d bytes", 1 << NJ_WINDOW_LOG_MAX);
     }
-    return raw_bytes != 0 || (frame.size == sizeof empty && memcmp(frame.at, empty, sizeof empty) == 0) ||
-           nj_break(error, "zstd-empty", nj_format("%zu", frame.size).text, "expected the frame of 13 bytes that holds nothing");
+    if (raw_bytes == 0 && (frame.size != sizeof empty || memcmp(frame.at, empty, sizeof empty) != 0)) {
+        return nj_break(error, "zstd-empty", nj_format("%zu", frame.size).text, "expected the frame of 13 bytes that holds nothing");
+    }
+    return check_end(&cursor, error);
 }

@@ -34,7 +34,8 @@ static bool check_digest(nj_span stored, const unsigned char *sha256, nj_error *
 
 bool nj_frame_read(const nj_reader_calls *calls, nj_span frame, void *raw, uint64_t raw_bytes, nj_error *error)
 {
-    return nj_frame_check(frame, raw_bytes, error) && calls->decompress(calls->context, frame, raw, (size_t)raw_bytes, error);
+    return nj_frame_check(frame, raw_bytes, error) &&
+           (raw_bytes == 0 || calls->decompress(calls->context, frame, raw, (size_t)raw_bytes, error));
 }
 
 /* Reads what is stored, new; NULL with `error` filled. */
@@ -324,7 +325,8 @@ bool nj_reader_image(nj_reader *it, size_t kernel, const nj_placement *placement
         group = read_group(it, kernel, &place, error);
     }
     if (group != NULL) {
-        *image = (nj_image_bytes){{group->raw + place.start, (size_t)(place.end - place.start)}, group};
+        *image = (nj_image_bytes){{group->raw + place.start, (size_t)(place.end - place.start)}, group, {0}, place.start};
+        memcpy(image->group_sha256, place.group.sha256, sizeof image->group_sha256);
     }
     return group != NULL;
 }

@@ -14,7 +14,7 @@
 typedef struct {
     void *context;
 
-    /* Decompresses a whole frame, whose header was checked, into exactly `raw_bytes`; false with `error` filled. */
+    /* Decompresses one whole frame, which nj_frame_check has passed, into exactly `raw_bytes`, at least one; false with `error` filled. */
     bool (*decompress)(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error);
 
     /* Judges a bundle by its digest before anything of it is decompressed or parsed; false with `error` filled. NULL allows all. */
@@ -43,13 +43,15 @@ typedef struct {
     nj_span table, placement;
 } nj_section_bytes;
 
-/* An image of a bundle; holds its group. */
+/* An image of a bundle; holds its group. Images of one group and start are equal, whichever bundles hold them. */
 typedef struct {
     nj_span content;
     nj_group_bytes *group;
+    unsigned char group_sha256[NJ_SHA256_BYTES]; /* of the group as stored */
+    uint64_t start;                              /* in the decompressed group */
 } nj_image_bytes;
 
-/* Checks the header of a frame and decompresses it into `raw`, which has room for `raw_bytes`. */
+/* Checks a frame and decompresses it into `raw`, which has room for `raw_bytes`. */
 NJ_INTERNAL bool nj_frame_read(const nj_reader_calls *calls, nj_span frame, void *raw, uint64_t raw_bytes, nj_error *error);
 
 /* Opens a file, or takes memory as one (`file` then has it), and reads the header and the index. False with `error` filled (may be

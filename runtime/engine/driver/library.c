@@ -1,5 +1,7 @@
 #include "driver/library.h"
 
+#include "bundle/target.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +10,8 @@ enum { BUCKETS = 1024, ANY_DEVICE = -1 };
 /* An image that the driver holds. */
 typedef struct library {
     struct library *next; /* of its bucket */
-    unsigned char digest[32];
+    unsigned char group_sha256[NJ_SHA256_BYTES];
+    uint64_t start; /* in its group */
     int device; /* that holds it; ANY_DEVICE where the driver puts it on all */
     CUlibrary handle;
     nj_function *functions; /* as they were asked for; each keeps what was raised for it */
@@ -17,6 +20,15 @@ typedef struct library {
 /* guards everything below; held while the driver loads an image, so that each is loaded once */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static library *buckets[BUCKETS];
+
+nj_image nj_image_of(const nj_reader *reader, const nj_image_bytes *bytes, const nj_entry *entry)
+{
+    nj_image_arch arch = nj_image_arch_read(reader->index.image_arch);
+    nj_image image = {*bytes, (int)reader->index.min_driver, *entry};
+    image.entry.arch = (uint32_t)arch.number;
+    image.entry.arch_specific = arch.suffix == 'a';
+    return image;
+}
 
 static bool check_version(int needed, nj_error *error)
 {
@@ -44,7 +56,7 @@ static nj_outcome load_there(void *facts)
     nj_outcome outcome = nj_vendor_found->per_device ? nj_context_enter(it->device, &pushed) : NJ_SUCCESS;
     if (outcome.call == NULL) {
         /* no options: nothing may be compiled behind the user's back */
-        outcome = NJ_TRY(cuLibraryLoadData, &it->handle, it->image->content.at, NULL, NULL, 0, NULL, NULL, 0);
+        outcome = NJ_TRY(cuLibraryLoadData, &it->handle, it->image->bytes.content.at, NULL, NULL, 0, NULL, NULL, 0);
         nj_context_leave(pushed);
     }
     return outcome;
@@ -61,7 +73,8 @@ static library *load_locked(const nj_image *image, const nj_device *device, nj_e
         nj_no_memory(error);
         return NULL;
     }
-    memcpy(made->digest, image->digest, sizeof made->digest);
+    memcpy(made->group_sha256, image->bytes.group_sha256, sizeof made->group_sha256);
+    made->start = image->bytes.start;
     made->handle = facts.handle;
     made->device = nj_vendor_found->per_device ? device->ordinal : ANY_DEVICE;
     return made;
@@ -69,10 +82,11 @@ static library *load_locked(const nj_image *image, const nj_device *device, nj_e
 
 static library *find_locked(const nj_image *image, const nj_device *device, bool *loaded, nj_error *error)
 {
-    library **bucket = &buckets[(image->digest[0] << 8 | image->digest[1]) % BUCKETS];
+    const unsigned char *sha256 = image->bytes.group_sha256;
+    library **bucket = &buckets[(sha256[0] << 8 | sha256[1]) % BUCKETS];
     for (library *one = *bucket; one != NULL; one = one->next) {
         bool there = one->device == ANY_DEVICE || one->device == device->ordinal;
-        if (there && memcmp(one->digest, image->digest, sizeof one->digest) == 0) {
+        if (there && one->start == image->bytes.start && memcmp(one->group_sha256, sha256, sizeof one->group_sha256) == 0) {
             return one;
         }
     }
@@ -190,7 +204,7 @@ nj_function *nj_image_load(const nj_image *image, int ordinal, bool *loaded, nj_
 {
     nj_entry_facts facts;
     *loaded = false;
-    nj_device *device = nj_entry_check(image->content, &image->entry, &facts, error) ? nj_device_ready(ordinal, error) : NULL;
+    nj_device *device = nj_entry_check(image->bytes.content, &image->entry, &facts, error) ? nj_device_ready(ordinal, error) : NULL;
     if (device == NULL) {
         return NULL;
     }

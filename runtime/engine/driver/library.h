@@ -1,18 +1,21 @@
-/* Images in the driver, one for each content, whichever bundles hold it. They stay loaded for the life of the process: an unload
+/* Images in the driver, each loaded once, whichever bundles hold its group. They stay loaded for the life of the process: an unload
  * would break a graph capture under way, and any launch that another thread has in flight. */
 #ifndef NOJIT_DRIVER_LIBRARY_H
 #define NOJIT_DRIVER_LIBRARY_H
 
+#include "bundle/reader.h"
 #include "driver/function.h"
 #include "image/entry.h"
 
 /* An image of a bundle, and the kernel that is wanted of it. */
 typedef struct {
-    nj_span content;
-    unsigned char digest[32]; /* SHA-256 of the content */
-    int min_driver;           /* 13010: CUDA 13.1; 6040: ROCm 6.4 */
+    nj_image_bytes bytes;
+    int min_driver; /* 13010: CUDA 13.1; 6040: ROCm 6.4 */
     nj_entry entry;
 } nj_image;
+
+/* Describes an image of a bundle, by an entry without arch. */
+NJ_INTERNAL nj_image nj_image_of(const nj_reader *reader, const nj_image_bytes *bytes, const nj_entry *entry);
 
 /* Returns the kernel, the same one at each call: checks the image against its entry, loads it if the driver has not, and checks
  * what a device's driver makes of it. `loaded` says whether it was loaded now. NULL with `error` filled, of NJ_ERROR_INTEGRITY or
