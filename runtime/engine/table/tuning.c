@@ -154,47 +154,27 @@ static bool take_number(nj_document *it, void *into)
            (nj_arena_add(numbers->arena, &number, numbers->width) || nj_no_memory(it->error));
 }
 
-/* Takes a few short numbers at once: most of a large table is these. False, and nothing taken, if they are not that plain. */
-static bool take_plain_numbers(nj_document *it, const nj_numbers *numbers)
-{
-    unsigned char plain[PLAIN_NUMBERS * sizeof(uint64_t)];
-    const unsigned char *at = it->at;
-    size_t size = 0;
-    do {
-        const unsigned char *start = ++at;
-        uint64_t number = 0;
-        while (*at >= '0' && *at <= '9' && at - start < PLAIN_DIGITS) {
-            number = 10 * number + (*at++ - '0');
-        }
-        if (at == start || number > numbers->most || size == sizeof plain / sizeof(uint64_t) * numbers->width) {
-            return false;
-        }
-        memcpy(plain + size, &number, numbers->width);
-        size += numbers->width;
-    } while (*at == ',');
-    if (*at != ']' || !nj_arena_add(numbers->arena, plain, size)) {
-        return false;
-    }
-    it->at = at + 1;
-    return true;
-}
-
-/* Takes an array of numbers from 0, each into the low bytes of its own. */
-static bool take_numbers(nj_document *it, nj_arena *arena, size_t count_max, uint64_t most, size_t width)
+/* Takes an array of numbers from 0, each into the low bytes of its own; NULL with the error of the document filled. */
+static const void *take_numbers(nj_document *it, nj_arena *arena, size_t count_max, uint64_t most, size_t width, uint32_t *count)
 {
     nj_numbers numbers = {arena, most, width};
-    /* what is checked JSON ends in a bracket */
-    bool plain = *it->at == '[' && count_max >= PLAIN_NUMBERS && take_plain_numbers(it, &numbers);
-    return plain || nj_take_array(it, count_max, take_number, &numbers);
+    size_t mark = nj_arena_start(arena);
+    if (!nj_take_array(it, count_max, take_number, &numbers)) {
+        return NULL;
+    }
+    const void *kept = nj_arena_end(arena, mark, width, count);
+    if (kept == NULL) {
+        nj_no_memory(it->error);
+    }
+    return kept;
 }
 
 static bool take_problem_at(nj_document *it, nj_part *part)
 {
     nj_table_reader *reader = part->reader;
-    size_t mark = nj_arena_start(&reader->arena);
     uint32_t count, expected = reader->table->tuning.key_count;
-    return take_numbers(it, &reader->arena, NJ_TUNING_KEYS_MAX, INT_MAX_OF_KEYS, sizeof(uint64_t)) &&
-           NJ_END_LIST(it, reader, mark, part->problem.at, count) &&
+    part->problem.at = take_numbers(it, &reader->arena, NJ_TUNING_KEYS_MAX, INT_MAX_OF_KEYS, sizeof *part->problem.at, &count);
+    return part->problem.at != NULL &&
            (count == expected || nj_break(it->error, "size", nj_format("%u", (unsigned)count).text, "expected %u key values",
                                           (unsigned)expected));
 }
@@ -219,19 +199,16 @@ static bool check_used(const nj_part *part, nj_error *error)
 
 static bool take_problem_configs(nj_document *it, nj_part *part)
 {
-    nj_arena *arena = &part->reader->arena;
-    size_t mark = nj_arena_start(arena);
-    return take_numbers(it, arena, NJ_POOL_MAX, NJ_POOL_MAX, sizeof(uint32_t)) &&
-           NJ_END_LIST(it, part->reader, mark, part->problem.configs, part->problem.count) && check_used(part, it->error);
+    nj_problem *problem = &part->problem;
+    problem->configs = take_numbers(it, &part->reader->arena, NJ_POOL_MAX, NJ_POOL_MAX, sizeof *problem->configs, &problem->count);
+    return problem->configs != NULL && check_used(part, it->error);
 }
 
 static bool take_problem_behind(nj_document *it, nj_part *part)
 {
-    nj_table_reader *reader = part->reader;
-    size_t mark = nj_arena_start(&reader->arena);
     uint32_t count;
-    return take_numbers(it, &reader->arena, NJ_POOL_MAX, NJ_BEHIND_MAX, sizeof(uint32_t)) &&
-           NJ_END_LIST(it, reader, mark, part->problem.behind, count) &&
+    part->problem.behind = take_numbers(it, &part->reader->arena, NJ_POOL_MAX, NJ_BEHIND_MAX, sizeof *part->problem.behind, &count);
+    return part->problem.behind != NULL &&
            (count == part->problem.count || nj_break(it->error, "size", nj_format("%u", (unsigned)count).text,
                                                      "expected %u numbers, one for each config", (unsigned)part->problem.count));
 }
@@ -256,15 +233,71 @@ static bool ascends(const int64_t *before, const int64_t *at, uint32_t count)
     return i < count && before[i] < at[i];
 }
 
+/* Reads an array of a few short numbers and goes past it. Returns their number; 0 if the array is not that plain. */
+static uint32_t read_plain_numbers(const unsigned char **from, uint64_t most, uint64_t numbers[PLAIN_NUMBERS])
+{
+    const unsigned char *at = *from;
+    uint32_t count = 0;
+    if (*at != '[') {
+        return 0;
+    }
+    do {
+        const unsigned char *start = ++at;
+        uint64_t number = 0;
+        while (*at >= '0' && *at <= '9' && at - start < PLAIN_DIGITS) {
+            number = 10 * number + (*at++ - '0');
+        }
+        if (at == start || number > most || count == PLAIN_NUMBERS) {
+            return 0;
+        }
+        numbers[count++] = number;
+    } while (*at == ',');
+    *from = at + 1;
+    return *at == ']' ? count : 0;
+}
+
+/* Takes a right problem whose three arrays are plain: most of a large table is these. False, and nothing taken, for any other. */
+static bool take_plain_problem(nj_document *it, nj_part *part)
+{
+    uint64_t keys[PLAIN_NUMBERS], configs[PLAIN_NUMBERS], behind[PLAIN_NUMBERS];
+    /* checked JSON ends in a bracket: each byte but the last has one behind it */
+    const unsigned char *at = it->at + (*it->at == '[');
+    uint32_t expected = part->reader->table->tuning.key_count, count;
+    if (read_plain_numbers(&at, INT_MAX_OF_KEYS, keys) != expected || *at++ != ',' ||
+        (count = read_plain_numbers(&at, NJ_POOL_MAX, configs)) == 0 || *at++ != ',' ||
+        read_plain_numbers(&at, NJ_BEHIND_MAX, behind) != count || *at != ']') {
+        return false;
+    }
+    int64_t *kept = nj_arena_take(&part->reader->arena, expected * sizeof *kept + 2 * count * sizeof(uint32_t));
+    if (kept == NULL) {
+        return false;
+    }
+    uint32_t *kept_configs = (uint32_t *)(kept + expected), *kept_behind = kept_configs + count;
+    memcpy(kept, keys, expected * sizeof *kept);
+    for (uint32_t i = 0; i < count; i++) {
+        kept_configs[i] = (uint32_t)configs[i];
+        kept_behind[i] = (uint32_t)behind[i];
+    }
+    part->problem = (nj_problem){kept, count, kept_configs, kept_behind};
+    if (!check_used(part, NULL)) {
+        return false;
+    }
+    it->at = at + 1;
+    return true;
+}
+
+static bool take_any_problem(nj_document *it, nj_part *part)
+{
+    part->number = 0;
+    return nj_take_array(it, 3, take_problem_part, part) &&
+           (part->number == 3 || nj_break(it->error, "size", nj_format("%u items", (unsigned)part->number).text, "expected 3 arrays"));
+}
+
 static bool take_problem(nj_document *it, void *into)
 {
     nj_part *part = into;
-    part->number = 0;
-    if (!nj_take_array(it, 3, take_problem_part, part)) {
+    if (!take_plain_problem(it, part) && !take_any_problem(it, part)) {
         return false;
-    }
-    if (part->number != 3) {
-        return nj_break(it->error, "size", nj_format("%u items", (unsigned)part->number).text, "expected 3 arrays");
     }
     if (part->before.at != NULL && !ascends(part->before.at, part->problem.at, part->reader->table->tuning.key_count)) {
         return nj_break(it->error, "order", "a row that does not", "expected rows that ascend, each once");
