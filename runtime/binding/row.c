@@ -14,6 +14,7 @@ PyTypeObject *nj_row_type;
 typedef struct {
     PyObject_HEAD
     PyObject *table, *ids; /* that the facts are of */
+    uint32_t image;        /* its number */
     nj_row_facts facts;
 } nj_row_object;
 
@@ -50,6 +51,7 @@ static PyObject *row_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED
     }
     self->table = Py_NewRef(handle);
     self->ids = Py_NewRef(ids);
+    self->image = nj_table_at(home.table, NJ_COLUMN_IMAGE, (size_t)row);
     home.ids = ((nj_ids_object *)ids)->ids;
     home.argument_count = arguments < 0 ? 0 : (size_t)arguments;
     if (!nj_row_read(&home, (size_t)row, &self->facts, &error)) {
@@ -87,7 +89,13 @@ static PyObject *row_entry(nj_row_object *self, void *Py_UNUSED(closure))
                                          entry->num_ctas);
 }
 
+static PyObject *row_image(nj_row_object *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLong(self->image);
+}
+
 static PyGetSetDef row_getters[] = {
+    {"image", (getter)row_image, NULL, PyDoc_STR("Number of the image."), NULL},
     {"entry", (getter)row_entry, NULL, PyDoc_STR("Symbol, bytes of each param, warps of a block, CTAs of a cluster."), NULL},
     {NULL},
 };

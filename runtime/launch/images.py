@@ -52,7 +52,7 @@ class Images:
             BundleError: the image is not what the bundle pins, or not what the row says of it.
             DriverError: the driver is too old for it, or refuses it.
         """
-        image = (table.kernel, table.columns["image"][row])
+        image = (table.kernel, read.image)
         entry = read.entry
         place = device if self._per_device else 0
         function = self._functions.get((image, entry, place))
@@ -70,7 +70,7 @@ class Images:
     def load(self, table: KernelTable, row: int, device: int, read: _core.Row) -> None:
         """Put a row's image on a device now; arguments and errors are those of `function`."""
         self.function(table, row, device, read).load(device)
-        self._loaded.add(((table.kernel, table.columns["image"][row]), device))
+        self._loaded.add(((table.kernel, read.image), device))
 
     def is_loaded(self, table: KernelTable, row: int, device: int) -> bool:
         """Return whether `load` put a row's image on a device."""
