@@ -1,7 +1,7 @@
 """GPU architecture names, which device runs which image, and how versions of drivers are spelled. Pure.
 
 An *arch* names Triton's target: ``sm_90``, or ``gfx942`` for AMD's GPUs. The *image* of one of NVIDIA's is what ptxas made of it: Triton assembles every arch from 9.0
-up as ``sm_90a``. The engine says where an image runs, `ImageArch.runs_on`:
+up as ``sm_90a``. The engine reads these names, and says where an image runs, `ImageArch.runs_on`:
 
 =================== ======================================= =====================================================
 image               runs on                                 source
@@ -43,6 +43,7 @@ __all__ = [
     "spell_arch",
     "spell_cuda",
     "spell_driver",
+    "warp_threads",
 ]
 
 ARCHS = (
@@ -69,10 +70,8 @@ FAMILIES: dict[int, frozenset[int]]
 ALONE: frozenset[int]
 """Chips that share no images with others of their major version."""
 
-# the numbers of AMD's archs are as high as no compute capability: "sm_" stands before fewer than 900, "gfx" before the rest
-_ARCH = re.compile(r"(?:sm_(?=[0-9]{2}\Z|[0-8][0-9]{2}\Z)|gfx(?=9[0-9]{2}\Z|[1-9][0-9]{3}\Z))([0-9]{2,4})\Z")
 _DIGITS = re.compile(r"(?<=sm_)[0-9]+|(?<=sm)[0-9]+|(?<=gfx)[0-9]+")
-GFX_FIRST = 900
+GFX_FIRST: int
 """The least number of AMD's archs; no compute capability is as high."""
 FIRST_EXACT = 90
 """Triton assembles every arch from this one up for exactly that chip."""
@@ -93,27 +92,28 @@ class ImageArch(Record):
 
     def runs_on(self, device: int) -> bool:
         """Say whether a device of the arch `device` (90 for ``sm_90``) runs this image; see the table above."""
-        return _image_fit(self.number, self.suffix, device) > 0
+        return bool(_engine().image_fit(self.number, self.suffix, device) > 0)
 
     def closeness(self, device: int) -> int:
         """Order the images that run on `device`: the exact chip first, then its family, then the nearest minor."""
-        return -_image_fit(self.number, self.suffix, device)
+        return -int(_engine().image_fit(self.number, self.suffix, device))
 
 
-def _image_fit(number: int, suffix: str, device: int) -> int:
-    from nojit.runtime import _core  # noqa: PLC0415 - commands that only check names of archs need no engine
+def _engine() -> Any:
+    # tables import this module, and the core imports tables
+    from nojit.runtime import _core  # noqa: PLC0415
 
-    return _core.image_fit(number, suffix, device)
+    return _core
 
 
 def __getattr__(name: str) -> Any:
-    if name not in {"ALONE", "FAMILIES"}:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from nojit.runtime import _core  # noqa: PLC0415 - commands that only check names of archs need no engine
-
+    if name == "GFX_FIRST":
+        return _engine().GFX_FIRST
     if name == "ALONE":
-        return frozenset(_core.lone_archs())
-    return {family: frozenset(members) for family, members in _core.image_families().items()}
+        return frozenset(_engine().lone_archs())
+    if name == "FAMILIES":
+        return {family: frozenset(members) for family, members in _engine().image_families().items()}
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def by_arch(text: str) -> str:
@@ -138,7 +138,12 @@ def spell_driver(arch: int, number: int) -> str:
 
 def is_gfx(number: int) -> bool:
     """Say whether a number of an arch is one of AMD's."""
-    return number >= GFX_FIRST
+    return bool(number >= _engine().GFX_FIRST)
+
+
+def warp_threads(number: int) -> int:
+    """Return the threads of a warp, which AMD calls wavefront, in Triton's code for the arch of a number."""
+    return int(_engine().warp_threads(number))
 
 
 def spell_arch(number: int) -> str:
@@ -146,9 +151,15 @@ def spell_arch(number: int) -> str:
     return f"gfx{number}" if is_gfx(number) else f"sm_{number}"
 
 
+def _read(text: str) -> tuple[int, str] | None:
+    read: tuple[int, str] | None = _engine().read_image_arch(text)
+    return read
+
+
 def is_arch(text: str) -> bool:
     """Say whether a text is spelled ``sm_NN`` or ``gfxNNN``."""
-    return _ARCH.match(text) is not None
+    read = _read(text)
+    return read is not None and not read[1]
 
 
 def arch_number(arch: str) -> int:
@@ -158,10 +169,10 @@ def arch_number(arch: str) -> int:
         ValueError: `arch` is not spelled ``sm_NN`` or ``gfxNNN``.
     """
     # callers of the runtime may well write 90
-    match = _ARCH.match(str(arch))
-    if match is None:
+    read = _read(str(arch))
+    if read is None or read[1]:
         raise ValueError(f"expected an arch such as sm_90 or gfx942, got {arch!r}")
-    return int(match[1])
+    return read[0]
 
 
 def parse_image_arch(text: str) -> ImageArch:
@@ -170,11 +181,10 @@ def parse_image_arch(text: str) -> ImageArch:
     Raises:
         ValueError: `text` is not spelled ``sm_NN``, ``sm_NNa``, ``sm_NNf`` or ``gfxNNN``.
     """
-    suffix = text[-1:] if text.startswith("sm_") and text.endswith(("a", "f")) else ""
-    match = _ARCH.match(text.removesuffix(suffix))
-    if match is None:
+    read = _read(text)
+    if read is None:
         raise ValueError(f"expected an image arch such as sm_90a or gfx942, got {text!r}")
-    return ImageArch(int(match[1]), suffix)
+    return ImageArch(*read)
 
 
 def image_arch_of(arch: str) -> ImageArch:

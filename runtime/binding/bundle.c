@@ -416,6 +416,27 @@ PyObject *nj_read_frame(PyObject *Py_UNUSED(module), PyObject *args)
     return raw;
 }
 
+PyObject *nj_read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    Py_ssize_t size;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+    nj_image_arch arch;
+    if (utf8 == NULL && !PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+        return NULL;
+    }
+    if (utf8 == NULL || !nj_image_arch_take((nj_span){(const unsigned char *)utf8, (size_t)size}, &arch)) {
+        PyErr_Clear();
+        return Py_NewRef(Py_None);
+    }
+    return Py_BuildValue("is#", arch.number, &arch.suffix, (Py_ssize_t)(arch.suffix != 0));
+}
+
+PyObject *nj_warp_threads_of(PyObject *Py_UNUSED(module), PyObject *number)
+{
+    long arch = PyLong_AsLong(number);
+    return arch == -1 && PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(nj_warp_threads((int)arch));
+}
+
 PyObject *nj_image_fit_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int number, capability;

@@ -8,6 +8,12 @@
 /* Makes the type; once, at import. */
 int nj_bundle_init(PyObject *module);
 
+/* `read_image_arch(text)`: number and suffix of an image arch such as sm_90a or gfx942; None if the text names none. */
+PyObject *nj_read_image_arch(PyObject *module, PyObject *text);
+
+/* `warp_threads(number)`: threads of a warp of an arch. */
+PyObject *nj_warp_threads_of(PyObject *module, PyObject *number);
+
 /* `image_fit(number, suffix, capability)`: how well images of an arch fit a device, the higher the better; 0 if they do not run there. */
 PyObject *nj_image_fit_of(PyObject *module, PyObject *args);
 

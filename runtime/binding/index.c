@@ -5,6 +5,7 @@
 
 #include "bundle/header.h"
 #include "bundle/index.h"
+#include "bundle/target.h"
 #include "bundle/text.h"
 #include "table/cost.h"
 #include "table/table.h"
@@ -186,6 +187,7 @@ int nj_limits_init(PyObject *module)
     } limits[] = {
         {"HEADER_BYTES", NJ_HEADER_BYTES},
         {"FORMAT_VERSION", NJ_FORMAT_VERSION},
+        {"GFX_FIRST", NJ_GFX_FIRST},
         {"INDEX_BYTES_MAX", NJ_INDEX_BYTES_MAX},
         {"SECTION_BYTES_MAX", NJ_SECTION_BYTES_MAX},
         {"ATTACHMENT_BYTES_MAX", NJ_ATTACHMENT_BYTES_MAX},

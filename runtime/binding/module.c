@@ -211,6 +211,8 @@ static PyMethodDef functions[] = {
     {"is_name", nj_is_name_of, METH_O, PyDoc_STR("Whether a text is a name of the format, and never a path.")},
     {"check_frame", nj_check_frame, METH_VARARGS, PyDoc_STR("Check the header of a zstd frame.")},
     {"read_frame", nj_read_frame, METH_VARARGS, PyDoc_STR("What a zstd frame holds.")},
+    {"read_image_arch", nj_read_image_arch, METH_O, PyDoc_STR("Number and suffix of an image arch; None if a text names none.")},
+    {"warp_threads", nj_warp_threads_of, METH_O, PyDoc_STR("Threads of a warp of an arch, by its number.")},
     {"image_fit", nj_image_fit_of, METH_VARARGS,
      PyDoc_STR("How well images of an arch fit a device, the higher the better; 0 if they do not run there.")},
     {"image_families", nj_image_families, METH_NOARGS, PyDoc_STR("The members of each family of architectures.")},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from nojit.runtime.recording.fake.properties import shared_bytes_max
+from nojit.runtime.target import warp_threads
 
 __all__ = ["ARCHS", "THREADS_MAX", "Arch", "arch_number", "facts_of", "is_arch"]
 
@@ -16,14 +17,17 @@ class Arch(NamedTuple):
 
     number: int
     """The digits of its name."""
-    warp_size: int
-    """Threads of a warp, which AMD calls wavefront, in Triton's code for it."""
     registers: int
     """Vector registers of a compute unit, counted for each thread."""
     register_unit: int
     """Unit in which the hardware allocates the vector registers of a thread."""
     min_driver: int
     """The first ROCm whose release notes list the arch: 6040 for 6.4."""
+
+    @property
+    def warp_size(self) -> int:
+        """Threads of a warp, which AMD calls wavefront, in Triton's code for it."""
+        return warp_threads(self.number)
 
     @property
     def shared_bytes(self) -> int | None:
@@ -34,9 +38,9 @@ class Arch(NamedTuple):
 # registers: LLVM, AMDGPUBaseInfo.cpp, getTotalNumVGPRs and getVGPRAllocGranule: 512 of 64 threads (with accumulators) on each of
 # 4 SIMDs, and 1,536 of 32 threads
 _ARCHS: Final = (
-    Arch(942, 64, 4 * 512 * 64, 8, 6000),
-    Arch(950, 64, 4 * 512 * 64, 8, 7000),
-    Arch(1201, 32, 4 * 1536 * 32, 24, 6040),
+    Arch(942, 4 * 512 * 64, 8, 6000),
+    Arch(950, 4 * 512 * 64, 8, 7000),
+    Arch(1201, 4 * 1536 * 32, 24, 6040),
 )
 _BY_NAME: Final = {f"gfx{arch.number}": arch for arch in _ARCHS}
 ARCHS: Final = tuple(_BY_NAME)

@@ -170,19 +170,12 @@ static bool take_attachments(nj_document *it, void *index)
     return nj_take_array(it, NJ_ATTACHMENTS_MAX, take_attachment, index);
 }
 
-/* Returns the arch that an image arch starts with. */
-static nj_span without_suffix(nj_span text)
-{
-    unsigned char last = text.size == 0 ? 0 : text.at[text.size - 1];
-    bool has = text.size > 0 && text.at[0] == 's' && (last == 'a' || last == 'f');
-    return (nj_span){text.at, text.size - has};
-}
-
 static bool take_arch(nj_document *it, void *into)
 {
     nj_index *index = into;
+    nj_image_arch arch;
     return nj_take_name(it, &index->arch) &&
-           (nj_is_arch(index->arch) ||
+           ((nj_image_arch_take(index->arch, &arch) && arch.suffix == 0) ||
             nj_break(it->error, "target", nj_quote(index->arch).text, "expected an arch such as sm_90 or gfx942"));
 }
 
@@ -202,14 +195,15 @@ static bool take_image_arch(nj_document *it, void *into)
 {
     nj_index *index = into;
     nj_span *image = &index->image_arch;
+    nj_image_arch arch;
     if (!nj_take_name(it, image)) {
         return false;
     }
-    if (!nj_is_arch(without_suffix(*image))) {
+    if (!nj_image_arch_take(*image, &arch)) {
         return nj_break(it->error, "target", nj_quote(*image).text, "expected an image arch such as sm_90a or gfx942");
     }
     nj_text got = nj_format("%.*s and %.*s", (int)index->arch.size, (const char *)index->arch.at, (int)image->size, (const char *)image->at);
-    return nj_span_equal(without_suffix(*image), index->arch) ||
+    return nj_span_equal((nj_span){image->at, image->size - (arch.suffix != 0)}, index->arch) ||
            nj_break(it->error, "target", got.text, "expected arch and image_arch to name the same chip");
 }
 

@@ -25,30 +25,33 @@ nj_text nj_arch_spell(int number)
     return nj_format(nj_is_gfx(number) ? "gfx%d" : "sm_%d", number);
 }
 
-bool nj_is_arch(nj_span text)
+bool nj_image_arch_take(nj_span text, nj_image_arch *image)
 {
-    bool is = text.size >= 5 && (memcmp(text.at, "sm_", 3) == 0 || memcmp(text.at, "gfx", 3) == 0);
-    for (size_t i = 3; is && i < text.size; i++) {
-        is = text.at[i] >= '0' && text.at[i] <= '9';
-    }
-    if (!is || text.size > 7) {
+    enum { PREFIX = 3, DIGITS_MIN = 2, DIGITS_MAX = 4 };
+    bool gfx = text.size > PREFIX && memcmp(text.at, "gfx", PREFIX) == 0;
+    if (!gfx && (text.size <= PREFIX || memcmp(text.at, "sm_", PREFIX) != 0)) {
         return false;
     }
-    bool gfx = nj_is_gfx(nj_image_arch_read(text).number);
-    return text.at[0] == 'g' ? gfx && text.at[3] != '0' : !gfx && text.size <= 6;
+    unsigned char last = text.at[text.size - 1];
+    bool has_suffix = !gfx && (last == 'a' || last == 'f');
+    nj_span digits = {text.at + PREFIX, text.size - PREFIX - has_suffix};
+    if (digits.size < DIGITS_MIN || digits.size > DIGITS_MAX) {
+        return false;
+    }
+    *image = (nj_image_arch){0, has_suffix ? (char)last : 0};
+    for (size_t i = 0; i < digits.size; i++) {
+        if (digits.at[i] < '0' || digits.at[i] > '9') {
+            return false;
+        }
+        image->number = 10 * image->number + (digits.at[i] - '0');
+    }
+    return nj_is_gfx(image->number) == gfx && (gfx ? digits.at[0] != '0' : digits.size < DIGITS_MAX);
 }
 
 nj_image_arch nj_image_arch_read(nj_span text)
 {
     nj_image_arch image = {0, 0};
-    for (size_t i = 3; i < text.size; i++) {
-        unsigned char c = text.at[i];
-        if (c >= '0' && c <= '9') {
-            image.number = 10 * image.number + (c - '0');
-        } else {
-            image.suffix = (char)c;
-        }
-    }
+    nj_image_arch_take(text, &image);
     return image;
 }
 

@@ -29,10 +29,10 @@ typedef struct {
     char suffix; /* 'a': exactly this chip; 'f': its family; 0: the same major version, of AMD's exactly this chip */
 } nj_image_arch;
 
-/* Whether a text names an arch: `sm_90`, `gfx942`. */
-bool nj_is_arch(nj_span text);
+/* Reads an image arch, `sm_90a` or `gfx942`; false if a text names none. Without a suffix, it is the arch of a device. */
+NJ_INTERNAL bool nj_image_arch_take(nj_span text, nj_image_arch *image);
 
-/* Reads an image arch of an index, `sm_90a` or `gfx942`. */
+/* Reads an image arch of an index, which was checked. */
 NJ_INTERNAL nj_image_arch nj_image_arch_read(nj_span text);
 
 /* How well such images fit a device of an arch (90 for 9.0), the higher the better: those of exactly the chip, then of

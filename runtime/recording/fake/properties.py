@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from nojit.runtime.target import arch_number, is_gfx
+from nojit.runtime.target import arch_number, is_gfx, warp_threads
 
 __all__ = ["Common", "capability_of", "common_of", "driver_properties", "shared_bytes_max", "torch_properties"]
 
@@ -86,11 +86,6 @@ def capability_of(arch: str) -> tuple[int, int]:
     return divmod(number // 10, 10) if is_gfx(number) else divmod(number, 10)
 
 
-def _warp(arch: str) -> int:
-    number = arch_number(arch)
-    return 64 if is_gfx(number) and number < 1000 else 32
-
-
 def shared_bytes_max(arch: str) -> int | None:
     """Return the maximum shared memory of a thread block in bytes; None for an unknown arch."""
     kib = _SHARED_KIB.get(arch_number(arch))
@@ -108,7 +103,11 @@ def driver_properties(arch: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Returns the properties that are the same for every GPU of the arch, and those of a common GPU of the arch.
     """
     common = common_of(arch)
-    return {"max_shared_mem": _shared_bytes(arch), "max_num_regs": _REGISTERS, "warpSize": _warp(arch)}, {
+    return {
+        "max_shared_mem": _shared_bytes(arch),
+        "max_num_regs": _REGISTERS,
+        "warpSize": warp_threads(arch_number(arch)),
+    }, {
         "multiprocessor_count": common.multiprocessors,
         "sm_clock_rate": common.clock_mhz * 1000,
         "mem_clock_rate": common.memory_mhz * 1000,
@@ -126,7 +125,7 @@ def torch_properties(arch: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {
         "major": major,
         "minor": minor,
-        "warp_size": _warp(arch),
+        "warp_size": warp_threads(arch_number(arch)),
         "regs_per_multiprocessor": _REGISTERS,
         "max_threads_per_block": _BLOCK_THREADS,
         "max_threads_per_multi_processor": _SM_THREADS.get(arch_number(arch), 1536),
