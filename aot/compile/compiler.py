@@ -110,7 +110,7 @@ def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
         CompileError: a setting has a value that builds refuse, or a tool cannot be read.
     """
     try:
-        tools = {"triton": triton.__version__, "triton.digest": _triton_digest()}
+        tools = {"triton": triton.__version__, "triton.digest": _triton_digest(_backend_of(arch).folder())}
         for name, tool in _backend_of(arch).tools(arch).items():
             tools |= {name: tool.version, f"{name}.digest": file_digest(tool.path)}
     except OSError as error:
@@ -138,14 +138,16 @@ def _backend_of(arch: str) -> Backend:
     return vendor_of(arch).backend()
 
 
-@lru_cache(maxsize=1)
-def _triton_digest() -> str:
-    """Return the digest of the files of the installed Triton; computed once per process."""
+def _triton_digest(backend: Path) -> str:
+    """Return the digest of the files of the installed Triton, and of a backend's folder elsewhere; computed once per process."""
     # another distribution can provide a backend
-    folders = [vendor.backend().folder() for vendor in vendors()]
-    triton_folders = [Path(own).resolve() for own in triton.__path__]
-    others = [str(folder) for folder in folders if not any(map(folder.is_relative_to, triton_folders))]
-    return tree_digest([*triton.__path__, *others])
+    own = any(map(backend.is_relative_to, [Path(folder).resolve() for folder in triton.__path__]))
+    return _digest_of((*triton.__path__, *([] if own else [str(backend)])))
+
+
+@lru_cache(maxsize=8)
+def _digest_of(folders: tuple[str, ...]) -> str:
+    return tree_digest([*folders])
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
