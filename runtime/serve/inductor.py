@@ -43,6 +43,8 @@ class Server(Protocol):
 def install(server: Server) -> Callable[[], None]:
     """Serve the kernels of torch.compile from now on; return a function that ends it.
 
+    A caller that replaced the same functions of torch later keeps its own: these pass calls on once they have ended.
+
     Args:
         server: finds recorded kernels.
     """
@@ -51,9 +53,10 @@ def install(server: Server) -> Callable[[], None]:
 
     tuner = triton_heuristics.CachingAutotuner
     precompile, to_gpu = tuner.precompile, triton_helpers.set_driver_to_gpu
+    serving = True
 
     def precompiling(self: Any, *args: Any, **kwargs: Any) -> None:
-        if self.launchers or not _serves(self):
+        if not serving or self.launchers or not _serves(self):
             precompile(self, *args, **kwargs)
             return
         found = server.generated(self.fn, key_of(self))
@@ -65,14 +68,21 @@ def install(server: Server) -> Callable[[], None]:
             self.launchers = [_launcher(triton_heuristics, self, config, found)]
             self.configs = None
 
-    tuner.precompile = precompiling
-    # generated modules ask for Triton's own driver, which compiles C; the serving package has set another one
-    triton_helpers.set_driver_to_gpu = lambda: None
+    def setting_driver() -> Any:
+        # generated modules ask for Triton's own driver, which compiles C; the serving package has set another one
+        return None if serving else to_gpu()
+
+    tuner.precompile, triton_helpers.set_driver_to_gpu = precompiling, setting_driver
     # a worker process would compile; a bundle in the graph cache would be written to Triton's cache at each hit
     restore = force_settings(settings, SEEN)
 
     def end() -> None:
-        tuner.precompile, triton_helpers.set_driver_to_gpu = precompile, to_gpu
+        nonlocal serving
+        serving = False
+        if tuner.precompile is precompiling:
+            tuner.precompile = precompile
+        if triton_helpers.set_driver_to_gpu is setting_driver:
+            triton_helpers.set_driver_to_gpu = to_gpu
         restore()
 
     return end

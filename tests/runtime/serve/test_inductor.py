@@ -158,6 +158,41 @@ def test_the_end_restores_inductor_and_its_settings():
     assert (triton.compile, triton_heuristics.CachingAutotuner.run) == (compile_before, run_before)
 
 
+def test_two_servers_may_end_in_any_order():
+    tuner = triton_heuristics.CachingAutotuner
+    before, autotuner = (tuner.precompile, triton_helpers.set_driver_to_gpu), load(pointwise())
+    recorded = inductor.Generated(Kernel(), {"XBLOCK": 2048, "num_warps": 2, "num_ctas": 1, "num_stages": 1}, {})
+    end_first = inductor.install(Server({generated.key_of(autotuner): recorded}))
+    end_second = inductor.install(Server({}))
+    end_first()
+    asked = []
+    autotuner._precompile_worker = lambda: asked.append("compiled")
+    autotuner.compile_results = []
+    autotuner._make_launchers = lambda: None
+    autotuner._dynamic_scale_rblock = lambda: None
+    autotuner.precompile()
+    assert asked == ["compiled"], "the first server serves no more"
+    end_second()
+    # what the second one put back was the first one's, which has ended
+    tuner.precompile(autotuner)
+    assert asked == ["compiled", "compiled"]
+    tuner.precompile, triton_helpers.set_driver_to_gpu = before
+
+
+def test_who_replaced_inductors_functions_later_keeps_its_own():
+    tuner = triton_heuristics.CachingAutotuner
+    before = tuner.precompile
+    end = inductor.install(Server({}))
+
+    def theirs(self):
+        return None
+
+    tuner.precompile = theirs
+    end()
+    assert tuner.precompile is theirs
+    tuner.precompile = before
+
+
 def test_two_watches_may_end_in_any_order():
     before, autotuner, first, second = settings.compile_threads, load(pointwise()), Told(), Told()
     ends = [generated.watch(told) for told in (first, second)]
