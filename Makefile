@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/binding/*.[ch] runtime/engine/*/*.[ch])
 export PIP_QUIET = 1
 
-.PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz
+.PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz coverage-engine
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -67,6 +67,9 @@ test-debug: $(VENV)/.test ## the same tests with Python's debugging allocator: m
 
 fuzz: $(VENV)/.test ## the engine's readers with libFuzzer, a minute each; needs clang and llvm
 	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run.sh build/fuzz
+
+coverage-engine: $(VENV)/.test ## which lines of the engine tests and fuzz seeds run, by file; needs clang and llvm
+	PYTHON=$(abspath $(BIN)/python) tests/fakecuda/coverage.sh build/coverage
 
 lint: $(VENV)/.test types
 	$(BIN)/ruff check

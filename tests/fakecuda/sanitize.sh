@@ -6,8 +6,7 @@
 # Some tests repeat a case many times. Here, where each case is slow, they do so less often: NOJIT_FAULT_CODES,
 # NOJIT_FUZZ_CALLS and NOJIT_FUZZ_BUNDLES say how often.
 #
-# The engine and its binding are built into one library beside, never over, those in the checkout: a package folder of links stands in front of it on the
-# path. Python's own allocator is switched off, so that the sanitizer sees each object by itself. PYTHON names the interpreter,
+# The engine and its binding are built beside those in the checkout. Python's own allocator is switched off, so that the sanitizer sees each object by itself. PYTHON names the interpreter,
 # CC the compiler.
 set -eu
 
@@ -18,25 +17,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 
 flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
-package=$work/nojit/runtime
-mkdir -p "$package"
-for file in "$root"/runtime/*.py; do
-    ln -s "$file" "$package/"
-done
-for file in "$root"/runtime/*/__init__.py; do
-    ln -s "${file%/*}" "$package/"
-done
-for file in "$root"/package/*.py; do
-    ln -s "$file" "$work/nojit/"
-done
-suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
-include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+# shellcheck disable=SC1091 # of this folder
+. "$root/tests/fakecuda/beside.sh"
 # shellcheck disable=SC2086 # flags are words
-$compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags -I"$include" \
-    -I"$root/runtime/binding" -I"$root/runtime/engine" -I"$root/runtime/engine/include" \
-    "$root"/runtime/binding/*.c "$root"/runtime/engine/*/*.c -ldl -lm -o "$package/_core$suffix"
-# who opens the library beside the extension gets the same one
-ln -s "_core$suffix" "$package/libnojit.so"
+build_beside "$work" "$compiler" -O1 $flags
 
 cd "$root"
 # what is measured in time is not measured here; test_c_sanitized.py has programs of its own, under other sanitizers. Recordings and the

@@ -55,8 +55,9 @@ for target in $targets; do
     # shellcheck disable=SC2086
     "$compiler" $covered "tests/fuzz/$target.c" tests/fuzz/main.c tests/fuzz/starve.c "$folder"/covered.objects/*.o \
         -ldl -lm -lpthread -o "$folder/$target.covered"
-    find "$folder/$target.corpus" "$folder/$target.seeds" -type f -print0 |
-        LLVM_PROFILE_FILE="$folder/$target.%p.profraw" xargs -0 "$folder/$target.covered" >/dev/null
+    export LLVM_PROFILE_FILE="$folder/$target.%p.profraw"
+    find "$folder/$target.corpus" -type f -print0 | xargs -0 "$folder/$target.covered" >/dev/null
+    find "$folder/$target.seeds" -type f -print0 | xargs -0 "$folder/$target.covered" --starve >/dev/null
     llvm-profdata merge -o "$folder/$target.profdata" "$folder/$target".*.profraw
     rm -f "$folder/$target".*.profraw
 done
