@@ -181,6 +181,11 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], Callable[[Kernel], Any], str]] = {
         lambda k: k[(1,)](0x1000),
         "60 types of one param, got 61",
     ),
+    "leaves in tuples": (
+        {"params": {"t": f"({','.join(['(i32)'] * 129)})"}},
+        lambda k: k[(1,)](1),
+        "256 leaves and tuples within",
+    ),
     "leaves": ({"params": {"t": f"({','.join(['i32'] * 257)})"}}, lambda k: k[(1,)](1), "256 leaves"),
     "facts": (
         {
@@ -189,6 +194,11 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], Callable[[Kernel], Any], str]] = {
         },
         lambda k: k[(1,)](*[(1,)] * 250),
         "2048 words of facts that choose a variant, got 2",
+    ),
+    "expressions": (
+        {"params": {"n": "i32"}, "configs": [{"requires": f"n != {number}"} for number in range(4097)]},
+        lambda k: k[(1,)](1),
+        "4096 expressions over arguments that choose a variant, got more",
     ),
     "maps": (
         {"params": dict.fromkeys((f"d{i}" for i in range(17)), "tensordesc<fp16[16]>")},

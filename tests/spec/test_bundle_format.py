@@ -161,7 +161,7 @@ def test_the_limits_are_the_codes() -> None:
         "kernels": {_core.KERNELS_MAX},
         "variants, images, groups of a kernel; entries of a pool": {_core.VARIANTS_MAX, _core.POOL_MAX},
         "a text": {_core.TEXT_CHARS_MAX},
-        "leaves of a type": {_core.LEAVES_MAX},
+        "leaves of a type, and tuples within": {_core.LEAVES_MAX},
         "characters of a kernel's expressions": {_core.EXPRESSION_CHARS_MAX},
         "rows times the characters of the longest signature": {_core.TYPED_WORK_MAX},
         "rows times the characters of derived expressions and `requires` that use a type axis": {_core.NAMING_WORK_MAX},

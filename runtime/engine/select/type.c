@@ -98,21 +98,20 @@ typedef struct {
     nj_error *error;
 } nj_tuple_reader;
 
-/* Appends the entries of a tuple, and counts its members. */
-static bool read_members(nj_tuple_reader *it, nj_span text, unsigned int depth, uint16_t *members)
+_Static_assert(NJ_TYPE_LEAVES_MAX <= NJ_LEAVES_MAX, "a type that a table may have has no more entries than there is room for");
+
+/* Appends the entries of a tuple, which nj_is_type has counted, and counts its members. */
+static bool read_members(nj_tuple_reader *it, nj_span text, uint16_t *members)
 {
     nj_span rest = {text.at + 1, text.size - 2}, member;
     *members = 0;
     while (nj_next_member(&rest, &member)) {
-        if (it->used == NJ_LEAVES_MAX || depth == NJ_TYPE_DEPTH_MAX) {
-            return nj_differ(it->error, "", "expected a type of at most %d leaves", NJ_LEAVES_MAX);
-        }
         nj_type *entry = &it->entries[it->used++];
         *entry = (nj_type){0};
         (*members)++;
         if (nj_is_tuple_type(member)) {
             entry->tags = NJ_BIT(NJ_TAG_TUPLE);
-            if (!read_members(it, member, depth + 1, &entry->count)) {
+            if (!read_members(it, member, &entry->count)) {
                 return false;
             }
         } else if (!nj_type_read(member, it->ids, entry, it->error)) {
@@ -137,7 +136,7 @@ bool nj_type_read(nj_span text, nj_ids *ids, nj_type *type, nj_error *error)
     if (it.entries == NULL) {
         return nj_no_memory(error);
     }
-    bool read = read_members(&it, text, 0, &type->count);
+    bool read = read_members(&it, text, &type->count);
     type->entry_count = it.used;
     return read;
 }

@@ -193,11 +193,12 @@ static bool is_constant(nj_span type)
     return type.size <= sizeof decoded && nj_type_constant(type, decoded, &value);
 }
 
-static size_t commas_in(nj_span text)
+/* How many values a call has for a tuple: its leaves, and the tuples within. */
+static size_t values_of(nj_span text)
 {
     size_t count = 0;
     for (size_t i = 0; i < text.size; i++) {
-        count += text.at[i] == ',';
+        count += text.at[i] == ',' || (text.at[i] == '(' && text.at[i + 1] != ')');
     }
     return count;
 }
@@ -264,7 +265,7 @@ static bool is_type(nj_span text, int depth)
 
 bool nj_is_type(nj_span text)
 {
-    return is_type(text, 0) && (!nj_is_tuple_type(text) || commas_in(text) < NJ_TYPE_LEAVES_MAX);
+    return is_type(text, 0) && (!nj_is_tuple_type(text) || values_of(text) <= NJ_TYPE_LEAVES_MAX);
 }
 
 typedef struct {

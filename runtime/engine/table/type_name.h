@@ -7,7 +7,7 @@
 #include "table/constant.h"
 
 enum {
-    NJ_TYPE_LEAVES_MAX = 256, /* of a tuple */
+    NJ_TYPE_LEAVES_MAX = 256, /* of a tuple, counting tuples within */
     NJ_TYPE_DEPTH_MAX = 8,    /* of tuples in tuples */
     NJ_TYPE_RANK_MAX = 5,     /* of a descriptor */
     NJ_PATH_BYTES_MAX = 256,  /* of a leaf: a name, and a dot and at most three digits for each tuple */
