@@ -143,7 +143,7 @@ static bool read_grid(row_reading *it)
     for (uint32_t i = 0; i < table->grid_count; i++) {
         if (!nj_assemble(table->programs[i], find_name, &names, it->home->argument_count, &made)) {
             return names.starved ? nj_no_memory(it->error)
-                                 : nj_refuse_program(NULL, table->grid[i], table->programs[i], can_stand, &names, it->error);
+                                 : nj_refuse_program(table->grid[i], table->programs[i], can_stand, &names, it->error);
         }
         if (!nj_program_copy(made.code, made.length, &facts->grid[i])) {
             return nj_no_memory(it->error);

@@ -208,10 +208,8 @@ static int compare(nj_span one, nj_span other)
     return order != 0 ? order : one.size < other.size ? -1 : one.size > other.size;
 }
 
-bool nj_refuse_program(const nj_typing *typing, nj_span text, nj_span words, bool (*knows)(void *context, nj_span name),
-                       void *context, nj_error *error)
+bool nj_refuse_program(nj_span text, nj_span words, bool (*knows)(void *context, nj_span name), void *context, nj_error *error)
 {
-    (void)typing;
     nj_span first = {0};
     const unsigned char *at = words.at, *end = at + words.size;
     while (at < end) {
@@ -239,7 +237,7 @@ static bool assemble(ground *it, const expression *of, size_t slots, nj_assembly
     if (nj_assemble(of->words, find_name, it, slots, made)) {
         return true;
     }
-    return it->starved ? nj_no_memory(error) : nj_refuse_program(&it->spec->typing, of->text, of->words, can_stand, it, error);
+    return it->starved ? nj_no_memory(error) : nj_refuse_program(of->text, of->words, can_stand, it, error);
 }
 
 /* Notes which axes a program leaves open, and starts at their first point. How many points there are, as far as that matters. */

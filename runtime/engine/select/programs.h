@@ -10,8 +10,7 @@
 bool nj_spec_find_programs(nj_spec *spec, nj_error *error);
 
 /* Says why no program could be made of an expression. False. */
-bool nj_refuse_program(const nj_typing *typing, nj_span text, nj_span words, bool (*knows)(void *context, nj_span name),
-                       void *context, nj_error *error);
+bool nj_refuse_program(nj_span text, nj_span words, bool (*knows)(void *context, nj_span name), void *context, nj_error *error);
 
 /* Copies a program, whose code is owned then; false without memory. */
 bool nj_program_copy(const nj_instruction *code, size_t length, nj_program *program);

@@ -267,7 +267,7 @@ static bool make_program(const nj_typing *typing, nj_span text, nj_span words, n
 {
     nj_assembly made;
     if (!nj_assemble(words, find_param, (void *)typing, typing->table->param_count, &made)) {
-        return nj_refuse_program(typing, text, words, is_param, (void *)typing, error);
+        return nj_refuse_program(text, words, is_param, (void *)typing, error);
     }
     if (!nj_program_copy(made.code, made.length, &key->program)) {
         return nj_no_memory(error);
