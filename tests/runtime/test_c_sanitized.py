@@ -1,10 +1,13 @@
-"""C programs that are built with the engine under sanitizers: many threads; and memory that runs out."""
+"""C programs that are built with the engine under sanitizers: many threads; memory that runs out; a system that fails to read."""
 
 from __future__ import annotations
 
+import ctypes.util
 import os
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import VECTOR_ADD
@@ -13,7 +16,8 @@ from tests.support.bundles import kernel, make_bundle
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NOTES = (("notes.txt", b"notes"),)
-WRAPPED = ("malloc", "calloc", "realloc")
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+ALLOCATIONS = ("malloc", "calloc", "realloc")
 
 
 def build(name: str, folder: Path, sanitize: list[str], *wrapped: str) -> Path:
@@ -23,7 +27,7 @@ def build(name: str, folder: Path, sanitize: list[str], *wrapped: str) -> Path:
     # coverage.sh counts lines instead
     compiler = os.environ.get("NOJIT_COVERAGE_CC", "").split() or ["gcc", "-O1", *sanitize]
     flags = ["-std=gnu11", "-g", "-Iruntime/engine", "-Iruntime/engine/include"]
-    wrap = [f"-Wl,--wrap={one}" for one in (*WRAPPED, *wrapped)]
+    wrap = [f"-Wl,--wrap={one}" for one in wrapped]
     command = [*compiler, *flags, *sources, *wrap, "-ldl", "-lm", "-lpthread", "-o", str(folder / name)]
     subprocess.run(command, cwd=ROOT, check=True)
     return folder / name
@@ -31,7 +35,7 @@ def build(name: str, folder: Path, sanitize: list[str], *wrapped: str) -> Path:
 
 def test_threads_share_a_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
     # gcc says of each fence that ThreadSanitizer does not see it
-    program = build("launches", tmp_path, ["-fsanitize=thread", "-Wno-tsan"], "pthread_mutex_lock")
+    program = build("launches", tmp_path, ["-fsanitize=thread", "-Wno-tsan"], *ALLOCATIONS, "pthread_mutex_lock")
     tile = kernel("tile", {"tile": "tensordesc<fp16[64,64]>", "n": "i32"}, grid=["n"])
     bundle = make_bundle(
         tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), kernel("sub", **VECTOR_ADD), tile, attachments=NOTES
@@ -43,8 +47,17 @@ def test_threads_share_a_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
 
 
 def test_each_allocation_can_fail(tmp_path: Path, fakecuda: FakeCuda) -> None:
-    program = build("nomemory", tmp_path, ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+    program = build("nomemory", tmp_path, SANITIZE, *ALLOCATIONS)
     tile = kernel("tile", {"both": "(tensordesc<fp16[64,64]>,i32)"}, grid=["1"])
     bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), tile, attachments=NOTES)
     ran = subprocess.run([program, bundle], env=fakecuda.environment(90), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "many failed\n")
+
+
+@pytest.mark.skipif(ctypes.util.find_library("zstd") is None, reason="the engine decompresses with libzstd")
+def test_reads_may_be_interrupted_and_short_and_each_can_fail(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    program = build("reads", tmp_path, SANITIZE, "pread", "fstat", "dlopen")
+    bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), attachments=NOTES)
+    ran = subprocess.run([program, bundle], env=fakecuda.environment(90), capture_output=True, text=True, check=False)
+    # header, index, attachment, section, and the groups of two images
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "6 parts read, 0 wrong\n")
