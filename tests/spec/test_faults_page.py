@@ -28,8 +28,11 @@ def test_every_fault_has_tests(row: list[str]) -> None:
 
 def check_named_tests(words: str) -> None:
     """Require that words name tests, each of which is there."""
-    named = re.findall(r"([\w/.]+)::(\w+)", words)
+    named = re.findall(r"([\w/.]+)::([\w:]+)", words)
     assert named
-    for file, function in named:
-        tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
-        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{file}::{function}"
+    for file, path in named:
+        body = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8")).body
+        for name in path.split("::"):
+            found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
+            assert found, f"{file}::{path}"
+            body = found[0].body
