@@ -123,7 +123,7 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
         OWN: the consumer.
         queries: this consumer's queries, from `queries_of`.
         weights: the softmax weights of the previous tile, [rows, keys].
-        acc: sums of weighted values so far, [rows, v_dim].
+        acc: sums of weighted values so far, [rows, columns]: one tensor, or one for each of two parts of the columns.
         memory: buffers, as in `first_scores`.
         barriers: barriers, as in `first_scores`.
         turn: number of query tiles before.
@@ -138,19 +138,36 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
     take_turn(OWN, order, used + turn)
     scores_token = _scores(queries, k_memory, stage, DEPTH)
-    acc_token = _sums(weights, acc, memory, barriers, used)
+    acc_tokens = _sums(weights, acc, memory, barriers, used)
     pass_turn(OWN, order)
-    scores = warpgroup_mma_wait(1, deps=(scores_token,))
+    scores = warpgroup_mma_wait(len(acc), deps=(scores_token,))
     mbarrier.arrive(k_empty.index(stage))
-    return scores, acc_token
+    return scores, acc_tokens
 
 
 @gluon.jit
-def summed(acc_token, memory, barriers, used):
+def summed(acc_tokens, memory, barriers, used):
     """Wait for sums of values in flight, free the buffer of tile `used` - 1's values, and return the sums."""
-    acc = warpgroup_mma_wait(0, deps=(acc_token,))
+    acc = warpgroup_mma_wait(0, deps=acc_tokens)
     mbarrier.arrive(barriers[5].index((used - 1) % memory[2].shape[0]))
-    return acc
+    if len(acc_tokens) == 1:
+        return (acc,)
+    else:  # noqa: RET505 - Triton compiles only the branch taken
+        return acc
+
+
+@gluon.jit
+def scaled(acc, factors):
+    """Multiply each row of sums, in one tensor or two, by its factor."""
+    if len(acc) == 1:
+        return (_scaled(acc[0], factors),)
+    else:  # noqa: RET505 - as above
+        return _scaled(acc[0], factors), _scaled(acc[1], factors)
+
+
+@gluon.jit
+def _scaled(acc, factors):
+    return acc * gl.convert_layout(factors, gl.SliceLayout(1, acc.type.layout))[:, None]
 
 
 @gluon.jit
@@ -158,9 +175,9 @@ def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
     """Add the weighted values of tile `used` - 1 once they have been copied, free their buffer, and return the sums."""
     order = barriers[6]
     take_turn(OWN, order, used + turn)
-    token = _sums(weights, acc, memory, barriers, used)
+    tokens = _sums(weights, acc, memory, barriers, used)
     pass_turn(OWN, order)
-    return summed(token, memory, barriers, used)
+    return summed(tokens, memory, barriers, used)
 
 
 @gluon.jit
@@ -191,17 +208,30 @@ def _sums(weights, acc, memory, barriers, used):
     stage = (used - 1) % v_memory.shape[0]
     mbarrier.wait(v_full.index(stage), (used - 1) // v_memory.shape[0] & 1)
     values = v_memory.index(stage).reshape([v_memory.shape[3], v_memory.shape[4]])
-    return warpgroup_mma(weights, values, acc, is_async=True)
+    if len(acc) == 1:
+        return (warpgroup_mma(weights, values, acc[0], is_async=True),)
+    else:  # noqa: RET505 - as above
+        HALF: gl.constexpr = acc[0].shape[1]
+        REST: gl.constexpr = acc[1].shape[1]
+        first = warpgroup_mma(weights, values.slice(0, HALF, 1), acc[0], is_async=True)
+        # the same registers: the layout of an operand names that of the result
+        weights = gl.convert_layout(weights, gl.DotOperandLayout(0, acc[1].type.layout, 2))
+        return first, warpgroup_mma(weights, values.slice(HALF, REST, 1), acc[1], is_async=True)
 
 
 @gluon.jit
 def write_rows(OWN: gl.constexpr, acc, row_sum, out_map, out_memory, batch, head, row_start):
     """Divide a consumer's sums of values [rows, v_dim] by its sums of weights, and store them from row `row_start` on."""
-    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, out_memory.shape[4], 16])
-    inverse = 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum)
-    out = acc * gl.convert_layout(inverse, gl.SliceLayout(1, out_layout))[:, None]
+    out = scaled(acc, 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum))
     # wait until the store of the previous tile has read the buffer
     tma.store_wait(0)
-    out_memory.index(OWN).reshape([out_memory.shape[3], out_memory.shape[4]]).store(out.to(out_memory.dtype))
+    own = out_memory.index(OWN).reshape([out_memory.shape[3], out_memory.shape[4]])
+    if len(out) == 1:
+        own.store(out[0].to(out_memory.dtype))
+    else:
+        HALF: gl.constexpr = out[0].shape[1]
+        REST: gl.constexpr = out[1].shape[1]
+        own.slice(0, HALF, 1).store(out[0].to(out_memory.dtype))
+        own.slice(HALF, REST, 1).store(out[1].to(out_memory.dtype))
     fence_async_shared()
     copy_out(out_map, [batch, head, row_start, 0], out_memory.index(OWN))

@@ -20,6 +20,7 @@ from nojit.kernels.kernel_sm90_attention import (
     first_scores,
     last_values,
     queries_of,
+    scaled,
     summed,
     weigh,
     write_rows,
@@ -153,6 +154,21 @@ def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
 
 
 @gluon.jit
+def _no_sums(BLOCK_DV: gl.constexpr, DEPTH: gl.constexpr):
+    """Return zeros for the sums of values: one tensor of `BLOCK_DV` columns, or two of `DEPTH` columns if that is less."""
+    if DEPTH >= BLOCK_DV:
+        return (_zeros(BLOCK_DV),)
+    else:  # noqa: RET505 - as above
+        return _zeros(BLOCK_DV // 2), _zeros(DEPTH - BLOCK_DV // 2)
+
+
+@gluon.jit
+def _zeros(WIDTH: gl.constexpr):
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
+    return gl.zeros([ROWS, WIDTH], gl.float32, layout)
+
+
+@gluon.jit
 def _attend(
     OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len, causal_offset,
     qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr, DEPTH: gl.constexpr,
@@ -164,12 +180,11 @@ def _attend(
     `used`: number of tiles before this one; `causal_offset`: query m sees keys up to m + causal_offset; `qk_scale`: the
     softmax scale times log2(e); `DEPTH`: the columns of queries and keys to multiply.
     """
-    scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used, DEPTH)
+    scores, tokens = both_products(OWN, q, weights, acc, memory, barriers, turn, used, DEPTH)
     if MASKED:
         scores = _hide(scores, start, rows, kv_len, causal_offset, CAUSAL)
     exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale)
-    acc = summed(token, memory, barriers, used)
-    acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, acc.type.layout))[:, None]
+    acc = scaled(summed(tokens, memory, barriers, used), keep)
     return acc, gl.convert_layout(exponentials.to(weights.dtype), weights.type.layout), row_max, row_sum
 
 
@@ -191,7 +206,8 @@ def _consume(
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     BLOCK_DV: gl.constexpr = v_memory.shape[4]
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_DV, 16])
+    OUT_WIDTH: gl.constexpr = BLOCK_DV if DEPTH >= BLOCK_DV else BLOCK_DV // 2
+    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, OUT_WIDTH, 16])
     weights_layout: gl.constexpr = gl.DotOperandLayout(0, out_layout, 2)
     tiles = gl.cdiv(q_len, BLOCK_M)
     section = _section_of(batch * heads, kv_len, SPAN, CAUSAL)
@@ -212,7 +228,7 @@ def _consume(
         first = weigh(scores, row_max, row_sum, qk_scale)
         row_max, row_sum = first[2], first[3]
         weights = gl.convert_layout(first[0].to(q.dtype), weights_layout)
-        acc = gl.zeros([ROWS, BLOCK_DV], gl.float32, out_layout)
+        acc = _no_sums(BLOCK_DV, DEPTH)
         cut = gl.maximum(count - full, 1)
         for place in range(1, cut):
             acc, weights, row_max, row_sum = _attend(

@@ -52,7 +52,8 @@ def mapped_widths(dim: int, v_dim: int) -> dict[str, int]:
     """Return BLOCK_D, BLOCK_DV and DEPTH of the sm_90 kernel for the head dimensions of keys and of values."""
     block_d, block_dv = tile_widths(dim, v_dim)
     # tiles have a power of two of columns, but the kernel need not multiply all of them
-    depth = 192 if block_d == 256 and dim <= 192 else block_d
+    widest = dim if block_dv == 128 else max(dim, v_dim)
+    depth = 192 if block_d == 256 and widest <= 192 else block_d
     return {"BLOCK_D": block_d, "BLOCK_DV": block_dv, "DEPTH": depth}
 
 

@@ -101,14 +101,14 @@ def _attend(
     """
     rows, row_in_block, lanes, intervals, head = own
     start, bitmap = tile_at(place, walk, tables[1], memory[1].shape[3], MASK)
-    scores, token = both_products(
-        OWN, q, weights, acc, memory, barriers, turn, used + place, memory[0].shape[4]
+    scores, tokens = both_products(
+        OWN, q, weights, (acc,), memory, barriers, turn, used + place, memory[0].shape[4]
     )  # fmt: skip
     scores = modified(scores, scale, head, rows, start + lanes, lengths, mods, SCORE_MOD)
     if MASKED:
         scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, lengths[1], MASK)
     exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale)
-    acc = summed(token, memory, barriers, used + place)
+    (acc,) = summed(tokens, memory, barriers, used + place)
     acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, acc.type.layout))[:, None]
     return acc, gl.convert_layout(exponentials.to(weights.dtype), weights.type.layout), row_max, row_sum
 
@@ -179,7 +179,7 @@ def _consume(
             )  # fmt: skip
         mbarrier.arrive(q_empty.index(turn % Q_STAGES))
         used += count
-        acc = last_values(OWN, weights, acc, memory, barriers, turn, used)
+        acc = last_values(OWN, weights, (acc,), memory, barriers, turn, used)
         write_rows(OWN, acc, row_sum, maps[3], memory[3], index_b, index_h, tile * BLOCK_M + OWN * ROWS)
         # a fully masked row has sum 0 and maximum -inf
         lse = gl.where(row_sum == 0.0, float("-inf"), row_max * (qk_scale * LN_2) + gl.log2(row_sum) * LN_2)

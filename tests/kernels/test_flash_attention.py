@@ -299,10 +299,11 @@ def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
         ((192, 128), (256, 128, 192)),
         ((193, 128), (256, 128, 256)),
         ((64, 192), (256, 256, 192)),
+        ((160, 200), (256, 256, 256)),
         ((256, 256), (256, 256, 256)),
     ],
 )
-def test_the_kernel_for_sm_90_multiplies_no_more_than_192_columns_of_heads_up_to_192(dims, widths):
+def test_of_heads_up_to_192_wide_the_kernel_for_sm_90_multiplies_192_columns(dims, widths):
     assert tuple(launch_forward.mapped_widths(*dims).values()) == widths
 
 

@@ -16,11 +16,12 @@ PATHS = (KERNELS / "kernel_sm90_attention.py", KERNELS / "flash_attention" / "ke
 BATCH, HEADS, GROUP, DIM = 2, 4, 2, 64
 
 
-@pytest.mark.parametrize("lengths", [(310, 310), (1, 150), (260, 100)], ids=str)
+@pytest.mark.parametrize("lengths", [(310, 310), (1, 150), (260, 100), (100, 400)], ids=str)
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 @pytest.mark.parametrize("dims", [(256, 256), (200, 136), (192, 192), (130, 256), (192, 128), (200, 72)], ids=str)
-def test_it_attends_to_heads_wider_than_128(lengths, causal, dims):
-    chosen = {"BLOCK_M": 128, "BLOCK_N": 64, "STAGES": 2, "Q_STAGES": 1, "SPAN": 400, "TURNS": True}
+@pytest.mark.parametrize("turns", [False, True], ids=["together", "in turn"])
+def test_it_attends_to_heads_wider_than_128(lengths, causal, dims, turns):
+    chosen = {"BLOCK_M": 128, "BLOCK_N": 64, "STAGES": 2, "Q_STAGES": 1, "SPAN": 400, "TURNS": turns}
     check(lengths, causal, 3, dims, chosen)
 
 
