@@ -181,6 +181,19 @@ def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
 
 
 @gluon.jit
+def pass_over(memory, barriers, used, count):
+    """Free the buffers of the `count` tiles of keys and values after the first `used`, which this consumer does not need."""
+    for place in range(used, used + count):
+        stage = place % memory[1].shape[0]
+        phase = place // memory[1].shape[0] & 1
+        # wait for the copies: two arrivals of one consumer in a phase would count for another
+        mbarrier.wait(barriers[2].index(stage), phase)
+        mbarrier.arrive(barriers[3].index(stage))
+        mbarrier.wait(barriers[4].index(stage), phase)
+        mbarrier.arrive(barriers[5].index(stage))
+
+
+@gluon.jit
 def _scores(queries, k_memory, stage, DEPTH: gl.constexpr):
     """Start the product of `DEPTH` columns of the queries and of the keys in a stage; return it in flight."""
     BLOCK_N: gl.constexpr = k_memory.shape[3]

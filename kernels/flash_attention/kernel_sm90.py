@@ -19,6 +19,7 @@ from nojit.kernels.kernel_sm90_attention import (
     copy_queries,
     first_scores,
     last_values,
+    pass_over,
     queries_of,
     scaled,
     summed,
@@ -205,6 +206,8 @@ def _consume(
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     BLOCK_DV: gl.constexpr = v_memory.shape[4]
+    # a consumer that took turns could not leave one out
+    PASSES: gl.constexpr = CAUSAL and BLOCK_N < BLOCK_M and barriers[6].shape[0] == 1
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     OUT_WIDTH: gl.constexpr = BLOCK_DV if DEPTH >= BLOCK_DV else BLOCK_DV // 2
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, OUT_WIDTH, 16])
@@ -219,6 +222,12 @@ def _consume(
         tile, batch_head = _tile_of(number, tiles, section, inverse, batch * heads, CAUSAL)
         row_start = tile * BLOCK_M
         count, full = _span_of(row_start, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
+        if PASSES:
+            # the first tiles may hold keys that only a later consumer's queries see
+            own_count, full = _span_of(row_start + OWN * ROWS, kv_len, causal_offset, ROWS, BLOCK_N, CAUSAL)
+            pass_over(memory, barriers, used, count - own_count)
+            used += count - own_count
+            count = own_count
         rows = row_start + OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
         q = queries_of(OWN, q_memory, q_full, turn)
         scores = first_scores(OWN, q, memory, barriers, turn, used, DEPTH)

@@ -25,6 +25,15 @@ def test_it_attends_to_heads_wider_than_128(lengths, causal, dims, turns):
     check(lengths, causal, 3, dims, chosen)
 
 
+@pytest.mark.parametrize("lengths", [(310, 310), (260, 100), (100, 400)], ids=str)
+@pytest.mark.parametrize("config", [(128, 64, 1), (128, 64, 3), (192, 64, 2), (192, 128, 2)], ids=str)
+@pytest.mark.parametrize("programs", [1, 3])
+def test_consumers_without_turns_pass_over_tiles_that_none_of_their_queries_see(lengths, config, programs):
+    rows, keys, stages = config
+    chosen = {"BLOCK_M": rows, "BLOCK_N": keys, "STAGES": stages, "Q_STAGES": 1, "SPAN": 400, "TURNS": False}
+    check(lengths, True, programs, (DIM, DIM), chosen)
+
+
 def check(lengths, causal, programs, dims, config):
     """Run the kernel, and compare its output and log-sums with the exact ones; `dims` are those of keys and values."""
     (q_len, kv_len), (dim, v_dim), widths = lengths, dims, launch_forward.mapped_widths(*dims)
