@@ -61,6 +61,8 @@ SHAPES = (
     Shape(4, 32, 32, 4096, 64, False),
     Shape(4, 32, 32, 4096, 64, True, ("forward",)),
     Shape(4, 32, 32, 1024, 128, True),
+    Shape(4, 16, 16, 4096, 256, False),
+    Shape(4, 16, 16, 4096, 256, True),
 )
 
 
