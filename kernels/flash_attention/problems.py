@@ -22,7 +22,7 @@ from nojit.kernels.flash_attention.launch_forward import (
     launch_over_pointers,
     maps_of,
 )
-from nojit.kernels.flash_attention.shapes import PROBLEMS, Problem, drawn
+from nojit.kernels.flash_attention.shapes import PROBLEMS, Problem, drawn, drawn_wide
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, recorded, rounding
 from torch import Tensor
 
@@ -234,6 +234,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     trained = [problem for problem in found if problem.kind in {"short", "long"}]
     return (
         *(AttentionProblem(problem, dtype, kernel) for kernel, dtype in _FORWARD.items() for problem in found),
+        *(AttentionProblem(problem, "bf16", "flash_attention_fwd_sm90") for problem in drawn_wide(use)),
         *(
             (MappedGradientProblem if "_sm90" in kernel else GradientProblem)(problem, "bf16", kernel)
             for kernel in ROLES

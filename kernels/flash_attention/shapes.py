@@ -11,7 +11,7 @@ from typing import Final
 from nojit.kernels.flash_attention.masks import Mask, mask_of
 from nojit.kernels.problem import draws, spread
 
-__all__ = ["PROBLEMS", "Problem", "drawn"]
+__all__ = ["PROBLEMS", "Problem", "drawn", "drawn_wide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,8 @@ PROBLEMS: Final = {
 _DRAWN: Final = {"tune": 96, "held_out": 18, "fresh": 18}
 # number of further shapes of `tune`, which fill the gaps between all others
 _SPREAD: Final = 72
+# number of random shapes with heads wider than 128
+_WIDE: Final = {"tune": 48, "held_out": 9, "fresh": 9}
 _KINDS: Final = ("square", "square", "causal", "causal", "chunk", "decode")
 # most work of a random problem: about 2 ms on an H200
 _MOST_FLOPS: Final = 8 * 10**11
@@ -186,6 +188,20 @@ def drawn(use: str) -> tuple[Problem, ...]:
         if fits and (one.q_len, one.kv_len, one.batch * one.heads) not in known:
             found[one.name] = one
     return (*found.values(), *(_between((*PROBLEMS["tune"], *found.values())) if use == "tune" else ()))
+
+
+def drawn_wide(use: str) -> tuple[Problem, ...]:
+    """Draw random calls with heads wider than 128: only the kernel for sm_90 has several configs for them.
+
+    `use`: purpose, as in `drawn`.
+    """
+    rng = draws("flash_attention wide", use)
+    found: dict[str, Problem] = {}
+    while len(found) < _WIDE.get(use, 0):
+        one = _draw(rng, _KINDS[len(found) % len(_KINDS)], ((256, 256), (192, 192), (192, 128)))
+        if one.flops <= _MOST_FLOPS:
+            found[one.name] = one
+    return tuple(found.values())
 
 
 def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -213,8 +229,9 @@ def _place(one: Problem) -> tuple[float, ...]:
     return tuple(map(math.log2, sizes))
 
 
-def _draw(rng: Random, kind: str) -> Problem:
-    dim = rng.choice((64, 128))
+def _draw(rng: Random, kind: str, dims: Sequence[tuple[int, int]] = ((64, 64), (128, 128))) -> Problem:
+    """Draw one call; `dims` are pairs of head dimensions of keys and of values."""
+    dim, v_dim = rng.choice(dims)
     heads, batch = rng.choice((8, 12, 16, 24, 32, 40)), rng.choice((1, 2, 4, 8, 16))
     kv_heads = rng.choice((heads, heads // 4))
     length = round(2 ** rng.uniform(7, 13))
@@ -224,6 +241,6 @@ def _draw(rng: Random, kind: str) -> Problem:
     elif kind == "decode":
         q_len, batch = rng.choice((1, 2, 4)), batch * 4
     causal = kind in {"causal", "chunk"}
-    name = f"{kind} {batch} x {heads}/{kv_heads} x {q_len} x {length} x {dim}"
+    name = f"{kind} {batch} x {heads}/{kv_heads} x {q_len} x {length} x {dim}{'' if v_dim == dim else f'/{v_dim}'}"
     alignment = "bottom_right" if kind == "chunk" else "top_left"
-    return Problem(name, batch, heads, kv_heads, q_len, length, dim, dim, causal, alignment)
+    return Problem(name, batch, heads, kv_heads, q_len, length, dim, v_dim, causal, alignment)

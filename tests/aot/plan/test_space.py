@@ -155,7 +155,7 @@ FEWER = {
     "conv_sm90": 42,
     "conv_weight_grad_sm90": 42,
     "flash_attention_fwd_fp8": 12,
-    "flash_attention_fwd_sm90": 16,
+    "flash_attention_fwd_sm90": 2,
     "flash_attention_bwd_delta": 16,
     "flash_attention_bwd_dkdv": 59,
     "flex_attention_fwd": 50,
