@@ -71,7 +71,8 @@ def check_out(out: Tensor, a: Tensor, b: Tensor, name: str = "a") -> None:
 
 def check_out_dtype(out_dtype: torch.dtype, a: Tensor) -> None:
     """Require that `out_dtype` is the dtype that products of `a` have by default: int32 for int8, else that of `a`."""
-    if out_dtype != result_dtype(a.dtype):
+    # a value of another type may not support comparison
+    if not isinstance(out_dtype, torch.dtype) or out_dtype != result_dtype(a.dtype):
         refuse_type("out_dtype", f"None or {result_dtype(a.dtype)}, the only dtype of products of {a.dtype}", out_dtype)
 
 

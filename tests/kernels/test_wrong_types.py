@@ -142,7 +142,12 @@ CASES = {
     "silu": case(silu, input=("tensor", V)),
     "swiglu": case(swiglu, gate=("tensor", V), up=("tensor", V)),
     "mm": case(
-        mm, input=("tensor", A[0]), mat2=("tensor", A[0].mT), activation=("word", "relu"), out=("tensor?", M.clone())
+        mm,
+        input=("tensor", A[0]),
+        mat2=("tensor", A[0].mT),
+        activation=("word", "relu"),
+        out_dtype=("dtype?", torch.float32),
+        out=("tensor?", M.clone()),
     ),
     "bmm": case(
         bmm, input=("tensor", A), mat2=("tensor", A.mT), activation=("word", "relu"), out=("tensor?", M[None].clone())
