@@ -83,6 +83,7 @@ FAMILIES = (
     "conv",
     "flex",
     "flex_decoding",
+    "grouped_mm",
 )
 
 # families of `tests/gpu/families.py`
@@ -94,6 +95,7 @@ TESTED = (
     "flex",
     "flex_decoding",
     "gemm",
+    "grouped_mm",
     "mixed_mm",
     "norm",
     "pointwise",

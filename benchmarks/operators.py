@@ -33,6 +33,7 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
     from nojit.kernels.flash_attention import flash_attention
     from nojit.kernels.flex import SoftCap, create_block_mask, flex_attention
     from nojit.kernels.flex_decoding import flex_decoding
+    from nojit.kernels.grouped_mm import grouped_mm
     from nojit.kernels.mixed_mm import uint4x2_mixed_mm
     from nojit.kernels.mm_plus_mm import mm_plus_mm
     from nojit.kernels.norm import add_rms_norm, rms_norm
@@ -48,7 +49,7 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
     m, batch = random(64, 64), random(2, 64, 64)
     others = [random(64, 64) for _ in range(3)]
     small, one = m.to(torch.float8_e4m3fn), torch.ones((), device=device)
-    turned = small.t()
+    turned, ends = small.t(), torch.tensor([20, 64], device=device, dtype=torch.int32)
     packed = torch.zeros(32, 64, device=device, dtype=torch.uint8)
     layout = BlockLayout(torch.ones(2, 2, 2, dtype=torch.bool), 64)
     a, s = random(1, 2, 128, 64), random(1, layout.nnz, 64, 64)
@@ -86,6 +87,7 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
         "mm_plus_mm": lambda: mm_plus_mm(m, *others),
         "uint4x2_mixed_mm": lambda: uint4x2_mixed_mm(m, packed),
         "b2b_gemm, gelu": lambda: b2b_gemm(m, *others[:2], activation="gelu"),
+        "grouped_mm": lambda: grouped_mm(m, batch, ends),
         "scaled_mm": lambda: scaled_mm(small, turned, one, one),
         "conv2d": lambda: conv2d(image, taps, weight, padding=(1, 1)),
         "block_sparse_softmax": lambda: block_sparse_softmax(s, layout, scale=0.125),

@@ -25,6 +25,7 @@ import attention
 import conv
 import flex_decoding
 import gemm
+import grouped_mm
 import mixed_mm
 import pointwise
 import scaled_mm
@@ -87,6 +88,11 @@ def scaled(group: str, draw: Random, rounds: int) -> Row:
         # torch refuses other numbers of rows, and its result is wrong where K is not a multiple of four blocks
         sizes = (size(draw, 4, 8192, 4), size(draw, 256, 16384, 128), size(draw, 512, 16384, 512))
     return scaled_mm.measure(group, sizes, rounds, compile_too=False)
+
+
+def grouped(draw: Random, rounds: int) -> Row:
+    """Measure a grouped bf16 product against torch's; the bound counts as a library, too."""
+    return grouped_mm.measure("grouped", grouped_mm.drawn(draw), rounds, compile_too=False)
 
 
 def attention_shape(draw: Random) -> attention.Shape:
@@ -209,6 +215,7 @@ FAMILIES: dict[str, Callable[[Random, int], Row]] = {
     "scaled": partial(scaled, "whole"),
     "scaled_rows": partial(scaled, "ends"),
     "scaled_blocks": partial(scaled, "blocks"),
+    "grouped": grouped,
     "attention": attend,
     "attention_backward": attend_backward,
     "conv2d": partial(conv2d, "forward"),

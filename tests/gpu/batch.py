@@ -18,6 +18,7 @@ from nojit.kernels.conv import conv2d
 from nojit.kernels.flash_attention import flash_attention
 from nojit.kernels.flex import create_block_mask, flex_attention
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.grouped_mm import grouped_mm
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import rms_norm
@@ -53,6 +54,8 @@ def products() -> Mapping[str, Case]:
     few = normal(MOST, 64), normal(64, 512), normal(512, 64)
     for assoc in ("left", "right", "auto"):
         found[f"b2b_gemm {assoc}"] = (MOST, lambda rows, assoc=assoc: b2b_gemm(few[0][:rows], *few[1:], assoc=assoc))
+    experts, ends = normal(8, 512, 4096).mT, torch.arange(1, 9, device="cuda", dtype=torch.int32) * (MOST // 8)
+    found["grouped_mm"] = (MOST, lambda rows: grouped_mm(a[:rows], experts, ends.clamp(max=rows)))
     return found
 
 

@@ -14,6 +14,7 @@ from tests.gpu import (
     flex_calls,
     flex_decoding_calls,
     gemm_calls,
+    grouped_mm_calls,
     matmul_calls,
     mixed_mm_calls,
     norm_calls,
@@ -81,6 +82,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "flex_decoding": Family(("flex_decoding",), flex_decoding_calls.flex_decoding_calls, shares=3),
     "gemm": Family(("bmm", "mm_plus_mm"), gemm_calls.gemm_calls, shares=4),
+    "grouped_mm": Family(("grouped_mm",), grouped_mm_calls.grouped_calls),
     "mixed_mm": Family(("mixed_mm",), mixed_mm_calls.mixed_mm_calls, borrowed=("bmm",)),
     "norm": Family(("norm",), norm_calls.norm_calls),
     "pointwise": Family(

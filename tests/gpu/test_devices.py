@@ -19,6 +19,8 @@ from nojit.kernels.block_sparse import reference as of_blocks  # noqa: E402
 from nojit.kernels.bmm import bmm  # noqa: E402
 from nojit.kernels.conv import conv2d  # noqa: E402
 from nojit.kernels.flash_attention import flash_attention  # noqa: E402
+from nojit.kernels.grouped_mm import grouped_mm  # noqa: E402
+from nojit.kernels.grouped_mm import reference as of_groups  # noqa: E402
 from nojit.kernels.mixed_mm import reference as of_bytes  # noqa: E402
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm  # noqa: E402
 from nojit.kernels.mm_plus_mm import mm_plus_mm  # noqa: E402
@@ -160,6 +162,11 @@ OPERATORS: dict[str, tuple[Callable[[], tuple[Tensor, ...]], Callable[..., Tenso
     "rms_norm": (lambda: (normal(100, 1024),), rms_norm, of_rows.rms_norm),
     "rotary": (lambda: (normal(100, 4, 64), normal(128, 32), normal(128, 32)), rotary, of_positions.rotary),
     "scaled_mm": (eight_bits, scaled_mm, scaled),
+    "grouped_mm": (
+        lambda: (normal(208, 144), normal(4, 320, 144).mT, torch.tensor([5, 5, 150, 208], dtype=torch.int32)),
+        grouped_mm,
+        of_groups.grouped_mm,
+    ),
     "uint4x2_mixed_mm": (four_bits, uint4x2_mixed_mm, of_bytes.uint4x2_mixed_mm),
     "b2b_gemm": (lambda: (normal(1168, 64), normal(64, 80), normal(80, 48)), b2b_gemm, of_pairs.b2b_gemm),
     "conv2d": (images, lambda x, w: conv2d(x, w, padding=1), lambda x, w: functional.conv2d(x, w, padding=1)),

@@ -15,13 +15,13 @@ from tests.aot.bench.conftest import load_script
 # what is imported by others first
 SCRIPTS = {
     name: load_script(name)
-    for name in ("contest", "timing", "gemm", "scaled_mm", "mixed_mm", "b2b_gemm", "conv", "pointwise")
+    for name in ("contest", "timing", "gemm", "scaled_mm", "mixed_mm", "b2b_gemm", "conv", "pointwise", "grouped_mm")
 }
 load_script("attention")
 FLEX = load_script("flex")
 CONTEST, TIMING = SCRIPTS["contest"], SCRIPTS["timing"]
 FAMILIES = ("bmm", "mm_plus_mm", "decode", "whole", "ends", "bias", "fast", "blocks", "prefill", "b2b_gemm", "conv2d")
-FAMILIES += ("conv3d", "operators", "shapes", "small")
+FAMILIES += ("conv3d", "operators", "shapes", "small", "deepseek", "mixtral", "qwen")
 
 
 class OnMeta(TorchFunctionMode):
@@ -68,7 +68,7 @@ def test_every_family_has_eight_shapes_and_names_of_their_own(measured):
     assert [family for family in FAMILIES if counts[family] < 8] == []
 
 
-@pytest.mark.parametrize("name", ["gemm", "scaled_mm", "mixed_mm", "b2b_gemm", "conv", "pointwise"])
+@pytest.mark.parametrize("name", ["gemm", "scaled_mm", "mixed_mm", "b2b_gemm", "conv", "pointwise", "grouped_mm"])
 def test_what_does_not_compile_is_a_dash_with_its_reason(name, measured, monkeypatch, capsys):
     def refuses(function):
         def call(*operands):

@@ -67,9 +67,9 @@ def test_profiles_stay_affordable(arch):
     """`core` is what a newcomer builds in minutes, `full` what a release builds once."""
     core = sum(len(expand(name, arch, "core").variants) for name in KERNELS)
     full = sum(len(expand(name, arch).variants) for name in KERNELS)
-    assert 60 <= core <= 240
-    # sm_90 has kernels of its own, and configs that were tuned; 100 variants of each are rotary embeddings
-    assert 400 <= full <= (4900 if arch == "sm_90" else 3700)
+    assert 60 <= core <= 250
+    # sm_90 has kernels of its own, and configs that were tuned; 100 variants of each are rotary embeddings, 36 grouped products
+    assert 400 <= full <= (5000 if arch == "sm_90" else 3750)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -135,8 +135,9 @@ def test_what_is_measured_in_bf16_stands_for_fp16():
                         assert all(seen in (set(), both) for seen in covered), f"{name}: {axis}"
 
 
-OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_few", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "mixed_mm",
-              "mixed_mm_few", "mixed_mm_sm90", "scaled_mm", "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
+OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_few", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "grouped_mm",
+              "grouped_mm_depth", "mixed_mm", "mixed_mm_few",
+              "mixed_mm_sm90", "scaled_mm", "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
 """Kernels whose columns are those of weights, or of their gradients, however they are called."""
 NO_BATCH = {
     # how deep sums are, and what belongs to weights

@@ -27,6 +27,7 @@ from nojit.kernels.flash_attention import op as attention
 from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_mask, flex_attention
 from nojit.kernels.flex import launch_forward as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.grouped_mm import grouped_mm
 from nojit.kernels.memos import Memo, Recording, new_memo
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
@@ -319,6 +320,7 @@ def conv_calls() -> dict[str, Callable[[], Any]]:
 def product_calls() -> dict[str, Callable[[], Any]]:
     m, batch, small, one = half(16, 16), half(2, 16, 16), half(16, 16).to(torch.float8_e4m3fn), torch.ones(())
     packed, weight = torch.zeros(8, 16, dtype=torch.uint8), torch.nn.Parameter(half(16, 16))
+    ends = torch.tensor([5, 16], dtype=torch.int32)
     return {
         "mm": lambda: mm(m, m, activation="relu"),
         "mm, out": lambda: mm(m, m, out=m.clone()),
@@ -329,6 +331,8 @@ def product_calls() -> dict[str, Callable[[], Any]]:
         "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
         "b2b_gemm, int": lambda: b2b_gemm(m, m, m, alpha=2),
         "scaled_mm": lambda: scaled_mm(small, small.t(), one, one, None, torch.float32, True),
+        "grouped_mm": lambda: grouped_mm(m, batch, ends, bias=m[0]),
+        "grouped_mm, K cut": lambda: grouped_mm(m, m, ends),
         "uint4x2_mixed_mm": lambda: uint4x2_mixed_mm(m, packed),
         "uint4x2_mixed_mm, groups": lambda: uint4x2_mixed_mm(m, packed, scales=half(2, 16), group_size=8),
     }

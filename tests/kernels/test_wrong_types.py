@@ -26,6 +26,7 @@ from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.compat import deepspeed
 from nojit.kernels.flash_attention import FlashAttention, flash_attention
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.grouped_mm import grouped_mm
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
@@ -218,6 +219,15 @@ CASES = {
         out_dtype=("dtype?", torch.bfloat16),
         use_fast_accum=("flag", False),
         out=("tensor?", torch.empty(16, 16).bfloat16()),
+    ),
+    "grouped_mm": case(
+        grouped_mm,
+        mat_a=("tensor", M),
+        mat_b=("tensor", torch.randn(2, 3, 4)),
+        offs=("tensor", torch.tensor([1, 3], dtype=torch.int32)),
+        bias=("tensor?", torch.randn(4)),
+        out_dtype=("dtype?", torch.float32),
+        out=("tensor?", torch.empty(3, 4)),
     ),
     "block_sparse_softmax": case(
         block_sparse_softmax,
@@ -496,6 +506,7 @@ def test_sizes_that_kernels_do_not_count_are_refused(more):
         lambda: scaled_mm(meta(tall, 16, fp8), meta(16, 16, fp8).t(), one, one),
         lambda: uint4x2_mixed_mm(meta(tall, 16), meta(8, 16, torch.uint8)),
         lambda: b2b_gemm(meta(tall, 16), meta(16, 16), meta(16, 16)),
+        lambda: grouped_mm(meta(tall, 16), meta(16, 16)[None], meta(1, 1, torch.int32)[0]),
     ):
         if more:
             with pytest.raises(ValueError, match=f": expected sizes of at most {COUNTED}, got shape"):

@@ -139,12 +139,14 @@ UNTUNED = {
     "flash_attention_bwd_sm90",
     "flex_attention_bwd_captured",
     "flex_attention_bwd_sm90",
+    "grouped_mm",
+    "grouped_mm_depth",
     "flash_attention_bwd_sm90_prepare",
     "flash_attention_bwd_sm90_finish",
     "scaled_mm_bytes",
     "scaled_mm_merge",
 }
-"""They have one config for each specialization, or run on devices that nothing is measured on."""
+"""They have one config for each specialization, run on devices that nothing is measured on, or depend on the lengths of groups."""
 POINTWISE = {"vector_add", "gelu", "silu", "swiglu", "addcmul"}
 """Of the generated kernels those that are tuned; the others take configs by their shape."""
 FEWER = {
