@@ -16,9 +16,12 @@ from typing import Any
 import torch
 from nojit.kernels import library
 from nojit.kernels.bmm.checks import result_dtype
+from nojit.kernels.bmm.launch_padded import Padded
+from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.dispatch import precision
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
+from nojit.kernels.gemm.waves import Way, aligned, sums_shape, way_of
 from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
@@ -103,7 +106,9 @@ def prepare(
     out: Tensor | None,
     finished: bool,
     maps_run: Callable[[Tensor], bool] | None = None,
-) -> Prepared:
+    *,
+    tuned: bool = False,
+) -> Prepared | Shared | Padded:
     """Choose the kernel for a validated call and return its launch arguments.
 
     Args:
@@ -114,6 +119,7 @@ def prepare(
         finished: whether the product has an epilogue: a factor, a tensor to add or an activation.
         maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a tensor's device; by
             default, it asks the device.
+        tuned: whether the launch is to be tuned: no operand is copied, and programs do not share the last wave.
     """
     batch = a.shape[0] if a.dim() == BATCHED else 1
     left, right = layout_of(a, batch), layout_of(b, batch)
@@ -128,8 +134,18 @@ def prepare(
     fits = not _is_unaligned(a, b, out) and (maps_run or takes_maps)(a)
     maps = _maps_of(left, right, result, a.element_size()) if fits else None
     whole = _Whole(left, right, result, added, a, finished)
-    prepared = whole.mapped(maps) if maps is not None else whole.pointed()
-    return replace(prepared, shape=shape, swapped=swapped)
+    if maps is None:
+        return replace(whole.pointed(), shape=shape, swapped=swapped)
+    if tuned:
+        return replace(whole.mapped(maps), shape=shape, swapped=swapped)
+    way = whole.way(maps)
+    of_a, of_b, of_out = maps
+    copy = aligned(of_b) if way.is_copied else of_b
+    described = (of_a, copy, of_out)
+    product = replace(
+        whole.shared(described) if way.is_shared else whole.mapped(described), shape=shape, swapped=swapped
+    )
+    return Padded(product, of_b, copy, swapped) if way.is_copied else product
 
 
 def _is_unaligned(a: Tensor, b: Tensor, out: Tensor | None) -> bool:
@@ -173,6 +189,26 @@ class _Whole:
     def processors(self) -> int:
         """Number of SMs of the device."""
         return processors(self.a)
+
+    def way(self, maps: tuple[Mapped, Mapped, Mapped]) -> Way:
+        """Return how the sm_90 kernels run the product: as usual under batch invariance and with split-K."""
+        if library.is_batch_invariant() or self.splits > 1:
+            return Way(is_shared=False, is_copied=False)
+        return way_of(maps[:2], self.sizes, self.processors, may_share=not self.finished)
+
+    def shared(self, maps: tuple[Mapped, Mapped, Mapped]) -> Shared:
+        """Return the launch arguments for the sm_90 kernel whose programs share the last wave; `maps` as for `mapped`."""
+        batch, rows, cols, _ = self.sizes
+        return Shared(
+            shape=(),
+            dtype=result_dtype(self.a.dtype),
+            swapped=False,
+            maps=maps,
+            sums=sums_shape(batch, rows, cols, self.processors),
+            sizes=self.sizes,
+            processors=self.processors,
+            strides=self.result.strides[:2],
+        )
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel; `maps` are the TMA descriptions of a, b and the result."""

@@ -24,6 +24,9 @@ ROLES: Final[Mapping[str, Roles]] = {
     "bmm_sm90": Roles(
         ("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE", "ROWS")
     ),
+    "bmm_pad": Roles(("ROWS", "COLS"), (), ()),
+    "bmm_waves_sm90": Roles(("STAGES",), (), ("TRANS_A", "TRANS_B", "BLOCK_M", "BLOCK_N", "GROUP")),
+    "bmm_waves_merge": Roles(("ROWS",), (), ("BLOCK_M", "BLOCK_N", "GROUP")),
 }
 
 _DRAWN: Final = {"tune": 110, "held_out": 12, "fresh": 12}
@@ -98,7 +101,7 @@ class GemmProblem:
         def provide(name: str) -> Any:
             return lambda *args, **named: launches.setdefault(name, Launch(name, args, named))
 
-        call = prepare(a, b, None, None, finished=False, maps_run=lambda _: self.kernel == "bmm_sm90")
+        call = prepare(a, b, None, None, finished=False, maps_run=lambda _: self.kernel == "bmm_sm90", tuned=True)
         with library.override(provide, devices=frozenset({"cpu", "cuda"})):
             out = call(a, b, None, None, (0, 1.0, 0.0))
         return launches[self.kernel], out

@@ -11,6 +11,7 @@ from unittest import mock
 
 import torch
 from nojit.kernels.bmm import baddbmm, bmm, launch, op, reference
+from nojit.kernels.gemm.waves import Way
 from nojit.kernels.mm_plus_mm import launch as pair_prepared
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.mm_plus_mm import op as pair_op
@@ -27,6 +28,8 @@ CUT = (1, 48, 208, 2064)
 # columns, and depth, for few rows by all tiles, and by parts of the depth
 BROAD = ((17_408, 144), (208, 2064))
 RAGGED = (1, 47, 203, 2061)
+# tiles for half of an H200's programs after a whole wave
+SHARED = (2, 1312, 2112, 1048)
 # M, N and both depths
 PAIRS = (1440, 2304, 144, 80)
 _ACTIVATIONS = ("relu", "square", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
@@ -45,6 +48,10 @@ class Case:
     """Whether the kernel over tensor maps may run where it can."""
     activation: str = "none"
     added: bool = False
+    shared: bool = False
+    """Whether programs share the last wave."""
+    padded: bool = False
+    """Whether the right operand is copied to rows that start on lines of memory."""
 
     @property
     def label(self) -> str:
@@ -52,6 +59,8 @@ class Case:
             *(f"{name} by columns" for name, on in zip("ab", self.trans, strict=True) if on),
             "tf32" if self.tf32 else "",
             "" if self.maps else "pointers",
+            "shared" if self.shared else "",
+            "padded" if self.padded else "",
             f"offset {self.offset}" if self.offset else "",
             self.activation if self.activation != "none" else "",
             "added" if self.added else "",
@@ -86,7 +95,7 @@ class Case:
             words = {"activation": self.activation}
             if self.added:
                 words |= {"beta": 0.5, "alpha": 0.25}
-            with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps):
+            with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps, self.shared, self.padded):
                 if not gradients:
                     return (functions[self.added](*operands, **words),)  # type: ignore[operator]
                 for value in operands:
@@ -167,13 +176,17 @@ class PairCase:
 
 
 @contextmanager
-def prepared_anew(operator: ModuleType, preparing: ModuleType, maps: bool) -> Iterator[None]:
+def prepared_anew(
+    operator: ModuleType, preparing: ModuleType, maps: bool, shared: bool = False, padded: bool = False
+) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
     with ExitStack() as stack:
         stack.callback(operator._MEMO.forget)
         operator._MEMO.forget()
         if not maps:
             stack.enter_context(mock.patch.object(preparing, "takes_maps", return_value=False))
+        if preparing is launch:
+            stack.enter_context(mock.patch.object(launch, "way_of", return_value=Way(shared, padded)))
         yield
 
 
@@ -200,6 +213,7 @@ def cases() -> Iterator[Case | PairCase]:
     """List cases that together reach every variant."""
     yield from _bmm_cases()
     yield from _few_cases()
+    yield from _shared_cases()
     yield from _pair_cases()
 
 
@@ -239,6 +253,19 @@ def _few_cases() -> Iterator[Case]:
     for dtype, rows, columns, (n, k) in itertools.product(dtypes, counts, (False, True), BROAD):
         yield Case(dtype, (1, rows, n, k), (False, columns))
         yield Case(dtype, (1, rows, n, k), (False, columns), activation="gelu", added=True)
+
+
+def _shared_cases() -> Iterator[Case]:
+    """List products whose programs share the last wave, and products of copies."""
+    for dtype, trans in itertools.product((torch.float16, torch.bfloat16), itertools.product((False, True), repeat=2)):
+        yield Case(dtype, SHARED, trans, shared=True)
+        yield Case(dtype, SHARED, trans, shared=True, padded=True)
+        yield Case(dtype, WHOLE, trans, padded=True)
+    # few tiles and many steps, and the reverse
+    yield Case(torch.bfloat16, (5, 200, 520, 4104), shared=True)
+    yield Case(torch.bfloat16, (133, 136, 264, 72), shared=True)
+    # an epilogue
+    yield Case(torch.bfloat16, (3, 136, 264, 200), padded=True, activation="gelu", added=True)
 
 
 def gemm_calls() -> Iterator[Call]:

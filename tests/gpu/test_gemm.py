@@ -8,11 +8,12 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels.bmm import baddbmm, bmm, mm  # noqa: E402
+from nojit.kernels.bmm import baddbmm, bmm, launch, mm, op  # noqa: E402
+from nojit.kernels.gemm.waves import sums_shape  # noqa: E402
 from nojit.kernels.mm_plus_mm import mm_plus_mm, reference  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.gemm_calls import CUT, PAIRS, WHOLE, Case, PairCase, cases, gradient_calls  # noqa: E402
+from tests.gpu.gemm_calls import CUT, PAIRS, SHARED, WHOLE, Case, PairCase, cases, gradient_calls, prepared_anew  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
@@ -39,6 +40,52 @@ def test_ten_runs_give_the_same_bits(operators, sizes):
     (first,) = call.run()
     for _ in range(9):
         assert same_bits(first, call.run()[0])
+
+
+def rests() -> dict[str, int]:
+    """Return numbers of tiles that leave some for the last wave, which programs share."""
+    programs = torch.cuda.get_device_properties(0).multi_processor_count
+    return {
+        "one": programs + 1,
+        "few": 2 * programs + 8,
+        "third": programs // 3,
+        "half": programs + programs // 2,
+        "two thirds": 2 * programs // 3,
+        "all but one": 2 * programs - 1,
+    }
+
+
+@pytest.mark.parametrize("k", [72, 1000, 4104])
+@pytest.mark.parametrize("rest", rests())
+def test_a_shared_last_wave_gives_the_same_bits_ten_times(operators, rest, k):
+    tiles = rests()[rest]
+    call = Case(torch.bfloat16, (tiles, 128, 256, k), shared=True).call()
+    (first,), (exact,), (plain,) = call.run(), call.exact(), call.torchs()
+    assert_accurate(first, exact, plain)
+    programs = torch.cuda.get_device_properties(0).multi_processor_count
+    for _ in range(9):
+        # the workspace reuses this memory
+        torch.full(sums_shape(tiles, 128, 256, programs), float("nan"), device="cuda")
+        assert same_bits(first, call.run()[0])
+
+
+def test_a_shared_last_wave_in_graphs_on_two_streams(operators):
+    case = Case(torch.bfloat16, SHARED, shared=True)
+    _, a, b = case.inputs()
+    with prepared_anew(op, launch, maps=True, shared=True):
+        expected = bmm(a, b)
+        graphs, results = [torch.cuda.CUDAGraph() for _ in range(2)], []
+        for graph in graphs:
+            with torch.cuda.graph(graph):
+                results.append([bmm(a, b) for _ in range(3)])
+    for result in [*results[0], *results[1]]:
+        result.fill_(float("nan"))
+    torch.cuda.synchronize()
+    for graph in graphs:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            graph.replay()
+    torch.cuda.synchronize()
+    assert all(same_bits(result, expected) for result in [*results[0], *results[1]])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)

@@ -309,6 +309,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         zeros_like=torch.zeros_like,
         arange=lambda first, last, layout: torch.arange(first, last),
         max_constancy=lambda value, _: value,
+        multiple_of=lambda value, _: value,
         convert_layout=lambda value, *_, **__: value,
         BlockedLayout=lambda *_: None,
         DistributedLinearLayout=lambda *_: None,
@@ -324,6 +325,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
     tl = SimpleNamespace(
         constexpr=gl.constexpr,
         static_range=range,
+        maximum=max,
         minimum=_minimum,
         where=_where,
         abs=torch.abs,

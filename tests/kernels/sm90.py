@@ -35,13 +35,13 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
         left, right, *others = args
         chosen = config()
         # the kernels that let the caller choose how many rows are copied of the left operand name them so
-        maps = _argument(left, named.get("ROWS", 64)), _argument(right, chosen["BLOCK_N"] if name in WHOLE else 64)
-        kernel(PROGRAMS, *maps, *map(_argument, others), **named, **chosen)
+        maps = argument(left, named.get("ROWS", 64)), argument(right, chosen["BLOCK_N"] if name in WHOLE else 64)
+        kernel(PROGRAMS, *maps, *map(argument, others), **named, **chosen)
 
     return launch
 
 
-def _argument(value: Any, height: int = 64) -> Any:
+def argument(value: Any, height: int = 64) -> Any:
     if isinstance(value, Described):
         width = PANEL_BYTES // value.base.element_size()
         return Map(value.base.as_strided(value.shape, value.strides), (height, width))

@@ -1,0 +1,67 @@
+"""Launch arguments of a validated matrix product on sm_90 whose last wave of tiles all programs share."""
+
+# ruff: noqa: PLR0917 - called as other products are
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from nojit.kernels.gemm.matrices import Mapped
+from nojit.kernels.gemm.waves import GROUP, TILE
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from torch import Tensor
+
+__all__ = ["Shared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A validated matrix product without epilogue that is ready to launch."""
+
+    shape: tuple[int, ...]
+    """Shape of the result: [M, N] or [B, M, N]."""
+    dtype: torch.dtype
+    """Dtype of the result."""
+    swapped: bool
+    """True if the kernel computes the transposed result, ``b^T @ a^T``."""
+    maps: tuple[Mapped, Mapped, Mapped]
+    """TMA descriptions of the left operand, the right operand and the result."""
+    sums: tuple[int, int, int]
+    """Shape of the workspace, fp32."""
+    sizes: tuple[int, int, int, int]
+    processors: int
+    strides: tuple[int, int]
+    """Strides of the result between matrices and between rows."""
+
+    def __call__(
+        self,
+        a: Tensor,
+        b: Tensor,
+        source: Tensor | None,
+        out: Tensor | None,
+        scales: tuple[int, float, float],
+        caller: Caller = DIRECT,
+    ) -> Tensor:
+        """Launch the product; return the result, a new tensor unless `out` is given.
+
+        Args:
+            a: left operand.
+            b: right operand.
+            source: None, as there is no tensor to add.
+            out: where to write the result, or None.
+            scales: the numbers of no epilogue.
+            caller: launches the kernel.
+        """
+        del source, scales
+        result = new_contiguous(caller, a, self.shape, self.dtype) if out is None else out
+        left, right = (b, a) if self.swapped else (a, b)
+        sums = new_contiguous(caller, a, self.sums, torch.float32)
+        of_a, of_b, of_out = self.maps
+        tile = {"BLOCK_M": TILE.rows, "BLOCK_N": TILE.cols, "GROUP": GROUP}
+        flags = {"TRANS_A": of_a.is_transposed, "TRANS_B": of_b.is_transposed}
+        maps = (of_a.describe(left), of_b.describe(right), of_out.describe(result))
+        rest = (*self.sizes, of_a.step, of_b.step, self.processors)
+        caller.launch("bmm_waves_sm90", *maps, sums, *rest, **flags, **tile)
+        caller.launch("bmm_waves_merge", sums, result, *self.sizes, self.processors, *self.strides, **tile)
+        return result

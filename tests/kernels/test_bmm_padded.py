@@ -1,0 +1,96 @@
+"""Products with a copy of the right operand: the copy in the interpreter, the sm_90 kernel step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.bmm import baddbmm, bmm, mm
+from nojit.kernels.bmm import launch as launch_module
+from nojit.kernels.gemm.waves import LINE, Way
+from nojit.kernels.maps import Described
+
+from tests.kernels import sm90
+from tests.kernels.accuracy import assert_accurate
+from tests.kernels.interpreter import Interpreter
+
+CONFIG = {"BLOCK_M": 128, "BLOCK_N": 256, "GROUP": 2, "STAGES": 2}
+asked: list[str] = []
+pitches: list[int] = []
+
+
+@pytest.fixture
+def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have a device that takes maps, which copies every right operand."""
+    sm90.pretend(monkeypatch, launch_module)
+    monkeypatch.setattr(launch_module, "way_of", lambda *_, **__: Way(is_shared=False, is_copied=True))
+    asked.clear()
+    pitches.clear()
+
+    def provide(name: str) -> Any:
+        kernel = interpreted(name) if name in {"bmm_pad", "bmm_merge"} else sm90.provide(name, lambda: CONFIG)
+
+        def launch(*args: Any, **named: Any) -> None:
+            asked.append(name)
+            pitches.extend(arg.strides[2] for arg in args[:2] if isinstance(arg, Described))
+            kernel(*args, **named)
+
+        return launch
+
+    with library.override(provide):
+        yield
+
+
+def stored(shape: tuple[int, ...], columns: bool) -> torch.Tensor:
+    """Make a matrix that is stored by rows or by columns."""
+    value = torch.randn(*shape[:-2], *(reversed(shape[-2:]) if columns else shape[-2:])).bfloat16()
+    return value.mT if columns else value
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize(("trans_a", "trans_b"), list(product([False, True], repeat=2)))
+@pytest.mark.parametrize("sizes", [(2, 136, 264, 200), (1, 200, 72, 520)], ids=str)
+def test_products(sizes, trans_a, trans_b):
+    batch, m, n, k = sizes
+    a, b = stored((batch, m, k), trans_a), stored((batch, k, n), trans_b)
+    assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
+    assert asked == ["bmm_pad", "bmm_sm90"]
+    assert pitches[0] == (m if trans_a else k), "the left operand is used as it is"
+    assert pitches[1] == -(-(k if trans_b else n) // LINE) * LINE
+
+
+@pytest.mark.usefixtures("device")
+def test_cached_calls_and_an_epilogue():
+    a, b = stored((136, 192), False), stored((192, 264), False)
+    source = torch.randn(264).bfloat16()
+    result = mm(a, b)
+    assert_accurate(result, a.double() @ b.double(), a @ b)
+    assert torch.equal(mm(a, b), result)
+    exact = torch.relu(source.double() + a.double() @ b.double())
+    assert_accurate(baddbmm(source, a[None], b[None], activation="relu")[0], exact, exact.bfloat16())
+    assert asked == ["bmm_pad", "bmm_sm90"] * 3
+
+
+@pytest.mark.usefixtures("device")
+def test_a_shared_matrix_a_result_by_columns_and_rows_within_larger_ones():
+    a, b = stored((1, 72, 136), False).expand(3, -1, -1), stored((3, 136, 72), True)
+    assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
+    a, b = stored((2, 136, 264), False)[:, :, 8:], stored((2, 256, 80), False)[:, :, :72]
+    out = torch.full((2, 72, 136), float("nan")).bfloat16().mT
+    assert bmm(a, b, out=out) is out
+    assert_accurate(out, a.double() @ b.double(), a @ b)
+    assert asked == ["bmm_pad", "bmm_sm90"] * 2
+
+
+@pytest.mark.usefixtures("device")
+def test_split_k_and_batch_invariance_copy_nothing():
+    names: list[str] = []
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        mm(stored((8, 2056), False), stored((2056, 64), True))
+    with library.override(lambda name: lambda *_, **__: names.append(name), batch_invariant=True):
+        mm(stored((128, 72), False), stored((72, 128), True))
+    assert names == ["bmm_sm90", "bmm_merge", "bmm_sm90"]
