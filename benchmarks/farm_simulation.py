@@ -55,6 +55,15 @@ SHAPE = (
 )
 # of a variant in the answer to a job, which is compressed: what a variant takes in a bundle
 IMAGE_BYTES = 8600
+# what each of the workers of a process would do many times a second, and a worker alone hardly notices
+CONFIG = {
+    "distributed.admin.system-monitor.interval": "60s",
+    "distributed.admin.tick.interval": "10s",
+    "distributed.admin.tick.cycle": "10s",
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.profile.interval": "60s",
+    "distributed.worker.profile.cycle": "60s",
+}
 # for which the scheduler is watched while its workers wait
 IDLE_S = 5.0
 # of a closure, uncompressed: the median of `manifests/`
@@ -101,7 +110,7 @@ async def work(address: str, count: int) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
-    with tempfile.TemporaryDirectory() as folder, dask.config.set({"distributed.admin.system-monitor.interval": "60s"}):
+    with tempfile.TemporaryDirectory() as folder, dask.config.set(CONFIG):
         workers = [
             Worker(address, nthreads=1, memory_limit=0, dashboard=False, local_directory=folder) for _ in range(count)
         ]
