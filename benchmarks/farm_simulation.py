@@ -392,7 +392,13 @@ def main() -> None:
         given.svg.write_text(picture(rows), encoding="utf-8")
         return
     scale = 10 if given.quick else 1
-    cases = [(100, 10_000, 5.0), (200, 20_000, 5.0), (1000, 100_000, 5.0), (1000, 100_000, 0.01), (2000, 200_000, 5.0)]
+    cases = [
+        (100, 10_000, 10.0),
+        (200, 20_000, 10.0),
+        (1000, 100_000, 10.0),
+        (1000, 100_000, 0.01),
+        (2000, 200_000, 10.0),
+    ]
     if given.only:
         cases = [(int(given.only[0]), int(given.only[1]), float(given.only[2]))]
     found = []

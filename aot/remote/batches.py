@@ -14,7 +14,7 @@ __all__ = ["JOB_S", "ROUNDS", "VARIANTS_MAX", "Batches"]
 
 C = TypeVar("C")
 
-JOB_S: Final = 5.0
+JOB_S: Final = 10.0
 """Time that a job should take, in seconds; `docs/scale.md` shows how it was chosen."""
 # of a variant about which nothing is known
 _GUESS_S: Final = 1.0
@@ -23,7 +23,7 @@ VARIANTS_MAX: Final = 64
 ROUNDS: Final = 2
 """Jobs of a whole length that wait for each slot; when fewer wait, at the end of a build, the jobs get shorter."""
 # with so many workers, the shortest jobs take as long as the others: single variants for all of them would swamp the scheduler
-_SLOTS_FULL: Final = 5000
+_SLOTS_FULL: Final = 10_000
 # the weight of the newest result in an estimate
 _NEWEST: Final = 0.2
 

@@ -283,8 +283,11 @@ class _Loop:
                 return call.future
             if self._stopping:
                 raise RuntimeError("expected an open executor, got one that was shut down")
+            # the put of the first one woke the thread, which takes all
+            wakes = not self._inbox
             self._inbox.append(call)
-        self._wake()
+        if wakes:
+            self._wake()
         return call.future
 
     def stop(self) -> None:
