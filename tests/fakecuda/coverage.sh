@@ -33,7 +33,8 @@ llvm-cov export "$folder/core.so" -instr-profile="$folder/all.profdata" -summary
     "$python" -c '
 import json, sys
 files = json.load(sys.stdin)["data"][0]["files"]
-rows = sorted((f["summary"]["lines"]["percent"], f["filename"], f["summary"]["lines"]) for f in files)
+rows = sorted((each["summary"]["lines"]["percent"], each["filename"], each["summary"]["lines"]) for each in files)
 for percent, name, lines in rows:
-    print(f"{percent:6.1f}%  {lines[\"count\"] - lines[\"covered\"]:4d} of {lines[\"count\"]:4d} lines missed  {name[name.find(\"runtime/engine\"):]}")
+    missed, count, short = lines["count"] - lines["covered"], lines["count"], name[name.find("runtime/engine"):]
+    print(f"{percent:6.1f}%  {missed:4d} of {count:4d} lines missed  {short}")
 '
