@@ -1,4 +1,4 @@
-"""``block_sparse_matmul``: validation, and reduction of all modes and transposes to the two products of `products`.
+"""``block_sparse_matmul``: validation, and reduction of all modes and transposes to the two products of `op_matmul_autograd`.
 
 These are ``sdd`` (dense by dense, sparse result) and ``dsd`` (sparse by dense). Dense tensors are transposed by their
 strides. ``dds`` is the transpose of a ``dsd``, ``C^T = S^T @ D^T``. A transposed result swaps the operands.

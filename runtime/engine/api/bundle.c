@@ -206,8 +206,11 @@ const void *nj_bundle_attachment(nj_bundle *it, const char *name, size_t *size, 
         free(made); /* another thread was faster */
         made = known;
     }
-    *size = (size_t)it->reader.index.attachments[number].section.raw_bytes;
-    return known != NULL ? known : made;
+    const void *found = known != NULL ? known : made;
+    if (found != NULL) {
+        *size = (size_t)it->reader.index.attachments[number].section.raw_bytes;
+    }
+    return found;
 }
 
 /* -- questions -- */

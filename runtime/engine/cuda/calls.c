@@ -41,6 +41,7 @@ const nj_vendor nj_vendor_cuda = {
     .dlpack_device = 2, /* kDLCUDA */
     .too_old = 222,
     .too_old_name = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    .not_initialized_name = "CUDA_ERROR_NOT_INITIALIZED",
     .find = find,
     .arch = arch,
     .spell = spell,

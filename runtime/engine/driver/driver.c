@@ -38,8 +38,7 @@ bool nj_forked(void)
 bool nj_refuse_forked(nj_error *error)
 {
     const nj_vendor *it = nj_vendor_found;
-    return nj_driver_failed(error, it->spell("cuInit"), CUDA_ERROR_NOT_INITIALIZED,
-                            it == &nj_vendor_cuda ? "CUDA_ERROR_NOT_INITIALIZED" : "hipErrorNotInitialized",
+    return nj_driver_failed(error, it->spell("cuInit"), CUDA_ERROR_NOT_INITIALIZED, it->not_initialized_name,
                             "%s was initialised before fork; use spawn (multiprocessing.set_start_method) or fork earlier", it->name);
 }
 

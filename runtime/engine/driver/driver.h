@@ -78,6 +78,7 @@ typedef struct {
     bool lazy;            /* any call may start the driver */
     int too_old;          /* the code of an image that the driver is too old for, and its name */
     const char *too_old_name;
+    const char *not_initialized_name;
     const char *(*find)(void *library);                   /* fills `nj_calls`; the name of a symbol that is missing, or NULL */
     /* as bundle/target.h numbers them; `name` is that of an arch without a number, else empty */
     CUresult (*arch)(int *number, nj_text *name, CUdevice device);

@@ -244,6 +244,7 @@ const nj_vendor nj_vendor_hip = {
     .lazy = true,
     .too_old = hipErrorNoBinaryForGpu,
     .too_old_name = "hipErrorNoBinaryForGpu",
+    .not_initialized_name = "hipErrorNotInitialized",
     .find = find,
     .arch = arch,
     .spell = spell,
