@@ -52,7 +52,7 @@ def provide(name: str) -> Callable[..., None]:
         n_len, k_len, middle_len = args[5:8]
         widths = dict(zip(("BLOCK_N", "BLOCK_K", "BLOCK_L"), map(width_of, (n_len, k_len, middle_len)), strict=True))
         whole = width_of(middle_len) == middle_len
-        kernel(sm90.PROGRAMS, *map(sm90._argument, args), FUNCTION=listed, WHOLE=whole, **named, **widths, **config)
+        kernel(sm90.PROGRAMS, *map(sm90.argument, args), FUNCTION=listed, WHOLE=whole, **named, **widths, **config)
 
     return launch
 
