@@ -1,7 +1,7 @@
 #!/bin/sh
 # Show which lines of the engine the tests and the fuzz targets' seeds run, by file, the least covered first. Needs clang and llvm.
 #
-#     tests/fakecuda/coverage.sh FOLDER [pytest arguments]      default: the tests of the runtime, of bundles, of programs in C
+#     tests/fakecuda/coverage.sh FOLDER [pytest arguments]      default: the tests of the runtime, and hostile ones
 #
 # FOLDER keeps what was measured; `llvm-cov show` of FOLDER's `core.so` with `all.profdata` shows single lines.
 set -eu
@@ -22,7 +22,7 @@ tests/fuzz/run.sh "$folder" -- -runs=0 >"$folder/fuzz.log" 2>&1
 # shellcheck disable=SC2086 # flags are words
 (build_beside "$folder/beside" "$compiler" $flags)
 ln -sf beside/nojit/runtime/libnojit.so "$folder/core.so"
-[ $# -gt 0 ] || set -- tests/runtime tests/abuse tests/test_c_programs.py -q -m "not triton and not slow and not gpu" \
+[ $# -gt 0 ] || set -- tests/runtime tests/abuse -q -m "not triton and not slow and not gpu" \
     --ignore tests/runtime/recording --ignore-glob "tests/runtime/serve/test_standin*"
 # what fails is shown, and the lines that ran count
 NOJIT_COVERAGE_CC="$compiler $flags" LLVM_PROFILE_FILE="$folder/tests.%4m.profraw" PYTHONPATH="$folder/beside" \
