@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -22,6 +23,14 @@ PROGRAM = "tests.runtime.serve.programs.program"
 Facts = dict[str, Any]
 HIDE = "import tests.support.hidden_triton\n"
 INSTALL = "from nojit.runtime.serve import standin\nassert standin.install()\n"
+# modules that import these packages at their top
+NEEDS = {
+    "torch": ["test_inductor.py"],
+    "triton": ["test_own.py", "test_program.py", "test_session.py", "test_standin_facts.py"],
+}
+collect_ignore = [
+    module for package, modules in NEEDS.items() if importlib.util.find_spec(package) is None for module in modules
+]
 
 
 class Recorded:

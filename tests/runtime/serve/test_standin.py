@@ -327,7 +327,8 @@ def test_a_function_of_tritons_library_is_a_jit_function(script):
 
 def test_the_source_of_a_function_is_read_when_it_is_asked_for(tmp_path, without_triton):
     told = without_triton(
-        "import json, triton\nspace = {'triton': triton}\nexec('@triton.jit\\ndef f(x): pass', space)\n"
+        "import json, triton\nspace = {'triton': triton}\n"
+        "exec(compile('@triton.jit\\ndef f(x): pass', 'nowhere', 'exec'), space)\n"
         "try:\n    space['f'].src\nexcept ValueError as error:\n    print(json.dumps([space['f'].arg_names, str(error)]))"
     )
     assert told == [["x"], "@jit functions should be defined in a Python file"]
