@@ -28,11 +28,8 @@ __all__ = ["FAMILIES", "Family"]
 
 
 def convolutions_reach(table: Any, row: int) -> bool:
-    """Know the variants that calls can ask for: channels by 16 fill every step of 16, and torch's memory is aligned."""
+    """Know the variants that calls can ask for: channels by 16 fill every step of 16."""
     values, hints = table.constexprs(row), table.hint_sets[table.columns["hints"][row]]
-    if "LANES" in values and not hints:
-        # `conv_unfold` writes only to memory that the operator has just allocated
-        return False
     return not (values.get("BLOCK_K") == 16 and values.get("WHOLE") is False and ("c_len", 16) in hints)
 
 
