@@ -25,7 +25,7 @@ build_beside() {
     # paths from the checkout's root on: a profile names static functions by them
     (cd "$root" && $compiler -std=c11 -g -shared -fPIC -fvisibility=hidden "$@" -I"$include" \
         -Iruntime/binding -Iruntime/engine -Iruntime/engine/include \
-        runtime/binding/*.c runtime/engine/*/*.c -ldl -lm -o "$package/_core$suffix")
+        runtime/binding/*.c runtime/binding/*/*.c runtime/engine/*/*.c -ldl -lm -o "$package/_core$suffix")
     # who opens the library beside the extension gets the same one
     ln -s "_core$suffix" "$package/libnojit.so"
 }

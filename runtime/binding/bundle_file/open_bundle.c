@@ -1,0 +1,478 @@
+#include "bundle_file/open_bundle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+
+#include "python/exceptions.h"
+#include "bundle_file/index_records.h"
+#include "gpu/py_function.h"
+#include "bundle_file/py_placement.h"
+#include "variant_table/py_row.h"
+
+#include "bundle/frame.h"
+#include "bundle/reader.h"
+#include "bundle/target.h"
+#include "bundle/zstd.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *path, *decompress, *verify; /* `verify` may be NULL */
+    bool is_open;
+    nj_reader it;
+} nj_bundle_object;
+
+/* Notes what a BundleError says: there is nothing to decompress with. */
+static void note_lack(PyObject *raised, nj_error *error)
+{
+    PyObject *what = PyObject_GetAttrString(raised, "what"), *got = PyObject_GetAttrString(raised, "got");
+    const char *expected = what == NULL ? NULL : PyUnicode_AsUTF8(what), *found = got == NULL ? NULL : PyUnicode_AsUTF8(got);
+    if (expected != NULL && found != NULL) {
+        nj_note_lack(error, found, "%s", expected);
+    }
+    Py_XDECREF(what);
+    Py_XDECREF(got);
+}
+
+static void note_broken(PyObject *raised, nj_error *error)
+{
+    PyObject *text = PyObject_Str(raised);
+    const char *said = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    if (said != NULL) {
+        nj_frame_broken(error, said);
+    }
+    Py_XDECREF(text);
+}
+
+/* Turns what a decompressor raises into an error of the engine. A ValueError is the frame's fault; others stay raised. */
+static bool refuse_frame(nj_error *error)
+{
+    PyObject *type, *raised, *traceback;
+    PyErr_Fetch(&type, &raised, &traceback);
+    PyErr_NormalizeException(&type, &raised, &traceback);
+    if (!PyErr_GivenExceptionMatches(type, PyExc_ValueError)) {
+        PyErr_Restore(type, raised, traceback);
+        return false;
+    }
+    if (nj_is_bundle_error(type)) {
+        note_lack(raised, error);
+    } else {
+        note_broken(raised, error);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(raised);
+    Py_XDECREF(traceback);
+    return false;
+}
+
+/* Makes views of a frame and of the room for what it holds, and calls a callable with them. NULL with an exception raised. */
+static PyObject *call_with_views(PyObject *callable, nj_span frame, void *raw, size_t raw_bytes)
+{
+    PyObject *stored = PyMemoryView_FromMemory((char *)frame.at, (Py_ssize_t)frame.size, PyBUF_READ);
+    PyObject *room = stored == NULL ? NULL : PyMemoryView_FromMemory(raw, (Py_ssize_t)raw_bytes, PyBUF_WRITE);
+    PyObject *done = room == NULL ? NULL : PyObject_CallFunctionObjArgs(callable, stored, room, NULL);
+    Py_XDECREF(room);
+    Py_XDECREF(stored);
+    return done;
+}
+
+/* Decompresses with a callable, which is the context. */
+static bool decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
+{
+    PyObject *callable = context;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *done = call_with_views(callable, frame, raw, raw_bytes);
+    bool good = done != NULL || refuse_frame(error);
+    Py_XDECREF(done);
+    PyGILState_Release(state);
+    return good;
+}
+
+static bool decompress_of(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
+{
+    return decompress(((nj_bundle_object *)context)->decompress, frame, raw, raw_bytes, error);
+}
+
+/* What it raises stays raised. */
+static bool verify(void *context, const char *digest, nj_error *Py_UNUSED(error))
+{
+    const nj_bundle_object *self = context;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *allowed = PyObject_CallFunction(self->verify, "s", digest);
+    Py_XDECREF(allowed);
+    PyGILState_Release(state);
+    return allowed != NULL;
+}
+
+/* Raises what the engine found, unless a callback has raised. Returns NULL. */
+static PyObject *raise_found(const nj_bundle_object *self, const nj_error *error)
+{
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (error->code == NJ_ERROR_SYSTEM) {
+        errno = error->system_code;
+        return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, self->path);
+    }
+    return nj_raise(error, self->path);
+}
+
+static int open_bundle(nj_bundle_object *self, const char *path)
+{
+    /* as os.open does */
+    if (PySys_Audit("open", "OOi", self->path, Py_None, O_RDONLY | O_CLOEXEC | O_NONBLOCK) < 0) {
+        return -1;
+    }
+    nj_error error;
+    nj_reader_calls calls = {self, self->decompress == NULL ? nj_zstd_decompress : decompress_of, self->verify == NULL ? NULL : verify};
+    Py_BEGIN_ALLOW_THREADS
+    self->is_open = nj_reader_open(&self->it, path, &calls, &error);
+    Py_END_ALLOW_THREADS
+    if (!self->is_open) {
+        raise_found(self, &error);
+    }
+    return self->is_open ? 0 : -1;
+}
+
+static PyObject *bundle_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named))
+{
+    PyObject *path, *encoded, *callable, *verifier;
+    if (!PyArg_ParseTuple(args, "UOO:Bundle", &path, &callable, &verifier) || PyUnicode_FSConverter(path, &encoded) == 0) {
+        return NULL;
+    }
+    nj_bundle_object *self = (nj_bundle_object *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->path = Py_NewRef(path);
+        self->decompress = callable == Py_None ? NULL : Py_NewRef(callable);
+        self->verify = verifier == Py_None ? NULL : Py_NewRef(verifier);
+        if (open_bundle(self, PyBytes_AS_STRING(encoded)) < 0) {
+            Py_CLEAR(self);
+        }
+    }
+    Py_DECREF(encoded);
+    return (PyObject *)self;
+}
+
+static void bundle_dealloc(nj_bundle_object *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    if (self->is_open) {
+        nj_reader_close(&self->it);
+    }
+    Py_XDECREF(self->path);
+    Py_XDECREF(self->decompress);
+    Py_XDECREF(self->verify);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *bundle_index(nj_bundle_object *self, PyObject *classes)
+{
+    return nj_index_record(&self->it.index, classes);
+}
+
+/* Finds a part of the bundle by its name; -1 if there is none. */
+static int find_number(const nj_bundle_object *self, PyObject *name, int (*find)(const nj_reader *, nj_span))
+{
+    Py_ssize_t size;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(name, &size);
+    if (utf8 == NULL) {
+        /* a surrogate, or no text: nothing has such a name */
+        PyErr_Clear();
+        return -1;
+    }
+    return find(&self->it, (nj_span){(const unsigned char *)utf8, (size_t)size});
+}
+
+static PyObject *bundle_find(nj_bundle_object *self, PyObject *name)
+{
+    return PyLong_FromLong(find_number(self, name, nj_reader_find));
+}
+
+static PyObject *bundle_check_index(nj_bundle_object *self, PyObject *Py_UNUSED(none))
+{
+    nj_error error;
+    bool good;
+    Py_BEGIN_ALLOW_THREADS
+    good = nj_reader_check_index(&self->it, &error);
+    Py_END_ALLOW_THREADS
+    return good ? Py_NewRef(Py_None) : raise_found(self, &error);
+}
+
+/* Reads the number of a kernel; -1 with IndexError raised. */
+static Py_ssize_t kernel_of(const nj_bundle_object *self, PyObject *number)
+{
+    Py_ssize_t kernel = PyNumber_AsSsize_t(number, PyExc_IndexError);
+    if (kernel == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    if (kernel < 0 || (size_t)kernel >= self->it.index.kernel_count) {
+        PyErr_Format(PyExc_IndexError, "expected a kernel below %zu, got %zd", self->it.index.kernel_count, kernel);
+        return -1;
+    }
+    return kernel;
+}
+
+static PyObject *bundle_section(nj_bundle_object *self, PyObject *number)
+{
+    nj_error error;
+    nj_section_bytes section;
+    Py_ssize_t kernel = kernel_of(self, number);
+    bool read;
+    if (kernel < 0) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    read = nj_reader_section(&self->it, (size_t)kernel, &section, &error);
+    Py_END_ALLOW_THREADS
+    if (!read) {
+        return raise_found(self, &error);
+    }
+    PyObject *parts = Py_BuildValue("(y#y#)", (const char *)section.table.at, (Py_ssize_t)section.table.size,
+                                    (const char *)section.placement.at, (Py_ssize_t)section.placement.size);
+    free(section.raw);
+    return parts;
+}
+
+static PyObject *bundle_attachment(nj_bundle_object *self, PyObject *name)
+{
+    int number = find_number(self, name, nj_reader_find_attachment);
+    nj_error error;
+    bool read;
+    if (number < 0) {
+        return Py_NewRef(Py_None);
+    }
+    PyObject *content = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)self->it.index.attachments[number].section.raw_bytes);
+    if (content == NULL) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    read = nj_reader_attachment(&self->it, (size_t)number, PyBytes_AS_STRING(content), &error);
+    Py_END_ALLOW_THREADS
+    if (!read) {
+        raise_found(self, &error);
+        Py_CLEAR(content);
+    }
+    return content;
+}
+
+/* Reads an image of a kernel by its number; false with an exception raised. */
+static bool read_image(nj_bundle_object *self, PyObject *kernel_number, PyObject *placed, PyObject *image_number, nj_image_bytes *image)
+{
+    const nj_placement *placement = nj_placement_of(placed);
+    Py_ssize_t kernel = kernel_of(self, kernel_number), number = kernel < 0 ? -1 : nj_image_number(placement, image_number);
+    nj_error error;
+    bool read;
+    if (number < 0) {
+        return false;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    read = nj_reader_image(&self->it, (size_t)kernel, placement, (size_t)number, image, &error);
+    Py_END_ALLOW_THREADS
+    if (!read) {
+        raise_found(self, &error);
+    }
+    return read;
+}
+
+static PyObject *bundle_image(nj_bundle_object *self, PyObject *args)
+{
+    PyObject *kernel_number, *placed, *image_number;
+    nj_image_bytes image;
+    if (!PyArg_ParseTuple(args, "OO!O:image", &kernel_number, nj_placement_type, &placed, &image_number) ||
+        !read_image(self, kernel_number, placed, image_number, &image)) {
+        return NULL;
+    }
+    PyObject *content = PyBytes_FromStringAndSize((const char *)image.content.at, (Py_ssize_t)image.content.size);
+    nj_image_drop(&image);
+    return content;
+}
+
+/* Loads the image of a row into the driver. */
+static PyObject *bundle_load(nj_bundle_object *self, PyObject *args)
+{
+    PyObject *kernel_number, *placed, *image_number, *row, *where;
+    nj_image_bytes bytes;
+    int device;
+    if (!PyArg_ParseTuple(args, "OO!OO!iO:load", &kernel_number, nj_placement_type, &placed, &image_number, nj_row_type, &row, &device,
+                          &where) ||
+        !read_image(self, kernel_number, placed, image_number, &bytes)) {
+        return NULL;
+    }
+    nj_image image = nj_image_of(&self->it, &bytes, &nj_row_of(row)->entry);
+    PyObject *loaded = nj_load_function(&image, device, where);
+    nj_image_drop(&bytes);
+    return loaded;
+}
+
+static PyObject *bundle_read(nj_bundle_object *self, PyObject *args)
+{
+    unsigned long long start;
+    Py_ssize_t size;
+    nj_error error;
+    bool read;
+    if (!PyArg_ParseTuple(args, "Kn:read", &start, &size)) {
+        return NULL;
+    }
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, size);
+    if (bytes == NULL) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    read = nj_file_read(&self->it.file, start, (size_t)size, PyBytes_AS_STRING(bytes), &error);
+    Py_END_ALLOW_THREADS
+    if (!read) {
+        raise_found(self, &error);
+        Py_CLEAR(bytes);
+    }
+    return bytes;
+}
+
+static PyObject *bundle_digest(nj_bundle_object *self, void *Py_UNUSED(closure))
+{
+    return PyUnicode_FromString(self->it.digest);
+}
+
+static PyObject *bundle_size(nj_bundle_object *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(self->it.file.size);
+}
+
+static PyMethodDef bundle_methods[] = {
+    {"index", (PyCFunction)bundle_index, METH_O, PyDoc_STR("The index as a record of classes.")},
+    {"find", (PyCFunction)bundle_find, METH_O, PyDoc_STR("The number of a kernel by its name; -1 if there is none.")},
+    {"check_index", (PyCFunction)bundle_check_index, METH_NOARGS, PyDoc_STR("Read the index once more and check its digest.")},
+    {"section", (PyCFunction)bundle_section, METH_O, PyDoc_STR("The variant table of a kernel, and the bytes of its placement.")},
+    {"attachment", (PyCFunction)bundle_attachment, METH_O, PyDoc_STR("The bytes of an attachment by its name; None if there is none.")},
+    {"image", (PyCFunction)bundle_image, METH_VARARGS, PyDoc_STR("An image of a kernel by its number. IndexError if there is none.")},
+    {"load", (PyCFunction)bundle_load, METH_VARARGS, PyDoc_STR("The kernel of a row's image, and whether the image was loaded now.")},
+    {"read", (PyCFunction)bundle_read, METH_VARARGS, PyDoc_STR("So many bytes of the file from a place on, unchecked.")},
+    {NULL},
+};
+
+static PyGetSetDef bundle_getters[] = {
+    {"digest", (getter)bundle_digest, NULL, PyDoc_STR("SHA-256 of the index, in hex."), NULL},
+    {"size_bytes", (getter)bundle_size, NULL, PyDoc_STR("Length of the file."), NULL},
+    {NULL},
+};
+
+static PyType_Slot bundle_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("Bundle(path, decompress, verify)\n--\n\nAn open bundle: its index, and what is read of it later.")},
+    {Py_tp_new, bundle_new},
+    {Py_tp_dealloc, bundle_dealloc},
+    {Py_tp_methods, bundle_methods},
+    {Py_tp_getset, bundle_getters},
+    {0, NULL},
+};
+
+static PyType_Spec bundle_spec = {
+    .name = "nojit.runtime._core.Bundle",
+    .basicsize = sizeof(nj_bundle_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = bundle_slots,
+};
+
+int nj_bundle_init(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&bundle_spec);
+    int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
+    Py_XDECREF(type);
+    return status;
+}
+
+PyObject *nj_sha256_of(PyObject *Py_UNUSED(module), PyObject *data)
+{
+    Py_buffer bytes;
+    unsigned char digest[NJ_SHA256_BYTES];
+    if (PyObject_GetBuffer(data, &bytes, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    nj_sha256((nj_span){bytes.buf, (size_t)bytes.len}, digest);
+    PyBuffer_Release(&bytes);
+    return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
+}
+
+PyObject *nj_read_frame(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer frame;
+    Py_ssize_t raw_bytes;
+    PyObject *callable, *where;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "y*nOO:read_frame", &frame, &raw_bytes, &callable, &where)) {
+        return NULL;
+    }
+    nj_span stored = {frame.buf, (size_t)frame.len};
+    nj_reader_calls calls = {callable, callable == Py_None ? nj_zstd_decompress : decompress, NULL};
+    /* a wrong size is refused before memory is asked for */
+    PyObject *raw = nj_frame_check(stored, (uint64_t)raw_bytes, &error) ? PyBytes_FromStringAndSize(NULL, raw_bytes)
+                                                                         : nj_raise(&error, where);
+    if (raw != NULL && !nj_frame_read(&calls, stored, PyBytes_AS_STRING(raw), (uint64_t)raw_bytes, &error)) {
+        Py_CLEAR(raw);
+        if (!PyErr_Occurred()) {
+            nj_raise(&error, where);
+        }
+    }
+    PyBuffer_Release(&frame);
+    return raw;
+}
+
+PyObject *nj_read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    Py_ssize_t size;
+    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+    nj_image_arch arch;
+    if (utf8 == NULL && !PyErr_ExceptionMatches(PyExc_UnicodeError)) {
+        return NULL;
+    }
+    if (utf8 == NULL || !nj_image_arch_take((nj_span){(const unsigned char *)utf8, (size_t)size}, &arch)) {
+        PyErr_Clear();
+        return Py_NewRef(Py_None);
+    }
+    return Py_BuildValue("is#", arch.number, &arch.suffix, (Py_ssize_t)(arch.suffix != 0));
+}
+
+PyObject *nj_warp_threads_of(PyObject *Py_UNUSED(module), PyObject *number)
+{
+    long arch = PyLong_AsLong(number);
+    return arch == -1 && PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(nj_warp_threads((int)arch));
+}
+
+PyObject *nj_image_fit_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    int number, capability;
+    const char *suffix;
+    return PyArg_ParseTuple(args, "isi:image_fit", &number, &suffix, &capability)
+               ? PyLong_FromLong(nj_image_fit((nj_image_arch){number, *suffix}, capability))
+               : NULL;
+}
+
+PyObject *nj_image_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    PyObject *families = PyDict_New();
+    nj_family_member next;
+    for (size_t i = 0; families != NULL && (next = nj_image_family(i)).name != 0; i++) {
+        PyObject *name = PyLong_FromLong(next.name), *member = PyLong_FromLong(next.member), *none = PyList_New(0);
+        PyObject *members = name == NULL || none == NULL ? NULL : PyDict_SetDefault(families, name, none);
+        if (members == NULL || member == NULL || PyList_Append(members, member) < 0) {
+            Py_CLEAR(families);
+        }
+        Py_XDECREF(name);
+        Py_XDECREF(member);
+        Py_XDECREF(none);
+    }
+    return families;
+}
+
+PyObject *nj_lone_archs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    PyObject *archs = PyList_New(0);
+    int next;
+    for (size_t i = 0; archs != NULL && (next = nj_lone_arch(i)) != 0; i++) {
+        PyObject *arch = PyLong_FromLong(next);
+        if (arch == NULL || PyList_Append(archs, arch) < 0) {
+            Py_CLEAR(archs);
+        }
+        Py_XDECREF(arch);
+    }
+    return archs;
+}

@@ -1,0 +1,381 @@
+/* Classification: what each argument of a call is, and on which device the tensors lie. */
+#include "call/bound_call.h"
+#include "select/passed.h"
+#include "tensor/read_descriptor.h"
+#include "gpu/py_driver.h"
+#include "python/exceptions.h"
+#include "python/records.h"
+#include "python/threads.h"
+
+#include "driver/query.h"
+#include "tensor/tensor.h"
+
+/* An int that is no bool. Beyond 64 bits it is unknown here, and the slow path says so. */
+static void read_int(PyObject *object, nj_value *value)
+{
+    int overflow;
+    value->bits = PyLong_AsLongLongAndOverflow(object, &overflow);
+    value->tag = NJ_TAG_INT;
+    if (overflow == 0) {
+        return;
+    }
+    *value = (nj_value){.tag = NJ_TAG_UNKNOWN, .bits = NJ_UNKNOWN_INT};
+    if (overflow > 0) {
+        unsigned long long number = PyLong_AsUnsignedLongLong(object);
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+        } else {
+            *value = (nj_value){.tag = NJ_TAG_UINT, .bits = (int64_t)number};
+        }
+    }
+}
+
+/* Replaces the address of pinned host memory by the one that the device of the call knows it by, as Triton does: 0, or -1 with an
+ * exception raised where no device reaches the memory. */
+static __attribute__((noinline)) int reach_host(const nj_signature *signature, Py_ssize_t at, PyObject *object,
+                                                const nj_call *call, nj_value *pointer)
+{
+    int ordinal = call->device == NJ_DEVICE_ANY ? nj_find_current_device() : call->device;
+    nj_device *device = ordinal < 0 ? NULL : nj_need_device(ordinal);
+    uint64_t address;
+    bool reached = false;
+    if (device != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        reached = nj_address_reach(device, (uint64_t)pointer->bits, &address);
+        Py_END_ALLOW_THREADS
+    }
+    if (reached) {
+        pointer->bits = (int64_t)address;
+        return 0;
+    }
+    PyErr_Clear(); /* without a driver no memory is pinned */
+    PyObject *got = PyUnicode_FromFormat("%s in host memory that is not pinned", Py_TYPE(object)->tp_name);
+    nj_refuse(signature->kernel, signature->names[at], got, "expected a CUDA tensor");
+    return -1;
+}
+
+/* Says on which device the call runs, and that every tensor lies there, or where every device reaches it. */
+static int join_device(const nj_signature *signature, Py_ssize_t at, PyObject *object, const nj_tensor *tensor,
+                       bool host_too, nj_call *call, nj_value *pointer)
+{
+    if (call->api == NULL) {
+        call->api = tensor->api;
+    }
+    if (tensor->kind == NJ_KIND_OTHER) {
+        call->stream = call->stream == NULL ? tensor->stream : call->stream;
+        call->origins |= tensor->origins;
+    }
+    if (tensor->device == NJ_DEVICE_ANY || (tensor->device == NJ_DEVICE_HOST && host_too)) {
+        return 0;
+    }
+    if (tensor->device == NJ_DEVICE_HOST) {
+        return reach_host(signature, at, object, call, pointer);
+    }
+    if (call->device == NJ_DEVICE_ANY) {
+        call->device = tensor->device;
+        call->device_from = at;
+        return 0;
+    }
+    if (call->device != tensor->device) {
+        nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromFormat("cuda:%d", tensor->device),
+                  "expected cuda:%d, where %U lies", call->device, signature->names[call->device_from]);
+        return -1;
+    }
+    return 0;
+}
+
+static bool is_numpy_bool(PyObject *object)
+{
+    const char *type = Py_TYPE(object)->tp_name;
+    return strcmp(type, "numpy.bool") == 0 || strcmp(type, "numpy.bool_") == 0;
+}
+
+/* A float of numpy's that is none of Python's: 0, or -1 with an exception raised. */
+static int read_numpy_float(PyObject *object, nj_value *value)
+{
+    PyObject *number = PyNumber_Float(object);
+    if (number == NULL) {
+        return -1;
+    }
+    *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(number))};
+    Py_DECREF(number);
+    return 0;
+}
+
+/* Numbers of other makes: numpy's floats and bool, and whatever has __index__. What has not stays unknown. */
+static int read_number(PyObject *object, nj_value *value)
+{
+    if (PyFloat_Check(object)) {
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(object))};
+        return 0;
+    }
+    if (is_numpy_bool(object)) {
+        int truth = PyObject_IsTrue(object);
+        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = truth};
+        return truth < 0 ? -1 : 0;
+    }
+    if (!PyIndex_Check(object)) {
+        return strncmp(Py_TYPE(object)->tp_name, "numpy.float", 11) == 0 ? read_numpy_float(object, value) : 0;
+    }
+    PyObject *number = PyNumber_Index(object);
+    if (number == NULL) { /* an array of several elements has __index__ too */
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+            return -1;
+        }
+        PyErr_Clear();
+        return 0;
+    }
+    read_int(number, value);
+    Py_DECREF(number);
+    return 0;
+}
+
+static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                          nj_value *value);
+
+static int refuse_size(const nj_signature *signature, Py_ssize_t at, const char *what)
+{
+    nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"), what, NJ_LEAVES_MAX);
+    return -1;
+}
+
+/* Lays a tuple's members out in `leaves`. */
+static int classify_tuple(const nj_signature *signature, Py_ssize_t at, PyObject *tuple, bool host_too, nj_call *call,
+                          nj_value *value)
+{
+    uint16_t start = call->leaf_count;
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (call->leaf_count == NJ_LEAVES_MAX) {
+            return refuse_size(signature, at, "expected at most %d members of tuples in one call");
+        }
+        nj_value *leaf = &call->leaves[call->leaf_count++];
+        if (classify_value(signature, at, PyTuple_GET_ITEM(tuple, i), host_too, call, leaf) < 0) {
+            return -1;
+        }
+    }
+    *value = (nj_value){.tag = NJ_TAG_TUPLE,
+                        .bits = nj_tuple(start, (uint16_t)(call->leaf_count - start), (uint16_t)count)};
+    return 0;
+}
+
+static int classify_descriptor(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too,
+                               nj_call *call, nj_value *value)
+{
+    if (call->descriptor_count == NJ_DESCRIPTORS_MAX) {
+        nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"),
+                  "expected at most %d tensor descriptors in one call", NJ_DESCRIPTORS_MAX);
+        return -1;
+    }
+    nj_tensor base;
+    nj_descriptor *descriptor = &call->descriptors[call->descriptor_count];
+    if (nj_read_descriptor(object, call->seen, signature->kernel, signature->names[at], descriptor, &base) < 0) {
+        return -1;
+    }
+    *value = (nj_value){.tag = NJ_TAG_DESCRIPTOR, .bits = call->descriptor_count++};
+    return join_device(signature, at, object, &base, host_too, call, &descriptor->base);
+}
+
+/* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
+static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
+{
+    PyObject *ask = PyObject_GetAttrString(owner, "_constexpr_key");
+    PyObject *pair = ask == NULL ? NULL : PyObject_CallOneArg(ask, object);
+    Py_XDECREF(ask);
+    int tag = NJ_TAG_UNKNOWN;
+    long long bits = 0;
+    int status = pair != NULL && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;
+    *value = (nj_value){.tag = (uint8_t)tag, .bits = bits};
+    Py_XDECREF(pair);
+    return status;
+}
+
+/* Whether an object is a `triton.language.constexpr`, by its class's name: Triton itself may not be there. */
+static bool is_triton_constexpr(PyObject *object)
+{
+    return strcmp(Py_TYPE(object)->tp_name, "constexpr") == 0;
+}
+
+static PyObject *value_name; /* "value", set once by `nj_classify_init` */
+
+int nj_classify_init(void)
+{
+    Py_XSETREF(value_name, PyUnicode_InternFromString("value"));
+    return value_name == NULL ? -1 : 0;
+}
+
+/* What is no number, tensor or tuple may be a constant that some variant was compiled with: a string, a dtype, a function. Not inline:
+ * nearly no argument is one. */
+static __attribute__((noinline)) int classify_constant(PyObject *owner, PyObject *object, nj_value *value)
+{
+    if (ask_constexpr(owner, object, value) < 0) {
+        return -1;
+    }
+    value->tag = nj_is_id(value) ? NJ_TAG_CONSTANT : value->tag;
+    return 0;
+}
+
+/* A `triton.language.constexpr`: what it holds. */
+static int classify_wrapped(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                            nj_value *value)
+{
+    PyObject *held = PyObject_GetAttr(object, value_name);
+    if (held == NULL) {
+        return -1;
+    }
+    /* members of a tuple would be looked for in the object itself */
+    int status = PyTuple_Check(held) || is_triton_constexpr(held)
+                     ? classify_constant(call->owner, object, value)
+                     : classify_value(signature, at, held, host_too, call, value);
+    Py_DECREF(held);
+    return status;
+}
+
+/* What is no tensor either. Not inline: nearly all are. */
+static __attribute__((noinline)) int classify_rare(const nj_signature *signature, Py_ssize_t at, PyObject *object,
+                                                   bool host_too, nj_call *call, nj_value *value)
+{
+    if (is_triton_constexpr(object)) {
+        return classify_wrapped(signature, at, object, host_too, call, value);
+    }
+    if (read_number(object, value) < 0) {
+        return -1;
+    }
+    return value->tag == NJ_TAG_UNKNOWN ? classify_constant(call->owner, object, value) : 0;
+}
+
+/* What is neither int, float, bool nor None by its exact type. */
+static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                          nj_value *value)
+{
+    if (PyLong_Check(object)) {
+        read_int(object, value);
+        return 0;
+    }
+    if (PyTuple_Check(object)) {
+        if (Py_EnterRecursiveCall(" in the tuples of a kernel's arguments")) {
+            return -1;
+        }
+        int status = classify_tuple(signature, at, object, host_too, call, value);
+        Py_LeaveRecursiveCall();
+        return status;
+    }
+    if (PyUnicode_Check(object)) {
+        return classify_constant(call->owner, object, value);
+    }
+    nj_tensor tensor;
+    int status = nj_read_tensor(object, call->seen, signature->kernel, signature->names[at], &tensor);
+    if (status > 0) {
+        *value = tensor.value;
+        return join_device(signature, at, object, &tensor, host_too, call, value);
+    }
+    if (status == 0 && tensor.kind == NJ_KIND_DESCRIPTOR) {
+        return classify_descriptor(signature, at, object, host_too, call, value);
+    }
+    return status < 0 ? -1 : classify_rare(signature, at, object, host_too, call, value);
+}
+
+/* Inline in the loop over a call's arguments: most of them are decided here. */
+static inline __attribute__((always_inline)) int classify_common(const nj_signature *signature, Py_ssize_t at, PyObject *object,
+                                                                 bool host_too, nj_call *call, nj_value *value)
+{
+    *value = (nj_value){.tag = NJ_TAG_UNKNOWN};
+    if (PyLong_CheckExact(object)) {
+        read_int(object, value);
+    } else if (object == Py_None) {
+        value->tag = NJ_TAG_NONE;
+    } else if (PyBool_Check(object)) {
+        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = object == Py_True};
+    } else if (PyFloat_CheckExact(object)) {
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(object))};
+    } else {
+        return classify_other(signature, at, object, host_too, call, value);
+    }
+    return 0;
+}
+
+static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                          nj_value *value)
+{
+    return classify_common(signature, at, object, host_too, call, value);
+}
+
+static int classify_constexpr(const nj_signature *signature, PyObject *owner, PyObject *object, nj_value *value)
+{
+    *value = (nj_value){.tag = NJ_TAG_MISSING};
+    if (object == NULL) {
+        return 0;
+    }
+    if (PyLong_CheckExact(object)) {
+        read_int(object, value);
+        if (value->tag == NJ_TAG_UINT) {
+            value->tag = NJ_TAG_UNKNOWN;
+        }
+    } else if (PyBool_Check(object)) {
+        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = object == Py_True};
+    } else if (object == Py_None) {
+        value->tag = NJ_TAG_NONE;
+    } else if (PyFloat_CheckExact(object)) {
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_opaque_double(PyFloat_AS_DOUBLE(object))};
+    } else if (PyUnicode_CheckExact(object)) {
+        return nj_ids_string(signature->ids, object, value);
+    } else {
+        return ask_constexpr(owner, object, value);
+    }
+    return 0;
+}
+
+/* Options count as constexprs. */
+static inline bool is_constexpr(const nj_signature *signature, Py_ssize_t at)
+{
+    return at >= signature->param_count || signature->constexprs[at];
+}
+
+int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call)
+{
+    call->owner = owner;
+    call->device = NJ_DEVICE_ANY;
+    call->device_from = -1;
+    call->api = NULL;
+    call->stream = NULL;
+    call->origins = 0;
+    call->leaf_count = 0;
+    call->descriptor_count = 0;
+    for (Py_ssize_t i = 0; i < signature->count; i++) {
+        int status = is_constexpr(signature, i) ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])
+                                                : classify_common(signature, i, call->objects[i], host_too, call,
+                                                                  &call->values[i]);
+        if (status < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Asks anew what constants an argument has. */
+static int ask_again(nj_call *call, PyObject *object, nj_value *value)
+{
+    if (value->tag == NJ_TAG_UNKNOWN) {
+        return classify_constant(call->owner, object, value);
+    }
+    nj_value *leaf = value->tag == NJ_TAG_TUPLE ? &call->leaves[nj_tuple_start(value)] : NULL;
+    for (Py_ssize_t i = 0; leaf != NULL && i < PyTuple_GET_SIZE(object); i++) {
+        if (ask_again(call, PyTuple_GET_ITEM(object, i), leaf) < 0) {
+            return -1;
+        }
+        leaf += leaf->tag == NJ_TAG_TUPLE ? 1 + nj_tuple_entries(leaf) : 1;
+    }
+    return 0;
+}
+
+int nj_classify_again(const nj_signature *signature, PyObject *owner, nj_call *call)
+{
+    for (Py_ssize_t i = 0; i < signature->count; i++) {
+        int status = is_constexpr(signature, i) ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])
+                                                : ask_again(call, call->objects[i], &call->values[i]);
+        if (status < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}

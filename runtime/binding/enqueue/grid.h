@@ -1,0 +1,14 @@
+/* Grids: as the caller gives them, as the caller computes them, as the bundle does. */
+#ifndef NOJIT_GRID_H
+#define NOJIT_GRID_H
+
+#include "plan/py_plan.h"
+
+/* Reads a tuple or list of one to three ints: 0, or -1 with ArgumentError raised. Limits are the launch's. */
+int nj_parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[3]);
+
+/* Calls `callable(meta)` with the constexprs and options of the variant, and the arguments, by name. */
+int nj_call_grid(const nj_signature *signature, const nj_plan_object *plan, const nj_call *call, PyObject *callable,
+                 int64_t grid[3]);
+
+#endif

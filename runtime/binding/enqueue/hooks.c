@@ -1,0 +1,75 @@
+#include "enqueue/hooks.h"
+
+#include "python/threads.h"
+
+atomic_bool nj_hooked;
+
+static PyObject *hooks; /* (enter, leave), owned; NULL if there are none */
+static nj_mutex lock;
+
+PyObject *nj_set_hooks(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *enter, *leave;
+    if (!PyArg_ParseTuple(args, "OO:set_hooks", &enter, &leave)) {
+        return NULL;
+    }
+    bool any = enter != Py_None;
+    if (any != (leave != Py_None) || (any && (!PyCallable_Check(enter) || !PyCallable_Check(leave)))) {
+        PyErr_SetString(PyExc_TypeError, "expected two callables, or None twice");
+        return NULL;
+    }
+    PyObject *pair = any ? PyTuple_Pack(2, enter, leave) : NULL;
+    if (any && pair == NULL) {
+        return NULL;
+    }
+    NJ_LOCK(&lock);
+    PyObject *old = hooks;
+    hooks = pair;
+    atomic_store(&nj_hooked, any);
+    NJ_UNLOCK(&lock);
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *current(void)
+{
+    NJ_LOCK(&lock);
+    PyObject *found = Py_XNewRef(hooks);
+    NJ_UNLOCK(&lock);
+    return found;
+}
+
+PyObject *nj_hooks_enter(const nj_plan_object *plan, const nj_signature *signature, const nj_launch_state *launch)
+{
+    PyObject *pair = current();
+    if (pair == NULL) { /* taken away a moment ago */
+        return Py_NewRef(Py_None);
+    }
+    PyObject *entered =
+        PyObject_CallFunction(PyTuple_GET_ITEM(pair, 0), "OO(III)K", signature->kernel, (PyObject *)plan,
+                              launch->grid[0] / plan->it.num_ctas, launch->grid[1], launch->grid[2],
+                              (unsigned long long)(uintptr_t)launch->stream);
+    PyObject *token = entered == NULL ? NULL : PyTuple_Pack(2, PyTuple_GET_ITEM(pair, 1), entered);
+    Py_XDECREF(entered);
+    Py_DECREF(pair);
+    return token;
+}
+
+int nj_hooks_leave(PyObject *entered)
+{
+    if (entered == Py_None) {
+        Py_DECREF(entered);
+        return 0;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    /* the one that came with `enter`, whatever has been set since */
+    PyObject *done = PyObject_CallOneArg(PyTuple_GET_ITEM(entered, 0), PyTuple_GET_ITEM(entered, 1));
+    Py_DECREF(entered);
+    int status = done == NULL ? -1 : 0;
+    Py_XDECREF(done);
+    if (type != NULL) {
+        PyErr_Restore(type, value, traceback);
+    }
+    return status;
+}

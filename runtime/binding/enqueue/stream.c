@@ -1,0 +1,184 @@
+#include "enqueue/stream.h"
+
+#include "python/exceptions.h"
+#include "python/threads.h"
+
+#include "driver/driver.h"
+
+/* Set once by `nj_stream_init` under the import lock. */
+static struct {
+    PyObject *torch, *tensor, *bindings, *raw_stream, *cuda_stream, *cupy_pointer;
+} names;
+
+int nj_stream_init(void)
+{
+    const struct {
+        PyObject **name;
+        const char *text;
+    } wanted[] = {
+        {&names.torch, "torch"},
+        {&names.tensor, "Tensor"},
+        {&names.bindings, "_C"},
+        {&names.raw_stream, "_cuda_getCurrentRawStream"},
+        {&names.cuda_stream, "cuda_stream"},
+        {&names.cupy_pointer, "ptr"},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
+        if (*wanted[i].name == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* An attribute of torch, new; NULL without an exception where torch is not loaded, or not that far yet. */
+static PyObject *of_torch(PyObject *name)
+{
+    PyObject *torch = nj_dict_get(PyImport_GetModuleDict(), names.torch);
+    PyObject *found = torch == NULL ? NULL : nj_optional_attribute(torch, name);
+    Py_XDECREF(torch);
+    return found;
+}
+
+int nj_is_torch(PyObject *object)
+{
+    PyObject *tensor = of_torch(names.tensor);
+    bool is = tensor != NULL && PyType_Check(tensor) && PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)tensor);
+    Py_XDECREF(tensor);
+    return PyErr_Occurred() ? -1 : is;
+}
+
+static int as_stream(PyObject *number, void **stream)
+{
+    unsigned long long handle = PyLong_AsUnsignedLongLong(number);
+    *stream = (void *)(uintptr_t)handle;
+    return handle == (unsigned long long)-1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* Asks torch for its current stream, as Triton does: 1, 0 where torch is not loaded or has no CUDA, or -1 with an exception
+ * raised. */
+static int current_of_torch(const nj_signature *signature, const nj_call *call, void **stream)
+{
+    PyObject *bindings = of_torch(names.bindings);
+    PyObject *ask = bindings == NULL ? NULL : nj_optional_attribute(bindings, names.raw_stream);
+    Py_XDECREF(bindings);
+    if (ask == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *ordinal = PyLong_FromLong(call->device);
+    PyObject *handle = ordinal == NULL ? NULL : PyObject_CallOneArg(ask, ordinal);
+    int status = handle == NULL ? -1 : as_stream(handle, stream);
+    Py_XDECREF(handle);
+    Py_XDECREF(ordinal);
+    Py_DECREF(ask);
+    if (status == 0) {
+        return 1;
+    }
+    if ((call->origins & NJ_OF_TORCH) == 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        /* a torch that finds no driver that it can use, say, has no streams */
+        PyErr_Clear();
+        return 0;
+    }
+    nj_refuse_pending(signature->kernel, signature->names[signature->count],
+                      "expected torch to say which stream is current: pass stream=");
+    return -1;
+}
+
+/* Whether memory is passed, so that it matters what the launch waits for. */
+static bool passes_memory(const nj_signature *signature, const nj_call *call)
+{
+    bool passes = call->descriptor_count > 0;
+    for (Py_ssize_t i = 0; i < signature->param_count && !passes; i++) {
+        passes = !signature->constexprs[i] && call->values[i].tag == NJ_TAG_POINTER && call->values[i].bits != 0;
+    }
+    for (uint16_t i = 0; i < call->leaf_count && !passes; i++) {
+        passes = call->leaves[i].tag == NJ_TAG_POINTER && call->leaves[i].bits != 0;
+    }
+    return passes;
+}
+
+/* Warns, once in a process, that a launch may run before its data is there: 0, or -1 where warnings are errors. */
+static int warn_of_default(const nj_signature *signature)
+{
+    static atomic_bool warned;
+    if (atomic_load_explicit(&warned, memory_order_relaxed)) {
+        return 0;
+    }
+    PyObject *module = PyImport_ImportModule("nojit.runtime.errors");
+    PyObject *category = module == NULL ? NULL : PyObject_GetAttrString(module, "StreamWarning");
+    int status = category == NULL ? -1
+                                  : PyErr_WarnFormat(category, 1,
+                                                     "kernel %U is launched on the default stream: no argument says which stream "
+                                                     "is current, nor does torch; pass stream= (0 for the default stream)",
+                                                     signature->kernel);
+    Py_XDECREF(category);
+    Py_XDECREF(module);
+    if (status == 0) {
+        atomic_store_explicit(&warned, true, memory_order_relaxed);
+    }
+    return status;
+}
+
+/* Of a call without a stream, and without a tensor that has the exchange API. Not inline: few are like this. */
+static __attribute__((noinline)) int find_other(const nj_signature *signature, const nj_call *call, void **stream)
+{
+    if ((call->origins & NJ_OF_TORCH) != 0 || call->stream == NULL) {
+        int found = current_of_torch(signature, call, stream);
+        if (found != 0) {
+            return found < 0 ? -1 : 0;
+        }
+    }
+    *stream = call->stream;
+    bool silent = call->stream == NULL && (call->origins & NJ_SAYS_STREAM) == 0;
+    return silent && passes_memory(signature, call) ? warn_of_default(signature) : 0;
+}
+
+/* The handle of a stream: `cuda_stream` of torch's, the second of `__cuda_stream__()`, `ptr` of CuPy's; new, or NULL with an
+ * exception raised. */
+static PyObject *handle_of(PyObject *stream)
+{
+    PyObject *handle = nj_optional_attribute(stream, names.cuda_stream);
+    if (handle != NULL || PyErr_Occurred()) {
+        return handle;
+    }
+    PyObject *pair = PyObject_CallMethod(stream, "__cuda_stream__", NULL);
+    if (pair == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        return PyObject_GetAttr(stream, names.cupy_pointer);
+    }
+    handle = pair == NULL ? NULL : PySequence_GetItem(pair, 1);
+    Py_XDECREF(pair);
+    return handle;
+}
+
+static int read_given(const nj_signature *signature, PyObject *given, void **stream)
+{
+    bool number = PyLong_Check(given) && !PyBool_Check(given);
+    PyObject *handle = number ? Py_NewRef(given) : handle_of(given);
+    int status = handle == NULL ? -1 : as_stream(handle, stream);
+    Py_XDECREF(handle);
+    if (status < 0) {
+        nj_refuse_pending(signature->kernel, signature->names[signature->count],
+                          "expected a stream: an int, or an object with cuda_stream, __cuda_stream__ or ptr");
+    }
+    return status;
+}
+
+int nj_find_stream(const nj_signature *signature, const nj_call *call, void **stream)
+{
+    PyObject *given = call->objects[NJ_ARGUMENTS_MAX];
+    if (given != NULL && given != Py_None) {
+        return read_given(signature, given, stream);
+    }
+    if (call->api == NULL) {
+        return find_other(signature, call, stream);
+    }
+    *stream = NULL;
+    if (call->api->current_work_stream(nj_vendor_found->dlpack_device, call->device, stream) != 0) {
+        /* what the framework has raised stays */
+        nj_refuse(signature->kernel, NULL, NULL, "expected the framework to say which stream is current: pass stream=");
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,193 @@
+#include "kernel/launcher.h"
+
+#include <structmember.h>
+
+#include "python/exceptions.h"
+#include "enqueue/grid.h"
+#include "python/threads.h"
+
+static PyTypeObject *launcher_type;
+
+/* `kernel[grid](...)` makes a launcher for each call and drops it: one that has no more use is kept for the next. */
+#ifndef Py_GIL_DISABLED
+static nj_launcher *spare;
+#endif
+
+static nj_launcher *allocate(void)
+{
+#ifndef Py_GIL_DISABLED
+    if (spare != NULL) {
+        nj_launcher *self = spare;
+        spare = NULL;
+        return (nj_launcher *)PyObject_Init((PyObject *)self, launcher_type);
+    }
+#endif
+    return PyObject_GC_New(nj_launcher, launcher_type);
+}
+
+static void release(nj_launcher *self)
+{
+#ifndef Py_GIL_DISABLED
+    if (spare == NULL) {
+        spare = self;
+        return;
+    }
+#endif
+    PyObject_GC_Del(self);
+}
+
+static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
+{
+    nj_launcher *launcher = (nj_launcher *)self;
+    return nj_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
+}
+
+nj_launcher *nj_launcher_make(nj_dispatcher *kernel, PyObject *grid)
+{
+    int64_t parsed[3] = {0};
+    nj_grid_kind kind = NJ_GRID_FIXED;
+    if (grid == NULL) {
+        kind = NJ_GRID_OF_BUNDLE;
+    } else if (!PyTuple_CheckExact(grid) && PyCallable_Check(grid)) {
+        kind = NJ_GRID_CALLABLE;
+    } else if (nj_parse_grid(&kernel->signature, grid, parsed) < 0) {
+        return NULL;
+    }
+    nj_launcher *self = allocate();
+    if (self != NULL) {
+        self->vectorcall = launcher_call;
+        self->kernel = (nj_dispatcher *)Py_NewRef((PyObject *)kernel);
+        self->kind = kind;
+        self->callable = kind == NJ_GRID_CALLABLE ? Py_NewRef(grid) : NULL;
+        memcpy(self->grid, parsed, sizeof parsed);
+        self->fixed = (nj_fixed){0, NULL, NULL};
+        self->served = self->asked = NULL;
+    }
+    return self;
+}
+
+PyObject *nj_launcher_subscript(nj_dispatcher *kernel, PyObject *grid)
+{
+    nj_launcher *self = nj_dispatcher_check(kernel) < 0 ? NULL : nj_launcher_make(kernel, grid);
+    if (self != NULL) {
+        PyObject_GC_Track(self);
+    }
+    return (PyObject *)self;
+}
+
+/* Keeps the arguments that every call passes, each by its place. */
+static int keep(nj_dispatcher *kernel, PyObject *const *values, PyObject *keywords, nj_fixed *fixed)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(keywords);
+    fixed->objects = PyMem_Calloc((size_t)count, sizeof *fixed->objects);
+    fixed->places = PyMem_Calloc((size_t)count, sizeof *fixed->places);
+    if (fixed->objects == NULL || fixed->places == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_ssize_t place = nj_place_of(&kernel->signature, PyTuple_GET_ITEM(keywords, i), 0);
+        if (place < 0) {
+            if (nj_check_option((PyObject *)kernel, PyTuple_GET_ITEM(keywords, i), values[i]) < 0) {
+                return -1;
+            }
+            continue;
+        }
+        fixed->places[fixed->count] = (uint16_t)place;
+        fixed->objects[fixed->count++] = Py_NewRef(values[i]);
+    }
+    return 0;
+}
+
+PyObject *nj_launcher_bind(nj_dispatcher *kernel, PyObject *const *arguments, Py_ssize_t positional,
+                           PyObject *keywords)
+{
+    if (nj_dispatcher_check(kernel) < 0) {
+        return NULL;
+    }
+    if (positional > 1) {
+        nj_refuse(kernel->signature.kernel, NULL, PyUnicode_FromFormat("%zd positional arguments", positional),
+                  "expected bind(grid, **fixed): arguments are bound by name");
+        return NULL;
+    }
+    nj_launcher *self = nj_launcher_make(kernel, positional == 0 || arguments[0] == Py_None ? NULL : arguments[0]);
+    if (self == NULL) {
+        return NULL;
+    }
+    PyObject_GC_Track(self);
+    if (keywords != NULL && PyTuple_GET_SIZE(keywords) > 0 &&
+        keep(kernel, arguments + positional, keywords, &self->fixed) < 0) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static int launcher_traverse(nj_launcher *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT((PyObject *)self->kernel);
+    Py_VISIT(self->callable);
+    Py_VISIT(self->served);
+    Py_VISIT(self->asked);
+    for (Py_ssize_t i = 0; i < self->fixed.count; i++) {
+        Py_VISIT(self->fixed.objects[i]);
+    }
+    return 0;
+}
+
+/* Inline in both places: `kernel[grid](...)` frees a launcher for each launch. */
+static inline __attribute__((always_inline)) void drop(nj_launcher *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    for (Py_ssize_t i = 0; i < self->fixed.count; i++) {
+        Py_DECREF(self->fixed.objects[i]);
+    }
+    PyMem_Free(self->fixed.objects);
+    PyMem_Free(self->fixed.places);
+    Py_XDECREF(self->callable);
+    Py_XDECREF(self->served);
+    Py_XDECREF(self->asked);
+    Py_DECREF(self->kernel);
+    release(self);
+    Py_DECREF(type);
+}
+
+static void launcher_dealloc(nj_launcher *self)
+{
+    if (self->fixed.count == 0 && self->callable == NULL) { /* as `kernel[grid](...)` makes them */
+        PyObject_GC_UnTrack(self);
+        drop(self);
+        return;
+    }
+    NJ_BEGIN_FREE(self, launcher_dealloc);
+    drop(self);
+    NJ_END_FREE();
+}
+
+static PyMemberDef launcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_launcher, vectorcall), READONLY, NULL},
+    {NULL},
+};
+
+static PyType_Slot launcher_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("A kernel with its grid, and what else is bound.")},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, launcher_traverse},
+    {Py_tp_dealloc, launcher_dealloc},
+    {Py_tp_members, launcher_members},
+    {0, NULL},
+};
+
+static PyType_Spec launcher_spec = {
+    .name = "nojit.runtime._core.Launcher",
+    .basicsize = sizeof(nj_launcher),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = launcher_slots,
+};
+
+int nj_launcher_init(PyObject *module)
+{
+    launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec);
+    return launcher_type == NULL ? -1 : PyModule_AddType(module, launcher_type);
+}

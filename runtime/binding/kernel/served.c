@@ -1,0 +1,273 @@
+/* Kernels that stand for functions of Triton: `fn[grid](...)` launches from a bundle, and Python takes over what that cannot. */
+#include "kernel/served.h"
+
+#include <structmember.h>
+
+#include "python/exceptions.h"
+#include "python/threads.h"
+
+typedef struct {
+    PyObject_HEAD
+    nj_dispatcher *kernel;
+    PyObject *owner;   /* `_detour` makes calls that lists of `watched` ask for, `_recover` those that the kernel refuses */
+    PyObject *watched; /* a tuple of lists: while one has items, a call is `_detour`'s */
+    nj_atomic_count launches;
+} nj_served;
+
+static PyTypeObject *served_type;
+
+/* Hands a call over to a method of the owner: `error` is its first argument, NULL for none. */
+static __attribute__((noinline, cold)) PyObject *hand_over(const nj_served *self, const char *method, PyObject *error,
+                                                           PyObject *grid, PyObject *const *arguments, Py_ssize_t count,
+                                                           PyObject *keywords)
+{
+    PyObject *args = PyTuple_New(count), *kwargs = PyDict_New(), *made = NULL;
+    int status = args == NULL || kwargs == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; i < count && status == 0; i++) {
+        PyTuple_SET_ITEM(args, i, Py_NewRef(arguments[i]));
+    }
+    for (Py_ssize_t i = 0; status == 0 && keywords != NULL && i < PyTuple_GET_SIZE(keywords); i++) {
+        status = PyDict_SetItem(kwargs, PyTuple_GET_ITEM(keywords, i), arguments[count + i]);
+    }
+    if (status == 0) {
+        made = error == NULL ? PyObject_CallMethod(self->owner, method, "OOO", grid, args, kwargs)
+                             : PyObject_CallMethod(self->owner, method, "OOOO", error, grid, args, kwargs);
+    }
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return made;
+}
+
+static bool is_watched(const nj_served *self)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->watched); i++) {
+        if (PyList_GET_SIZE(PyTuple_GET_ITEM(self->watched, i)) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static PyObject *served_call(PyObject *object, PyObject *const *arguments, size_t positional, PyObject *keywords)
+{
+    nj_launcher *launcher = (nj_launcher *)object;
+    nj_served *self = (nj_served *)launcher->served;
+    Py_ssize_t count = PyVectorcall_NARGS(positional);
+    if (is_watched(self)) {
+        return hand_over(self, "_detour", NULL, launcher->asked, arguments, count, keywords);
+    }
+    PyObject *result = nj_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
+    if (result != NULL) {
+        NJ_COUNT(self->launches);
+        return result;
+    }
+    PyObject *error = nj_take_refusal();
+    if (error != NULL) {
+        result = hand_over(self, "_recover", error, launcher->asked, arguments, count, keywords);
+        Py_DECREF(error);
+    }
+    return result;
+}
+
+static PyObject *served_subscript(nj_served *self, PyObject *grid)
+{
+    nj_launcher *launcher = nj_launcher_make(self->kernel, grid);
+    if (launcher != NULL) {
+        launcher->vectorcall = served_call;
+        launcher->served = Py_NewRef((PyObject *)self);
+        launcher->asked = Py_NewRef(grid);
+        PyObject_GC_Track(launcher);
+    }
+    return (PyObject *)launcher;
+}
+
+static PyObject *served_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"kernel", "owner", "watched", NULL};
+    PyObject *kernel, *owner, *watched;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!:Served", names, &kernel, &owner, &PyTuple_Type, &watched)) {
+        return NULL;
+    }
+    if (!nj_dispatcher_is(kernel)) {
+        PyErr_SetString(PyExc_TypeError, "expected a kernel");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(watched); i++) {
+        if (!PyList_Check(PyTuple_GET_ITEM(watched, i))) {
+            PyErr_SetString(PyExc_TypeError, "expected lists to watch");
+            return NULL;
+        }
+    }
+    nj_served *self = (nj_served *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->kernel = (nj_dispatcher *)Py_NewRef(kernel);
+        self->owner = Py_NewRef(owner);
+        self->watched = Py_NewRef(watched);
+    }
+    return (PyObject *)self;
+}
+
+static int served_traverse(nj_served *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT((PyObject *)self->kernel);
+    Py_VISIT(self->owner);
+    Py_VISIT(self->watched);
+    return 0;
+}
+
+static int served_clear(nj_served *self)
+{
+    /* the kernel and the lists stay: a launcher may be in use */
+    Py_CLEAR(self->owner);
+    return 0;
+}
+
+static void served_dealloc(nj_served *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    NJ_BEGIN_FREE(self, served_dealloc);
+    served_clear(self);
+    Py_XDECREF((PyObject *)self->kernel);
+    Py_XDECREF(self->watched);
+    type->tp_free(self);
+    Py_DECREF(type);
+    NJ_END_FREE();
+}
+
+static PyObject *served_launches(nj_served *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLongLong(NJ_COUNTED(self->launches));
+}
+
+static PyGetSetDef served_attributes[] = {
+    {"launches", (getter)served_launches, NULL, PyDoc_STR("How many calls were launched from the bundle."), NULL},
+    {NULL},
+};
+
+static PyMemberDef served_members[] = {
+    {"kernel", T_OBJECT, offsetof(nj_served, kernel), READONLY, PyDoc_STR("The kernel of the bundle.")},
+    {"owner", T_OBJECT, offsetof(nj_served, owner), READONLY, PyDoc_STR("What takes over other calls.")},
+    {NULL},
+};
+
+static PyType_Slot served_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("A kernel that stands for a function of Triton: `served[grid](...)` launches it.")},
+    {Py_tp_new, served_new},
+    {Py_tp_traverse, served_traverse},
+    {Py_tp_clear, served_clear},
+    {Py_tp_dealloc, served_dealloc},
+    {Py_tp_members, served_members},
+    {Py_tp_getset, served_attributes},
+    {Py_mp_subscript, served_subscript},
+    {0, NULL},
+};
+
+static PyType_Spec served_spec = {
+    .name = "nojit.runtime._core.Served",
+    .basicsize = sizeof(nj_served),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = served_slots,
+};
+
+/* `JITFunction.__getitem__`: a method in C, since a call of Python's would cost a tenth of a launch. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *name; /* of the attribute with the function's `Served` */
+    PyObject *find; /* called with a function that has none */
+} nj_subscript;
+
+static PyObject *subscript_call(PyObject *object, PyObject *const *arguments, size_t positional, PyObject *keywords)
+{
+    nj_subscript *self = (nj_subscript *)object;
+    if (PyVectorcall_NARGS(positional) != 2 || (keywords != NULL && PyTuple_GET_SIZE(keywords) > 0)) {
+        PyErr_SetString(PyExc_TypeError, "expected function[grid]");
+        return NULL;
+    }
+    PyObject *dict = PyObject_GenericGetDict(arguments[0], NULL);
+    PyObject *served = dict == NULL ? NULL : nj_dict_get(dict, self->name);
+    Py_XDECREF(dict);
+    PyObject *launcher = NULL;
+    if (served != NULL && Py_IS_TYPE(served, served_type)) {
+        launcher = served_subscript((nj_served *)served, arguments[1]);
+    } else if (!PyErr_Occurred()) {
+        Py_XSETREF(served, PyObject_CallOneArg(self->find, arguments[0]));
+        launcher = served == NULL ? NULL : PyObject_GetItem(served, arguments[1]);
+    }
+    Py_XDECREF(served);
+    return launcher;
+}
+
+static PyObject *subscript_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type))
+{
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static PyObject *subscript_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", "find", NULL};
+    PyObject *name, *find;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO:Subscript", names, &name, &find)) {
+        return NULL;
+    }
+    nj_subscript *self = (nj_subscript *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = subscript_call;
+        self->name = Py_NewRef(name);
+        self->find = Py_NewRef(find);
+        PyUnicode_InternInPlace(&self->name);
+    }
+    return (PyObject *)self;
+}
+
+static int subscript_traverse(nj_subscript *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->find);
+    return 0;
+}
+
+static void subscript_dealloc(nj_subscript *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    NJ_BEGIN_FREE(self, subscript_dealloc);
+    Py_XDECREF(self->name);
+    Py_XDECREF(self->find);
+    type->tp_free(self);
+    Py_DECREF(type);
+    NJ_END_FREE();
+}
+
+static PyMemberDef subscript_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_subscript, vectorcall), READONLY, NULL},
+    {NULL},
+};
+
+static PyType_Slot subscript_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("The method that makes `function[grid]` a launcher of the function's kernel.")},
+    {Py_tp_new, subscript_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, subscript_get},
+    {Py_tp_traverse, subscript_traverse},
+    {Py_tp_dealloc, subscript_dealloc},
+    {Py_tp_members, subscript_members},
+    {0, NULL},
+};
+
+static PyType_Spec subscript_spec = {
+    .name = "nojit.runtime._core.Subscript",
+    .basicsize = sizeof(nj_subscript),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL |
+             Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .slots = subscript_slots,
+};
+
+int nj_served_init(PyObject *module)
+{
+    PyTypeObject *subscript_type = (PyTypeObject *)PyType_FromSpec(&subscript_spec);
+    served_type = (PyTypeObject *)PyType_FromSpec(&served_spec);
+    int status = subscript_type == NULL || served_type == NULL ? -1 : PyModule_AddType(module, subscript_type);
+    Py_XDECREF((PyObject *)subscript_type);
+    return status < 0 ? -1 : PyModule_AddType(module, served_type);
+}

@@ -1,0 +1,254 @@
+#include "operators/plain_calls.h"
+
+#include <structmember.h>
+
+#include "python/threads.h"
+#include "tensor/tensor.h"
+
+PyTypeObject *nj_plain_type;
+
+/* What frameworks call the devices; set once by `nj_plain_init` under the import lock. */
+static PyObject *cpu, *cuda;
+
+int nj_states_check(PyObject *states)
+{
+    bool right = PyTuple_Check(states);
+    for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(states); i++) {
+        PyObject *state = PyTuple_GET_ITEM(states, i);
+        Py_ssize_t count = PyTuple_Check(state) ? PyTuple_GET_SIZE(state) : 0;
+        right = count == 2 || (count == 3 && PyDict_Check(PyTuple_GET_ITEM(state, 0)));
+    }
+    if (!right) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of states: (function, result) or (dict, name, value)");
+    }
+    return right ? 0 : -1;
+}
+
+static PyObject *state_now(PyObject *state)
+{
+    PyObject *first = PyTuple_GET_ITEM(state, 0);
+    if (PyTuple_GET_SIZE(state) == 2) {
+        return PyObject_CallNoArgs(first);
+    }
+    PyObject *value = nj_dict_get(first, PyTuple_GET_ITEM(state, 1));
+    return value == NULL && !PyErr_Occurred() ? Py_NewRef(Py_NotImplemented) : value;
+}
+
+int nj_states_hold(PyObject *states)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(states); i++) {
+        PyObject *state = PyTuple_GET_ITEM(states, i);
+        PyObject *now = state_now(state);
+        if (now == NULL) {
+            return -1;
+        }
+        bool holds = now == PyTuple_GET_ITEM(state, PyTuple_GET_SIZE(state) - 1);
+        Py_DECREF(now);
+        if (!holds) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The truth of a result, which it steals and which may be NULL: 1, 0, or -1 with an exception raised. */
+static int take_truth(PyObject *result)
+{
+    if (result == Py_False) {
+        Py_DECREF(result);
+        return 0;
+    }
+    int truth = result == NULL ? -1 : PyObject_IsTrue(result);
+    Py_XDECREF(result);
+    return truth;
+}
+
+int nj_plain_records(const nj_plain *plain)
+{
+    return take_truth(PyObject_CallNoArgs(plain->grad_enabled));
+}
+
+/* The tensor's own view of its memory: 1, 0 if it has none, or -1 with an exception raised. */
+static int view(PyObject *object, DLTensor *out)
+{
+    nj_kind kind;
+    const DLPackExchangeAPI *api;
+    if (nj_kind_of(object, &kind, &api) < 0) {
+        return -1;
+    }
+    if (api == NULL || api->dltensor_from_py_object_no_sync == NULL) {
+        return 0;
+    }
+    nj_clear_view(out);
+    if (api->dltensor_from_py_object_no_sync(object, out) != 0) {
+        /* sparse tensors, say, and those without memory */
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+            return -1;
+        }
+        PyErr_Clear();
+        return 0;
+    }
+    return !nj_lacks_memory(out) && (out->ndim <= 0 || out->shape != NULL);
+}
+
+static bool is_of_class(const nj_plain *plain, PyObject *object)
+{
+    bool found = false;
+    for (Py_ssize_t i = 0; !found && i < PyTuple_GET_SIZE(plain->tensors); i++) {
+        found = Py_IS_TYPE(object, (PyTypeObject *)PyTuple_GET_ITEM(plain->tensors, i));
+    }
+    return found;
+}
+
+int nj_plain_read(const nj_plain *plain, PyObject *object, nj_plain_tensor *tensor)
+{
+    if (!is_of_class(plain, object)) {
+        return 0;
+    }
+    int found = view(object, &tensor->view);
+    if (found <= 0) {
+        return found;
+    }
+    descrgetfunc get = Py_TYPE(plain->requires_grad)->tp_descr_get;
+    int requires_grad = take_truth(get(plain->requires_grad, object, (PyObject *)Py_TYPE(object)));
+    int negated = requires_grad < 0 ? -1 : take_truth(PyObject_Vectorcall(plain->is_negated, &object, 1, NULL));
+    tensor->requires_grad = requires_grad > 0;
+    return negated < 0 ? -1 : !negated;
+}
+
+/* Whether a tensor lies on one of the devices: 1, 0, or -1 with an exception raised. */
+static int lies_on(PyObject *devices, const nj_plain_tensor *tensor)
+{
+    int32_t type = tensor->view.device.device_type;
+    PyObject *name = nj_is_gpu(type) ? cuda : type == kDLCPU ? cpu : NULL;
+    return name == NULL ? 0 : PySet_Contains(devices, name);
+}
+
+/* 1, 0, or -1 with an exception raised. */
+static int are_plain(const nj_plain *self, PyObject *devices, PyObject *const *tensors, Py_ssize_t count)
+{
+    int fits = nj_states_hold(self->states);
+    bool requires_grad = false;
+    for (Py_ssize_t i = 0; i < count && fits > 0; i++) {
+        if (tensors[i] == Py_None) {
+            continue;
+        }
+        nj_plain_tensor tensor;
+        fits = nj_plain_read(self, tensors[i], &tensor);
+        if (fits > 0) {
+            requires_grad |= tensor.requires_grad;
+            fits = lies_on(devices, &tensor);
+        }
+    }
+    if (fits > 0 && requires_grad) {
+        int records = nj_plain_records(self);
+        fits = records < 0 ? -1 : !records;
+    }
+    return fits;
+}
+
+static PyObject *plain_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(positional);
+    if (count < 1 || keywords != NULL || !PyAnySet_Check(arguments[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected a set of devices, then tensors");
+        return NULL;
+    }
+    int fits = are_plain((const nj_plain *)self, arguments[0], arguments + 1, count - 1);
+    return fits < 0 ? NULL : PyBool_FromLong(fits);
+}
+
+/* Requires a tuple of classes: 0, or -1 with TypeError raised. */
+static int check_classes(PyObject *tensors)
+{
+    bool right = PyTuple_Check(tensors);
+    for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(tensors); i++) {
+        right = PyType_Check(PyTuple_GET_ITEM(tensors, i));
+    }
+    if (!right) {
+        PyErr_SetString(PyExc_TypeError, "tensors: expected a tuple of classes");
+    }
+    return right ? 0 : -1;
+}
+
+static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"tensors", "requires_grad", "is_negated", "grad_enabled", "states", NULL};
+    PyObject *tensors, *requires_grad, *is_negated, *grad_enabled, *states;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO:Plain", names, &tensors, &requires_grad, &is_negated,
+                                     &grad_enabled, &states) ||
+        check_classes(tensors) < 0 || nj_states_check(states) < 0) {
+        return NULL;
+    }
+    if (Py_TYPE(requires_grad)->tp_descr_get == NULL) {
+        PyErr_SetString(PyExc_TypeError, "requires_grad: expected a descriptor");
+        return NULL;
+    }
+    nj_plain *self = (nj_plain *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = plain_call;
+        self->tensors = Py_NewRef(tensors);
+        self->requires_grad = Py_NewRef(requires_grad);
+        self->is_negated = Py_NewRef(is_negated);
+        self->grad_enabled = Py_NewRef(grad_enabled);
+        self->states = Py_NewRef(states);
+    }
+    return (PyObject *)self;
+}
+
+static int plain_traverse(nj_plain *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->tensors);
+    Py_VISIT(self->requires_grad);
+    Py_VISIT(self->is_negated);
+    Py_VISIT(self->grad_enabled);
+    Py_VISIT(self->states);
+    return 0;
+}
+
+static void plain_dealloc(nj_plain *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    NJ_BEGIN_FREE(self, plain_dealloc);
+    Py_XDECREF(self->tensors);
+    Py_XDECREF(self->requires_grad);
+    Py_XDECREF(self->is_negated);
+    Py_XDECREF(self->grad_enabled);
+    Py_XDECREF(self->states);
+    type->tp_free(self);
+    Py_DECREF(type);
+    NJ_END_FREE();
+}
+
+static PyMemberDef plain_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_plain, vectorcall), READONLY, NULL},
+    {NULL},
+};
+
+static PyType_Slot plain_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("Plain(tensors, requires_grad, is_negated, grad_enabled, states)\n--\n\n"
+                                  "Says of tensors whether nothing but a kernel has to see them.")},
+    {Py_tp_new, plain_new},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, plain_traverse},
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_members, plain_members},
+    {0, NULL},
+};
+
+static PyType_Spec plain_spec = {
+    .name = "nojit.runtime._core.Plain",
+    .basicsize = sizeof(nj_plain),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = plain_slots,
+};
+
+int nj_plain_init(PyObject *module)
+{
+    Py_XSETREF(cpu, PyUnicode_InternFromString("cpu"));
+    Py_XSETREF(cuda, PyUnicode_InternFromString("cuda"));
+    nj_plain_type = (PyTypeObject *)PyType_FromSpec(&plain_spec);
+    bool made = cpu != NULL && cuda != NULL && nj_plain_type != NULL;
+    return made ? PyModule_AddType(module, nj_plain_type) : -1;
+}

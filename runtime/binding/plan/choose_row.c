@@ -1,0 +1,100 @@
+#include "plan/choose_row.h"
+
+#include "values/py_constant.h"
+#include "select/choose.h"
+
+/* A call's constexprs and options as the engine takes them. */
+typedef struct {
+    nj_constant constants[NJ_ARGUMENTS_MAX];
+    const nj_constant *given[NJ_ARGUMENTS_MAX];
+    nj_span options[NJ_ARGUMENTS_MAX];
+    PyObject *held; /* list of what values are borrowed from */
+    nj_pile *pile;
+} given_values;
+
+bool nj_is_interrupted(void *Py_UNUSED(context))
+{
+    return PyErr_CheckSignals() < 0;
+}
+
+/* The value that a bundle stores for what a caller passes, held by the list; NULL with an exception raised. */
+static PyObject *value_of(PyObject *owner, PyObject *name, PyObject *object, PyObject *held)
+{
+    if (nj_is_simple(object)) {
+        return object;
+    }
+    PyObject *value = PyObject_CallMethod(owner, "_constexpr_value", "OO", object, name);
+    int status = value == NULL ? -1 : PyList_Append(held, value);
+    Py_XDECREF(value);
+    return status < 0 ? NULL : value;
+}
+
+/* Reads what is given: 0, or -1 with an exception raised. */
+static int read_given(PyObject *owner, const nj_signature *signature, const nj_call *call, given_values *made)
+{
+    made->pile = NULL;
+    made->held = PyList_New(0);
+    int status = made->held == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; i < signature->count && status == 0; i++) {
+        bool passed = i < signature->param_count && !signature->constexprs[i];
+        PyObject *object = passed ? NULL : call->objects[i];
+        made->given[i] = object == NULL ? NULL : &made->constants[i];
+        if (object != NULL) {
+            PyObject *value = value_of(owner, signature->names[i], object, made->held);
+            status = value == NULL ? -1 : nj_constant_from(value, &made->pile, &made->constants[i]);
+        }
+        if (status == 0 && i >= signature->param_count) {
+            Py_ssize_t size;
+            const char *name = PyUnicode_AsUTF8AndSize(signature->names[i], &size);
+            made->options[i - signature->param_count] = (nj_span){(const unsigned char *)name, (size_t)size};
+            status = name == NULL ? -1 : 0;
+        }
+    }
+    return status;
+}
+
+static Py_ssize_t choose(const nj_spec_object *spec, const nj_passed *passed)
+{
+    nj_choice choice;
+    nj_fault fault;
+    size_t row = 0;
+    int64_t key[NJ_TUNING_KEYS_MAX];
+    nj_preference preference = {spec->ordering.tuned.table, key, spec->it.tuning_count, spec->ordering.tuned.multiprocessors};
+    for (uint32_t i = 0; i < spec->it.tuning_count; i++) {
+        key[i] = nj_bucket_of(spec->it.bucket, nj_tuning_number(&spec->it.tuning[i], passed->arguments.values));
+    }
+    nj_verdict outcome = nj_choice_open(&choice, &spec->it.typing, passed, &fault);
+    if (outcome == NJ_SERVED) {
+        outcome = nj_choose(&choice, &preference, &row);
+    }
+    nj_choice_close(&choice);
+    if (outcome == NJ_NO_MEMORY) {
+        PyErr_NoMemory();
+    }
+    return outcome == NJ_SERVED ? (Py_ssize_t)row : outcome == NJ_NO_MEMORY || outcome == NJ_STOPPED ? NJ_FAILED_ROW : NJ_UNSERVED_ROW;
+}
+
+Py_ssize_t nj_choose_row(PyObject *owner, const nj_signature *signature, const nj_spec_object *spec, const nj_call *call)
+{
+    given_values *made = PyMem_Malloc(sizeof *made);
+    Py_ssize_t row = NJ_FAILED_ROW;
+    if (made == NULL) {
+        PyErr_NoMemory();
+        return row;
+    }
+    if (read_given(owner, signature, call, made) == 0) {
+        const nj_passed passed = {
+            .arguments = {call->values, call->leaves, call->descriptors},
+            .given = made->given,
+            .option_count = (size_t)(signature->count - signature->param_count),
+            .options = made->options,
+            .arch = spec->it.arch,
+            .interrupted = nj_is_interrupted,
+        };
+        row = choose(spec, &passed);
+    }
+    nj_pile_free(made->pile);
+    Py_XDECREF(made->held);
+    PyMem_Free(made);
+    return row;
+}

@@ -1,0 +1,175 @@
+#include "plan/py_plan.h"
+
+#include <structmember.h>
+
+#include "variant_table/py_row.h"
+#include "python/threads.h"
+
+PyTypeObject *nj_plan_type;
+
+int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program)
+{
+    if (!PyBytes_Check(bytes) || PyBytes_GET_SIZE(bytes) % (Py_ssize_t)sizeof(nj_instruction) != 0) {
+        PyErr_SetString(PyExc_ValueError, "expected the bytes of a program");
+        return -1;
+    }
+    size_t length = (size_t)PyBytes_GET_SIZE(bytes) / sizeof(nj_instruction);
+    nj_instruction *code = PyMem_Malloc((size_t)PyBytes_GET_SIZE(bytes) + 1);
+    if (code == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(code, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
+    if (!nj_program_valid(code, length, (size_t)slots)) {
+        PyMem_Free(code);
+        PyErr_SetString(PyExc_ValueError, "expected a program that stays within its stack and its slots");
+        return -1;
+    }
+    *program = (nj_program){(uint32_t)length, code};
+    return 0;
+}
+
+/* Raises what the engine found: -1. */
+static int refuse(const nj_plan_object *self, const nj_error *error)
+{
+    if (error->code == NJ_ERROR_DRIVER) {
+        nj_raise_driver(error, self->it.device, self->it.device == NULL ? NULL : self->label);
+    } else if (error->code == NJ_ERROR_MEMORY) {
+        PyErr_NoMemory();
+    } else {
+        PyErr_Format(PyExc_ValueError, *error->got == 0 ? "%s" : "%s, got %s", error->what, error->got);
+    }
+    return -1;
+}
+
+static int make(nj_plan_object *self, const nj_runnable_facts *facts)
+{
+    nj_error error;
+    bool made;
+    Py_BEGIN_ALLOW_THREADS
+    made = nj_runnable_init(&self->it, facts, &error);
+    Py_END_ALLOW_THREADS
+    return made ? 0 : refuse(self, &error);
+}
+
+static int plan_init(nj_plan_object *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"label", "function", "device", "row", "meta", "payload", NULL};
+    PyObject *label, *function, *row, *meta, *payload;
+    int device;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OO!iO!O!O:Plan", names, &label, nj_function_type, &function, &device, nj_row_type,
+                                     &row, &PyDict_Type, &meta, &payload)) {
+        return -1;
+    }
+    self->label = Py_NewRef(label);
+    self->meta = Py_NewRef(meta);
+    self->payload = Py_NewRef(payload);
+    self->result = Py_NewRef(Py_None);
+    nj_runnable_facts facts = nj_row_of(row)->facts;
+    facts.function = ((nj_function_object *)function)->it;
+    facts.device = device;
+    return make(self, &facts);
+}
+
+static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    nj_plan_object *self = (nj_plan_object *)type->tp_alloc(type, 0);
+    if (self != NULL && plan_init(self, args, kwargs) < 0) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static int plan_traverse(nj_plan_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->label);
+    Py_VISIT(self->meta);
+    Py_VISIT(self->payload);
+    Py_VISIT(self->result);
+    return 0;
+}
+
+static int plan_clear(nj_plan_object *self)
+{
+    Py_CLEAR(self->meta);
+    Py_CLEAR(self->payload);
+    Py_CLEAR(self->result);
+    return 0;
+}
+
+static void plan_dealloc(nj_plan_object *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    NJ_BEGIN_FREE(self, plan_dealloc);
+    plan_clear(self);
+    Py_XDECREF(self->label);
+    nj_runnable_clear(&self->it);
+    type->tp_free(self);
+    Py_DECREF(type);
+    NJ_END_FREE();
+}
+
+static PyMemberDef plan_members[] = {
+    {"label", T_OBJECT, offsetof(nj_plan_object, label), READONLY, PyDoc_STR("What errors call it: its str.")},
+    {"payload", T_OBJECT, offsetof(nj_plan_object, payload), READONLY, PyDoc_STR("What the slow path noted.")},
+    {"result", T_OBJECT, offsetof(nj_plan_object, result), READONLY, PyDoc_STR("What launches return.")},
+    {"device", T_INT, offsetof(nj_plan_object, it.ordinal), READONLY, PyDoc_STR("The device that it is bound to.")},
+    {NULL},
+};
+
+static PyObject *plan_load(nj_plan_object *self, PyObject *Py_UNUSED(none))
+{
+    nj_error error;
+    bool placed;
+    Py_BEGIN_ALLOW_THREADS
+    placed = nj_function_place(self->it.function, self->it.ordinal, &error);
+    Py_END_ALLOW_THREADS
+    if (placed) {
+        Py_RETURN_NONE;
+    }
+    nj_raise_driver(&error, NULL, self->label);
+    return NULL;
+}
+
+static PyObject *plan_set_result(nj_plan_object *self, PyObject *result)
+{
+    PyObject *before;
+    NJ_BEGIN_LOCKED(self);
+    before = self->result;
+    self->result = Py_NewRef(result);
+    NJ_END_LOCKED();
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef plan_methods[] = {
+    {"set_result", (PyCFunction)plan_set_result, METH_O,
+     PyDoc_STR("Have launches return an object. Once, before the first launch.")},
+    {"load", (PyCFunction)plan_load, METH_NOARGS, PyDoc_STR("Put the image on the device now.")},
+    {NULL},
+};
+
+static PyType_Slot plan_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("A variant bound to a device, ready to launch.")},
+    {Py_tp_new, plan_new},
+    {Py_tp_traverse, plan_traverse},
+    {Py_tp_clear, plan_clear},
+    {Py_tp_dealloc, plan_dealloc},
+    {Py_tp_members, plan_members},
+    {Py_tp_methods, plan_methods},
+    {0, NULL},
+};
+
+static PyType_Spec plan_spec = {
+    .name = "nojit.runtime._core.Plan",
+    .basicsize = sizeof(nj_plan_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = plan_slots,
+};
+
+int nj_plan_type_init(PyObject *module)
+{
+    nj_plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec);
+    return nj_plan_type == NULL ? -1 : PyModule_AddType(module, nj_plan_type);
+}

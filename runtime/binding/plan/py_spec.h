@@ -1,0 +1,25 @@
+/* The facts of a call that decide which variant runs on one device, and the plans found so far, by key.
+ * One per kernel and device. Guarded by the GIL. */
+#ifndef NOJIT_PY_SPEC_H
+#define NOJIT_PY_SPEC_H
+
+#include "plan/plan_cache.h"
+#include "call/bound_call.h"
+#include "variant_table/py_tuning.h"
+#include "select/spec.h"
+
+typedef struct {
+    PyObject_HEAD
+    nj_spec it;
+    nj_ordering ordering; /* its object is owned */
+    PyObject *table;      /* that the facts are of */
+    nj_ids_object *ids;
+    nj_cache cache;
+} nj_spec_object;
+
+extern PyTypeObject *nj_spec_type;
+
+/* Makes the type; once, at import. */
+int nj_spec_type_init(PyObject *module);
+
+#endif

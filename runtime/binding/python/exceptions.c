@@ -1,0 +1,253 @@
+#include "python/exceptions.h"
+
+#include "expr/value.h"
+
+/* Set once by `nj_errors_init` under the import lock, and never changed. */
+static struct {
+    PyObject *argument_error;
+    PyObject *bundle_error;
+    PyObject *format_error;
+    PyObject *integrity_error;
+    PyObject *driver_error;
+    PyObject *no_matching_variant_error;
+    PyObject *no_dtype;
+} classes;
+
+int nj_errors_init(void)
+{
+    PyObject *module = PyImport_ImportModule("nojit.runtime.errors");
+    if (module == NULL) {
+        return -1;
+    }
+    Py_XSETREF(classes.argument_error, PyObject_GetAttrString(module, "ArgumentError"));
+    Py_XSETREF(classes.bundle_error, PyObject_GetAttrString(module, "BundleError"));
+    Py_XSETREF(classes.format_error, PyObject_GetAttrString(module, "BundleFormatError"));
+    Py_XSETREF(classes.integrity_error, PyObject_GetAttrString(module, "BundleIntegrityError"));
+    Py_XSETREF(classes.driver_error, PyObject_GetAttrString(module, "DriverError"));
+    Py_XSETREF(classes.no_matching_variant_error, PyObject_GetAttrString(module, "NoMatchingVariantError"));
+    Py_XSETREF(classes.no_dtype, PyObject_GetAttrString(module, "no_dtype"));
+    Py_DECREF(module);
+    return classes.argument_error != NULL && classes.bundle_error != NULL && classes.format_error != NULL && classes.integrity_error != NULL && classes.driver_error != NULL &&
+                   classes.no_matching_variant_error != NULL && classes.no_dtype != NULL
+               ? 0
+               : -1;
+}
+
+/* Raises `cls(*args, **kwargs)`; steals both. */
+static void raise_instance(PyObject *cls, PyObject *args, PyObject *kwargs)
+{
+    if (args != NULL && kwargs != NULL) {
+        PyObject *error = PyObject_Call(cls, args, kwargs);
+        if (error != NULL) {
+            PyErr_SetObject(cls, error);
+            Py_DECREF(error);
+        }
+    }
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+}
+
+static void refuse(PyObject *kernel, PyObject *argument, PyObject *got, PyObject *what)
+{
+    PyObject *where = argument == NULL ? PyUnicode_FromFormat("kernel %U", kernel)
+                                       : PyUnicode_FromFormat("argument %U of kernel %U", argument, kernel);
+    PyObject *empty = PyUnicode_FromString("");
+    if (what != NULL && where != NULL && empty != NULL) {
+        raise_instance(classes.argument_error, Py_BuildValue("(O)", what),
+                       Py_BuildValue("{s:O,s:O,s:O}", "got", got == NULL ? empty : got, "where", where, "argument",
+                                     argument == NULL ? empty : argument));
+    }
+    Py_XDECREF(where);
+    Py_XDECREF(empty);
+    Py_XDECREF(what);
+    Py_XDECREF(got);
+}
+
+void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...)
+{
+    if (PyErr_Occurred()) { /* `got` could not be made */
+        Py_XDECREF(got);
+        return;
+    }
+    va_list arguments;
+    va_start(arguments, what_format);
+    PyObject *what = PyUnicode_FromFormatV(what_format, arguments);
+    va_end(arguments);
+    refuse(kernel, argument, got, what);
+}
+
+/* "ValueError: its first line": a framework may add a trace of its own; new, or NULL with an exception raised. */
+static PyObject *quote(PyObject *cause)
+{
+    PyObject *text = PyObject_Str(cause);
+    PyObject *lines = text == NULL ? NULL : PyUnicode_Splitlines(text, 0);
+    PyObject *quoted = lines == NULL ? NULL
+                       : PyList_GET_SIZE(lines) == 0
+                           ? PyUnicode_FromString(Py_TYPE(cause)->tp_name)
+                           : PyUnicode_FromFormat("%s: %U", Py_TYPE(cause)->tp_name, PyList_GET_ITEM(lines, 0));
+    Py_XDECREF(lines);
+    Py_XDECREF(text);
+    return quoted;
+}
+
+void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
+{
+    PyObject *type, *cause, *traceback;
+    if (!PyErr_Occurred()) {
+        nj_refuse(kernel, argument, NULL, "%s", what);
+        return;
+    }
+    PyErr_Fetch(&type, &cause, &traceback);
+    PyErr_NormalizeException(&type, &cause, &traceback);
+    /* neither KeyboardInterrupt nor a lack of memory is the argument's fault */
+    if (!PyErr_GivenExceptionMatches(type, PyExc_Exception) || PyErr_GivenExceptionMatches(type, PyExc_MemoryError)) {
+        PyErr_Restore(type, cause, traceback);
+        return;
+    }
+    if (traceback != NULL) {
+        PyException_SetTraceback(cause, traceback);
+    }
+    nj_refuse(kernel, argument, quote(cause), "%s", what);
+    PyObject *new_type, *error, *new_traceback;
+    PyErr_Fetch(&new_type, &error, &new_traceback);
+    PyErr_NormalizeException(&new_type, &error, &new_traceback);
+    PyException_SetCause(error, Py_NewRef(cause));
+    PyErr_Restore(new_type, error, new_traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(cause);
+    Py_XDECREF(traceback);
+}
+
+/* The pending exception, new: it pends no longer. */
+static PyObject *take(void)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(error, traceback);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return error;
+}
+
+PyObject *nj_take_miss(void)
+{
+    return PyErr_ExceptionMatches(classes.no_matching_variant_error) ? take() : NULL;
+}
+
+PyObject *nj_take_refusal(void)
+{
+    bool refused = PyErr_ExceptionMatches(classes.no_matching_variant_error) || PyErr_ExceptionMatches(classes.argument_error);
+    return refused ? take() : NULL;
+}
+
+static PyObject *dtype_spellings(void)
+{
+    PyObject *spellings = PyList_New(0);
+    const char *next;
+    for (size_t i = 0; spellings != NULL && (next = nj_dtype_spelling(i)) != NULL; i++) {
+        PyObject *text = PyUnicode_FromString(next);
+        if (text == NULL || PyList_Append(spellings, text) < 0) {
+            Py_CLEAR(spellings);
+        }
+        Py_XDECREF(text);
+    }
+    return spellings;
+}
+
+void nj_refuse_dtype(PyObject *dtype)
+{
+    PyObject *text = PyObject_Str(dtype), *spellings = text == NULL ? NULL : dtype_spellings();
+    PyObject *what = spellings == NULL ? NULL : PyObject_CallFunctionObjArgs(classes.no_dtype, text, spellings, NULL);
+    if (what != NULL) {
+        PyErr_SetObject(PyExc_TypeError, what);
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(spellings);
+    Py_XDECREF(what);
+}
+
+/* Texts of the engine quote bytes of files, and may be cut anywhere. */
+static PyObject *text_of(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+}
+
+/* Where an error is: in a file, or at a place within. */
+static PyObject *place_of(const nj_error *error, PyObject *where)
+{
+    PyObject *inner = error->where[0] == 0 ? NULL : text_of(error->where);
+    PyObject *place = error->where[0] == 0 ? PyObject_Str(where) : inner == NULL ? NULL : PyUnicode_FromFormat("%S %U", where, inner);
+    Py_XDECREF(inner);
+    return place;
+}
+
+bool nj_is_bundle_error(PyObject *type)
+{
+    return PyErr_GivenExceptionMatches(type, classes.bundle_error);
+}
+
+static PyObject *class_of(nj_code code)
+{
+    switch (code) {
+    case NJ_ERROR_FORMAT: return classes.format_error;
+    case NJ_ERROR_NEEDS: return classes.bundle_error;
+    default: return classes.integrity_error; /* NJ_ERROR_INTEGRITY */
+    }
+}
+
+PyObject *nj_raise(const nj_error *error, PyObject *where)
+{
+    if (error->code == NJ_ERROR_MEMORY) {
+        return PyErr_NoMemory();
+    }
+    PyObject *place = place_of(error, where), *what = text_of(error->what), *got = text_of(error->got);
+    if (place != NULL && what != NULL && got != NULL) {
+        bool is_format = error->code == NJ_ERROR_FORMAT;
+        PyObject *named = is_format ? Py_BuildValue("{s:O,s:O,s:s}", "got", got, "where", place, "rule", error->rule)
+                                    : Py_BuildValue("{s:O,s:O}", "got", got, "where", place);
+        raise_instance(class_of(error->code), Py_BuildValue("(O)", what), named);
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(what);
+    Py_XDECREF(got);
+    return NULL;
+}
+
+void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)
+{
+    PyObject *kwargs = PyDict_New();
+    PyObject *place = where == NULL ? NULL : PyObject_Str(where);
+    if (kwargs != NULL && ((what != NULL && PyDict_SetItemString(kwargs, "what", what) < 0) ||
+                           (where != NULL && (place == NULL || PyDict_SetItemString(kwargs, "where", place) < 0)))) {
+        Py_CLEAR(kwargs);
+    }
+    Py_XDECREF(place);
+    const char *known = name == NULL ? "unknown error" : name;
+    /* what dlopen says quotes a path */
+    PyObject *text = text_of(known);
+    raise_instance(classes.driver_error, text == NULL ? NULL : Py_BuildValue("(siN)", call, code, text), kwargs);
+}
+
+PyObject *nj_describe(PyObject *object)
+{
+    const char *type = Py_TYPE(object)->tp_name;
+    if (object == Py_None) {
+        return PyUnicode_FromString("None");
+    }
+    if (!PyLong_Check(object) && !PyFloat_Check(object) && !PyUnicode_Check(object)) {
+        return PyUnicode_FromString(type);
+    }
+    PyObject *shown = PyObject_Repr(object);
+    if (shown == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) { /* an int of more digits than Python writes */
+        PyErr_Clear();
+        return PyUnicode_FromString(type);
+    }
+    PyObject *cut = shown == NULL ? NULL : PyUnicode_Substring(shown, 0, 80);
+    PyObject *text = cut == NULL ? NULL : PyUnicode_FromFormat("%s %U", type, cut);
+    Py_XDECREF(shown);
+    Py_XDECREF(cut);
+    return text;
+}

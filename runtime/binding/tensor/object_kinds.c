@@ -1,0 +1,169 @@
+/* What kind of thing an argument is, by its type: worked out once for each type that is met, where its objects are alike. */
+#include "python/threads.h"
+#include "tensor/tensor.h"
+
+/* Set once by `nj_kinds_init` under the import lock. */
+static PyObject *exchange_api_name, *block_shape_name, *base_name, *data_ptr_name;
+
+/* Types that were met, in the order of their hash; NULL where there is none yet. Entries are added and never change, so
+ * that threads need no lock to read them. A type in it is owned, so that no other can come to live at its address. */
+#define KNOWN_BITS 10
+#define KNOWN_MAX (1 << KNOWN_BITS)
+#define KNOWN_PROBES 8
+/* Tables of older versions that a framework may have behind the first. */
+#define VERSIONS_MAX 16
+typedef struct {
+    PyTypeObject *type;
+    nj_kind kind;
+    const DLPackExchangeAPI *api;
+} known_type;
+
+static _Atomic(known_type *) known_types[KNOWN_MAX];
+
+/* Where a type is looked for first: types lie apart by round numbers of bytes, so that all bits of an address are mixed. */
+static inline size_t home_of(const PyTypeObject *type)
+{
+    return (size_t)((uint64_t)(uintptr_t)type * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS));
+}
+
+int nj_kinds_init(void)
+{
+    Py_XSETREF(exchange_api_name, PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
+    Py_XSETREF(block_shape_name, PyUnicode_InternFromString("block_shape"));
+    Py_XSETREF(base_name, PyUnicode_InternFromString("base"));
+    Py_XSETREF(data_ptr_name, PyUnicode_InternFromString("data_ptr"));
+    bool made = exchange_api_name != NULL && block_shape_name != NULL && base_name != NULL && data_ptr_name != NULL;
+    return made ? 0 : -1;
+}
+
+/* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
+PyObject *nj_optional_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+    }
+    return value;
+}
+
+/* The table of DLPack 1 that a type's capsule holds; NULL with an exception if it holds something else. */
+static int find_exchange_api(PyTypeObject *type, const DLPackExchangeAPI **api)
+{
+    *api = NULL;
+    PyObject *capsule = nj_optional_attribute((PyObject *)type, exchange_api_name);
+    if (capsule == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    const DLPackExchangeAPIHeader *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    /* the framework keeps the table for the life of the process (dlpack.h) */
+    Py_DECREF(capsule);
+    if (header == NULL) {
+        return -1;
+    }
+    for (int i = 0; header != NULL && header->version.major != 1; i++) {
+        header = i < VERSIONS_MAX ? header->prev_api : NULL;
+    }
+    *api = (const DLPackExchangeAPI *)header;
+    if (*api != NULL && ((*api)->managed_tensor_from_py_object_no_sync == NULL || (*api)->current_work_stream == NULL)) {
+        PyErr_SetString(PyExc_ValueError, "the exchange API lacks functions that it must have");
+        return -1;
+    }
+    return 0;
+}
+
+static int has_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = nj_optional_attribute(object, name);
+    int found = value != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+    Py_XDECREF(value);
+    return found;
+}
+
+int nj_is_descriptor(PyObject *object)
+{
+    int found = has_attribute(object, block_shape_name);
+    return found > 0 ? has_attribute(object, base_name) : found;
+}
+
+/* What kind of thing an object of a type not met before is. */
+static int learn(PyObject *object, known_type *known)
+{
+    known->type = Py_TYPE(object);
+    known->kind = NJ_KIND_OTHER;
+    if (find_exchange_api(known->type, &known->api) < 0) {
+        return -1;
+    }
+    if (known->api != NULL) {
+        known->kind = NJ_KIND_EXCHANGE;
+        return 0;
+    }
+    int found = nj_is_descriptor(object);
+    if (found > 0) {
+        known->kind = NJ_KIND_DESCRIPTOR;
+    }
+    return found < 0 ? -1 : 0;
+}
+
+/* Whether another object of the type can be of another kind, though neither has a dict: 1, 0, or -1 with an exception. */
+static int may_differ(const known_type *learnt)
+{
+    if (learnt->kind == NJ_KIND_EXCHANGE) {
+        return 0;
+    }
+    if (learnt->type->tp_getattro != PyObject_GenericGetAttr) { /* a proxy, or a class with __getattr__ */
+        return 1;
+    }
+    /* slots can be left empty */
+    return has_attribute((PyObject *)learnt->type, learnt->kind == NJ_KIND_DESCRIPTOR ? data_ptr_name : block_shape_name);
+}
+
+/* Keeps what was learnt where there is room; another thread may have been faster. */
+static void keep(const known_type *learnt)
+{
+    known_type *made = PyMem_RawMalloc(sizeof *made);
+    if (made == NULL) {
+        return;
+    }
+    *made = *learnt;
+    Py_INCREF((PyObject *)made->type);
+    size_t at = home_of(made->type);
+    for (size_t i = 0; i < KNOWN_PROBES; i++) {
+        known_type *there = NULL;
+        if (atomic_compare_exchange_strong(&known_types[(at + i) % KNOWN_MAX], &there, made)) {
+            return;
+        }
+        if (there->type == made->type) {
+            break;
+        }
+    }
+    Py_DECREF((PyObject *)made->type);
+    PyMem_RawFree(made);
+}
+
+int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    size_t home = home_of(type);
+    for (size_t i = 0; i < KNOWN_PROBES; i++) {
+        const known_type *known = atomic_load_explicit(&known_types[(home + i) % KNOWN_MAX], memory_order_acquire);
+        if (known == NULL) {
+            break;
+        }
+        if (known->type == type) {
+            *kind = known->kind;
+            *api = known->api;
+            return 0;
+        }
+    }
+    known_type learnt;
+    int differs = learn(object, &learnt) < 0 ? -1 : may_differ(&learnt);
+    if (differs < 0) {
+        return -1;
+    }
+    if (differs == 0) {
+        keep(&learnt);
+    }
+    *kind = learnt.kind;
+    *api = learnt.api;
+    return 0;
+}

@@ -1,0 +1,71 @@
+#include "tensor/overlap.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+static uintptr_t address_of(const DLTensor *tensor)
+{
+    return (uintptr_t)tensor->data + tensor->byte_offset;
+}
+
+/* How far from its first element a tensor reaches, in elements: 1, 0 if it has none, -1 if no memory is that large. */
+static int reach_of(const DLTensor *tensor, int64_t *low, int64_t *high)
+{
+    int64_t contiguous = 1;
+    bool beyond = tensor->ndim > 0 && tensor->shape == NULL;
+    *low = *high = 0;
+    for (int32_t i = beyond ? 0 : tensor->ndim; i-- > 0;) {
+        int64_t size = tensor->shape[i], reach = 0;
+        if (size == 0) {
+            return 0;
+        }
+        /* without strides a tensor is contiguous */
+        int64_t stride = tensor->strides == NULL ? contiguous : tensor->strides[i];
+        beyond |= size < 0 || __builtin_mul_overflow(size - 1, stride, &reach);
+        int64_t *end = reach < 0 ? low : high;
+        beyond |= __builtin_add_overflow(*end, reach, end) ||
+                  (tensor->strides == NULL && __builtin_mul_overflow(contiguous, size, &contiguous));
+    }
+    return beyond ? -1 : 1;
+}
+
+int nj_extent_of(const DLTensor *tensor, nj_extent *extent)
+{
+    int64_t low, high, bits = (int64_t)tensor->dtype.bits * tensor->dtype.lanes;
+    int found = reach_of(tensor, &low, &high);
+    bool beyond = found > 0 && (__builtin_mul_overflow(low, bits, &low) || __builtin_sub_overflow(low, 7, &low) ||
+                                __builtin_add_overflow(high, 1, &high) ||
+                                __builtin_mul_overflow(high, bits, &high) || __builtin_add_overflow(high, 7, &high));
+    uintptr_t address = address_of(tensor);
+    *extent = (nj_extent){address, address};
+    if (found <= 0 || beyond) {
+        return beyond ? -1 : found;
+    }
+    beyond = __builtin_add_overflow(address, low / 8, &extent->first) || __builtin_add_overflow(address, high / 8, &extent->end);
+    return beyond ? -1 : 1;
+}
+
+bool nj_lies_apart(const DLTensor *one, const DLTensor *other)
+{
+    nj_extent a, b;
+    int of_one = nj_extent_of(one, &a), of_other = nj_extent_of(other, &b);
+    if (of_one == 0 || of_other == 0) {
+        return true;
+    }
+    return of_one > 0 && of_other > 0 && (a.end <= b.first || b.end <= a.first);
+}
+
+bool nj_is_same_view(const DLTensor *one, const DLTensor *other)
+{
+    if (address_of(one) != address_of(other) || one->ndim != other->ndim || one->dtype.code != other->dtype.code ||
+        one->dtype.bits != other->dtype.bits || one->dtype.lanes != other->dtype.lanes ||
+        (one->strides == NULL) != (other->strides == NULL)) {
+        return false;
+    }
+    for (int32_t i = 0; i < one->ndim; i++) {
+        if (one->shape[i] != other->shape[i] || (one->strides != NULL && one->strides[i] != other->strides[i])) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,119 @@
+#include "values/py_ids.h"
+
+#include "values/py_constant.h"
+#include "python/threads.h"
+
+PyTypeObject *nj_ids_type;
+
+int nj_ids_string(nj_ids_object *self, PyObject *string, nj_value *value)
+{
+    PyObject *bits = nj_dict_get(self->strings, string);
+    if (bits != NULL) {
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = PyLong_AsLongLong(bits)};
+        Py_DECREF(bits);
+        return 0;
+    }
+    nj_constant text;
+    nj_pile *none = NULL;
+    if (PyErr_Occurred() || nj_constant_from(string, &none, &text) < 0) {
+        return -1;
+    }
+    *value = text.kind == NJ_CONSTANT_TEXT ? nj_ids_find_text(self->ids, text.text) : (nj_value){.tag = NJ_TAG_UNKNOWN};
+    if (value->tag == NJ_TAG_UNKNOWN) {
+        value->bits = 0;
+        return 0;
+    }
+    bits = PyLong_FromLongLong(value->bits);
+    int status = bits == NULL ? -1 : PyDict_SetItem(self->strings, string, bits);
+    Py_XDECREF(bits);
+    return status;
+}
+
+/* (tag, bits) of a constant, which gets an id if it has none. */
+static PyObject *ids_add(nj_ids_object *self, PyObject *object)
+{
+    nj_pile *pile = NULL;
+    nj_constant constant;
+    nj_value value;
+    PyObject *pair = NULL;
+    if (nj_constant_from(object, &pile, &constant) == 0) {
+        if (constant.kind == NJ_CONSTANT_FOREIGN) {
+            PyErr_Format(PyExc_TypeError, "expected a constexpr value, got %.200s", Py_TYPE(object)->tp_name);
+        } else if (!nj_ids_add(self->ids, &constant, &value)) {
+            PyErr_NoMemory();
+        } else {
+            pair = Py_BuildValue("(iL)", value.tag, (long long)value.bits);
+        }
+    }
+    nj_pile_free(pile);
+    return pair;
+}
+
+/* (tag, bits) of a constant; NJ_TAG_UNKNOWN if no variant knows it. */
+static PyObject *ids_find(nj_ids_object *self, PyObject *object)
+{
+    nj_pile *pile = NULL;
+    nj_constant constant;
+    PyObject *pair = NULL;
+    if (nj_constant_from(object, &pile, &constant) == 0) {
+        nj_value value = {.tag = NJ_TAG_UNKNOWN};
+        if (constant.kind != NJ_CONSTANT_FOREIGN) {
+            value = nj_ids_find(self->ids, &constant);
+        }
+        pair = Py_BuildValue("(iL)", value.tag, (long long)value.bits);
+    }
+    nj_pile_free(pile);
+    return pair;
+}
+
+static PyObject *ids_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {NULL};
+    nj_ids_object *self = PyArg_ParseTupleAndKeywords(args, kwargs, ":Ids", names) ? (nj_ids_object *)type->tp_alloc(type, 0) : NULL;
+    if (self == NULL) {
+        return NULL;
+    }
+    self->ids = nj_ids_new();
+    self->strings = PyDict_New();
+    if (self->ids == NULL || self->strings == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    return (PyObject *)self;
+}
+
+static void ids_dealloc(nj_ids_object *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    nj_ids_free(self->ids);
+    Py_XDECREF(self->strings);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef ids_methods[] = {
+    {"add", (PyCFunction)ids_add, METH_O, PyDoc_STR("The tag and the 64 bits of a constexpr, which gets an id if it has none.")},
+    {"find", (PyCFunction)ids_find, METH_O, PyDoc_STR("The tag and the 64 bits of a constexpr; tag 7 if no variant knows it.")},
+    {NULL},
+};
+
+static PyType_Slot ids_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("Ids of the strings, dtypes, functions and tuples that some variant or expression of a kernel knows.")},
+    {Py_tp_new, ids_new},
+    {Py_tp_dealloc, ids_dealloc},
+    {Py_tp_methods, ids_methods},
+    {0, NULL},
+};
+
+static PyType_Spec ids_spec = {
+    .name = "nojit.runtime._core.Ids",
+    .basicsize = sizeof(nj_ids_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = ids_slots,
+};
+
+int nj_ids_init(PyObject *module)
+{
+    nj_ids_type = (PyTypeObject *)PyType_FromSpec(&ids_spec);
+    return nj_ids_type == NULL ? -1 : PyModule_AddType(module, nj_ids_type);
+}

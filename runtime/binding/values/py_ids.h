@@ -1,0 +1,24 @@
+/* The engine's ids of strings, dtypes and functions, as a Python object: one for each kernel. */
+#ifndef NOJIT_PY_IDS_H
+#define NOJIT_PY_IDS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "select/ids.h"
+
+typedef struct {
+    PyObject_HEAD
+    nj_ids *ids;
+    PyObject *strings; /* dict: bits of strings that were found before, by the string */
+} nj_ids_object;
+
+extern PyTypeObject *nj_ids_type;
+
+/* Makes the type; once, at import. */
+int nj_ids_init(PyObject *module);
+
+/* What a string stands for that is passed as a constexpr: 0, or -1 with an exception raised. */
+int nj_ids_string(nj_ids_object *self, PyObject *string, nj_value *value);
+
+#endif

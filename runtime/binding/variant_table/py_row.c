@@ -1,0 +1,166 @@
+#include "variant_table/py_row.h"
+
+#include <stdbool.h>
+
+#include "python/exceptions.h"
+#include "values/py_ids.h"
+#include "variant_table/py_table.h"
+#include "variant_table/table_records.h"
+
+#include "table/packing.h"
+
+PyTypeObject *nj_row_type;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *table, *ids; /* that the facts are of */
+    uint32_t image;        /* its number */
+    nj_row_facts facts;
+} nj_row_object;
+
+const nj_row_facts *nj_row_of(PyObject *row)
+{
+    return &((nj_row_object *)row)->facts;
+}
+
+static bool has_row(const nj_table *table, Py_ssize_t row)
+{
+    if (row < 0 || (size_t)row >= table->rows) {
+        PyErr_Format(PyExc_IndexError, "expected a row below %zu, got %zd", table->rows, row);
+        return false;
+    }
+    return true;
+}
+
+static PyObject *row_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named))
+{
+    PyObject *handle, *ids, *where;
+    Py_ssize_t row, arguments;
+    nj_row_home home;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "OnO!inO:Row", &handle, &row, nj_ids_type, &ids, &home.arch, &arguments, &where)) {
+        return NULL;
+    }
+    home.table = nj_table_of(handle);
+    if (home.table == NULL || !has_row(home.table, row)) {
+        return NULL;
+    }
+    nj_row_object *self = (nj_row_object *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->table = Py_NewRef(handle);
+    self->ids = Py_NewRef(ids);
+    self->image = nj_table_at(home.table, NJ_COLUMN_IMAGE, (size_t)row);
+    home.ids = ((nj_ids_object *)ids)->ids;
+    home.argument_count = arguments < 0 ? 0 : (size_t)arguments;
+    if (!nj_row_read(&home, (size_t)row, &self->facts, &error)) {
+        nj_raise(&error, where);
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static void row_dealloc(nj_row_object *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    nj_row_close(&self->facts);
+    Py_XDECREF(self->table);
+    Py_XDECREF(self->ids);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* What tells images apart that are held against the row: the symbol and the launch alone do not, for two rows may have one image. */
+static PyObject *row_entry(nj_row_object *self, void *Py_UNUSED(closure))
+{
+    const nj_entry *entry = &self->facts.entry;
+    PyObject *sizes = PyTuple_New((Py_ssize_t)entry->param_count);
+    for (size_t i = 0; sizes != NULL && i < entry->param_count; i++) {
+        PyObject *size = PyLong_FromUnsignedLong(entry->sizes[i]);
+        if (size == NULL) {
+            Py_CLEAR(sizes);
+            break;
+        }
+        PyTuple_SET_ITEM(sizes, (Py_ssize_t)i, size);
+    }
+    return sizes == NULL ? NULL
+                         : Py_BuildValue("(s#NII)", (const char *)entry->symbol.at, (Py_ssize_t)entry->symbol.size, sizes, entry->num_warps,
+                                         entry->num_ctas);
+}
+
+static PyObject *row_image(nj_row_object *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLong(self->image);
+}
+
+static PyGetSetDef row_getters[] = {
+    {"image", (getter)row_image, NULL, PyDoc_STR("Number of the image."), NULL},
+    {"entry", (getter)row_entry, NULL, PyDoc_STR("Symbol, bytes of each param, warps of a block, CTAs of a cluster."), NULL},
+    {NULL},
+};
+
+static PyType_Slot row_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("Row(table, row, ids, arch, arguments, where)\n--\n\nWhat a row of a table gives a plan, checked.")},
+    {Py_tp_new, row_new},
+    {Py_tp_dealloc, row_dealloc},
+    {Py_tp_getset, row_getters},
+    {0, NULL},
+};
+
+static PyType_Spec row_spec = {
+    .name = "nojit.runtime._core.Row",
+    .basicsize = sizeof(nj_row_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = row_slots,
+};
+
+int nj_row_init(PyObject *module)
+{
+    nj_row_type = (PyTypeObject *)PyType_FromSpec(&row_spec);
+    return nj_row_type == NULL ? -1 : PyModule_AddType(module, nj_row_type);
+}
+
+static bool set_constexpr(void *context, nj_span name, const nj_constant *value)
+{
+    PyObject *key = PyUnicode_DecodeUTF8((const char *)name.at, (Py_ssize_t)name.size, NULL);
+    PyObject *made = key == NULL ? NULL : nj_constant_value(value);
+    bool set = made != NULL && PyDict_SetItem(context, key, made) == 0;
+    Py_XDECREF(key);
+    Py_XDECREF(made);
+    return set;
+}
+
+PyObject *nj_row_constexprs_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *handle;
+    Py_ssize_t row;
+    if (!PyArg_ParseTuple(args, "On:row_constexprs", &handle, &row)) {
+        return NULL;
+    }
+    const nj_table *table = nj_table_of(handle);
+    PyObject *values = table == NULL || !has_row(table, row) ? NULL : PyDict_New();
+    if (values != NULL && !nj_row_constexprs(table, (size_t)row, set_constexpr, values)) {
+        Py_CLEAR(values);
+    }
+    return values;
+}
+
+PyObject *nj_map_fault(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *kind;
+    Py_ssize_t size;
+    PyObject *block;
+    int padded;
+    nj_tensor_map map = {.rank = 0};
+    if (!PyArg_ParseTuple(args, "s#bbbO!p:map_fault", &kind, &size, &map.swizzle, &map.element_bytes, &map.element_type, &PyTuple_Type,
+                          &block, &padded)) {
+        return NULL;
+    }
+    map.fp4_padded = padded;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(block) && i < NJ_TYPE_RANK_MAX; i++) {
+        map.block[map.rank++] = (uint16_t)PyLong_AsLong(PyTuple_GET_ITEM(block, i));
+    }
+    nj_packing_fault fault = PyErr_Occurred() ? (nj_packing_fault){""} : nj_map_lacks((nj_span){(const unsigned char *)kind, (size_t)size}, &map);
+    return PyErr_Occurred() ? NULL : *fault.text == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(fault.text);
+}

@@ -1,0 +1,231 @@
+#include "variant_table/py_table.h"
+
+#include "python/exceptions.h"
+#include "variant_table/launch_records.h"
+#include "variant_table/table_records.h"
+
+#include "bundle/limits.h"
+#include "table/cost.h"
+#include "table/expressions.h"
+#include "table/packing.h"
+#include "table/work.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *raw;   /* bytes, in which the table lies */
+    PyObject *parts; /* dict: those that were asked for, by their names */
+    nj_table table;
+} nj_held_table;
+
+/* Set once by `nj_table_init` under the import lock, and never changed. */
+static PyTypeObject *table_type;
+
+static nj_span span_of(PyObject *bytes)
+{
+    return (nj_span){(const unsigned char *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
+}
+
+PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *raw, *where;
+    Py_ssize_t rows, images;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "SnnO:read_table", &raw, &rows, &images, &where)) {
+        return NULL;
+    }
+    if (rows < 0 || images < 0) {
+        PyErr_SetString(PyExc_ValueError, "expected numbers of rows and images from 0");
+        return NULL;
+    }
+    nj_held_table *self = (nj_held_table *)table_type->tp_alloc(table_type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->raw = Py_NewRef(raw);
+    self->parts = PyDict_New();
+    bool read = self->parts != NULL;
+    if (read && !nj_table_read(span_of(raw), (size_t)rows, (size_t)images, &self->table, &error)) {
+        nj_raise(&error, where);
+        read = false;
+    }
+    if (!read) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+const nj_table *nj_table_of(PyObject *handle)
+{
+    if (!PyObject_TypeCheck(handle, table_type)) {
+        PyErr_Format(PyExc_TypeError, "expected a Table, got %.100s", Py_TYPE(handle)->tp_name);
+        return NULL;
+    }
+    return &((nj_held_table *)handle)->table;
+}
+
+static void table_dealloc(nj_held_table *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    nj_table_close(&self->table);
+    Py_XDECREF(self->parts);
+    Py_XDECREF(self->raw);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t table_length(nj_held_table *self)
+{
+    return (Py_ssize_t)self->table.rows;
+}
+
+/* Makes a part, once: whoever asks, from whatever thread, gets the same object. */
+static PyObject *table_part(nj_held_table *self, PyObject *name)
+{
+    PyObject *known = PyDict_GetItemWithError(self->parts, name);
+    if (known != NULL || PyErr_Occurred()) {
+        return Py_XNewRef(known);
+    }
+    PyObject *made = nj_table_part(&self->table, name);
+    known = made == NULL ? NULL : PyDict_SetDefault(self->parts, name, made);
+    Py_XINCREF(known);
+    Py_XDECREF(made);
+    return known;
+}
+
+/* Checks that a number is below `count`; false with IndexError raised. `what` names what is numbered. */
+static bool read_number(Py_ssize_t number, size_t count, const char *what)
+{
+    bool right = number >= 0 && (size_t)number < count;
+    if (!right) {
+        PyErr_Format(PyExc_IndexError, "expected the number of a %s below %zu, got %zd", what, count, number);
+    }
+    return right;
+}
+
+static PyObject *table_launch(nj_held_table *self, PyObject *args)
+{
+    Py_ssize_t number;
+    PyObject *layout_of, *where;
+    nj_launch_facts launch;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "nOO:launch", &number, &layout_of, &where) ||
+        !read_number(number, self->table.launch_count, "launch")) {
+        return NULL;
+    }
+    PyObject *layout = NULL, *made = NULL;
+    if (!nj_table_launch(&self->table, (size_t)number, &launch, &error)) {
+        nj_raise(&error, where);
+    } else if ((layout = PyObject_CallFunction(layout_of, "I", launch.layout)) != NULL) {
+        made = nj_launch_record(&launch, layout);
+    }
+    nj_launch_close(&launch);
+    return made;
+}
+
+static PyObject *table_layout(nj_held_table *self, PyObject *number)
+{
+    Py_ssize_t place = PyNumber_AsSsize_t(number, PyExc_IndexError);
+    if ((place == -1 && PyErr_Occurred()) || !read_number(place, self->table.layout_count, "layout")) {
+        return NULL;
+    }
+    nj_span text = self->table.layouts[place];
+    return PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, NULL);
+}
+
+static PyObject *table_check(nj_held_table *self, PyObject *where)
+{
+    nj_error error;
+    bool right;
+    Py_BEGIN_ALLOW_THREADS
+    right = nj_table_check(&self->table, &error);
+    Py_END_ALLOW_THREADS
+    return right ? Py_NewRef(Py_None) : nj_raise(&error, where);
+}
+
+static PyObject *table_check_row(nj_held_table *self, PyObject *args)
+{
+    Py_ssize_t row;
+    PyObject *where;
+    nj_launch_facts launch;
+    nj_error error;
+    if (!PyArg_ParseTuple(args, "nO:check_row", &row, &where) || !read_number(row, self->table.rows, "row")) {
+        return NULL;
+    }
+    bool right = nj_table_launch(&self->table, nj_table_at(&self->table, NJ_COLUMN_LAUNCH, (size_t)row), &launch, &error) &&
+                 nj_check_packing(&self->table, (size_t)row, &launch, &error);
+    nj_launch_close(&launch);
+    return right ? Py_NewRef(Py_None) : nj_raise(&error, where);
+}
+
+static PyObject *table_expression_chars(nj_held_table *self, PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromSize_t(nj_expression_chars(&self->table));
+}
+
+static PyObject *table_launch_count(nj_held_table *self, PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromUnsignedLong(self->table.launch_count);
+}
+
+static PyMethodDef methods[] = {
+    {"part", (PyCFunction)table_part, METH_O, PyDoc_STR("A pool or another field of the table, by its name.")},
+    {"launch", (PyCFunction)table_launch, METH_VARARGS, PyDoc_STR("A launch by its number, whose layout a function gives by its number.")},
+    {"layout", (PyCFunction)table_layout, METH_O, PyDoc_STR("The text of a layout by its number.")},
+    {"check", (PyCFunction)table_check, METH_O, PyDoc_STR("Check every launch and row.")},
+    {"check_row", (PyCFunction)table_check_row, METH_VARARGS, PyDoc_STR("Check what one row packs.")},
+    {"launch_count", (PyCFunction)table_launch_count, METH_NOARGS, PyDoc_STR("How many launches there are.")},
+    {"expression_chars", (PyCFunction)table_expression_chars, METH_NOARGS, PyDoc_STR("Count the characters of all expressions.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_doc, PyDoc_STR("A variant table that keeps the rules. Immutable.")},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_methods, methods},
+    {Py_sq_length, table_length},
+    {0, NULL},
+};
+
+static PyType_Spec table_spec = {
+    .name = "nojit.runtime._core.Table",
+    .basicsize = sizeof(nj_held_table),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = table_slots,
+};
+
+PyObject *nj_is_cost_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *words;
+    unsigned int keys;
+    if (!PyArg_ParseTuple(args, "UI:is_cost", &words, &keys)) {
+        return NULL;
+    }
+    PyObject *utf8 = PyUnicode_AsEncodedString(words, "utf-8", "surrogatepass");
+    PyObject *answer = utf8 == NULL ? NULL : PyBool_FromLong(nj_is_cost(span_of(utf8), keys));
+    Py_XDECREF(utf8);
+    return answer;
+}
+
+static int add_limits(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        long value;
+    } limits[] = {
+        {"EXPRESSION_CHARS_MAX", NJ_EXPRESSION_CHARS_MAX}, {"EXPRESSION_SHARE", NJ_EXPRESSION_SHARE},
+        {"TYPED_WORK_MAX", NJ_TYPED_WORK_MAX},             {"CHOOSING_WORK_MAX", NJ_CHOOSING_WORK_MAX},
+        {"NAMING_WORK_MAX", NJ_NAMING_WORK_MAX},           {"POOL_MAX", NJ_POOL_MAX},
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (PyModule_AddIntConstant(module, limits[i].name, limits[i].value) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int nj_table_init(PyObject *module)
+{
+    Py_XSETREF(table_type, (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL));
+    return table_type == NULL || PyModule_AddObjectRef(module, "Table", (PyObject *)table_type) < 0 ? -1 : add_limits(module);
+}
