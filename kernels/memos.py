@@ -22,7 +22,7 @@ __all__ = ["DIRECT", "Caller", "Memo", "Recording", "made_and_remembered", "new_
 
 _CONSTANT: Final = -1
 _MOST_MADE: Final = 128
-"""The most operands and intermediate results in a recipe: ``NJ_MADE_MAX`` of the C code."""
+"""The most operands and intermediate results in a recipe: ``PY_MADE_MAX`` of the C code."""
 
 
 class Caller(Protocol):

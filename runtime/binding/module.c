@@ -44,7 +44,7 @@ static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(no
 
 static PyObject *raise_driver(const nj_error *error)
 {
-    nj_raise_driver(error, NULL, NULL);
+    py_raise_driver(error, NULL, NULL);
     return NULL;
 }
 
@@ -52,7 +52,7 @@ static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
 {
     int version;
     nj_error error;
-    if (nj_need_driver() < 0) {
+    if (py_need_driver() < 0) {
         return NULL;
     }
     return nj_driver_version(&version, &error) ? PyLong_FromLong(version) : raise_driver(&error);
@@ -62,7 +62,7 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(n
 {
     int count;
     nj_error error;
-    if (nj_need_driver() < 0) {
+    if (py_need_driver() < 0) {
         return NULL;
     }
     return nj_device_count(&count, &error) ? PyLong_FromLong(count) : raise_driver(&error);
@@ -73,7 +73,7 @@ static int read_ordinal(PyObject *number, int *ordinal)
 {
     long read = PyLong_AsLong(number);
     *ordinal = read < 0 || read > NJ_DEVICES_MAX ? -1 : (int)read;
-    return (read == -1 && PyErr_Occurred()) || nj_need_driver() < 0 ? -1 : 0;
+    return (read == -1 && PyErr_Occurred()) || py_need_driver() < 0 ? -1 : 0;
 }
 
 static PyObject *device_facts(PyObject *Py_UNUSED(module), PyObject *number)
@@ -122,7 +122,7 @@ static PyObject *running_capability(PyObject *Py_UNUSED(module), PyObject *Py_UN
 
 static PyObject *current_device(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    int device = nj_find_current_device();
+    int device = py_find_current_device();
     return device < 0 ? NULL : PyLong_FromLong(device);
 }
 
@@ -148,7 +148,7 @@ static int read_values(PyObject *pairs, nj_value *values)
         int tag;
         long long bits;
         PyObject *pair = PyTuple_GET_ITEM(pairs, i);
-        if (!nj_is_tuple(pair, "pairs (tag, bits)") || !PyArg_ParseTuple(pair, "iL", &tag, &bits)) {
+        if (!py_is_tuple(pair, "pairs (tag, bits)") || !PyArg_ParseTuple(pair, "iL", &tag, &bits)) {
             return -1;
         }
         values[i] = (nj_value){.tag = (uint8_t)tag, .bits = bits};
@@ -167,7 +167,7 @@ static PyObject *run_program(PyObject *Py_UNUSED(module), PyObject *args)
     if (PyTuple_GET_SIZE(slots) > NJ_ARGUMENTS_MAX) {
         return PyErr_Format(PyExc_ValueError, "expected at most %d slots", NJ_ARGUMENTS_MAX);
     }
-    if (read_values(slots, values) < 0 || nj_program_from_bytes(bytes, PyTuple_GET_SIZE(slots), &program) < 0) {
+    if (read_values(slots, values) < 0 || py_program_from_bytes(bytes, PyTuple_GET_SIZE(slots), &program) < 0) {
         return NULL;
     }
     nj_value result;
@@ -196,60 +196,60 @@ static PyMethodDef functions[] = {
     {"healthy", healthy, METH_NOARGS,
      PyDoc_STR("False without a driver that starts, and once CUDA has met an error that only a new process mends. Asks each "
                "device in use.")},
-    {"set_allocator", nj_set_allocator, METH_O,
+    {"set_allocator", py_set_allocator, METH_O,
      PyDoc_STR("Take scratch memory from `allocator(size, alignment, stream)`; from the tensors' framework if None.")},
-    {"set_hooks", nj_set_hooks, METH_VARARGS,
+    {"set_hooks", py_set_hooks, METH_VARARGS,
      PyDoc_STR("Call `enter(kernel, plan, grid, stream)` before and `leave(entered)` after every launch.")},
-    {"check_image", nj_check_image, METH_VARARGS,
+    {"check_image", py_check_image, METH_VARARGS,
      PyDoc_STR("Check that an image is the one that a table describes; return its params, own shared bytes and registers.")},
     {"forget_images", forget_images, METH_NOARGS, PyDoc_STR("Have each image loaded anew, as in a new process: for tests.")},
-    {"read_cubin", nj_read_cubin, METH_O, PyDoc_STR("What a cubin says of itself.")},
-    {"read_sections", nj_read_sections, METH_O, PyDoc_STR("The name and the content of each section of a cubin.")},
-    {"read_index", nj_read_index, METH_VARARGS, PyDoc_STR("The index of a bundle as a record.")},
-    {"check_json", nj_check_json_of, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
-    {"is_printable", nj_is_printable_of, METH_O, PyDoc_STR("Whether a text is safe to show.")},
-    {"is_name", nj_is_name_of, METH_O, PyDoc_STR("Whether a text is a name of the format, and never a path.")},
-    {"check_frame", nj_check_frame, METH_VARARGS, PyDoc_STR("Check the header of a zstd frame.")},
-    {"read_frame", nj_read_frame, METH_VARARGS, PyDoc_STR("What a zstd frame holds.")},
-    {"read_image_arch", nj_read_image_arch, METH_O, PyDoc_STR("Number and suffix of an image arch; None if a text names none.")},
-    {"warp_threads", nj_warp_threads_of, METH_O, PyDoc_STR("Threads of a warp of an arch, by its number.")},
-    {"image_fit", nj_image_fit_of, METH_VARARGS,
+    {"read_cubin", py_read_cubin, METH_O, PyDoc_STR("What a cubin says of itself.")},
+    {"read_sections", py_read_sections, METH_O, PyDoc_STR("The name and the content of each section of a cubin.")},
+    {"read_index", py_read_index, METH_VARARGS, PyDoc_STR("The index of a bundle as a record.")},
+    {"check_json", py_check_json_of, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
+    {"is_printable", py_is_printable_of, METH_O, PyDoc_STR("Whether a text is safe to show.")},
+    {"is_name", py_is_name_of, METH_O, PyDoc_STR("Whether a text is a name of the format, and never a path.")},
+    {"check_frame", py_check_frame, METH_VARARGS, PyDoc_STR("Check the header of a zstd frame.")},
+    {"read_frame", py_read_frame, METH_VARARGS, PyDoc_STR("What a zstd frame holds.")},
+    {"read_image_arch", py_read_image_arch, METH_O, PyDoc_STR("Number and suffix of an image arch; None if a text names none.")},
+    {"warp_threads", py_warp_threads_of, METH_O, PyDoc_STR("Threads of a warp of an arch, by its number.")},
+    {"image_fit", py_image_fit_of, METH_VARARGS,
      PyDoc_STR("How well images of an arch fit a device, the higher the better; 0 if they do not run there.")},
-    {"image_families", nj_image_families, METH_NOARGS, PyDoc_STR("The members of each family of architectures.")},
-    {"lone_archs", nj_lone_archs, METH_NOARGS, PyDoc_STR("Chips that share no images with others.")},
-    {"sha256", nj_sha256_of, METH_O, PyDoc_STR("The SHA-256 of bytes.")},
-    {"check_section", nj_check_section, METH_VARARGS, PyDoc_STR("Check that a section decompresses to no more than it may.")},
-    {"split_section", nj_split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
-    {"read_table", nj_read_table, METH_VARARGS, PyDoc_STR("A variant table, whose rules are checked.")},
-    {"read_launch", nj_read_launch, METH_VARARGS, PyDoc_STR("The launch that its JSON and its layout say.")},
-    {"is_cost", nj_is_cost_of, METH_VARARGS, PyDoc_STR("Whether an expression in postfix is the cost of a config.")},
-    {"read_value", nj_read_value, METH_VARARGS, PyDoc_STR("The constexpr value that JSON spells.")},
-    {"read_layout", nj_read_layout_of, METH_VARARGS, PyDoc_STR("The slots of a layout.")},
-    {"is_type", nj_is_type_of, METH_O, PyDoc_STR("Whether a text is a type in its one spelling.")},
-    {"constant_of", nj_constant_of, METH_O, PyDoc_STR("The value of a constant's type.")},
-    {"leaves", nj_leaves_of, METH_VARARGS, PyDoc_STR("The path and the type of each leaf of a type.")},
-    {"members", nj_members_of, METH_O, PyDoc_STR("The members of a tuple's type.")},
-    {"param_bytes", nj_param_bytes_of, METH_O, PyDoc_STR("The bytes of a parameter by its type; 0 for a type that no parameter has.")},
-    {"element_name", nj_element_name_of, METH_O, PyDoc_STR("An element in the spelling of types; None if the text names none.")},
-    {"dtype_name", nj_dtype_name_of, METH_O, PyDoc_STR("The name of Triton's dtype; None if the text names none.")},
-    {"dtypes", nj_dtypes_of, METH_NOARGS,
+    {"image_families", py_image_families, METH_NOARGS, PyDoc_STR("The members of each family of architectures.")},
+    {"lone_archs", py_lone_archs, METH_NOARGS, PyDoc_STR("Chips that share no images with others.")},
+    {"sha256", py_sha256_of, METH_O, PyDoc_STR("The SHA-256 of bytes.")},
+    {"check_section", py_check_section, METH_VARARGS, PyDoc_STR("Check that a section decompresses to no more than it may.")},
+    {"split_section", py_split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
+    {"read_table", py_read_table, METH_VARARGS, PyDoc_STR("A variant table, whose rules are checked.")},
+    {"read_launch", py_read_launch, METH_VARARGS, PyDoc_STR("The launch that its JSON and its layout say.")},
+    {"is_cost", py_is_cost_of, METH_VARARGS, PyDoc_STR("Whether an expression in postfix is the cost of a config.")},
+    {"read_value", py_read_value, METH_VARARGS, PyDoc_STR("The constexpr value that JSON spells.")},
+    {"read_layout", py_read_layout_of, METH_VARARGS, PyDoc_STR("The slots of a layout.")},
+    {"is_type", py_is_type_of, METH_O, PyDoc_STR("Whether a text is a type in its one spelling.")},
+    {"constant_of", py_constant_of, METH_O, PyDoc_STR("The value of a constant's type.")},
+    {"leaves", py_leaves_of, METH_VARARGS, PyDoc_STR("The path and the type of each leaf of a type.")},
+    {"members", py_members_of, METH_O, PyDoc_STR("The members of a tuple's type.")},
+    {"param_bytes", py_param_bytes_of, METH_O, PyDoc_STR("The bytes of a parameter by its type; 0 for a type that no parameter has.")},
+    {"element_name", py_element_name_of, METH_O, PyDoc_STR("An element in the spelling of types; None if the text names none.")},
+    {"dtype_name", py_dtype_name_of, METH_O, PyDoc_STR("The name of Triton's dtype; None if the text names none.")},
+    {"dtypes", py_dtypes_of, METH_NOARGS,
      PyDoc_STR("Of each dtype its name in types, its kind, its bytes, and whether a param can be one.")},
-    {"dtype_words", nj_dtype_words, METH_NOARGS, PyDoc_STR("Every name of a dtype, without a module's.")},
-    {"descriptor_parts", nj_descriptor_parts_of, METH_O, PyDoc_STR("The element and the block of a descriptor's type.")},
-    {"rank_configs", nj_rank_configs, METH_VARARGS, PyDoc_STR("The configs of a block for a key, the best first.")},
-    {"estimate", nj_estimate_costs, METH_VARARGS, PyDoc_STR("What configs are estimated to take, in picoseconds; None where that cannot be computed.")},
-    {"nearest", nj_nearest_of, METH_VARARGS, PyDoc_STR("The place of the point nearest to a key.")},
-    {"behind_in_sum", nj_behind_sums, METH_VARARGS, PyDoc_STR("How far each config is behind the best of rows in sum.")},
-    {"bucket_of", nj_bucket_value, METH_VARARGS, PyDoc_STR("A number of a tuning key, rounded to its bucket.")},
-    {"takes", nj_takes, METH_VARARGS, PyDoc_STR("Whether a param of a type takes an argument.")},
-    {"coerced", nj_coerced, METH_VARARGS, PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
-    {"resolved", nj_resolved, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
-    {"row_constexprs", nj_row_constexprs_of, METH_VARARGS, PyDoc_STR("What each constexpr and option is for a row.")},
-    {"assemble", nj_assemble_text, METH_VARARGS,
+    {"dtype_words", py_dtype_words, METH_NOARGS, PyDoc_STR("Every name of a dtype, without a module's.")},
+    {"descriptor_parts", py_descriptor_parts_of, METH_O, PyDoc_STR("The element and the block of a descriptor's type.")},
+    {"rank_configs", py_rank_configs, METH_VARARGS, PyDoc_STR("The configs of a block for a key, the best first.")},
+    {"estimate", py_estimate_costs, METH_VARARGS, PyDoc_STR("What configs are estimated to take, in picoseconds; None where that cannot be computed.")},
+    {"nearest", py_nearest_of, METH_VARARGS, PyDoc_STR("The place of the point nearest to a key.")},
+    {"behind_in_sum", py_behind_sums, METH_VARARGS, PyDoc_STR("How far each config is behind the best of rows in sum.")},
+    {"bucket_of", py_bucket_value, METH_VARARGS, PyDoc_STR("A number of a tuning key, rounded to its bucket.")},
+    {"takes", py_takes, METH_VARARGS, PyDoc_STR("Whether a param of a type takes an argument.")},
+    {"coerced", py_coerced, METH_VARARGS, PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
+    {"resolved", py_resolved, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
+    {"row_constexprs", py_row_constexprs_of, METH_VARARGS, PyDoc_STR("What each constexpr and option is for a row.")},
+    {"assemble", py_assemble_text, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
-    {"postfix", nj_postfix_of, METH_O,
+    {"postfix", py_postfix_of, METH_O,
      PyDoc_STR("An expression in postfix; why it is none as (what, column).")},
-    {"map_fault", nj_map_fault, METH_VARARGS,
+    {"map_fault", py_map_fault, METH_VARARGS,
      PyDoc_STR("What a tensor map must be to be that of a descriptor, and is not; None if nothing.")},
     {"run_program", run_program, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or what failed as (op, left, right).")},
@@ -265,12 +265,12 @@ static int add_types(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "expected nojit.runtime to be imported once in a process");
         return -1;
     }
-    if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_classify_init() < 0 || nj_stream_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_row_init(module) < 0 || nj_plan_type_init(module) < 0 ||
-        nj_ids_init(module) < 0 || nj_tuning_object_init(module) < 0 || nj_selection_init(module) < 0 || nj_spec_type_init(module) < 0 || nj_launcher_init(module) < 0 ||
-        nj_dispatcher_init(module) < 0 || nj_served_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
-        nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_parts_init() < 0 || nj_launch_record_init() < 0 ||
-        nj_table_init(module) < 0 || nj_columns_init() < 0 || nj_limits_init(module) < 0 ||
-        nj_placement_init(module) < 0 || nj_bundle_init(module) < 0) {
+    if (py_exceptions_init() < 0 || py_tensor_init() < 0 || py_classify_init() < 0 || py_stream_init() < 0 || py_descriptor_init() < 0 || py_function_init(module) < 0 || py_row_init(module) < 0 || py_plan_init(module) < 0 ||
+        py_ids_init(module) < 0 || py_tuning_init(module) < 0 || py_selection_init(module) < 0 || py_spec_init(module) < 0 || py_launcher_init(module) < 0 ||
+        py_dispatcher_init(module) < 0 || py_served_init(module) < 0 || py_geometry_init(module) < 0 || py_plain_init(module) < 0 ||
+        py_recipe_init(module) < 0 || py_memo_init(module) < 0 || py_table_records_init() < 0 || py_launch_records_init() < 0 ||
+        py_table_init(module) < 0 || py_columns_init() < 0 || py_limits_init(module) < 0 ||
+        py_placement_init(module) < 0 || py_bundle_init(module) < 0) {
         return -1;
     }
     if (PyModule_AddIntConstant(module, "INTERESTS_MAX", NJ_PROGRAMS_MAX) < 0 ||

@@ -15,7 +15,7 @@ static PyObject *raise_unnamed(const nj_error *error)
 {
     PyObject *where = PyUnicode_FromString("the image");
     if (where != NULL) {
-        nj_raise(error, where);
+        py_raise(error, where);
         Py_DECREF(where);
     }
     return NULL;
@@ -60,7 +60,7 @@ static PyObject *facts_of(const nj_entry_facts *facts)
     return params == NULL ? NULL : Py_BuildValue("(NII)", params, facts->own_shared_bytes, facts->kernel.registers);
 }
 
-PyObject *nj_read_entry(PyObject *facts, nj_entry *entry)
+PyObject *py_read_entry(PyObject *facts, nj_entry *entry)
 {
     PyObject *symbol, *sizes;
     long long warps, ctas;
@@ -79,7 +79,7 @@ PyObject *nj_read_entry(PyObject *facts, nj_entry *entry)
     return name;
 }
 
-PyObject *nj_check_image(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_check_image(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer image;
     PyObject *told = NULL, *where, *unread;
@@ -89,10 +89,10 @@ PyObject *nj_check_image(PyObject *Py_UNUSED(module), PyObject *args)
     }
     nj_entry_facts facts;
     nj_error error;
-    PyObject *asked = PyTuple_GetSlice(args, 1, 7), *name = asked == NULL ? NULL : nj_read_entry(asked, &entry);
+    PyObject *asked = PyTuple_GetSlice(args, 1, 7), *name = asked == NULL ? NULL : py_read_entry(asked, &entry);
     if (name != NULL) {
         bool good = nj_entry_check((nj_span){image.buf, (size_t)image.len}, &entry, &facts, &error);
-        told = good ? facts_of(&facts) : nj_raise(&error, where);
+        told = good ? facts_of(&facts) : py_raise(&error, where);
     }
     Py_XDECREF(name);
     Py_XDECREF(asked);
@@ -132,7 +132,7 @@ static PyObject *kernels_of(nj_cubin *cubin, nj_error *error)
     return kernels;
 }
 
-PyObject *nj_read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
+PyObject *py_read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
 {
     Py_buffer bytes;
     nj_cubin cubin;
@@ -151,7 +151,7 @@ PyObject *nj_read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
     return told;
 }
 
-PyObject *nj_read_sections(PyObject *Py_UNUSED(module), PyObject *image)
+PyObject *py_read_sections(PyObject *Py_UNUSED(module), PyObject *image)
 {
     Py_buffer bytes;
     nj_elf elf;

@@ -9,17 +9,17 @@
 
 /* Reads what an image is held against: (symbol, sizes, num_warps, num_ctas, sm, arch_specific). What holds the symbol, new; NULL
  * with an exception raised. */
-PyObject *nj_read_entry(PyObject *facts, nj_entry *entry);
+PyObject *py_read_entry(PyObject *facts, nj_entry *entry);
 
 /* `check_image(image, symbol, sizes, num_warps, num_ctas, sm, arch_specific, where)`: checks that an image is the one that a table
  * describes. Returns the list of (offset, size) of the kernel's params, the bytes of its own static shared memory, and the registers
  * of a thread. Raises BundleFormatError or BundleIntegrityError at `where`. */
-PyObject *nj_check_image(PyObject *module, PyObject *args);
+PyObject *py_check_image(PyObject *module, PyObject *args);
 
 /* `read_cubin(image)`: what a cubin says of itself, as fields of `CubinInfo` and `CubinKernel`. Raises BundleFormatError. */
-PyObject *nj_read_cubin(PyObject *module, PyObject *image);
+PyObject *py_read_cubin(PyObject *module, PyObject *image);
 
 /* `read_sections(image)`: the (name, content) of each section of a cubin. Raises BundleFormatError. */
-PyObject *nj_read_sections(PyObject *module, PyObject *image);
+PyObject *py_read_sections(PyObject *module, PyObject *image);
 
 #endif

@@ -15,7 +15,7 @@ enum { INDEX_FIELDS = 8, TARGET_FIELDS = 4, ENTRY_FIELDS = 6, SECTION_FIELDS = 3
 
 typedef struct {
     nj_record index, target, entry, section, attachment;
-} nj_records;
+} py_records;
 
 static nj_span span_of(const Py_buffer *buffer)
 {
@@ -32,11 +32,11 @@ static PyObject *number_of(uint64_t number)
     return PyLong_FromUnsignedLongLong(number);
 }
 
-static PyObject *target_of(const nj_records *records, const nj_index *index)
+static PyObject *target_of(const py_records *records, const nj_index *index)
 {
     PyObject *values[TARGET_FIELDS] = {text_of(index->backend), text_of(index->arch), text_of(index->image_arch),
                                        number_of(index->warp_size)};
-    return nj_record_make(&records->target, values);
+    return py_record_make(&records->target, values);
 }
 
 static PyObject *toolchain_of(const nj_index *index)
@@ -53,20 +53,20 @@ static PyObject *toolchain_of(const nj_index *index)
     return tools;
 }
 
-static PyObject *section_of(const nj_records *records, const nj_stored_section *section)
+static PyObject *section_of(const py_records *records, const nj_stored_section *section)
 {
     PyObject *values[SECTION_FIELDS] = {number_of(section->stored_bytes), number_of(section->raw_bytes), text_of(section->sha256)};
-    return nj_record_make(&records->section, values);
+    return py_record_make(&records->section, values);
 }
 
-static PyObject *entry_of(const nj_records *records, const nj_kernel_entry *kernel)
+static PyObject *entry_of(const py_records *records, const nj_kernel_entry *kernel)
 {
     PyObject *values[ENTRY_FIELDS] = {text_of(kernel->name),     number_of(kernel->variants),      number_of(kernel->images),
                                       number_of(kernel->groups), number_of(kernel->payload_bytes), section_of(records, &kernel->section)};
-    return nj_record_make(&records->entry, values);
+    return py_record_make(&records->entry, values);
 }
 
-static PyObject *kernels_of(const nj_records *records, const nj_index *index)
+static PyObject *kernels_of(const py_records *records, const nj_index *index)
 {
     PyObject *kernels = PyTuple_New((Py_ssize_t)index->kernel_count);
     for (size_t i = 0; kernels != NULL && i < index->kernel_count; i++) {
@@ -80,13 +80,13 @@ static PyObject *kernels_of(const nj_records *records, const nj_index *index)
     return kernels;
 }
 
-static PyObject *attachment_of(const nj_records *records, const nj_attachment_entry *attachment)
+static PyObject *attachment_of(const py_records *records, const nj_attachment_entry *attachment)
 {
     PyObject *values[ATTACHMENT_FIELDS] = {text_of(attachment->name), section_of(records, &attachment->section)};
-    return nj_record_make(&records->attachment, values);
+    return py_record_make(&records->attachment, values);
 }
 
-static PyObject *attachments_of(const nj_records *records, const nj_index *index)
+static PyObject *attachments_of(const py_records *records, const nj_index *index)
 {
     PyObject *attachments = PyTuple_New((Py_ssize_t)index->attachment_count);
     for (size_t i = 0; attachments != NULL && i < index->attachment_count; i++) {
@@ -100,35 +100,35 @@ static PyObject *attachments_of(const nj_records *records, const nj_index *index
     return attachments;
 }
 
-static PyObject *record_of(const nj_records *records, const nj_index *index)
+static PyObject *record_of(const py_records *records, const nj_index *index)
 {
     PyObject *values[INDEX_FIELDS] = {text_of(index->name),         text_of(index->version),      target_of(records, index),
                                       toolchain_of(index),          number_of(index->min_driver), text_of(index->inputs),
                                       kernels_of(records, index),   attachments_of(records, index)};
-    return nj_record_make(&records->index, values);
+    return py_record_make(&records->index, values);
 }
 
-PyObject *nj_index_record(const nj_index *index, PyObject *classes)
+PyObject *py_index_record(const nj_index *index, PyObject *classes)
 {
     PyObject *of_index, *target, *entry, *section, *attachment, *record = NULL;
-    nj_records records = {0};
+    py_records records = {0};
     if (!PyArg_ParseTuple(classes, "OOOOO:classes of records", &of_index, &target, &entry, &section, &attachment)) {
         return NULL;
     }
-    if (nj_record_of(of_index, INDEX_FIELDS, &records.index) == 0 && nj_record_of(target, TARGET_FIELDS, &records.target) == 0 &&
-        nj_record_of(entry, ENTRY_FIELDS, &records.entry) == 0 && nj_record_of(section, SECTION_FIELDS, &records.section) == 0 &&
-        nj_record_of(attachment, ATTACHMENT_FIELDS, &records.attachment) == 0) {
+    if (py_record_of(of_index, INDEX_FIELDS, &records.index) == 0 && py_record_of(target, TARGET_FIELDS, &records.target) == 0 &&
+        py_record_of(entry, ENTRY_FIELDS, &records.entry) == 0 && py_record_of(section, SECTION_FIELDS, &records.section) == 0 &&
+        py_record_of(attachment, ATTACHMENT_FIELDS, &records.attachment) == 0) {
         record = record_of(&records, index);
     }
-    nj_record_clear(&records.index);
-    nj_record_clear(&records.target);
-    nj_record_clear(&records.entry);
-    nj_record_clear(&records.section);
-    nj_record_clear(&records.attachment);
+    py_record_clear(&records.index);
+    py_record_clear(&records.target);
+    py_record_clear(&records.entry);
+    py_record_clear(&records.section);
+    py_record_clear(&records.attachment);
     return record;
 }
 
-PyObject *nj_read_index(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_read_index(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;
     PyObject *where, *classes;
@@ -137,13 +137,13 @@ PyObject *nj_read_index(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y*OO!:read_index", &raw, &where, &PyTuple_Type, &classes)) {
         return NULL;
     }
-    PyObject *record = nj_index_read(span_of(&raw), &index, &error) ? nj_index_record(&index, classes) : nj_raise(&error, where);
+    PyObject *record = nj_index_read(span_of(&raw), &index, &error) ? py_index_record(&index, classes) : py_raise(&error, where);
     nj_index_close(&index);
     PyBuffer_Release(&raw);
     return record;
 }
 
-PyObject *nj_check_json_of(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_check_json_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;
     PyObject *where;
@@ -151,7 +151,7 @@ PyObject *nj_check_json_of(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y*O:check_json", &raw, &where)) {
         return NULL;
     }
-    PyObject *checked = nj_check_json(span_of(&raw), &error) ? Py_NewRef(Py_None) : nj_raise(&error, where);
+    PyObject *checked = nj_check_json(span_of(&raw), &error) ? Py_NewRef(Py_None) : py_raise(&error, where);
     PyBuffer_Release(&raw);
     return checked;
 }
@@ -169,17 +169,17 @@ static PyObject *ask(PyObject *text, bool (*rule)(nj_span utf8))
     return answer;
 }
 
-PyObject *nj_is_printable_of(PyObject *Py_UNUSED(module), PyObject *text)
+PyObject *py_is_printable_of(PyObject *Py_UNUSED(module), PyObject *text)
 {
     return ask(text, nj_is_printable);
 }
 
-PyObject *nj_is_name_of(PyObject *Py_UNUSED(module), PyObject *text)
+PyObject *py_is_name_of(PyObject *Py_UNUSED(module), PyObject *text)
 {
     return ask(text, nj_is_name);
 }
 
-int nj_limits_init(PyObject *module)
+int py_limits_init(PyObject *module)
 {
     static const struct {
         const char *name;

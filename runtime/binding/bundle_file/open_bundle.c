@@ -20,7 +20,7 @@ typedef struct {
     PyObject *path, *decompress, *verify; /* `verify` may be NULL */
     bool is_open;
     nj_reader it;
-} nj_bundle_object;
+} py_bundle;
 
 /* Notes what a BundleError says: there is nothing to decompress with. */
 static void note_lack(PyObject *raised, nj_error *error)
@@ -54,7 +54,7 @@ static bool refuse_frame(nj_error *error)
         PyErr_Restore(type, raised, traceback);
         return false;
     }
-    if (nj_is_bundle_error(type)) {
+    if (py_is_bundle_error(type)) {
         note_lack(raised, error);
     } else {
         note_broken(raised, error);
@@ -90,13 +90,13 @@ static bool decompress(void *context, nj_span frame, void *raw, size_t raw_bytes
 
 static bool decompress_of(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
 {
-    return decompress(((nj_bundle_object *)context)->decompress, frame, raw, raw_bytes, error);
+    return decompress(((py_bundle *)context)->decompress, frame, raw, raw_bytes, error);
 }
 
 /* What it raises stays raised. */
 static bool verify(void *context, const char *digest, nj_error *Py_UNUSED(error))
 {
-    const nj_bundle_object *self = context;
+    const py_bundle *self = context;
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *allowed = PyObject_CallFunction(self->verify, "s", digest);
     Py_XDECREF(allowed);
@@ -105,7 +105,7 @@ static bool verify(void *context, const char *digest, nj_error *Py_UNUSED(error)
 }
 
 /* Raises what the engine found, unless a callback has raised. Returns NULL. */
-static PyObject *raise_found(const nj_bundle_object *self, const nj_error *error)
+static PyObject *raise_found(const py_bundle *self, const nj_error *error)
 {
     if (PyErr_Occurred()) {
         return NULL;
@@ -114,10 +114,10 @@ static PyObject *raise_found(const nj_bundle_object *self, const nj_error *error
         errno = error->system_code;
         return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, self->path);
     }
-    return nj_raise(error, self->path);
+    return py_raise(error, self->path);
 }
 
-static int open_bundle(nj_bundle_object *self, const char *path)
+static int open_bundle(py_bundle *self, const char *path)
 {
     /* as os.open does */
     if (PySys_Audit("open", "OOi", self->path, Py_None, O_RDONLY | O_CLOEXEC | O_NONBLOCK) < 0) {
@@ -140,7 +140,7 @@ static PyObject *bundle_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
     if (!PyArg_ParseTuple(args, "UOO:Bundle", &path, &callable, &verifier) || PyUnicode_FSConverter(path, &encoded) == 0) {
         return NULL;
     }
-    nj_bundle_object *self = (nj_bundle_object *)type->tp_alloc(type, 0);
+    py_bundle *self = (py_bundle *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->path = Py_NewRef(path);
         self->decompress = callable == Py_None ? NULL : Py_NewRef(callable);
@@ -153,7 +153,7 @@ static PyObject *bundle_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
     return (PyObject *)self;
 }
 
-static void bundle_dealloc(nj_bundle_object *self)
+static void bundle_dealloc(py_bundle *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     if (self->is_open) {
@@ -166,13 +166,13 @@ static void bundle_dealloc(nj_bundle_object *self)
     Py_DECREF(type);
 }
 
-static PyObject *bundle_index(nj_bundle_object *self, PyObject *classes)
+static PyObject *bundle_index(py_bundle *self, PyObject *classes)
 {
-    return nj_index_record(&self->it.index, classes);
+    return py_index_record(&self->it.index, classes);
 }
 
 /* Finds a part of the bundle by its name; -1 if there is none. */
-static int find_number(const nj_bundle_object *self, PyObject *name, int (*find)(const nj_reader *, nj_span))
+static int find_number(const py_bundle *self, PyObject *name, int (*find)(const nj_reader *, nj_span))
 {
     Py_ssize_t size;
     const char *utf8 = PyUnicode_AsUTF8AndSize(name, &size);
@@ -184,12 +184,12 @@ static int find_number(const nj_bundle_object *self, PyObject *name, int (*find)
     return find(&self->it, (nj_span){(const unsigned char *)utf8, (size_t)size});
 }
 
-static PyObject *bundle_find(nj_bundle_object *self, PyObject *name)
+static PyObject *bundle_find(py_bundle *self, PyObject *name)
 {
     return PyLong_FromLong(find_number(self, name, nj_reader_find));
 }
 
-static PyObject *bundle_check_index(nj_bundle_object *self, PyObject *Py_UNUSED(none))
+static PyObject *bundle_check_index(py_bundle *self, PyObject *Py_UNUSED(none))
 {
     nj_error error;
     bool good;
@@ -200,7 +200,7 @@ static PyObject *bundle_check_index(nj_bundle_object *self, PyObject *Py_UNUSED(
 }
 
 /* Reads the number of a kernel; -1 with IndexError raised. */
-static Py_ssize_t kernel_of(const nj_bundle_object *self, PyObject *number)
+static Py_ssize_t kernel_of(const py_bundle *self, PyObject *number)
 {
     Py_ssize_t kernel = PyNumber_AsSsize_t(number, PyExc_IndexError);
     if (kernel == -1 && PyErr_Occurred()) {
@@ -213,7 +213,7 @@ static Py_ssize_t kernel_of(const nj_bundle_object *self, PyObject *number)
     return kernel;
 }
 
-static PyObject *bundle_section(nj_bundle_object *self, PyObject *number)
+static PyObject *bundle_section(py_bundle *self, PyObject *number)
 {
     nj_error error;
     nj_section_bytes section;
@@ -234,7 +234,7 @@ static PyObject *bundle_section(nj_bundle_object *self, PyObject *number)
     return parts;
 }
 
-static PyObject *bundle_attachment(nj_bundle_object *self, PyObject *name)
+static PyObject *bundle_attachment(py_bundle *self, PyObject *name)
 {
     int number = find_number(self, name, nj_reader_find_attachment);
     nj_error error;
@@ -257,10 +257,10 @@ static PyObject *bundle_attachment(nj_bundle_object *self, PyObject *name)
 }
 
 /* Reads an image of a kernel by its number; false with an exception raised. */
-static bool read_image(nj_bundle_object *self, PyObject *kernel_number, PyObject *placed, PyObject *image_number, nj_image_bytes *image)
+static bool read_image(py_bundle *self, PyObject *kernel_number, PyObject *placed, PyObject *image_number, nj_image_bytes *image)
 {
-    const nj_placement *placement = nj_placement_of(placed);
-    Py_ssize_t kernel = kernel_of(self, kernel_number), number = kernel < 0 ? -1 : nj_image_number(placement, image_number);
+    const nj_placement *placement = py_placement_of(placed);
+    Py_ssize_t kernel = kernel_of(self, kernel_number), number = kernel < 0 ? -1 : py_image_number(placement, image_number);
     nj_error error;
     bool read;
     if (number < 0) {
@@ -275,11 +275,11 @@ static bool read_image(nj_bundle_object *self, PyObject *kernel_number, PyObject
     return read;
 }
 
-static PyObject *bundle_image(nj_bundle_object *self, PyObject *args)
+static PyObject *bundle_image(py_bundle *self, PyObject *args)
 {
     PyObject *kernel_number, *placed, *image_number;
     nj_image_bytes image;
-    if (!PyArg_ParseTuple(args, "OO!O:image", &kernel_number, nj_placement_type, &placed, &image_number) ||
+    if (!PyArg_ParseTuple(args, "OO!O:image", &kernel_number, py_placement_type, &placed, &image_number) ||
         !read_image(self, kernel_number, placed, image_number, &image)) {
         return NULL;
     }
@@ -289,23 +289,23 @@ static PyObject *bundle_image(nj_bundle_object *self, PyObject *args)
 }
 
 /* Loads the image of a row into the driver. */
-static PyObject *bundle_load(nj_bundle_object *self, PyObject *args)
+static PyObject *bundle_load(py_bundle *self, PyObject *args)
 {
     PyObject *kernel_number, *placed, *image_number, *row, *where;
     nj_image_bytes bytes;
     int device;
-    if (!PyArg_ParseTuple(args, "OO!OO!iO:load", &kernel_number, nj_placement_type, &placed, &image_number, nj_row_type, &row, &device,
+    if (!PyArg_ParseTuple(args, "OO!OO!iO:load", &kernel_number, py_placement_type, &placed, &image_number, py_row_type, &row, &device,
                           &where) ||
         !read_image(self, kernel_number, placed, image_number, &bytes)) {
         return NULL;
     }
-    nj_image image = nj_image_of(&self->it, &bytes, &nj_row_of(row)->entry);
-    PyObject *loaded = nj_load_function(&image, device, where);
+    nj_image image = nj_image_of(&self->it, &bytes, &py_row_of(row)->entry);
+    PyObject *loaded = py_load_function(&image, device, where);
     nj_image_drop(&bytes);
     return loaded;
 }
 
-static PyObject *bundle_read(nj_bundle_object *self, PyObject *args)
+static PyObject *bundle_read(py_bundle *self, PyObject *args)
 {
     unsigned long long start;
     Py_ssize_t size;
@@ -328,12 +328,12 @@ static PyObject *bundle_read(nj_bundle_object *self, PyObject *args)
     return bytes;
 }
 
-static PyObject *bundle_digest(nj_bundle_object *self, void *Py_UNUSED(closure))
+static PyObject *bundle_digest(py_bundle *self, void *Py_UNUSED(closure))
 {
     return PyUnicode_FromString(self->it.digest);
 }
 
-static PyObject *bundle_size(nj_bundle_object *self, void *Py_UNUSED(closure))
+static PyObject *bundle_size(py_bundle *self, void *Py_UNUSED(closure))
 {
     return PyLong_FromUnsignedLongLong(self->it.file.size);
 }
@@ -367,12 +367,12 @@ static PyType_Slot bundle_slots[] = {
 
 static PyType_Spec bundle_spec = {
     .name = "nojit.runtime._core.Bundle",
-    .basicsize = sizeof(nj_bundle_object),
+    .basicsize = sizeof(py_bundle),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = bundle_slots,
 };
 
-int nj_bundle_init(PyObject *module)
+int py_bundle_init(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&bundle_spec);
     int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
@@ -380,7 +380,7 @@ int nj_bundle_init(PyObject *module)
     return status;
 }
 
-PyObject *nj_sha256_of(PyObject *Py_UNUSED(module), PyObject *data)
+PyObject *py_sha256_of(PyObject *Py_UNUSED(module), PyObject *data)
 {
     Py_buffer bytes;
     unsigned char digest[NJ_SHA256_BYTES];
@@ -392,7 +392,7 @@ PyObject *nj_sha256_of(PyObject *Py_UNUSED(module), PyObject *data)
     return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
 }
 
-PyObject *nj_read_frame(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_read_frame(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer frame;
     Py_ssize_t raw_bytes;
@@ -405,18 +405,18 @@ PyObject *nj_read_frame(PyObject *Py_UNUSED(module), PyObject *args)
     nj_reader_calls calls = {callable, callable == Py_None ? nj_zstd_decompress : decompress, NULL};
     /* a wrong size is refused before memory is asked for */
     PyObject *raw = nj_frame_check(stored, (uint64_t)raw_bytes, &error) ? PyBytes_FromStringAndSize(NULL, raw_bytes)
-                                                                         : nj_raise(&error, where);
+                                                                         : py_raise(&error, where);
     if (raw != NULL && !nj_frame_read(&calls, stored, PyBytes_AS_STRING(raw), (uint64_t)raw_bytes, &error)) {
         Py_CLEAR(raw);
         if (!PyErr_Occurred()) {
-            nj_raise(&error, where);
+            py_raise(&error, where);
         }
     }
     PyBuffer_Release(&frame);
     return raw;
 }
 
-PyObject *nj_read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)
+PyObject *py_read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)
 {
     Py_ssize_t size;
     const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
@@ -431,13 +431,13 @@ PyObject *nj_read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)
     return Py_BuildValue("is#", arch.number, &arch.suffix, (Py_ssize_t)(arch.suffix != 0));
 }
 
-PyObject *nj_warp_threads_of(PyObject *Py_UNUSED(module), PyObject *number)
+PyObject *py_warp_threads_of(PyObject *Py_UNUSED(module), PyObject *number)
 {
     long arch = PyLong_AsLong(number);
     return arch == -1 && PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(nj_warp_threads((int)arch));
 }
 
-PyObject *nj_image_fit_of(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_image_fit_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int number, capability;
     const char *suffix;
@@ -446,7 +446,7 @@ PyObject *nj_image_fit_of(PyObject *Py_UNUSED(module), PyObject *args)
                : NULL;
 }
 
-PyObject *nj_image_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+PyObject *py_image_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     PyObject *families = PyDict_New();
     nj_family_member next;
@@ -463,7 +463,7 @@ PyObject *nj_image_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(non
     return families;
 }
 
-PyObject *nj_lone_archs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+PyObject *py_lone_archs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     PyObject *archs = PyList_New(0);
     int next;

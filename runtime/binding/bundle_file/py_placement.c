@@ -6,13 +6,13 @@
 #include "bundle/header.h"
 #include "bundle/placement.h"
 
-PyTypeObject *nj_placement_type;
+PyTypeObject *py_placement_type;
 
 typedef struct {
     PyObject_HEAD
     PyObject *raw; /* bytes, in which the placement lies */
     nj_placement placement;
-} nj_placed;
+} py_placement;
 
 static nj_span span_of(const Py_buffer *buffer)
 {
@@ -24,7 +24,7 @@ static PyObject *bytes_of(nj_span span)
     return PyBytes_FromStringAndSize((const char *)span.at, (Py_ssize_t)span.size);
 }
 
-PyObject *nj_check_frame(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_check_frame(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer frame;
     unsigned long long raw_bytes;
@@ -33,12 +33,12 @@ PyObject *nj_check_frame(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y*KO:check_frame", &frame, &raw_bytes, &where)) {
         return NULL;
     }
-    PyObject *checked = nj_frame_check(span_of(&frame), raw_bytes, &error) ? Py_NewRef(Py_None) : nj_raise(&error, where);
+    PyObject *checked = nj_frame_check(span_of(&frame), raw_bytes, &error) ? Py_NewRef(Py_None) : py_raise(&error, where);
     PyBuffer_Release(&frame);
     return checked;
 }
 
-PyObject *nj_check_section(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_check_section(PyObject *Py_UNUSED(module), PyObject *args)
 {
     unsigned long long stored_bytes, raw_bytes;
     PyObject *where;
@@ -46,10 +46,10 @@ PyObject *nj_check_section(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "KKO:check_section", &stored_bytes, &raw_bytes, &where)) {
         return NULL;
     }
-    return nj_section_check(stored_bytes, raw_bytes, &error) ? Py_NewRef(Py_None) : nj_raise(&error, where);
+    return nj_section_check(stored_bytes, raw_bytes, &error) ? Py_NewRef(Py_None) : py_raise(&error, where);
 }
 
-PyObject *nj_split_section(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_split_section(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;
     unsigned long long images, groups;
@@ -61,7 +61,7 @@ PyObject *nj_split_section(PyObject *Py_UNUSED(module), PyObject *args)
     }
     parts = nj_section_split(span_of(&raw), images, groups, &table, &placement, &error)
                 ? Py_BuildValue("(NN)", bytes_of(table), bytes_of(placement))
-                : nj_raise(&error, where);
+                : py_raise(&error, where);
     PyBuffer_Release(&raw);
     return parts;
 }
@@ -74,20 +74,20 @@ static PyObject *placement_new(PyTypeObject *type, PyObject *args, PyObject *Py_
     if (!PyArg_ParseTuple(args, "SKKO:Placement", &raw, &images, &payload_bytes, &where)) {
         return NULL;
     }
-    nj_placed *self = (nj_placed *)type->tp_alloc(type, 0);
+    py_placement *self = (py_placement *)type->tp_alloc(type, 0);
     if (self == NULL) {
         return NULL;
     }
     self->raw = Py_NewRef(raw);
     nj_span span = {(const unsigned char *)PyBytes_AS_STRING(raw), (size_t)PyBytes_GET_SIZE(raw)};
     if (!nj_placement_read(span, images, payload_bytes, &self->placement, &error)) {
-        nj_raise(&error, where);
+        py_raise(&error, where);
         Py_CLEAR(self);
     }
     return (PyObject *)self;
 }
 
-static void placement_dealloc(nj_placed *self)
+static void placement_dealloc(py_placement *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     nj_placement_close(&self->placement);
@@ -96,12 +96,12 @@ static void placement_dealloc(nj_placed *self)
     Py_DECREF(type);
 }
 
-const nj_placement *nj_placement_of(PyObject *placed)
+const nj_placement *py_placement_of(PyObject *placed)
 {
-    return &((nj_placed *)placed)->placement;
+    return &((py_placement *)placed)->placement;
 }
 
-Py_ssize_t nj_image_number(const nj_placement *placement, PyObject *number)
+Py_ssize_t py_image_number(const nj_placement *placement, PyObject *number)
 {
     Py_ssize_t image = PyNumber_AsSsize_t(number, PyExc_IndexError);
     if (image == -1 && PyErr_Occurred()) {
@@ -114,9 +114,9 @@ Py_ssize_t nj_image_number(const nj_placement *placement, PyObject *number)
     return image;
 }
 
-static PyObject *placement_find(nj_placed *self, PyObject *number)
+static PyObject *placement_find(py_placement *self, PyObject *number)
 {
-    Py_ssize_t image = nj_image_number(&self->placement, number);
+    Py_ssize_t image = py_image_number(&self->placement, number);
     if (image < 0) {
         return NULL;
     }
@@ -126,7 +126,7 @@ static PyObject *placement_find(nj_placed *self, PyObject *number)
                          (unsigned long long)place.start, (unsigned long long)place.end);
 }
 
-static PyObject *placement_groups(nj_placed *self, PyObject *Py_UNUSED(none))
+static PyObject *placement_groups(py_placement *self, PyObject *Py_UNUSED(none))
 {
     PyObject *groups = PyTuple_New((Py_ssize_t)self->placement.groups);
     for (size_t i = 0; groups != NULL && i < self->placement.groups; i++) {
@@ -158,13 +158,13 @@ static PyType_Slot placement_slots[] = {
 
 static PyType_Spec placement_spec = {
     .name = "nojit.runtime._core.Placement",
-    .basicsize = sizeof(nj_placed),
+    .basicsize = sizeof(py_placement),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = placement_slots,
 };
 
-int nj_placement_init(PyObject *module)
+int py_placement_init(PyObject *module)
 {
-    nj_placement_type = (PyTypeObject *)PyType_FromSpec(&placement_spec);
-    return nj_placement_type == NULL ? -1 : PyModule_AddType(module, nj_placement_type);
+    py_placement_type = (PyTypeObject *)PyType_FromSpec(&placement_spec);
+    return py_placement_type == NULL ? -1 : PyModule_AddType(module, py_placement_type);
 }

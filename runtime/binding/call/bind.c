@@ -4,7 +4,7 @@
 
 /* The index of `name` among params, options and "stream", -1 if it is none. Callers mostly keep to the order of the
  * function and write interned names, so that the first look from `start` on finds it. */
-static Py_ssize_t find_name(const nj_signature *signature, PyObject *name, Py_ssize_t start)
+static Py_ssize_t find_name(const py_signature *signature, PyObject *name, Py_ssize_t start)
 {
     Py_ssize_t count = signature->name_count;
     for (Py_ssize_t i = start; i < count; i++) {
@@ -25,33 +25,33 @@ static Py_ssize_t find_name(const nj_signature *signature, PyObject *name, Py_ss
     return -1;
 }
 
-Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *name, Py_ssize_t expected)
+Py_ssize_t py_place_of(const py_signature *signature, PyObject *name, Py_ssize_t expected)
 {
     Py_ssize_t at = find_name(signature, name, expected);
     return at == signature->count ? NJ_ARGUMENTS_MAX : at;
 }
 
-__attribute__((cold)) int nj_check_option(PyObject *owner, PyObject *name, PyObject *value)
+__attribute__((cold)) int py_check_option(PyObject *owner, PyObject *name, PyObject *value)
 {
     PyObject *none = PyObject_CallMethod(owner, "_check_option", "OO", name, value);
     Py_XDECREF(none);
     return none == NULL ? -1 : 0;
 }
 
-static int refuse_second(const nj_signature *signature, Py_ssize_t place, const char *what)
+static int refuse_second(const py_signature *signature, Py_ssize_t place, const char *what)
 {
-    nj_refuse(signature->kernel, signature->names[place == NJ_ARGUMENTS_MAX ? signature->count : place], NULL, what);
+    py_refuse(signature->kernel, signature->names[place == NJ_ARGUMENTS_MAX ? signature->count : place], NULL, what);
     return -1;
 }
 
-static int bind_keywords(const nj_signature *signature, PyObject *owner, PyObject *const *values, PyObject *keywords,
-                         nj_call *call)
+static int bind_keywords(const py_signature *signature, PyObject *owner, PyObject *const *values, PyObject *keywords,
+                         py_call *call)
 {
     Py_ssize_t next = 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
-        Py_ssize_t place = nj_place_of(signature, PyTuple_GET_ITEM(keywords, i), next);
+        Py_ssize_t place = py_place_of(signature, PyTuple_GET_ITEM(keywords, i), next);
         if (place < 0) {
-            if (nj_check_option(owner, PyTuple_GET_ITEM(keywords, i), values[i]) < 0) {
+            if (py_check_option(owner, PyTuple_GET_ITEM(keywords, i), values[i]) < 0) {
                 return -1;
             }
             continue;
@@ -65,7 +65,7 @@ static int bind_keywords(const nj_signature *signature, PyObject *owner, PyObjec
     return 0;
 }
 
-static int bind_fixed(const nj_signature *signature, const nj_fixed *fixed, nj_call *call)
+static int bind_fixed(const py_signature *signature, const py_fixed *fixed, py_call *call)
 {
     for (Py_ssize_t i = 0; i < fixed->count; i++) {
         PyObject **object = &call->objects[fixed->places[i]];
@@ -77,14 +77,14 @@ static int bind_fixed(const nj_signature *signature, const nj_fixed *fixed, nj_c
     return 0;
 }
 
-static int fill_defaults(const nj_signature *signature, nj_call *call)
+static int fill_defaults(const py_signature *signature, py_call *call)
 {
     for (Py_ssize_t i = 0; i < signature->param_count; i++) {
         if (call->objects[i] != NULL || signature->constexprs[i]) {
             continue;
         }
         if (signature->defaults[i] == NULL) {
-            nj_refuse(signature->kernel, signature->names[i], PyUnicode_FromString("nothing"), "expected a value");
+            py_refuse(signature->kernel, signature->names[i], PyUnicode_FromString("nothing"), "expected a value");
             return -1;
         }
         call->objects[i] = signature->defaults[i];
@@ -92,11 +92,11 @@ static int fill_defaults(const nj_signature *signature, nj_call *call)
     return 0;
 }
 
-int nj_bind(const nj_signature *signature, PyObject *owner, const nj_fixed *fixed, PyObject *const *arguments,
-            Py_ssize_t positional, PyObject *keywords, nj_call *call)
+int py_bind(const py_signature *signature, PyObject *owner, const py_fixed *fixed, PyObject *const *arguments,
+            Py_ssize_t positional, PyObject *keywords, py_call *call)
 {
     if (positional > signature->param_count) {
-        nj_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%zd", positional),
+        py_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%zd", positional),
                   "expected at most %zd positional arguments", signature->param_count);
         return -1;
     }

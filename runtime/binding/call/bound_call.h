@@ -20,18 +20,18 @@ typedef struct {
     PyObject **names;       /* `count` of them, each once, then "stream" */
     PyObject **defaults;    /* of the params; NULL where there is none */
     bool *constexprs;       /* which of the params are */
-    nj_ids_object *ids;     /* of the strings that some variant or expression knows */
-} nj_signature;
+    py_ids *ids;     /* of the strings that some variant or expression knows */
+} py_signature;
 
 /* Reads names and defaults: 0, or -1 with an exception raised, ValueError where there are too many names or one is there
  * twice. `params` are (name, whether it is a constexpr), and a third, the default, where a runtime param has one: the empty tuple
  * for `*args`. */
-int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
-                      nj_ids_object *ids);
-void nj_signature_clear(nj_signature *signature);
+int py_signature_init(py_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
+                      py_ids *ids);
+void py_signature_clear(py_signature *signature);
 
 typedef struct {
-    const nj_seen *seen; /* NULL but where tensors were just read */
+    const py_seen *seen; /* NULL but where tensors were just read */
     PyObject *owner; /* the kernel, borrowed */
     PyObject *objects[NJ_ARGUMENTS_MAX + 1]; /* borrowed, NULL if not given; the last is the stream */
     nj_value values[NJ_ARGUMENTS_MAX];
@@ -39,39 +39,39 @@ typedef struct {
     uint16_t descriptor_count;
     nj_value leaves[NJ_LEAVES_MAX]; /* members of tuples; those of a tuple in a tuple follow it */
     nj_descriptor descriptors[NJ_DESCRIPTORS_MAX];
-    int device;             /* of the tensors; NJ_DEVICE_ANY if none says */
+    int device;             /* of the tensors; PY_DEVICE_ANY if none says */
     Py_ssize_t device_from; /* the param that said so */
     const DLPackExchangeAPI *api; /* of the first tensor that has one */
     void *stream; /* of the first array that says one; NULL if none does */
-    uint8_t origins; /* of all tensors that have no exchange API of their own: bits of nj_origin */
-} nj_call;
+    uint8_t origins; /* of all tensors that have no exchange API of their own: bits of py_origin */
+} py_call;
 
 /* Objects that a bound kernel passes with every call, by their place in `objects`. */
 typedef struct {
     Py_ssize_t count;
     PyObject **objects; /* owned */
     uint16_t *places;
-} nj_fixed;
+} py_fixed;
 
 /* Fills `objects`: 0, or -1 with ArgumentError raised. `fixed` may be NULL; `owner` is asked to word what takes
  * look-ups. */
-int nj_bind(const nj_signature *signature, PyObject *owner, const nj_fixed *fixed, PyObject *const *arguments,
-            Py_ssize_t positional, PyObject *keywords, nj_call *call);
+int py_bind(const py_signature *signature, PyObject *owner, const py_fixed *fixed, PyObject *const *arguments,
+            Py_ssize_t positional, PyObject *keywords, py_call *call);
 
 /* The place of a name in `objects`; -1 if it is none of the kernel's. */
-Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *name, Py_ssize_t expected);
+Py_ssize_t py_place_of(const py_signature *signature, PyObject *name, Py_ssize_t expected);
 
 /* Has the kernel judge an option that it does not know: 0 if its value is what was built, else -1 with an exception raised. */
-int nj_check_option(PyObject *owner, PyObject *name, PyObject *value);
+int py_check_option(PyObject *owner, PyObject *name, PyObject *value);
 
 /* Fills the rest: 0, or -1 with an exception raised. Tensors in host memory are refused unless `host_too`. */
-int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call);
+int py_classify(const py_signature *signature, PyObject *owner, bool host_too, py_call *call);
 
 /* Reads constexprs, options and constants among the arguments anew: their values may have been interned since. */
-int nj_classify_again(const nj_signature *signature, PyObject *owner, nj_call *call);
-int nj_classify_init(void);
+int py_classify_again(const py_signature *signature, PyObject *owner, py_call *call);
+int py_classify_init(void);
 
 /* (arguments, constexprs, options): what the call says, as the slow path takes it. NULL with an exception raised. */
-PyObject *nj_call_facts(const nj_signature *signature, const nj_call *call);
+PyObject *py_call_facts(const py_signature *signature, const py_call *call);
 
 #endif

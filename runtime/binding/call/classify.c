@@ -32,11 +32,11 @@ static void read_int(PyObject *object, nj_value *value)
 
 /* Replaces the address of pinned host memory by the one that the device of the call knows it by, as Triton does: 0, or -1 with an
  * exception raised where no device reaches the memory. */
-static __attribute__((noinline)) int reach_host(const nj_signature *signature, Py_ssize_t at, PyObject *object,
-                                                const nj_call *call, nj_value *pointer)
+static __attribute__((noinline)) int reach_host(const py_signature *signature, Py_ssize_t at, PyObject *object,
+                                                const py_call *call, nj_value *pointer)
 {
-    int ordinal = call->device == NJ_DEVICE_ANY ? nj_find_current_device() : call->device;
-    nj_device *device = ordinal < 0 ? NULL : nj_need_device(ordinal);
+    int ordinal = call->device == PY_DEVICE_ANY ? py_find_current_device() : call->device;
+    nj_device *device = ordinal < 0 ? NULL : py_need_device(ordinal);
     uint64_t address;
     bool reached = false;
     if (device != NULL) {
@@ -50,34 +50,34 @@ static __attribute__((noinline)) int reach_host(const nj_signature *signature, P
     }
     PyErr_Clear(); /* without a driver no memory is pinned */
     PyObject *got = PyUnicode_FromFormat("%s in host memory that is not pinned", Py_TYPE(object)->tp_name);
-    nj_refuse(signature->kernel, signature->names[at], got, "expected a CUDA tensor");
+    py_refuse(signature->kernel, signature->names[at], got, "expected a CUDA tensor");
     return -1;
 }
 
 /* Says on which device the call runs, and that every tensor lies there, or where every device reaches it. */
-static int join_device(const nj_signature *signature, Py_ssize_t at, PyObject *object, const nj_tensor *tensor,
-                       bool host_too, nj_call *call, nj_value *pointer)
+static int join_device(const py_signature *signature, Py_ssize_t at, PyObject *object, const py_tensor *tensor,
+                       bool host_too, py_call *call, nj_value *pointer)
 {
     if (call->api == NULL) {
         call->api = tensor->api;
     }
-    if (tensor->kind == NJ_KIND_OTHER) {
+    if (tensor->kind == PY_KIND_OTHER) {
         call->stream = call->stream == NULL ? tensor->stream : call->stream;
         call->origins |= tensor->origins;
     }
-    if (tensor->device == NJ_DEVICE_ANY || (tensor->device == NJ_DEVICE_HOST && host_too)) {
+    if (tensor->device == PY_DEVICE_ANY || (tensor->device == PY_DEVICE_HOST && host_too)) {
         return 0;
     }
-    if (tensor->device == NJ_DEVICE_HOST) {
+    if (tensor->device == PY_DEVICE_HOST) {
         return reach_host(signature, at, object, call, pointer);
     }
-    if (call->device == NJ_DEVICE_ANY) {
+    if (call->device == PY_DEVICE_ANY) {
         call->device = tensor->device;
         call->device_from = at;
         return 0;
     }
     if (call->device != tensor->device) {
-        nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromFormat("cuda:%d", tensor->device),
+        py_refuse(signature->kernel, signature->names[at], PyUnicode_FromFormat("cuda:%d", tensor->device),
                   "expected cuda:%d, where %U lies", call->device, signature->names[call->device_from]);
         return -1;
     }
@@ -130,17 +130,17 @@ static int read_number(PyObject *object, nj_value *value)
     return 0;
 }
 
-static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+static int classify_value(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                           nj_value *value);
 
-static int refuse_size(const nj_signature *signature, Py_ssize_t at, const char *what)
+static int refuse_size(const py_signature *signature, Py_ssize_t at, const char *what)
 {
-    nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"), what, NJ_LEAVES_MAX);
+    py_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"), what, NJ_LEAVES_MAX);
     return -1;
 }
 
 /* Lays a tuple's members out in `leaves`. */
-static int classify_tuple(const nj_signature *signature, Py_ssize_t at, PyObject *tuple, bool host_too, nj_call *call,
+static int classify_tuple(const py_signature *signature, Py_ssize_t at, PyObject *tuple, bool host_too, py_call *call,
                           nj_value *value)
 {
     uint16_t start = call->leaf_count;
@@ -159,17 +159,17 @@ static int classify_tuple(const nj_signature *signature, Py_ssize_t at, PyObject
     return 0;
 }
 
-static int classify_descriptor(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too,
-                               nj_call *call, nj_value *value)
+static int classify_descriptor(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too,
+                               py_call *call, nj_value *value)
 {
     if (call->descriptor_count == NJ_DESCRIPTORS_MAX) {
-        nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"),
+        py_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"),
                   "expected at most %d tensor descriptors in one call", NJ_DESCRIPTORS_MAX);
         return -1;
     }
-    nj_tensor base;
+    py_tensor base;
     nj_descriptor *descriptor = &call->descriptors[call->descriptor_count];
-    if (nj_read_descriptor(object, call->seen, signature->kernel, signature->names[at], descriptor, &base) < 0) {
+    if (py_read_descriptor(object, call->seen, signature->kernel, signature->names[at], descriptor, &base) < 0) {
         return -1;
     }
     *value = (nj_value){.tag = NJ_TAG_DESCRIPTOR, .bits = call->descriptor_count++};
@@ -196,9 +196,9 @@ static bool is_triton_constexpr(PyObject *object)
     return strcmp(Py_TYPE(object)->tp_name, "constexpr") == 0;
 }
 
-static PyObject *value_name; /* "value", set once by `nj_classify_init` */
+static PyObject *value_name; /* "value", set once by `py_classify_init` */
 
-int nj_classify_init(void)
+int py_classify_init(void)
 {
     Py_XSETREF(value_name, PyUnicode_InternFromString("value"));
     return value_name == NULL ? -1 : 0;
@@ -216,7 +216,7 @@ static __attribute__((noinline)) int classify_constant(PyObject *owner, PyObject
 }
 
 /* A `triton.language.constexpr`: what it holds. */
-static int classify_wrapped(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+static int classify_wrapped(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                             nj_value *value)
 {
     PyObject *held = PyObject_GetAttr(object, value_name);
@@ -232,8 +232,8 @@ static int classify_wrapped(const nj_signature *signature, Py_ssize_t at, PyObje
 }
 
 /* What is no tensor either. Not inline: nearly all are. */
-static __attribute__((noinline)) int classify_rare(const nj_signature *signature, Py_ssize_t at, PyObject *object,
-                                                   bool host_too, nj_call *call, nj_value *value)
+static __attribute__((noinline)) int classify_rare(const py_signature *signature, Py_ssize_t at, PyObject *object,
+                                                   bool host_too, py_call *call, nj_value *value)
 {
     if (is_triton_constexpr(object)) {
         return classify_wrapped(signature, at, object, host_too, call, value);
@@ -245,7 +245,7 @@ static __attribute__((noinline)) int classify_rare(const nj_signature *signature
 }
 
 /* What is neither int, float, bool nor None by its exact type. */
-static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+static int classify_other(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                           nj_value *value)
 {
     if (PyLong_Check(object)) {
@@ -263,21 +263,21 @@ static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject
     if (PyUnicode_Check(object)) {
         return classify_constant(call->owner, object, value);
     }
-    nj_tensor tensor;
-    int status = nj_read_tensor(object, call->seen, signature->kernel, signature->names[at], &tensor);
+    py_tensor tensor;
+    int status = py_read_tensor(object, call->seen, signature->kernel, signature->names[at], &tensor);
     if (status > 0) {
         *value = tensor.value;
         return join_device(signature, at, object, &tensor, host_too, call, value);
     }
-    if (status == 0 && tensor.kind == NJ_KIND_DESCRIPTOR) {
+    if (status == 0 && tensor.kind == PY_KIND_DESCRIPTOR) {
         return classify_descriptor(signature, at, object, host_too, call, value);
     }
     return status < 0 ? -1 : classify_rare(signature, at, object, host_too, call, value);
 }
 
 /* Inline in the loop over a call's arguments: most of them are decided here. */
-static inline __attribute__((always_inline)) int classify_common(const nj_signature *signature, Py_ssize_t at, PyObject *object,
-                                                                 bool host_too, nj_call *call, nj_value *value)
+static inline __attribute__((always_inline)) int classify_common(const py_signature *signature, Py_ssize_t at, PyObject *object,
+                                                                 bool host_too, py_call *call, nj_value *value)
 {
     *value = (nj_value){.tag = NJ_TAG_UNKNOWN};
     if (PyLong_CheckExact(object)) {
@@ -294,13 +294,13 @@ static inline __attribute__((always_inline)) int classify_common(const nj_signat
     return 0;
 }
 
-static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+static int classify_value(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                           nj_value *value)
 {
     return classify_common(signature, at, object, host_too, call, value);
 }
 
-static int classify_constexpr(const nj_signature *signature, PyObject *owner, PyObject *object, nj_value *value)
+static int classify_constexpr(const py_signature *signature, PyObject *owner, PyObject *object, nj_value *value)
 {
     *value = (nj_value){.tag = NJ_TAG_MISSING};
     if (object == NULL) {
@@ -318,7 +318,7 @@ static int classify_constexpr(const nj_signature *signature, PyObject *owner, Py
     } else if (PyFloat_CheckExact(object)) {
         *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_opaque_double(PyFloat_AS_DOUBLE(object))};
     } else if (PyUnicode_CheckExact(object)) {
-        return nj_ids_string(signature->ids, object, value);
+        return py_ids_string(signature->ids, object, value);
     } else {
         return ask_constexpr(owner, object, value);
     }
@@ -326,15 +326,15 @@ static int classify_constexpr(const nj_signature *signature, PyObject *owner, Py
 }
 
 /* Options count as constexprs. */
-static inline bool is_constexpr(const nj_signature *signature, Py_ssize_t at)
+static inline bool is_constexpr(const py_signature *signature, Py_ssize_t at)
 {
     return at >= signature->param_count || signature->constexprs[at];
 }
 
-int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call)
+int py_classify(const py_signature *signature, PyObject *owner, bool host_too, py_call *call)
 {
     call->owner = owner;
-    call->device = NJ_DEVICE_ANY;
+    call->device = PY_DEVICE_ANY;
     call->device_from = -1;
     call->api = NULL;
     call->stream = NULL;
@@ -353,7 +353,7 @@ int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, n
 }
 
 /* Asks anew what constants an argument has. */
-static int ask_again(nj_call *call, PyObject *object, nj_value *value)
+static int ask_again(py_call *call, PyObject *object, nj_value *value)
 {
     if (value->tag == NJ_TAG_UNKNOWN) {
         return classify_constant(call->owner, object, value);
@@ -368,7 +368,7 @@ static int ask_again(nj_call *call, PyObject *object, nj_value *value)
     return 0;
 }
 
-int nj_classify_again(const nj_signature *signature, PyObject *owner, nj_call *call)
+int py_classify_again(const py_signature *signature, PyObject *owner, py_call *call)
 {
     for (Py_ssize_t i = 0; i < signature->count; i++) {
         int status = is_constexpr(signature, i) ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])

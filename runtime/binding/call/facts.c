@@ -1,10 +1,10 @@
 /* What a call says, as Python objects for the slow path. */
 #include "call/bound_call.h"
 
-static PyObject *argument_fact(const nj_call *call, const nj_value *value, PyObject *object);
+static PyObject *argument_fact(const py_call *call, const nj_value *value, PyObject *object);
 
 /* ("tuple", "", its members' facts). */
-static PyObject *tuple_fact(const nj_call *call, const nj_value *value, PyObject *object)
+static PyObject *tuple_fact(const py_call *call, const nj_value *value, PyObject *object)
 {
     const nj_value *leaf = &call->leaves[nj_tuple_start(value)];
     PyObject *facts = PyTuple_New(PyTuple_GET_SIZE(object));
@@ -36,7 +36,7 @@ static PyObject *descriptor_fact(const nj_descriptor *descriptor)
 }
 
 /* (kind, dtype, value) of an argument, as `Kernel` reads it. */
-static PyObject *argument_fact(const nj_call *call, const nj_value *value, PyObject *object)
+static PyObject *argument_fact(const py_call *call, const nj_value *value, PyObject *object)
 {
     switch (value->tag) {
     case NJ_TAG_NONE: return Py_BuildValue("(ssO)", "none", "", Py_None);
@@ -52,7 +52,7 @@ static PyObject *argument_fact(const nj_call *call, const nj_value *value, PyObj
     }
 }
 
-static int add_fact(const nj_signature *signature, const nj_call *call, Py_ssize_t at, PyObject *arguments,
+static int add_fact(const py_signature *signature, const py_call *call, Py_ssize_t at, PyObject *arguments,
                     PyObject *constexprs, PyObject *options)
 {
     PyObject *name = signature->names[at];
@@ -67,7 +67,7 @@ static int add_fact(const nj_signature *signature, const nj_call *call, Py_ssize
     return status;
 }
 
-PyObject *nj_call_facts(const nj_signature *signature, const nj_call *call)
+PyObject *py_call_facts(const py_signature *signature, const py_call *call)
 {
     PyObject *arguments = PyDict_New();
     PyObject *constexprs = PyDict_New();

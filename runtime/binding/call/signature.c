@@ -3,11 +3,11 @@
 #include "python/records.h"
 
 /* One of `params`: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
-static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
+static int read_param(py_signature *signature, Py_ssize_t at, PyObject *param)
 {
     PyObject *name, *fallback = NULL;
     int is_constexpr;
-    if (!nj_is_tuple(param, "params: (name, whether it is a constexpr, default)") || !PyArg_ParseTuple(param, "Up|O", &name, &is_constexpr, &fallback)) {
+    if (!py_is_tuple(param, "params: (name, whether it is a constexpr, default)") || !PyArg_ParseTuple(param, "Up|O", &name, &is_constexpr, &fallback)) {
         return -1;
     }
     signature->constexprs[at] = is_constexpr;
@@ -20,7 +20,7 @@ static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
     return 0;
 }
 
-static int read_names(nj_signature *signature, PyObject *params, PyObject *options)
+static int read_names(py_signature *signature, PyObject *params, PyObject *options)
 {
     for (Py_ssize_t i = 0; i < signature->param_count; i++) {
         if (read_param(signature, i, PyTuple_GET_ITEM(params, i)) < 0) {
@@ -42,7 +42,7 @@ static int read_names(nj_signature *signature, PyObject *params, PyObject *optio
 
 /* Requires each name once, since a keyword could stand for either of two; but a param may be called "stream", and is then
  * what the keyword means. */
-static int check_names(nj_signature *signature)
+static int check_names(py_signature *signature)
 {
     PyObject *met = PySet_New(NULL);
     int status = met == NULL ? -1 : 0;
@@ -60,7 +60,7 @@ static int check_names(nj_signature *signature)
     return status;
 }
 
-void nj_signature_clear(nj_signature *signature)
+void py_signature_clear(py_signature *signature)
 {
     for (Py_ssize_t i = 0; signature->names != NULL && i <= signature->count; i++) {
         Py_XDECREF(signature->names[i]);
@@ -76,10 +76,10 @@ void nj_signature_clear(nj_signature *signature)
     memset(signature, 0, sizeof *signature);
 }
 
-int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
-                      nj_ids_object *ids)
+int py_signature_init(py_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
+                      py_ids *ids)
 {
-    nj_signature made = {.param_count = PyTuple_GET_SIZE(params), .rest = -1};
+    py_signature made = {.param_count = PyTuple_GET_SIZE(params), .rest = -1};
     made.count = made.param_count + PyTuple_GET_SIZE(options);
     if (made.count > NJ_ARGUMENTS_MAX) {
         PyErr_Format(PyExc_ValueError, "expected at most %d params and options, got %zd", NJ_ARGUMENTS_MAX, made.count);
@@ -89,13 +89,13 @@ int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *param
     made.defaults = PyMem_Calloc((size_t)made.param_count + 1, sizeof *made.defaults);
     made.constexprs = PyMem_Calloc((size_t)made.param_count + 1, sizeof *made.constexprs);
     made.kernel = Py_NewRef(kernel);
-    made.ids = (nj_ids_object *)Py_NewRef((PyObject *)ids);
+    made.ids = (py_ids *)Py_NewRef((PyObject *)ids);
     if (made.names == NULL || made.defaults == NULL || made.constexprs == NULL) {
         PyErr_NoMemory();
     } else if (read_names(&made, params, options) == 0 && check_names(&made) == 0) {
         *signature = made;
         return 0;
     }
-    nj_signature_clear(&made);
+    py_signature_clear(&made);
     return -1;
 }

@@ -2,7 +2,7 @@
 #include "python/exceptions.h"
 #include "enqueue/grid.h"
 
-static int parse_dimension(const nj_signature *signature, Py_ssize_t at, PyObject *item, int64_t *out)
+static int parse_dimension(const py_signature *signature, Py_ssize_t at, PyObject *item, int64_t *out)
 {
     if (PyLong_CheckExact(item)) { /* nearly all are */
         int beyond;
@@ -21,12 +21,12 @@ static int parse_dimension(const nj_signature *signature, Py_ssize_t at, PyObjec
         }
     }
     PyObject *argument = PyErr_Occurred() ? NULL : PyUnicode_FromFormat("grid[%zd]", at);
-    nj_refuse(signature->kernel, argument, argument == NULL ? NULL : nj_describe(item), "expected an int");
+    py_refuse(signature->kernel, argument, argument == NULL ? NULL : py_describe(item), "expected an int");
     Py_XDECREF(argument);
     return -1;
 }
 
-int nj_parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[3])
+int py_parse_grid(const py_signature *signature, PyObject *object, int64_t grid[3])
 {
     /* a list can change while its items' __index__ run, a tuple cannot */
     PyObject *tuple = PyList_Check(object) ? PySequence_Tuple(object) : Py_NewRef(object);
@@ -36,8 +36,8 @@ int nj_parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[
     Py_ssize_t count = PyTuple_Check(tuple) ? PyTuple_GET_SIZE(tuple) : 0;
     int status = 0;
     if (count < 1 || count > 3) {
-        PyObject *got = PyTuple_Check(tuple) ? PyUnicode_FromFormat("%zd dimensions", count) : nj_describe(object);
-        nj_refuse(signature->kernel, NULL, got, "expected a grid of 1 to 3 ints, or a callable");
+        PyObject *got = PyTuple_Check(tuple) ? PyUnicode_FromFormat("%zd dimensions", count) : py_describe(object);
+        py_refuse(signature->kernel, NULL, got, "expected a grid of 1 to 3 ints, or a callable");
         status = -1;
     }
     grid[1] = grid[2] = 1;
@@ -48,7 +48,7 @@ int nj_parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[
     return status;
 }
 
-int nj_call_grid(const nj_signature *signature, const nj_plan_object *plan, const nj_call *call, PyObject *callable,
+int py_call_grid(const py_signature *signature, const py_plan *plan, const py_call *call, PyObject *callable,
                  int64_t grid[3])
 {
     PyObject *meta = PyDict_Copy(plan->meta);
@@ -60,7 +60,7 @@ int nj_call_grid(const nj_signature *signature, const nj_plan_object *plan, cons
     }
     PyObject *result = status < 0 ? NULL : PyObject_CallOneArg(callable, meta);
     Py_XDECREF(meta);
-    status = result == NULL ? -1 : nj_parse_grid(signature, result, grid);
+    status = result == NULL ? -1 : py_parse_grid(signature, result, grid);
     Py_XDECREF(result);
     return status;
 }

@@ -5,10 +5,10 @@
 #include "plan/py_plan.h"
 
 /* Reads a tuple or list of one to three ints: 0, or -1 with ArgumentError raised. Limits are the launch's. */
-int nj_parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[3]);
+int py_parse_grid(const py_signature *signature, PyObject *object, int64_t grid[3]);
 
 /* Calls `callable(meta)` with the constexprs and options of the variant, and the arguments, by name. */
-int nj_call_grid(const nj_signature *signature, const nj_plan_object *plan, const nj_call *call, PyObject *callable,
+int py_call_grid(const py_signature *signature, const py_plan *plan, const py_call *call, PyObject *callable,
                  int64_t grid[3]);
 
 #endif

@@ -2,12 +2,12 @@
 
 #include "python/threads.h"
 
-atomic_bool nj_hooked;
+atomic_bool py_hooked;
 
 static PyObject *hooks; /* (enter, leave), owned; NULL if there are none */
-static nj_mutex lock;
+static py_mutex lock;
 
-PyObject *nj_set_hooks(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_set_hooks(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *enter, *leave;
     if (!PyArg_ParseTuple(args, "OO:set_hooks", &enter, &leave)) {
@@ -22,24 +22,24 @@ PyObject *nj_set_hooks(PyObject *Py_UNUSED(module), PyObject *args)
     if (any && pair == NULL) {
         return NULL;
     }
-    NJ_LOCK(&lock);
+    PY_LOCK(&lock);
     PyObject *old = hooks;
     hooks = pair;
-    atomic_store(&nj_hooked, any);
-    NJ_UNLOCK(&lock);
+    atomic_store(&py_hooked, any);
+    PY_UNLOCK(&lock);
     Py_XDECREF(old);
     Py_RETURN_NONE;
 }
 
 static PyObject *current(void)
 {
-    NJ_LOCK(&lock);
+    PY_LOCK(&lock);
     PyObject *found = Py_XNewRef(hooks);
-    NJ_UNLOCK(&lock);
+    PY_UNLOCK(&lock);
     return found;
 }
 
-PyObject *nj_hooks_enter(const nj_plan_object *plan, const nj_signature *signature, const nj_launch_state *launch)
+PyObject *py_hooks_enter(const py_plan *plan, const py_signature *signature, const nj_launch_state *launch)
 {
     PyObject *pair = current();
     if (pair == NULL) { /* taken away a moment ago */
@@ -55,7 +55,7 @@ PyObject *nj_hooks_enter(const nj_plan_object *plan, const nj_signature *signatu
     return token;
 }
 
-int nj_hooks_leave(PyObject *entered)
+int py_hooks_leave(PyObject *entered)
 {
     if (entered == Py_None) {
         Py_DECREF(entered);

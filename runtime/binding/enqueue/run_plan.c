@@ -4,26 +4,26 @@
 #include "enqueue/scratch.h"
 #include "enqueue/stream.h"
 
-static nj_arguments arguments_of(const nj_call *call)
+static nj_arguments arguments_of(const py_call *call)
 {
     return (nj_arguments){call->values, call->leaves, call->descriptors};
 }
 
 /* Raises what the engine found: -1. */
-static __attribute__((noinline, cold)) int refuse(const nj_plan_object *plan, const nj_signature *signature, const nj_error *error)
+static __attribute__((noinline, cold)) int refuse(const py_plan *plan, const py_signature *signature, const nj_error *error)
 {
     if (error->code != NJ_ERROR_ARGUMENT) {
-        nj_raise_driver(error, plan->it.device, plan->label);
+        py_raise_driver(error, plan->it.device, plan->label);
         return -1;
     }
     PyObject *place = *error->where == 0 ? NULL : PyUnicode_FromString(error->where);
     PyObject *argument = error->argument < 0 ? place : signature->names[error->argument];
-    nj_refuse(signature->kernel, argument, PyUnicode_FromString(error->got), "%s", error->what);
+    py_refuse(signature->kernel, argument, PyUnicode_FromString(error->got), "%s", error->what);
     Py_XDECREF(place);
     return -1;
 }
 
-int nj_plan_pack(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch_state *launch)
+int py_plan_pack(const py_plan *plan, const py_signature *signature, const py_call *call, nj_launch_state *launch)
 {
     nj_arguments arguments = arguments_of(call);
     nj_error error;
@@ -34,7 +34,7 @@ int nj_plan_pack(const nj_plan_object *plan, const nj_signature *signature, cons
     return packed ? 0 : refuse(plan, signature, &error);
 }
 
-static int enqueue(const nj_plan_object *plan, const nj_signature *signature, nj_launch_state *launch)
+static int enqueue(const py_plan *plan, const py_signature *signature, nj_launch_state *launch)
 {
     nj_error error;
     bool enqueued;
@@ -44,41 +44,41 @@ static int enqueue(const nj_plan_object *plan, const nj_signature *signature, nj
     if (!enqueued) {
         return refuse(plan, signature, &error);
     }
-    nj_device_note(plan->it.device, plan->label, launch->grid);
+    py_device_note(plan->it.device, plan->label, launch->grid);
     return 0;
 }
 
-static int enqueue_hooked(const nj_plan_object *plan, const nj_signature *signature, nj_launch_state *launch)
+static int enqueue_hooked(const py_plan *plan, const py_signature *signature, nj_launch_state *launch)
 {
-    if (!atomic_load_explicit(&nj_hooked, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&py_hooked, memory_order_relaxed)) {
         return enqueue(plan, signature, launch);
     }
-    PyObject *entered = nj_hooks_enter(plan, signature, launch);
+    PyObject *entered = py_hooks_enter(plan, signature, launch);
     if (entered == NULL) {
         return -1;
     }
     int status = enqueue(plan, signature, launch);
-    return nj_hooks_leave(entered) < 0 ? -1 : status;
+    return py_hooks_leave(entered) < 0 ? -1 : status;
 }
 
 /* A launch around which Python is called. */
-static __attribute__((noinline)) int run_in_steps(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call,
+static __attribute__((noinline)) int run_in_steps(const py_plan *plan, const py_signature *signature, const py_call *call,
                                                   nj_launch_state *launch)
 {
-    nj_scratch_held held = {{NULL}, {NULL}};
+    py_scratch_held held = {{NULL}, {NULL}};
     launch->scratch_address[0] = launch->scratch_address[1] = 0;
-    int status = nj_plan_pack(plan, signature, call, launch);
+    int status = py_plan_pack(plan, signature, call, launch);
     if (status == 0 && nj_runnable_needs_scratch(&plan->it)) {
-        status = nj_scratch_borrow(plan, signature, call, launch, &held);
+        status = py_scratch_borrow(plan, signature, call, launch, &held);
     }
     if (status == 0) {
         status = enqueue_hooked(plan, signature, launch);
     }
-    nj_scratch_return(&held);
+    py_scratch_return(&held);
     return status;
 }
 
-int nj_run_plan(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, const int64_t grid[3])
+int py_run_plan(const py_plan *plan, const py_signature *signature, const py_call *call, const int64_t grid[3])
 {
     nj_launch_state launch;
     nj_error error;
@@ -89,15 +89,15 @@ int nj_run_plan(const nj_plan_object *plan, const nj_signature *signature, const
         return 0;
     }
     if (nj_forked()) {
-        nj_raise_forked(plan->label);
+        py_raise_forked(plan->label);
         return -1;
     }
     void *stream;
-    if (nj_find_stream(signature, call, &stream) < 0) {
+    if (py_find_stream(signature, call, &stream) < 0) {
         return -1;
     }
     launch.stream = stream;
-    if (nj_runnable_needs_scratch(&plan->it) || atomic_load_explicit(&nj_hooked, memory_order_relaxed)) {
+    if (nj_runnable_needs_scratch(&plan->it) || atomic_load_explicit(&py_hooked, memory_order_relaxed)) {
         return run_in_steps(plan, signature, call, &launch);
     }
     nj_arguments arguments = arguments_of(call);
@@ -110,6 +110,6 @@ int nj_run_plan(const nj_plan_object *plan, const nj_signature *signature, const
     if (!enqueued) {
         return refuse(plan, signature, &error);
     }
-    nj_device_note(plan->it.device, plan->label, launch.grid);
+    py_device_note(plan->it.device, plan->label, launch.grid);
     return 0;
 }

@@ -9,35 +9,35 @@
 #include "driver/driver.h"
 
 static PyObject *allocator; /* owned; NULL if there is none */
-static nj_mutex allocator_lock;
+static py_mutex allocator_lock;
 
-PyObject *nj_set_allocator(PyObject *Py_UNUSED(module), PyObject *callable)
+PyObject *py_set_allocator(PyObject *Py_UNUSED(module), PyObject *callable)
 {
     if (callable != Py_None && !PyCallable_Check(callable)) {
         return PyErr_Format(PyExc_TypeError, "expected an allocator that can be called, or None, got %s",
                             Py_TYPE(callable)->tp_name);
     }
-    NJ_LOCK(&allocator_lock);
+    PY_LOCK(&allocator_lock);
     PyObject *old = allocator;
     allocator = callable == Py_None ? NULL : Py_NewRef(callable);
-    NJ_UNLOCK(&allocator_lock);
+    PY_UNLOCK(&allocator_lock);
     Py_XDECREF(old);
     Py_RETURN_NONE;
 }
 
 static PyObject *current_allocator(void)
 {
-    NJ_LOCK(&allocator_lock);
+    PY_LOCK(&allocator_lock);
     PyObject *found = Py_XNewRef(allocator);
-    NJ_UNLOCK(&allocator_lock);
+    PY_UNLOCK(&allocator_lock);
     return found;
 }
 
-static int out_of_memory(const nj_plan_object *plan, const char *message)
+static int out_of_memory(const py_plan *plan, const char *message)
 {
     PyObject *what = PyUnicode_FromFormat("cannot allocate scratch memory (%s)", message);
     if (what != NULL) {
-        nj_driver_error("managed_tensor_allocator", 2, "CUDA_ERROR_OUT_OF_MEMORY", what, plan->label);
+        py_driver_error("managed_tensor_allocator", 2, "CUDA_ERROR_OUT_OF_MEMORY", what, plan->label);
         Py_DECREF(what);
     }
     return -1;
@@ -48,22 +48,22 @@ typedef struct {
     uint64_t address;
     uint64_t bytes; /* UINT64_MAX where nobody says */
     int device;     /* an ordinal, or as in tensor.h */
-} nj_allocation;
+} py_allocation;
 
 /* Requires memory that the kernel can use: 0, or -1 with ArgumentError raised, which names who gave it. */
-static int check_allocation(const nj_allocation *got, const char *giver, const nj_plan_object *plan, const nj_signature *signature,
+static int check_allocation(const py_allocation *got, const char *giver, const py_plan *plan, const py_signature *signature,
                             int64_t size, uint64_t align)
 {
-    bool there = got->device == plan->it.ordinal || got->device == NJ_DEVICE_ANY;
+    bool there = got->device == plan->it.ordinal || got->device == PY_DEVICE_ANY;
     if (!there || got->address == 0 || got->address % align != 0) {
-        PyObject *where = got->device == NJ_DEVICE_HOST ? PyUnicode_FromString("the host") : PyUnicode_FromFormat("device %d", got->device);
-        nj_refuse(signature->kernel, NULL, where == NULL ? NULL : PyUnicode_FromFormat("%p of %U", (void *)(uintptr_t)got->address, where),
+        PyObject *where = got->device == PY_DEVICE_HOST ? PyUnicode_FromString("the host") : PyUnicode_FromFormat("device %d", got->device);
+        py_refuse(signature->kernel, NULL, where == NULL ? NULL : PyUnicode_FromFormat("%p of %U", (void *)(uintptr_t)got->address, where),
                   "expected the %s to return memory of cuda:%d aligned to %lld bytes", giver, plan->it.ordinal, (long long)align);
         Py_XDECREF(where);
         return -1;
     }
     if (got->bytes < (uint64_t)size) {
-        nj_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%llu bytes", (unsigned long long)got->bytes),
+        py_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%llu bytes", (unsigned long long)got->bytes),
                   "expected the %s to return at least %lld bytes", giver, (long long)size);
         return -1;
     }
@@ -73,32 +73,32 @@ static int check_allocation(const nj_allocation *got, const char *giver, const n
 /* How many bytes a tensor has from its first element on; 0 if it cannot be. */
 static uint64_t bytes_of(const DLTensor *tensor)
 {
-    nj_extent extent;
+    py_extent extent;
     uintptr_t start = (uintptr_t)tensor->data + tensor->byte_offset;
-    return nj_extent_of(tensor, &extent) > 0 && extent.end > start ? extent.end - start : 0;
+    return py_extent_of(tensor, &extent) > 0 && extent.end > start ? extent.end - start : 0;
 }
 
 /* Reads what the caller's allocator gave: a tensor, or an address. */
-static int read_allocation(PyObject *object, const nj_plan_object *plan, const nj_signature *signature, nj_allocation *got)
+static int read_allocation(PyObject *object, const py_plan *plan, const py_signature *signature, py_allocation *got)
 {
-    nj_tensor tensor = {.device = plan->it.ordinal};
+    py_tensor tensor = {.device = plan->it.ordinal};
     DLTensor view;
     got->bytes = UINT64_MAX;
     if (PyLong_Check(object) && !PyBool_Check(object)) {
         tensor.value.bits = (int64_t)PyLong_AsUnsignedLongLong(object);
         if (PyErr_Occurred()) {
-            nj_refuse_pending(signature->kernel, NULL, "expected the scratch allocator to return an address of 64 bits");
+            py_refuse_pending(signature->kernel, NULL, "expected the scratch allocator to return an address of 64 bits");
             return -1;
         }
     } else {
-        int status = PyBool_Check(object) ? 0 : nj_read_tensor(object, NULL, signature->kernel, NULL, &tensor);
+        int status = PyBool_Check(object) ? 0 : py_read_tensor(object, NULL, signature->kernel, NULL, &tensor);
         if (status <= 0) {
-            nj_refuse(signature->kernel, NULL, PyUnicode_FromString(Py_TYPE(object)->tp_name),
+            py_refuse(signature->kernel, NULL, PyUnicode_FromString(Py_TYPE(object)->tp_name),
                       "expected the scratch allocator to return a tensor or an address");
             return -1;
         }
-        if (tensor.kind == NJ_KIND_EXCHANGE && tensor.api->dltensor_from_py_object_no_sync != NULL) {
-            nj_clear_view(&view);
+        if (tensor.kind == PY_KIND_EXCHANGE && tensor.api->dltensor_from_py_object_no_sync != NULL) {
+            py_clear_view(&view);
             got->bytes = tensor.api->dltensor_from_py_object_no_sync(object, &view) == 0 ? bytes_of(&view) : 0;
             PyErr_Clear();
         }
@@ -109,15 +109,15 @@ static int read_allocation(PyObject *object, const nj_plan_object *plan, const n
 }
 
 /* Asks the caller's allocator: `allocator(size, alignment, stream)`, as Triton does. */
-static int call_allocator(PyObject *callable, const nj_plan_object *plan, const nj_scratch *scratch, int64_t size,
-                          const nj_signature *signature, nj_launch_state *launch, PyObject **held, uint64_t *address)
+static int call_allocator(PyObject *callable, const py_plan *plan, const nj_scratch *scratch, int64_t size,
+                          const py_signature *signature, nj_launch_state *launch, PyObject **held, uint64_t *address)
 {
     *held = PyObject_CallFunction(callable, "LLK", (long long)size, (long long)scratch->align,
                                   (unsigned long long)(uintptr_t)launch->stream);
     if (*held == NULL) {
         return -1;
     }
-    nj_allocation got;
+    py_allocation got;
     if (read_allocation(*held, plan, signature, &got) < 0 ||
         check_allocation(&got, "scratch allocator", plan, signature, size, scratch->align) < 0) {
         return -1;
@@ -137,20 +137,20 @@ static void keep_message(void *context, const char *kind, const char *message)
 }
 
 /* Reads what the framework gave, and where in it the kernel's scratch starts. */
-static nj_allocation allocation_of(const DLTensor *tensor, uint64_t align)
+static py_allocation allocation_of(const DLTensor *tensor, uint64_t align)
 {
     uint64_t start = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset, lost = -start % align, bytes = bytes_of(tensor);
-    bool cuda = nj_is_gpu(tensor->device.device_type) && tensor->device.device_id >= 0, any = tensor->device.device_type == kDLCUDAManaged;
-    return (nj_allocation){
+    bool cuda = py_is_gpu(tensor->device.device_type) && tensor->device.device_id >= 0, any = tensor->device.device_type == kDLCUDAManaged;
+    return (py_allocation){
         .address = start == 0 ? 0 : start + lost,
         .bytes = bytes < lost ? 0 : bytes - lost,
-        .device = cuda ? tensor->device.device_id : any ? NJ_DEVICE_ANY : NJ_DEVICE_HOST,
+        .device = cuda ? tensor->device.device_id : any ? PY_DEVICE_ANY : PY_DEVICE_HOST,
     };
 }
 
 /* Asks the framework, for room to align in too. */
-static int ask_framework(const nj_plan_object *plan, const nj_signature *signature, const nj_scratch *scratch, int64_t size,
-                         const nj_call *call, DLManagedTensorVersioned **held, uint64_t *address)
+static int ask_framework(const py_plan *plan, const py_signature *signature, const nj_scratch *scratch, int64_t size,
+                         const py_call *call, DLManagedTensorVersioned **held, uint64_t *address)
 {
     int64_t bytes = size + (int64_t)scratch->align;
     kept_message message = {"no reason given"};
@@ -161,7 +161,7 @@ static int ask_framework(const nj_plan_object *plan, const nj_signature *signatu
         *held = NULL;
         return out_of_memory(plan, message.text);
     }
-    nj_allocation got = {.device = NJ_DEVICE_HOST};
+    py_allocation got = {.device = PY_DEVICE_HOST};
     if (*held != NULL) {
         got = allocation_of(&(*held)->dl_tensor, scratch->align);
     }
@@ -170,22 +170,22 @@ static int ask_framework(const nj_plan_object *plan, const nj_signature *signatu
 }
 
 /* The framework frees scratch in the order of its own current stream: only there is it safe to give back early. */
-static int check_stream(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call,
+static int check_stream(const py_plan *plan, const py_signature *signature, const py_call *call,
                         const nj_launch_state *launch)
 {
     if (call->api == NULL) {
-        nj_refuse(signature->kernel, NULL, NULL,
+        py_refuse(signature->kernel, NULL, NULL,
                   "the kernel needs scratch memory: expected tensors of a framework with the DLPack C exchange API, or "
                   "an allocator (nojit.runtime.set_allocator)");
         return -1;
     }
     void *current = NULL;
     if (call->api->managed_tensor_allocator == NULL || call->api->current_work_stream(nj_vendor_found->dlpack_device, plan->it.ordinal, &current) != 0) {
-        nj_refuse(signature->kernel, NULL, NULL, "the kernel needs scratch memory: expected the framework to have an allocator and a stream");
+        py_refuse(signature->kernel, NULL, NULL, "the kernel needs scratch memory: expected the framework to have an allocator and a stream");
         return -1;
     }
     if (current != (void *)launch->stream) {
-        nj_refuse(signature->kernel, signature->names[signature->count], PyUnicode_FromString("another stream"),
+        py_refuse(signature->kernel, signature->names[signature->count], PyUnicode_FromString("another stream"),
                   "the kernel needs scratch memory, which is of the framework's current stream: expected that one, or "
                   "an allocator (nojit.runtime.set_allocator)");
         return -1;
@@ -193,8 +193,8 @@ static int check_stream(const nj_plan_object *plan, const nj_signature *signatur
     return 0;
 }
 
-int nj_scratch_borrow(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch_state *launch,
-                      nj_scratch_held *held)
+int py_scratch_borrow(const py_plan *plan, const py_signature *signature, const py_call *call, nj_launch_state *launch,
+                      py_scratch_held *held)
 {
     const nj_scratch *scratch[2] = {&plan->it.global_scratch, &plan->it.profile_scratch};
     PyObject *callable = current_allocator();
@@ -219,7 +219,7 @@ int nj_scratch_borrow(const nj_plan_object *plan, const nj_signature *signature,
 
 /* Gives the memory back while the kernel may still run: who handed it out hands it out again only to work on the same
  * stream, which comes later. */
-void nj_scratch_return(nj_scratch_held *held)
+void py_scratch_return(py_scratch_held *held)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);

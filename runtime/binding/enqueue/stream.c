@@ -5,12 +5,12 @@
 
 #include "driver/driver.h"
 
-/* Set once by `nj_stream_init` under the import lock. */
+/* Set once by `py_stream_init` under the import lock. */
 static struct {
     PyObject *torch, *tensor, *bindings, *raw_stream, *cuda_stream, *cupy_pointer;
 } names;
 
-int nj_stream_init(void)
+int py_stream_init(void)
 {
     const struct {
         PyObject **name;
@@ -35,13 +35,13 @@ int nj_stream_init(void)
 /* An attribute of torch, new; NULL without an exception where torch is not loaded, or not that far yet. */
 static PyObject *of_torch(PyObject *name)
 {
-    PyObject *torch = nj_dict_get(PyImport_GetModuleDict(), names.torch);
-    PyObject *found = torch == NULL ? NULL : nj_optional_attribute(torch, name);
+    PyObject *torch = py_dict_get(PyImport_GetModuleDict(), names.torch);
+    PyObject *found = torch == NULL ? NULL : py_optional_attribute(torch, name);
     Py_XDECREF(torch);
     return found;
 }
 
-int nj_is_torch(PyObject *object)
+int py_is_torch(PyObject *object)
 {
     PyObject *tensor = of_torch(names.tensor);
     bool is = tensor != NULL && PyType_Check(tensor) && PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)tensor);
@@ -58,10 +58,10 @@ static int as_stream(PyObject *number, void **stream)
 
 /* Asks torch for its current stream, as Triton does: 1, 0 where torch is not loaded or has no CUDA, or -1 with an exception
  * raised. */
-static int current_of_torch(const nj_signature *signature, const nj_call *call, void **stream)
+static int current_of_torch(const py_signature *signature, const py_call *call, void **stream)
 {
     PyObject *bindings = of_torch(names.bindings);
-    PyObject *ask = bindings == NULL ? NULL : nj_optional_attribute(bindings, names.raw_stream);
+    PyObject *ask = bindings == NULL ? NULL : py_optional_attribute(bindings, names.raw_stream);
     Py_XDECREF(bindings);
     if (ask == NULL) {
         return PyErr_Occurred() ? -1 : 0;
@@ -75,18 +75,18 @@ static int current_of_torch(const nj_signature *signature, const nj_call *call, 
     if (status == 0) {
         return 1;
     }
-    if ((call->origins & NJ_OF_TORCH) == 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+    if ((call->origins & PY_OF_TORCH) == 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
         /* a torch that finds no driver that it can use, say, has no streams */
         PyErr_Clear();
         return 0;
     }
-    nj_refuse_pending(signature->kernel, signature->names[signature->count],
+    py_refuse_pending(signature->kernel, signature->names[signature->count],
                       "expected torch to say which stream is current: pass stream=");
     return -1;
 }
 
 /* Whether memory is passed, so that it matters what the launch waits for. */
-static bool passes_memory(const nj_signature *signature, const nj_call *call)
+static bool passes_memory(const py_signature *signature, const py_call *call)
 {
     bool passes = call->descriptor_count > 0;
     for (Py_ssize_t i = 0; i < signature->param_count && !passes; i++) {
@@ -99,7 +99,7 @@ static bool passes_memory(const nj_signature *signature, const nj_call *call)
 }
 
 /* Warns, once in a process, that a launch may run before its data is there: 0, or -1 where warnings are errors. */
-static int warn_of_default(const nj_signature *signature)
+static int warn_of_default(const py_signature *signature)
 {
     static atomic_bool warned;
     if (atomic_load_explicit(&warned, memory_order_relaxed)) {
@@ -121,16 +121,16 @@ static int warn_of_default(const nj_signature *signature)
 }
 
 /* Of a call without a stream, and without a tensor that has the exchange API. Not inline: few are like this. */
-static __attribute__((noinline)) int find_other(const nj_signature *signature, const nj_call *call, void **stream)
+static __attribute__((noinline)) int find_other(const py_signature *signature, const py_call *call, void **stream)
 {
-    if ((call->origins & NJ_OF_TORCH) != 0 || call->stream == NULL) {
+    if ((call->origins & PY_OF_TORCH) != 0 || call->stream == NULL) {
         int found = current_of_torch(signature, call, stream);
         if (found != 0) {
             return found < 0 ? -1 : 0;
         }
     }
     *stream = call->stream;
-    bool silent = call->stream == NULL && (call->origins & NJ_SAYS_STREAM) == 0;
+    bool silent = call->stream == NULL && (call->origins & PY_SAYS_STREAM) == 0;
     return silent && passes_memory(signature, call) ? warn_of_default(signature) : 0;
 }
 
@@ -138,7 +138,7 @@ static __attribute__((noinline)) int find_other(const nj_signature *signature, c
  * exception raised. */
 static PyObject *handle_of(PyObject *stream)
 {
-    PyObject *handle = nj_optional_attribute(stream, names.cuda_stream);
+    PyObject *handle = py_optional_attribute(stream, names.cuda_stream);
     if (handle != NULL || PyErr_Occurred()) {
         return handle;
     }
@@ -152,20 +152,20 @@ static PyObject *handle_of(PyObject *stream)
     return handle;
 }
 
-static int read_given(const nj_signature *signature, PyObject *given, void **stream)
+static int read_given(const py_signature *signature, PyObject *given, void **stream)
 {
     bool number = PyLong_Check(given) && !PyBool_Check(given);
     PyObject *handle = number ? Py_NewRef(given) : handle_of(given);
     int status = handle == NULL ? -1 : as_stream(handle, stream);
     Py_XDECREF(handle);
     if (status < 0) {
-        nj_refuse_pending(signature->kernel, signature->names[signature->count],
+        py_refuse_pending(signature->kernel, signature->names[signature->count],
                           "expected a stream: an int, or an object with cuda_stream, __cuda_stream__ or ptr");
     }
     return status;
 }
 
-int nj_find_stream(const nj_signature *signature, const nj_call *call, void **stream)
+int py_find_stream(const py_signature *signature, const py_call *call, void **stream)
 {
     PyObject *given = call->objects[NJ_ARGUMENTS_MAX];
     if (given != NULL && given != Py_None) {
@@ -177,7 +177,7 @@ int nj_find_stream(const nj_signature *signature, const nj_call *call, void **st
     *stream = NULL;
     if (call->api->current_work_stream(nj_vendor_found->dlpack_device, call->device, stream) != 0) {
         /* what the framework has raised stays */
-        nj_refuse(signature->kernel, NULL, NULL, "expected the framework to say which stream is current: pass stream=");
+        py_refuse(signature->kernel, NULL, NULL, "expected the framework to say which stream is current: pass stream=");
         return -1;
     }
     return 0;

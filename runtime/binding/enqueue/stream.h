@@ -5,14 +5,14 @@
 #include "call/bound_call.h"
 
 /* Prepares the names that are looked up; once, at import. */
-int nj_stream_init(void);
+int py_stream_init(void);
 
 /* Finds the stream to launch on: the caller's `stream=`; else the current one of the tensors' framework; else the one that
  * an array names; else torch's current one, where torch is loaded; else the default stream. 0, or -1 with an exception
  * raised. */
-int nj_find_stream(const nj_signature *signature, const nj_call *call, void **stream);
+int py_find_stream(const py_signature *signature, const py_call *call, void **stream);
 
 /* Whether an object is a tensor of torch: 1, 0, or -1 with an exception raised. */
-int nj_is_torch(PyObject *object);
+int py_is_torch(PyObject *object);
 
 #endif

@@ -7,20 +7,20 @@
 typedef struct {
     PyObject *values, *slots; /* dicts: constants, and the slot of what is none, by name */
     PyObject *constant;       /* called with a constant that is neither int, bool nor None: its instruction */
-} nj_names;
+} py_names;
 
 /* Asks Python for the instruction that pushes a constant; false with an exception raised. */
-static bool ask_constant(const nj_names *names, PyObject *value, nj_instruction *push)
+static bool ask_constant(const py_names *names, PyObject *value, nj_instruction *push)
 {
     PyObject *pair = PyObject_CallOneArg(names->constant, value);
     long long operand;
-    bool right = nj_is_tuple(pair, "an instruction: (op, operand)") && PyArg_ParseTuple(pair, "bL", &push->op, &operand);
+    bool right = py_is_tuple(pair, "an instruction: (op, operand)") && PyArg_ParseTuple(pair, "bL", &push->op, &operand);
     Py_XDECREF(pair);
     push->operand = right ? operand : 0;
     return right;
 }
 
-static bool push_constant(const nj_names *names, PyObject *value, nj_instruction *push)
+static bool push_constant(const py_names *names, PyObject *value, nj_instruction *push)
 {
     int overflow = 0;
     if (value == Py_None) {
@@ -36,7 +36,7 @@ static bool push_constant(const nj_names *names, PyObject *value, nj_instruction
 }
 
 /* Takes a string out of its quotes and asks for its instruction. */
-static bool push_string(const nj_names *names, nj_span word, nj_instruction *push)
+static bool push_string(const py_names *names, nj_span word, nj_instruction *push)
 {
     bool whole = word.size > 1 && word.at[word.size - 1] == *word.at;
     PyObject *string = !whole ? NULL : PyUnicode_FromStringAndSize((const char *)word.at + 1, (Py_ssize_t)word.size - 2);
@@ -47,7 +47,7 @@ static bool push_string(const nj_names *names, nj_span word, nj_instruction *pus
 
 static bool find_name(void *context, nj_span word, nj_instruction *push)
 {
-    const nj_names *names = context;
+    const py_names *names = context;
     if (*word.at == '\'' || *word.at == '"') {
         return push_string(names, word, push);
     }
@@ -62,9 +62,9 @@ static bool find_name(void *context, nj_span word, nj_instruction *push)
     return slot != NULL;
 }
 
-PyObject *nj_assemble_words(nj_span words, PyObject *values, PyObject *slots, PyObject *constant)
+PyObject *py_assemble_words(nj_span words, PyObject *values, PyObject *slots, PyObject *constant)
 {
-    nj_names names = {values, slots, constant};
+    py_names names = {values, slots, constant};
     nj_assembly made;
     bool whole = nj_assemble(words, find_name, &names, SIZE_MAX, &made);
     if (PyErr_Occurred()) {
@@ -73,7 +73,7 @@ PyObject *nj_assemble_words(nj_span words, PyObject *values, PyObject *slots, Py
     return PyBytes_FromStringAndSize((const char *)made.code, whole ? (Py_ssize_t)(made.length * sizeof *made.code) : 0);
 }
 
-PyObject *nj_assemble_text(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_assemble_text(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *text;
     Py_ssize_t size;
@@ -81,10 +81,10 @@ PyObject *nj_assemble_text(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "s#O!O!O:assemble", &text, &size, &PyDict_Type, &values, &PyDict_Type, &slots, &constant)) {
         return NULL;
     }
-    return nj_assemble_words((nj_span){(const unsigned char *)text, (size_t)size}, values, slots, constant);
+    return py_assemble_words((nj_span){(const unsigned char *)text, (size_t)size}, values, slots, constant);
 }
 
-PyObject *nj_words_of(PyObject *text)
+PyObject *py_words_of(PyObject *text)
 {
     Py_ssize_t size;
     const char *bytes = PyUnicode_AsUTF8AndSize(text, &size);
@@ -101,10 +101,10 @@ PyObject *nj_words_of(PyObject *text)
     return found;
 }
 
-PyObject *nj_postfix_of(PyObject *Py_UNUSED(module), PyObject *text)
+PyObject *py_postfix_of(PyObject *Py_UNUSED(module), PyObject *text)
 {
     if (!PyUnicode_Check(text)) {
         return PyErr_Format(PyExc_TypeError, "expected a str, got %.100s", Py_TYPE(text)->tp_name);
     }
-    return nj_words_of(text);
+    return py_words_of(text);
 }

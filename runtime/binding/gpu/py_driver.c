@@ -4,21 +4,21 @@
 #include "python/threads.h"
 
 static struct {
-    nj_mutex lock;   /* guards what follows */
+    py_mutex lock;   /* guards what follows */
     PyObject *label; /* of the last kernel that was enqueued there, for the error that comes after it */
     unsigned int grid[3];
 } lasts[NJ_DEVICES_MAX];
 
-void nj_device_note(const nj_device *device, PyObject *label, const unsigned int grid[3])
+void py_device_note(const nj_device *device, PyObject *label, const unsigned int grid[3])
 {
     PyObject *old = NULL;
-    NJ_LOCK(&lasts[device->ordinal].lock);
+    PY_LOCK(&lasts[device->ordinal].lock);
     if (lasts[device->ordinal].label != label) {
         old = lasts[device->ordinal].label;
         lasts[device->ordinal].label = Py_NewRef(label);
     }
     memcpy(lasts[device->ordinal].grid, grid, sizeof lasts->grid);
-    NJ_UNLOCK(&lasts[device->ordinal].lock);
+    PY_UNLOCK(&lasts[device->ordinal].lock);
     Py_XDECREF(old);
 }
 
@@ -26,10 +26,10 @@ void nj_device_note(const nj_device *device, PyObject *label, const unsigned int
 static PyObject *last_launch(const nj_device *device)
 {
     unsigned int grid[3];
-    NJ_LOCK(&lasts[device->ordinal].lock);
+    PY_LOCK(&lasts[device->ordinal].lock);
     PyObject *label = Py_XNewRef(lasts[device->ordinal].label);
     memcpy(grid, lasts[device->ordinal].grid, sizeof grid);
-    NJ_UNLOCK(&lasts[device->ordinal].lock);
+    PY_UNLOCK(&lasts[device->ordinal].lock);
     if (label == NULL) {
         return PyUnicode_FromString("");
     }
@@ -39,26 +39,26 @@ static PyObject *last_launch(const nj_device *device)
     return text;
 }
 
-void nj_raise_driver(const nj_error *error, const nj_device *device, PyObject *where)
+void py_raise_driver(const nj_error *error, const nj_device *device, PyObject *where)
 {
     bool told = device != NULL && nj_is_sticky(error->driver_code);
     PyObject *last = told ? last_launch(device) : PyUnicode_FromString("");
     PyObject *what = last == NULL ? NULL : PyUnicode_FromFormat("%s%U", error->what, last);
     if (what != NULL) {
-        nj_driver_error(error->call, error->driver_code, error->got, what, where);
+        py_driver_error(error->call, error->driver_code, error->got, what, where);
     }
     Py_XDECREF(what);
     Py_XDECREF(last);
 }
 
-void nj_raise_forked(PyObject *where)
+void py_raise_forked(PyObject *where)
 {
     nj_error error;
     nj_refuse_forked(&error);
-    nj_raise_driver(&error, NULL, where);
+    py_raise_driver(&error, NULL, where);
 }
 
-int nj_need_driver(void)
+int py_need_driver(void)
 {
     nj_error error;
     bool ready = nj_driver_known() && !nj_forked();
@@ -68,12 +68,12 @@ int nj_need_driver(void)
         Py_END_ALLOW_THREADS
     }
     if (!ready) {
-        nj_raise_driver(&error, NULL, NULL);
+        py_raise_driver(&error, NULL, NULL);
     }
     return ready ? 0 : -1;
 }
 
-nj_device *nj_need_device(int ordinal)
+nj_device *py_need_device(int ordinal)
 {
     nj_error error;
     nj_device *device;
@@ -81,21 +81,21 @@ nj_device *nj_need_device(int ordinal)
     device = nj_device_ready(ordinal, &error);
     Py_END_ALLOW_THREADS
     if (device == NULL) {
-        nj_raise_driver(&error, NULL, NULL);
+        py_raise_driver(&error, NULL, NULL);
     }
     return device;
 }
 
-int nj_find_current_device(void)
+int py_find_current_device(void)
 {
     nj_error error;
     int ordinal;
-    if (nj_need_driver() < 0) {
+    if (py_need_driver() < 0) {
         return -1;
     }
     ordinal = nj_current_device(&error);
     if (ordinal < 0) {
-        nj_raise_driver(&error, NULL, NULL);
+        py_raise_driver(&error, NULL, NULL);
     }
     return ordinal;
 }

@@ -9,21 +9,21 @@
 #include "driver/driver.h"
 
 /* Notes what was enqueued last. */
-void nj_device_note(const nj_device *device, PyObject *label, const unsigned int grid[3]);
+void py_device_note(const nj_device *device, PyObject *label, const unsigned int grid[3]);
 
 /* 0 with a driver that is ready, or -1 with DriverError raised. */
-int nj_need_driver(void);
+int py_need_driver(void);
 
 /* A device that is ready; NULL with DriverError raised. */
-nj_device *nj_need_device(int ordinal);
+nj_device *py_need_device(int ordinal);
 
 /* The ordinal of the current context's device, 0 if there is no context; -1 with DriverError raised. */
-int nj_find_current_device(void);
+int py_find_current_device(void);
 
 /* Raises a DriverError of the engine at `where`; both may be NULL. */
-void nj_raise_driver(const nj_error *error, const nj_device *device, PyObject *where);
+void py_raise_driver(const nj_error *error, const nj_device *device, PyObject *where);
 
 /* Raises the DriverError of a forked process. */
-void nj_raise_forked(PyObject *where);
+void py_raise_forked(PyObject *where);
 
 #endif

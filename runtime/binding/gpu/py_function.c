@@ -2,11 +2,11 @@
 
 #include "python/exceptions.h"
 
-PyTypeObject *nj_function_type;
+PyTypeObject *py_function_type;
 
 static PyObject *function_of(nj_function *it, bool loaded)
 {
-    nj_function_object *function = (nj_function_object *)nj_function_type->tp_alloc(nj_function_type, 0);
+    py_function *function = (py_function *)py_function_type->tp_alloc(py_function_type, 0);
     if (function == NULL) {
         return NULL;
     }
@@ -17,13 +17,13 @@ static PyObject *function_of(nj_function *it, bool loaded)
 static PyObject *raise_at(const nj_error *error, PyObject *where)
 {
     if (error->code == NJ_ERROR_DRIVER) {
-        nj_raise_driver(error, NULL, where);
+        py_raise_driver(error, NULL, where);
         return NULL;
     }
-    return error->code == NJ_ERROR_MEMORY ? PyErr_NoMemory() : nj_raise(error, where);
+    return error->code == NJ_ERROR_MEMORY ? PyErr_NoMemory() : py_raise(error, where);
 }
 
-PyObject *nj_load_function(const nj_image *image, int device, PyObject *where)
+PyObject *py_load_function(const nj_image *image, int device, PyObject *where)
 {
     nj_error error;
     nj_function *function;
@@ -34,14 +34,14 @@ PyObject *nj_load_function(const nj_image *image, int device, PyObject *where)
     return function == NULL ? raise_at(&error, where) : function_of(function, loaded);
 }
 
-static void function_dealloc(nj_function_object *self)
+static void function_dealloc(py_function *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-static PyObject *function_load(nj_function_object *self, PyObject *number)
+static PyObject *function_load(py_function *self, PyObject *number)
 {
     nj_error error;
     bool placed;
@@ -75,13 +75,13 @@ static PyType_Slot function_slots[] = {
 
 static PyType_Spec function_spec = {
     .name = "nojit.runtime._core.Function",
-    .basicsize = sizeof(nj_function_object),
+    .basicsize = sizeof(py_function),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = function_slots,
 };
 
-int nj_library_init(PyObject *module)
+int py_function_init(PyObject *module)
 {
-    nj_function_type = (PyTypeObject *)PyType_FromSpec(&function_spec);
-    return nj_function_type == NULL ? -1 : PyModule_AddType(module, nj_function_type);
+    py_function_type = (PyTypeObject *)PyType_FromSpec(&function_spec);
+    return py_function_type == NULL ? -1 : PyModule_AddType(module, py_function_type);
 }

@@ -10,15 +10,15 @@
 typedef struct {
     PyObject_HEAD
     nj_function *it;
-} nj_function_object;
+} py_function;
 
-extern PyTypeObject *nj_function_type;
+extern PyTypeObject *py_function_type;
 
 /* Makes the type; once, at import. */
-int nj_library_init(PyObject *module);
+int py_function_init(PyObject *module);
 
 /* Loads an image, and returns its kernel and whether the driver loaded it now. Raises BundleFormatError, BundleIntegrityError or
  * DriverError at `where`. */
-PyObject *nj_load_function(const nj_image *image, int device, PyObject *where);
+PyObject *py_load_function(const nj_image *image, int device, PyObject *where);
 
 #endif

@@ -105,7 +105,7 @@ static inline bool nest(void)
     return true;
 }
 
-int nj_dispatcher_check(const nj_dispatcher *self)
+int py_dispatcher_check(const py_dispatcher *self)
 {
     if (self->signature.names == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was not called");
@@ -115,10 +115,10 @@ int nj_dispatcher_check(const nj_dispatcher *self)
 }
 
 /* The grid that the bundle gives. What C cannot compute Python words. */
-static int default_grid(nj_dispatcher *self, const nj_plan_object *plan, const nj_call *call, int64_t grid[3])
+static int default_grid(py_dispatcher *self, const py_plan *plan, const py_call *call, int64_t grid[3])
 {
     if (plan->it.grid_count == 0) {
-        nj_refuse(self->signature.kernel, NULL, NULL,
+        py_refuse(self->signature.kernel, NULL, NULL,
                   "the bundle has no grid for this kernel: expected kernel[grid](...)");
         return -1;
     }
@@ -126,7 +126,7 @@ static int default_grid(nj_dispatcher *self, const nj_plan_object *plan, const n
     if (failed < 0) {
         return 0;
     }
-    PyObject *facts = nj_call_facts(&self->signature, call);
+    PyObject *facts = py_call_facts(&self->signature, call);
     if (facts != NULL) {
         Py_XDECREF(PyObject_CallMethod((PyObject *)self, "_refuse_grid", "OiN", plan, failed, facts));
     }
@@ -134,10 +134,10 @@ static int default_grid(nj_dispatcher *self, const nj_plan_object *plan, const n
 }
 
 /* The spec of a device, borrowed; asks Python for it at the first call there. */
-static nj_spec_object *find_spec(nj_dispatcher *self, int device)
+static py_spec *find_spec(py_dispatcher *self, int device)
 {
     if (device >= 0 && device < NJ_DEVICES_MAX) {
-        nj_spec_object *known = atomic_load_explicit(&self->specs[device], memory_order_acquire);
+        py_spec *known = atomic_load_explicit(&self->specs[device], memory_order_acquire);
         if (known != NULL) {
             return known;
         }
@@ -146,27 +146,27 @@ static nj_spec_object *find_spec(nj_dispatcher *self, int device)
     if (spec == NULL) {
         return NULL;
     }
-    if (!Py_IS_TYPE(spec, nj_spec_type) || ((nj_spec_object *)spec)->it.argument_count != (size_t)self->signature.count || device < 0 ||
+    if (!Py_IS_TYPE(spec, py_spec_type) || ((py_spec *)spec)->it.argument_count != (size_t)self->signature.count || device < 0 ||
         device >= NJ_DEVICES_MAX) {
         PyErr_SetString(PyExc_TypeError, "expected a Spec of this kernel for an existing device");
         Py_DECREF(spec);
         return NULL;
     }
-    nj_spec_object *there = NULL;
-    if (!atomic_compare_exchange_strong(&self->specs[device], &there, (nj_spec_object *)spec)) {
+    py_spec *there = NULL;
+    if (!atomic_compare_exchange_strong(&self->specs[device], &there, (py_spec *)spec)) {
         Py_DECREF(spec); /* another thread was faster */
         return there;
     }
-    return (nj_spec_object *)spec;
+    return (py_spec *)spec;
 }
 
 /* Asks Python for the plan of a row; has it say why nothing serves the call where there is none. */
-static PyObject *ask_plan(nj_dispatcher *self, const nj_call *call, Py_ssize_t row)
+static PyObject *ask_plan(py_dispatcher *self, const py_call *call, Py_ssize_t row)
 {
     if (row >= 0) {
         return PyObject_CallMethod((PyObject *)self, "_plan_of", "in", call->device, row);
     }
-    PyObject *facts = row == NJ_UNSERVED_ROW ? nj_call_facts(&self->signature, call) : NULL;
+    PyObject *facts = row == PY_UNSERVED_ROW ? py_call_facts(&self->signature, call) : NULL;
     PyObject *none = facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_refuse", "iN", call->device, facts);
     if (none != NULL) {
         Py_DECREF(none);
@@ -176,7 +176,7 @@ static PyObject *ask_plan(nj_dispatcher *self, const nj_call *call, Py_ssize_t r
 }
 
 /* Has Python note which hints a call just misses that a variant with more of them asks for: 0, or -1 with an exception raised. */
-static __attribute__((noinline, cold)) int note_hints(nj_dispatcher *self, const nj_spec_object *spec, const nj_call *call,
+static __attribute__((noinline, cold)) int note_hints(py_dispatcher *self, const py_spec *spec, const py_call *call,
                                                      size_t row, PyObject *plan)
 {
     const nj_arguments arguments = {call->values, call->leaves, call->descriptors};
@@ -184,55 +184,55 @@ static __attribute__((noinline, cold)) int note_hints(nj_dispatcher *self, const
     if (!nj_near_hints(&spec->it.typing, &arguments, row, &hints)) {
         return 0;
     }
-    PyObject *facts = nj_call_facts(&self->signature, call);
+    PyObject *facts = py_call_facts(&self->signature, call);
     PyObject *none = facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_note_hints", "OIN", plan, hints, facts);
     Py_XDECREF(none);
     return none == NULL ? -1 : 0;
 }
 
 /* Finds the variant that serves a call, and makes its plan. */
-static nj_plan_object *resolve(nj_dispatcher *self, const nj_spec_object *spec, const nj_call *call)
+static py_plan *resolve(py_dispatcher *self, const py_spec *spec, const py_call *call)
 {
-    Py_ssize_t row = nj_choose_row((PyObject *)self, &self->signature, spec, call);
+    Py_ssize_t row = py_choose_row((PyObject *)self, &self->signature, spec, call);
     PyObject *plan = ask_plan(self, call, row);
-    if (plan != NULL && (!Py_IS_TYPE(plan, nj_plan_type) || ((nj_plan_object *)plan)->it.ordinal != call->device ||
-                         ((nj_plan_object *)plan)->it.argument_count != (size_t)self->signature.count)) {
+    if (plan != NULL && (!Py_IS_TYPE(plan, py_plan_type) || ((py_plan *)plan)->it.ordinal != call->device ||
+                         ((py_plan *)plan)->it.argument_count != (size_t)self->signature.count)) {
         PyErr_SetString(PyExc_TypeError, "expected a Plan of this kernel for the call's device");
         Py_CLEAR(plan);
     }
     if (plan != NULL && note_hints(self, spec, call, (size_t)row, plan) < 0) {
         Py_CLEAR(plan);
     }
-    return (nj_plan_object *)plan;
+    return (py_plan *)plan;
 }
 
-static int publish(nj_spec_object *spec, const nj_key *key, nj_plan_object *plan)
+static int publish(py_spec *spec, const nj_key *key, py_plan *plan)
 {
     int status;
-    NJ_BEGIN_LOCKED(spec);
-    status = nj_plan_publish(&spec->cache, key, plan);
-    NJ_END_LOCKED();
+    PY_BEGIN_LOCKED(spec);
+    status = py_plan_publish(&spec->cache, key, plan);
+    PY_END_LOCKED();
     return status;
 }
 
 /* Makes the key of a call; false if no plan is kept for it. */
-static inline bool make_key(const nj_spec_object *spec, nj_call *call, nj_key *key)
+static inline bool make_key(const py_spec *spec, py_call *call, nj_key *key)
 {
     const nj_arguments arguments = {call->values, call->leaves, call->descriptors};
     return nj_spec_key(&spec->it, call->values, &arguments, key);
 }
 
 /* The plan for a call that has none, new. */
-static nj_plan_object *make_plan(nj_dispatcher *self, nj_spec_object *spec, nj_call *call, nj_key *key, bool cacheable)
+static py_plan *make_plan(py_dispatcher *self, py_spec *spec, py_call *call, nj_key *key, bool cacheable)
 {
     if (!cacheable) {
         /* a first call was read before its spec was made, which interned the constexprs that it knows */
-        if (nj_classify_again(&self->signature, (PyObject *)self, call) < 0) {
+        if (py_classify_again(&self->signature, (PyObject *)self, call) < 0) {
             return NULL;
         }
         cacheable = make_key(spec, call, key);
     }
-    nj_plan_object *plan = resolve(self, spec, call);
+    py_plan *plan = resolve(self, spec, call);
     if (plan != NULL && cacheable && publish(spec, key, plan) < 0) {
         Py_CLEAR(plan);
     }
@@ -240,20 +240,20 @@ static nj_plan_object *make_plan(nj_dispatcher *self, nj_spec_object *spec, nj_c
 }
 
 /* The plan for a call, new: found by its key, or made. */
-static nj_plan_object *find_plan(nj_dispatcher *self, nj_call *call)
+static py_plan *find_plan(py_dispatcher *self, py_call *call)
 {
-    if (call->device == NJ_DEVICE_ANY && (call->device = nj_find_current_device()) < 0) {
+    if (call->device == PY_DEVICE_ANY && (call->device = py_find_current_device()) < 0) {
         return NULL;
     }
-    nj_spec_object *spec = find_spec(self, call->device);
+    py_spec *spec = find_spec(self, call->device);
     if (spec == NULL) {
         return NULL;
     }
     nj_key key;
     bool cacheable = make_key(spec, call, &key);
-    nj_plan_object *plan = cacheable ? nj_cache_find(&spec->cache, &key) : NULL;
+    py_plan *plan = cacheable ? nj_cache_find(&spec->cache, &key) : NULL;
     if (plan != NULL) {
-        return (nj_plan_object *)Py_NewRef((PyObject *)plan);
+        return (py_plan *)Py_NewRef((PyObject *)plan);
     }
     Py_INCREF(spec); /* what Python does may end in anything */
     plan = make_plan(self, spec, call, &key, cacheable);
@@ -262,7 +262,7 @@ static nj_plan_object *find_plan(nj_dispatcher *self, nj_call *call)
 }
 
 /* What was given for a call, by name: new. */
-static PyObject *given_of(const nj_signature *signature, const nj_call *call)
+static PyObject *given_of(const py_signature *signature, const py_call *call)
 {
     PyObject *given = PyDict_New();
     int status = given == NULL ? -1 : 0;
@@ -277,26 +277,26 @@ static PyObject *given_of(const nj_signature *signature, const nj_call *call)
 }
 
 /* The grid that a launcher has: a tuple or a callable, new; None stands for the bundle's. */
-static PyObject *grid_of(const nj_launcher *launcher)
+static PyObject *grid_of(const py_launcher *launcher)
 {
-    if (launcher == NULL || launcher->kind == NJ_GRID_OF_BUNDLE) {
+    if (launcher == NULL || launcher->kind == PY_GRID_OF_BUNDLE) {
         return Py_NewRef(Py_None);
     }
     const int64_t *grid = launcher->grid;
-    return launcher->kind == NJ_GRID_CALLABLE
+    return launcher->kind == PY_GRID_CALLABLE
                ? Py_NewRef(launcher->callable)
                : Py_BuildValue("(LLL)", (long long)grid[0], (long long)grid[1], (long long)grid[2]);
 }
 
 /* Hands a call that nothing serves over to Python, which may make it in another way; if not, the error stays as it is. */
-static __attribute__((noinline, cold)) PyObject *hand_over(nj_dispatcher *self, const nj_launcher *launcher,
-                                                           const nj_call *call)
+static __attribute__((noinline, cold)) PyObject *hand_over(py_dispatcher *self, const py_launcher *launcher,
+                                                           const py_call *call)
 {
-    PyObject *error = nj_take_miss();
+    PyObject *error = py_take_miss();
     if (error == NULL) {
         return NULL;
     }
-    PyObject *facts = nj_call_facts(&self->signature, call);
+    PyObject *facts = py_call_facts(&self->signature, call);
     PyObject *given = facts == NULL ? NULL : given_of(&self->signature, call);
     PyObject *grid = given == NULL ? NULL : grid_of(launcher);
     PyObject *made = grid == NULL ? NULL
@@ -314,54 +314,54 @@ static __attribute__((noinline, cold)) PyObject *hand_over(nj_dispatcher *self, 
 }
 
 /* Binds a call, and says what its arguments are. */
-static inline int read_call(nj_dispatcher *self, const nj_fixed *fixed, const nj_seen *seen, PyObject *const *arguments,
-                     size_t positional, PyObject *keywords, nj_call *call)
+static inline int read_call(py_dispatcher *self, const py_fixed *fixed, const py_seen *seen, PyObject *const *arguments,
+                     size_t positional, PyObject *keywords, py_call *call)
 {
     call->seen = seen;
     Py_ssize_t count = PyVectorcall_NARGS(positional);
-    if (nj_dispatcher_check(self) < 0 ||
-        nj_bind(&self->signature, (PyObject *)self, fixed, arguments, count, keywords, call) < 0) {
+    if (py_dispatcher_check(self) < 0 ||
+        py_bind(&self->signature, (PyObject *)self, fixed, arguments, count, keywords, call) < 0) {
         return -1;
     }
-    return nj_classify(&self->signature, (PyObject *)self, false, call);
+    return py_classify(&self->signature, (PyObject *)self, false, call);
 }
 
 /* Keeps what a launch ran. Not inline: most launches run what the last one did. */
-static __attribute__((noinline)) void keep_last(nj_dispatcher *self, nj_plan_object *plan)
+static __attribute__((noinline)) void keep_last(py_dispatcher *self, py_plan *plan)
 {
-    nj_plan_object *before;
-    NJ_BEGIN_LOCKED(self);
-    before = atomic_exchange(&self->last, (nj_plan_object *)Py_NewRef((PyObject *)plan));
-    NJ_END_LOCKED();
+    py_plan *before;
+    PY_BEGIN_LOCKED(self);
+    before = atomic_exchange(&self->last, (py_plan *)Py_NewRef((PyObject *)plan));
+    PY_END_LOCKED();
     Py_XDECREF((PyObject *)before);
 }
 
 /* What has a large frame is no part of what asks for room on the stack: the frame would be there before the answer is. */
 #define LARGE __attribute__((noinline))
 
-static LARGE PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, const nj_seen *seen,
+static LARGE PyObject *launch(py_dispatcher *self, const py_launcher *launcher, const py_seen *seen,
                               PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
-    nj_call call;
-    const nj_fixed *fixed = launcher == NULL ? NULL : &launcher->fixed;
+    py_call call;
+    const py_fixed *fixed = launcher == NULL ? NULL : &launcher->fixed;
     if (read_call(self, fixed, seen, arguments, positional, keywords, &call) < 0) {
         return NULL;
     }
-    nj_plan_object *plan = find_plan(self, &call);
+    py_plan *plan = find_plan(self, &call);
     if (plan == NULL) {
         return hand_over(self, launcher, &call);
     }
     int64_t grid[3];
     int status = 0;
-    if (launcher == NULL || launcher->kind == NJ_GRID_OF_BUNDLE) {
+    if (launcher == NULL || launcher->kind == PY_GRID_OF_BUNDLE) {
         status = default_grid(self, plan, &call, grid);
-    } else if (launcher->kind == NJ_GRID_CALLABLE) {
-        status = nj_call_grid(&self->signature, plan, &call, launcher->callable, grid);
+    } else if (launcher->kind == PY_GRID_CALLABLE) {
+        status = py_call_grid(&self->signature, plan, &call, launcher->callable, grid);
     } else {
         memcpy(grid, launcher->grid, sizeof grid);
     }
     if (status == 0) {
-        status = nj_run_plan(plan, &self->signature, &call, grid);
+        status = py_run_plan(plan, &self->signature, &call, grid);
     }
     if (status == 0 && plan != atomic_load_explicit(&self->last, memory_order_relaxed)) {
         keep_last(self, plan);
@@ -376,9 +376,9 @@ typedef struct {
     PyObject **values; /* owned, borrowing all but the tuple, the last */
     PyObject *keywords;
     Py_ssize_t positional;
-} nj_gathered;
+} py_gathered;
 
-static void drop_gathered(nj_gathered *gathered)
+static void drop_gathered(py_gathered *gathered)
 {
     if (gathered->keywords != NULL) {
         Py_XDECREF(gathered->values[gathered->positional + PyTuple_GET_SIZE(gathered->keywords) - 1]);
@@ -388,12 +388,12 @@ static void drop_gathered(nj_gathered *gathered)
 }
 
 /* Not inline: few kernels have such a param. */
-static __attribute__((noinline)) int gather(const nj_signature *signature, PyObject *const *arguments, Py_ssize_t positional,
-                                            PyObject *keywords, nj_gathered *gathered)
+static __attribute__((noinline)) int gather(const py_signature *signature, PyObject *const *arguments, Py_ssize_t positional,
+                                            PyObject *keywords, py_gathered *gathered)
 {
     Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
     Py_ssize_t own = positional < signature->rest ? positional : signature->rest;
-    *gathered = (nj_gathered){.positional = own, .values = PyMem_Calloc((size_t)(own + named) + 1, sizeof *arguments)};
+    *gathered = (py_gathered){.positional = own, .values = PyMem_Calloc((size_t)(own + named) + 1, sizeof *arguments)};
     PyObject *rest = PyTuple_New(positional - own), *names = PyTuple_New(named + 1);
     if (gathered->values == NULL || rest == NULL || names == NULL) {
         Py_XDECREF(rest);
@@ -416,14 +416,14 @@ static __attribute__((noinline)) int gather(const nj_signature *signature, PyObj
     return 0;
 }
 
-PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher, const nj_seen *seen,
+PyObject *py_dispatcher_launch(py_dispatcher *self, const py_launcher *launcher, const py_seen *seen,
                                PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
     if (!nest()) {
         return NULL;
     }
     PyObject *none = NULL;
-    nj_gathered gathered;
+    py_gathered gathered;
     if (self->signature.rest < 0 || self->signature.names == NULL) {
         none = launch(self, launcher, seen, arguments, positional, keywords);
     } else if (gather(&self->signature, arguments, PyVectorcall_NARGS(positional), keywords, &gathered) == 0) {
@@ -436,40 +436,40 @@ PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher,
 
 static PyObject *dispatcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
-    return nj_dispatcher_launch((nj_dispatcher *)self, NULL, NULL, arguments, positional, keywords);
+    return py_dispatcher_launch((py_dispatcher *)self, NULL, NULL, arguments, positional, keywords);
 }
 
-bool nj_dispatcher_is(PyObject *object)
+bool py_dispatcher_is(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     return PyType_IsSubtype(type, dispatcher_type) && type->tp_call == PyVectorcall_Call;
 }
 
-static int dispatcher_init(nj_dispatcher *self, PyObject *args, PyObject *kwargs)
+static int dispatcher_init(py_dispatcher *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"name", "params", "options", "ids", NULL};
     PyObject *name, *params, *options, *ids;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO!O!O!:Dispatcher", names, &name, &PyTuple_Type, &params,
-                                     &PyTuple_Type, &options, nj_ids_type, &ids)) {
+                                     &PyTuple_Type, &options, py_ids_type, &ids)) {
         return -1;
     }
     if (self->signature.names != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was called before");
         return -1;
     }
-    return nj_signature_init(&self->signature, name, params, options, (nj_ids_object *)ids);
+    return py_signature_init(&self->signature, name, params, options, (py_ids *)ids);
 }
 
 static PyObject *dispatcher_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
 {
-    nj_dispatcher *self = (nj_dispatcher *)type->tp_alloc(type, 0);
+    py_dispatcher *self = (py_dispatcher *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vectorcall = dispatcher_call;
     }
     return (PyObject *)self;
 }
 
-static int dispatcher_traverse(nj_dispatcher *self, visitproc visit, void *arg)
+static int dispatcher_traverse(py_dispatcher *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     for (Py_ssize_t i = 0; i < self->signature.param_count; i++) {
@@ -482,7 +482,7 @@ static int dispatcher_traverse(nj_dispatcher *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int dispatcher_clear(nj_dispatcher *self)
+static int dispatcher_clear(py_dispatcher *self)
 {
     for (int i = 0; i < NJ_DEVICES_MAX; i++) {
         Py_XDECREF((PyObject *)atomic_exchange(&self->specs[i], NULL));
@@ -491,44 +491,44 @@ static int dispatcher_clear(nj_dispatcher *self)
     return 0;
 }
 
-static void dispatcher_dealloc(nj_dispatcher *self)
+static void dispatcher_dealloc(py_dispatcher *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, dispatcher_dealloc);
+    PY_BEGIN_FREE(self, dispatcher_dealloc);
     dispatcher_clear(self);
-    nj_signature_clear(&self->signature);
+    py_signature_clear(&self->signature);
     type->tp_free(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
-static LARGE PyObject *read_facts(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+static LARGE PyObject *read_facts(py_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
                                   PyObject *keywords)
 {
-    nj_call call;
+    py_call call;
     call.seen = NULL;
-    if (nj_dispatcher_check(self) < 0 ||
-        nj_bind(&self->signature, (PyObject *)self, NULL, arguments, positional, keywords, &call) < 0 ||
-        nj_classify(&self->signature, (PyObject *)self, true, &call) < 0) {
+    if (py_dispatcher_check(self) < 0 ||
+        py_bind(&self->signature, (PyObject *)self, NULL, arguments, positional, keywords, &call) < 0 ||
+        py_classify(&self->signature, (PyObject *)self, true, &call) < 0) {
         return NULL;
     }
-    PyObject *facts = nj_call_facts(&self->signature, &call);
+    PyObject *facts = py_call_facts(&self->signature, &call);
     if (facts == NULL) {
         return NULL;
     }
-    return call.device == NJ_DEVICE_ANY ? Py_BuildValue("(ON)", Py_None, facts)
+    return call.device == PY_DEVICE_ANY ? Py_BuildValue("(ON)", Py_None, facts)
                                         : Py_BuildValue("(iN)", call.device, facts);
 }
 
 /* (device or None, arguments, constexprs, options) of a call, tensors in host memory included. */
-static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+static PyObject *dispatcher_facts(py_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
                                   PyObject *keywords)
 {
     if (!nest()) {
         return NULL;
     }
     PyObject *facts = NULL;
-    nj_gathered gathered;
+    py_gathered gathered;
     if (self->signature.rest < 0 || self->signature.names == NULL) {
         facts = read_facts(self, arguments, positional, keywords);
     } else if (gather(&self->signature, arguments, positional, keywords, &gathered) == 0) {
@@ -539,14 +539,14 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
     return facts;
 }
 
-static LARGE nj_plan_object *warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords)
+static LARGE py_plan *warm(py_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords)
 {
-    nj_call call;
+    py_call call;
     nj_launch_state launch;
-    nj_plan_object *plan = read_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call) < 0
+    py_plan *plan = read_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call) < 0
                         ? NULL
                         : find_plan(self, &call);
-    if (plan != NULL && nj_plan_pack(plan, &self->signature, &call, &launch) < 0) {
+    if (plan != NULL && py_plan_pack(plan, &self->signature, &call, &launch) < 0) {
         Py_CLEAR(plan);
     }
     return plan;
@@ -554,14 +554,14 @@ static LARGE nj_plan_object *warm(nj_dispatcher *self, PyObject *const *argument
 
 /* The plan of a call, found or made, with the tensor maps that it takes: its image is with the driver, and on the device
  * once `Kernel.warmup` loads it. */
-static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+static PyObject *dispatcher_warm(py_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
                                  PyObject *keywords)
 {
     if (!nest()) {
         return NULL;
     }
-    nj_plan_object *plan = NULL;
-    nj_gathered gathered;
+    py_plan *plan = NULL;
+    py_gathered gathered;
     if (self->signature.rest < 0 || self->signature.names == NULL) {
         plan = warm(self, arguments, positional, keywords);
     } else if (gather(&self->signature, arguments, positional, keywords, &gathered) == 0) {
@@ -587,18 +587,18 @@ static PyMethodDef dispatcher_methods[] = {
      PyDoc_STR("Say what a call passes: (device or None, (arguments, constexprs, options)). Launches nothing.")},
     {"_warm", (PyCFunction)(void (*)(void))dispatcher_warm, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR("Find the plan of a call. Launches nothing.")},
-    {"bind", (PyCFunction)(void (*)(void))nj_launcher_bind, METH_FASTCALL | METH_KEYWORDS,
+    {"bind", (PyCFunction)(void (*)(void))py_launcher_bind, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR("bind(grid=None, /, **fixed)\n--\n\nFix the grid, and constexprs, options, stream or arguments by name.")},
     {"__init_subclass__", (PyCFunction)dispatcher_init_subclass, METH_NOARGS | METH_CLASS, NULL},
     {NULL},
 };
 
-static PyObject *dispatcher_last(nj_dispatcher *self, void *Py_UNUSED(closure))
+static PyObject *dispatcher_last(py_dispatcher *self, void *Py_UNUSED(closure))
 {
     PyObject *plan;
-    NJ_BEGIN_LOCKED(self);
+    PY_BEGIN_LOCKED(self);
     plan = Py_XNewRef((PyObject *)atomic_load(&self->last));
-    NJ_END_LOCKED();
+    PY_END_LOCKED();
     return plan == NULL ? Py_NewRef(Py_None) : plan;
 }
 
@@ -608,8 +608,8 @@ static PyGetSetDef dispatcher_attributes[] = {
 };
 
 static PyMemberDef dispatcher_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_dispatcher, vectorcall), READONLY, NULL},
-    {"name", T_OBJECT, offsetof(nj_dispatcher, signature.kernel), READONLY, PyDoc_STR("The kernel's name.")},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(py_dispatcher, vectorcall), READONLY, NULL},
+    {"name", T_OBJECT, offsetof(py_dispatcher, signature.kernel), READONLY, PyDoc_STR("The kernel's name.")},
     {NULL},
 };
 
@@ -624,18 +624,18 @@ static PyType_Slot dispatcher_slots[] = {
     {Py_tp_methods, dispatcher_methods},
     {Py_tp_members, dispatcher_members},
     {Py_tp_getset, dispatcher_attributes},
-    {Py_mp_subscript, nj_launcher_subscript},
+    {Py_mp_subscript, py_launcher_subscript},
     {0, NULL},
 };
 
 static PyType_Spec dispatcher_spec = {
     .name = "nojit.runtime._core.Dispatcher",
-    .basicsize = sizeof(nj_dispatcher),
+    .basicsize = sizeof(py_dispatcher),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .slots = dispatcher_slots,
 };
 
-int nj_dispatcher_init(PyObject *module)
+int py_dispatcher_init(PyObject *module)
 {
     dispatcher_type = (PyTypeObject *)PyType_FromSpec(&dispatcher_spec);
     return dispatcher_type == NULL ? -1 : PyModule_AddType(module, dispatcher_type);

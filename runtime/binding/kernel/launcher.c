@@ -10,22 +10,22 @@ static PyTypeObject *launcher_type;
 
 /* `kernel[grid](...)` makes a launcher for each call and drops it: one that has no more use is kept for the next. */
 #ifndef Py_GIL_DISABLED
-static nj_launcher *spare;
+static py_launcher *spare;
 #endif
 
-static nj_launcher *allocate(void)
+static py_launcher *allocate(void)
 {
 #ifndef Py_GIL_DISABLED
     if (spare != NULL) {
-        nj_launcher *self = spare;
+        py_launcher *self = spare;
         spare = NULL;
-        return (nj_launcher *)PyObject_Init((PyObject *)self, launcher_type);
+        return (py_launcher *)PyObject_Init((PyObject *)self, launcher_type);
     }
 #endif
-    return PyObject_GC_New(nj_launcher, launcher_type);
+    return PyObject_GC_New(py_launcher, launcher_type);
 }
 
-static void release(nj_launcher *self)
+static void release(py_launcher *self)
 {
 #ifndef Py_GIL_DISABLED
     if (spare == NULL) {
@@ -38,37 +38,37 @@ static void release(nj_launcher *self)
 
 static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
-    nj_launcher *launcher = (nj_launcher *)self;
-    return nj_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
+    py_launcher *launcher = (py_launcher *)self;
+    return py_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
 }
 
-nj_launcher *nj_launcher_make(nj_dispatcher *kernel, PyObject *grid)
+py_launcher *py_launcher_make(py_dispatcher *kernel, PyObject *grid)
 {
     int64_t parsed[3] = {0};
-    nj_grid_kind kind = NJ_GRID_FIXED;
+    py_grid_kind kind = PY_GRID_FIXED;
     if (grid == NULL) {
-        kind = NJ_GRID_OF_BUNDLE;
+        kind = PY_GRID_OF_BUNDLE;
     } else if (!PyTuple_CheckExact(grid) && PyCallable_Check(grid)) {
-        kind = NJ_GRID_CALLABLE;
-    } else if (nj_parse_grid(&kernel->signature, grid, parsed) < 0) {
+        kind = PY_GRID_CALLABLE;
+    } else if (py_parse_grid(&kernel->signature, grid, parsed) < 0) {
         return NULL;
     }
-    nj_launcher *self = allocate();
+    py_launcher *self = allocate();
     if (self != NULL) {
         self->vectorcall = launcher_call;
-        self->kernel = (nj_dispatcher *)Py_NewRef((PyObject *)kernel);
+        self->kernel = (py_dispatcher *)Py_NewRef((PyObject *)kernel);
         self->kind = kind;
-        self->callable = kind == NJ_GRID_CALLABLE ? Py_NewRef(grid) : NULL;
+        self->callable = kind == PY_GRID_CALLABLE ? Py_NewRef(grid) : NULL;
         memcpy(self->grid, parsed, sizeof parsed);
-        self->fixed = (nj_fixed){0, NULL, NULL};
+        self->fixed = (py_fixed){0, NULL, NULL};
         self->served = self->asked = NULL;
     }
     return self;
 }
 
-PyObject *nj_launcher_subscript(nj_dispatcher *kernel, PyObject *grid)
+PyObject *py_launcher_subscript(py_dispatcher *kernel, PyObject *grid)
 {
-    nj_launcher *self = nj_dispatcher_check(kernel) < 0 ? NULL : nj_launcher_make(kernel, grid);
+    py_launcher *self = py_dispatcher_check(kernel) < 0 ? NULL : py_launcher_make(kernel, grid);
     if (self != NULL) {
         PyObject_GC_Track(self);
     }
@@ -76,7 +76,7 @@ PyObject *nj_launcher_subscript(nj_dispatcher *kernel, PyObject *grid)
 }
 
 /* Keeps the arguments that every call passes, each by its place. */
-static int keep(nj_dispatcher *kernel, PyObject *const *values, PyObject *keywords, nj_fixed *fixed)
+static int keep(py_dispatcher *kernel, PyObject *const *values, PyObject *keywords, py_fixed *fixed)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(keywords);
     fixed->objects = PyMem_Calloc((size_t)count, sizeof *fixed->objects);
@@ -86,9 +86,9 @@ static int keep(nj_dispatcher *kernel, PyObject *const *values, PyObject *keywor
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        Py_ssize_t place = nj_place_of(&kernel->signature, PyTuple_GET_ITEM(keywords, i), 0);
+        Py_ssize_t place = py_place_of(&kernel->signature, PyTuple_GET_ITEM(keywords, i), 0);
         if (place < 0) {
-            if (nj_check_option((PyObject *)kernel, PyTuple_GET_ITEM(keywords, i), values[i]) < 0) {
+            if (py_check_option((PyObject *)kernel, PyTuple_GET_ITEM(keywords, i), values[i]) < 0) {
                 return -1;
             }
             continue;
@@ -99,18 +99,18 @@ static int keep(nj_dispatcher *kernel, PyObject *const *values, PyObject *keywor
     return 0;
 }
 
-PyObject *nj_launcher_bind(nj_dispatcher *kernel, PyObject *const *arguments, Py_ssize_t positional,
+PyObject *py_launcher_bind(py_dispatcher *kernel, PyObject *const *arguments, Py_ssize_t positional,
                            PyObject *keywords)
 {
-    if (nj_dispatcher_check(kernel) < 0) {
+    if (py_dispatcher_check(kernel) < 0) {
         return NULL;
     }
     if (positional > 1) {
-        nj_refuse(kernel->signature.kernel, NULL, PyUnicode_FromFormat("%zd positional arguments", positional),
+        py_refuse(kernel->signature.kernel, NULL, PyUnicode_FromFormat("%zd positional arguments", positional),
                   "expected bind(grid, **fixed): arguments are bound by name");
         return NULL;
     }
-    nj_launcher *self = nj_launcher_make(kernel, positional == 0 || arguments[0] == Py_None ? NULL : arguments[0]);
+    py_launcher *self = py_launcher_make(kernel, positional == 0 || arguments[0] == Py_None ? NULL : arguments[0]);
     if (self == NULL) {
         return NULL;
     }
@@ -122,7 +122,7 @@ PyObject *nj_launcher_bind(nj_dispatcher *kernel, PyObject *const *arguments, Py
     return (PyObject *)self;
 }
 
-static int launcher_traverse(nj_launcher *self, visitproc visit, void *arg)
+static int launcher_traverse(py_launcher *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT((PyObject *)self->kernel);
@@ -136,7 +136,7 @@ static int launcher_traverse(nj_launcher *self, visitproc visit, void *arg)
 }
 
 /* Inline in both places: `kernel[grid](...)` frees a launcher for each launch. */
-static inline __attribute__((always_inline)) void drop(nj_launcher *self)
+static inline __attribute__((always_inline)) void drop(py_launcher *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     for (Py_ssize_t i = 0; i < self->fixed.count; i++) {
@@ -152,20 +152,20 @@ static inline __attribute__((always_inline)) void drop(nj_launcher *self)
     Py_DECREF(type);
 }
 
-static void launcher_dealloc(nj_launcher *self)
+static void launcher_dealloc(py_launcher *self)
 {
     if (self->fixed.count == 0 && self->callable == NULL) { /* as `kernel[grid](...)` makes them */
         PyObject_GC_UnTrack(self);
         drop(self);
         return;
     }
-    NJ_BEGIN_FREE(self, launcher_dealloc);
+    PY_BEGIN_FREE(self, launcher_dealloc);
     drop(self);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
 static PyMemberDef launcher_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_launcher, vectorcall), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(py_launcher, vectorcall), READONLY, NULL},
     {NULL},
 };
 
@@ -180,13 +180,13 @@ static PyType_Slot launcher_slots[] = {
 
 static PyType_Spec launcher_spec = {
     .name = "nojit.runtime._core.Launcher",
-    .basicsize = sizeof(nj_launcher),
+    .basicsize = sizeof(py_launcher),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
              Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = launcher_slots,
 };
 
-int nj_launcher_init(PyObject *module)
+int py_launcher_init(PyObject *module)
 {
     launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec);
     return launcher_type == NULL ? -1 : PyModule_AddType(module, launcher_type);

@@ -8,16 +8,16 @@
 
 typedef struct {
     PyObject_HEAD
-    nj_dispatcher *kernel;
+    py_dispatcher *kernel;
     PyObject *owner;   /* `_detour` makes calls that lists of `watched` ask for, `_recover` those that the kernel refuses */
     PyObject *watched; /* a tuple of lists: while one has items, a call is `_detour`'s */
-    nj_atomic_count launches;
-} nj_served;
+    py_atomic_count launches;
+} py_served;
 
 static PyTypeObject *served_type;
 
 /* Hands a call over to a method of the owner: `error` is its first argument, NULL for none. */
-static __attribute__((noinline, cold)) PyObject *hand_over(const nj_served *self, const char *method, PyObject *error,
+static __attribute__((noinline, cold)) PyObject *hand_over(const py_served *self, const char *method, PyObject *error,
                                                            PyObject *grid, PyObject *const *arguments, Py_ssize_t count,
                                                            PyObject *keywords)
 {
@@ -38,7 +38,7 @@ static __attribute__((noinline, cold)) PyObject *hand_over(const nj_served *self
     return made;
 }
 
-static bool is_watched(const nj_served *self)
+static bool is_watched(const py_served *self)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->watched); i++) {
         if (PyList_GET_SIZE(PyTuple_GET_ITEM(self->watched, i)) > 0) {
@@ -50,18 +50,18 @@ static bool is_watched(const nj_served *self)
 
 static PyObject *served_call(PyObject *object, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
-    nj_launcher *launcher = (nj_launcher *)object;
-    nj_served *self = (nj_served *)launcher->served;
+    py_launcher *launcher = (py_launcher *)object;
+    py_served *self = (py_served *)launcher->served;
     Py_ssize_t count = PyVectorcall_NARGS(positional);
     if (is_watched(self)) {
         return hand_over(self, "_detour", NULL, launcher->asked, arguments, count, keywords);
     }
-    PyObject *result = nj_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
+    PyObject *result = py_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
     if (result != NULL) {
-        NJ_COUNT(self->launches);
+        PY_COUNT(self->launches);
         return result;
     }
-    PyObject *error = nj_take_refusal();
+    PyObject *error = py_take_refusal();
     if (error != NULL) {
         result = hand_over(self, "_recover", error, launcher->asked, arguments, count, keywords);
         Py_DECREF(error);
@@ -69,9 +69,9 @@ static PyObject *served_call(PyObject *object, PyObject *const *arguments, size_
     return result;
 }
 
-static PyObject *served_subscript(nj_served *self, PyObject *grid)
+static PyObject *served_subscript(py_served *self, PyObject *grid)
 {
-    nj_launcher *launcher = nj_launcher_make(self->kernel, grid);
+    py_launcher *launcher = py_launcher_make(self->kernel, grid);
     if (launcher != NULL) {
         launcher->vectorcall = served_call;
         launcher->served = Py_NewRef((PyObject *)self);
@@ -88,7 +88,7 @@ static PyObject *served_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!:Served", names, &kernel, &owner, &PyTuple_Type, &watched)) {
         return NULL;
     }
-    if (!nj_dispatcher_is(kernel)) {
+    if (!py_dispatcher_is(kernel)) {
         PyErr_SetString(PyExc_TypeError, "expected a kernel");
         return NULL;
     }
@@ -98,16 +98,16 @@ static PyObject *served_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
             return NULL;
         }
     }
-    nj_served *self = (nj_served *)type->tp_alloc(type, 0);
+    py_served *self = (py_served *)type->tp_alloc(type, 0);
     if (self != NULL) {
-        self->kernel = (nj_dispatcher *)Py_NewRef(kernel);
+        self->kernel = (py_dispatcher *)Py_NewRef(kernel);
         self->owner = Py_NewRef(owner);
         self->watched = Py_NewRef(watched);
     }
     return (PyObject *)self;
 }
 
-static int served_traverse(nj_served *self, visitproc visit, void *arg)
+static int served_traverse(py_served *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT((PyObject *)self->kernel);
@@ -116,28 +116,28 @@ static int served_traverse(nj_served *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int served_clear(nj_served *self)
+static int served_clear(py_served *self)
 {
     /* the kernel and the lists stay: a launcher may be in use */
     Py_CLEAR(self->owner);
     return 0;
 }
 
-static void served_dealloc(nj_served *self)
+static void served_dealloc(py_served *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, served_dealloc);
+    PY_BEGIN_FREE(self, served_dealloc);
     served_clear(self);
     Py_XDECREF((PyObject *)self->kernel);
     Py_XDECREF(self->watched);
     type->tp_free(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
-static PyObject *served_launches(nj_served *self, void *Py_UNUSED(closure))
+static PyObject *served_launches(py_served *self, void *Py_UNUSED(closure))
 {
-    return PyLong_FromUnsignedLongLong(NJ_COUNTED(self->launches));
+    return PyLong_FromUnsignedLongLong(PY_COUNTED(self->launches));
 }
 
 static PyGetSetDef served_attributes[] = {
@@ -146,8 +146,8 @@ static PyGetSetDef served_attributes[] = {
 };
 
 static PyMemberDef served_members[] = {
-    {"kernel", T_OBJECT, offsetof(nj_served, kernel), READONLY, PyDoc_STR("The kernel of the bundle.")},
-    {"owner", T_OBJECT, offsetof(nj_served, owner), READONLY, PyDoc_STR("What takes over other calls.")},
+    {"kernel", T_OBJECT, offsetof(py_served, kernel), READONLY, PyDoc_STR("The kernel of the bundle.")},
+    {"owner", T_OBJECT, offsetof(py_served, owner), READONLY, PyDoc_STR("What takes over other calls.")},
     {NULL},
 };
 
@@ -165,7 +165,7 @@ static PyType_Slot served_slots[] = {
 
 static PyType_Spec served_spec = {
     .name = "nojit.runtime._core.Served",
-    .basicsize = sizeof(nj_served),
+    .basicsize = sizeof(py_served),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = served_slots,
 };
@@ -176,21 +176,21 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *name; /* of the attribute with the function's `Served` */
     PyObject *find; /* called with a function that has none */
-} nj_subscript;
+} py_subscript;
 
 static PyObject *subscript_call(PyObject *object, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
-    nj_subscript *self = (nj_subscript *)object;
+    py_subscript *self = (py_subscript *)object;
     if (PyVectorcall_NARGS(positional) != 2 || (keywords != NULL && PyTuple_GET_SIZE(keywords) > 0)) {
         PyErr_SetString(PyExc_TypeError, "expected function[grid]");
         return NULL;
     }
     PyObject *dict = PyObject_GenericGetDict(arguments[0], NULL);
-    PyObject *served = dict == NULL ? NULL : nj_dict_get(dict, self->name);
+    PyObject *served = dict == NULL ? NULL : py_dict_get(dict, self->name);
     Py_XDECREF(dict);
     PyObject *launcher = NULL;
     if (served != NULL && Py_IS_TYPE(served, served_type)) {
-        launcher = served_subscript((nj_served *)served, arguments[1]);
+        launcher = served_subscript((py_served *)served, arguments[1]);
     } else if (!PyErr_Occurred()) {
         Py_XSETREF(served, PyObject_CallOneArg(self->find, arguments[0]));
         launcher = served == NULL ? NULL : PyObject_GetItem(served, arguments[1]);
@@ -211,7 +211,7 @@ static PyObject *subscript_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO:Subscript", names, &name, &find)) {
         return NULL;
     }
-    nj_subscript *self = (nj_subscript *)type->tp_alloc(type, 0);
+    py_subscript *self = (py_subscript *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vectorcall = subscript_call;
         self->name = Py_NewRef(name);
@@ -221,26 +221,26 @@ static PyObject *subscript_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     return (PyObject *)self;
 }
 
-static int subscript_traverse(nj_subscript *self, visitproc visit, void *arg)
+static int subscript_traverse(py_subscript *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->find);
     return 0;
 }
 
-static void subscript_dealloc(nj_subscript *self)
+static void subscript_dealloc(py_subscript *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, subscript_dealloc);
+    PY_BEGIN_FREE(self, subscript_dealloc);
     Py_XDECREF(self->name);
     Py_XDECREF(self->find);
     type->tp_free(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
 static PyMemberDef subscript_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_subscript, vectorcall), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(py_subscript, vectorcall), READONLY, NULL},
     {NULL},
 };
 
@@ -257,13 +257,13 @@ static PyType_Slot subscript_slots[] = {
 
 static PyType_Spec subscript_spec = {
     .name = "nojit.runtime._core.Subscript",
-    .basicsize = sizeof(nj_subscript),
+    .basicsize = sizeof(py_subscript),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_HAVE_VECTORCALL |
              Py_TPFLAGS_METHOD_DESCRIPTOR,
     .slots = subscript_slots,
 };
 
-int nj_served_init(PyObject *module)
+int py_served_init(PyObject *module)
 {
     PyTypeObject *subscript_type = (PyTypeObject *)PyType_FromSpec(&subscript_spec);
     served_type = (PyTypeObject *)PyType_FromSpec(&served_spec);

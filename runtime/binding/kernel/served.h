@@ -5,6 +5,6 @@
 #include "kernel/launcher.h"
 
 /* Makes the type; once, at import. */
-int nj_served_init(PyObject *module);
+int py_served_init(PyObject *module);
 
 #endif

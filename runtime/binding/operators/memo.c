@@ -30,7 +30,7 @@ typedef struct {
 
 typedef struct {
     uint64_t hash;
-    nj_recipe *recipe;
+    py_recipe *recipe;
     bool used; /* since the last time that room was sought */
     Py_ssize_t word_count;
     PyObject **words; /* behind the facts */
@@ -41,7 +41,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    nj_plain *plain;
+    py_plain *plain;
     PyObject *states;
     Py_ssize_t operand_count;
     bool writes;      /* to the last operand, unless it is None */
@@ -117,7 +117,7 @@ static int check_words(PyObject *const *words, Py_ssize_t count)
 }
 
 /* Writes down all of a tensor that may decide: 1, or 0 if it has too many dimensions. */
-static int add_facts(const nj_plain_tensor *tensor, call_key *key)
+static int add_facts(const py_plain_tensor *tensor, call_key *key)
 {
     const DLTensor *view = &tensor->view;
     uint64_t *to = key->facts + key->fact_count;
@@ -145,8 +145,8 @@ static int read_operands(const memo *self, PyObject *const *operands, call_key *
             key->facts[key->fact_count++] = 0;
             continue;
         }
-        nj_plain_tensor tensor;
-        int fits = nj_plain_read(self->plain, operands[i], &tensor);
+        py_plain_tensor tensor;
+        int fits = py_plain_read(self->plain, operands[i], &tensor);
         if (fits > 0) {
             key->views[i] = tensor.view;
             fits = add_facts(&tensor, key);
@@ -208,16 +208,16 @@ static entry **find(const memo *self, const call_key *key)
 }
 
 /* The recipe of a call, new; NULL if none is known. */
-static nj_recipe *recall(memo *self, const call_key *key)
+static py_recipe *recall(memo *self, const call_key *key)
 {
-    nj_recipe *recipe = NULL;
-    NJ_BEGIN_LOCKED(self);
+    py_recipe *recipe = NULL;
+    PY_BEGIN_LOCKED(self);
     entry **place = find(self, key);
     if (place != NULL) {
         (*place)->used = true;
-        recipe = (nj_recipe *)Py_NewRef((PyObject *)(*place)->recipe);
+        recipe = (py_recipe *)Py_NewRef((PyObject *)(*place)->recipe);
     }
-    NJ_END_LOCKED();
+    PY_END_LOCKED();
     return recipe;
 }
 
@@ -233,7 +233,7 @@ static void drop(entry *entry)
     PyMem_Free(entry);
 }
 
-static entry *make_entry(nj_recipe *recipe, const call_key *key)
+static entry *make_entry(py_recipe *recipe, const call_key *key)
 {
     size_t facts = key->fact_count * sizeof *key->facts;
     entry *made = PyMem_Malloc(sizeof *made + facts + (size_t)key->word_count * sizeof *made->words);
@@ -242,7 +242,7 @@ static entry *make_entry(nj_recipe *recipe, const call_key *key)
         return NULL;
     }
     made->hash = key->hash;
-    made->recipe = (nj_recipe *)Py_NewRef((PyObject *)recipe);
+    made->recipe = (py_recipe *)Py_NewRef((PyObject *)recipe);
     made->used = true;
     made->fact_count = key->fact_count;
     made->word_count = key->word_count;
@@ -278,10 +278,10 @@ static bool writes_apart(const memo *self, PyObject *const *operands, const call
     }
     const DLTensor *out = &key->views[last];
     for (Py_ssize_t i = 0; i < last; i++) {
-        if (operands[i] == Py_None || ((self->in_place >> i & 1) && nj_is_same_view(&key->views[i], out))) {
+        if (operands[i] == Py_None || ((self->in_place >> i & 1) && py_is_same_view(&key->views[i], out))) {
             continue;
         }
-        if (!nj_lies_apart(&key->views[i], out)) {
+        if (!py_lies_apart(&key->views[i], out)) {
             return false;
         }
     }
@@ -291,12 +291,12 @@ static bool writes_apart(const memo *self, PyObject *const *operands, const call
 /* What a call that fits makes, or None. */
 static PyObject *follow(memo *self, PyObject *const *operands, const call_key *key)
 {
-    int records = key->requires_grad ? nj_plain_records(self->plain) : 0;
-    nj_recipe *recipe = records == 0 ? recall(self, key) : NULL;
+    int records = key->requires_grad ? py_plain_records(self->plain) : 0;
+    py_recipe *recipe = records == 0 ? recall(self, key) : NULL;
     if (recipe == NULL) {
         return records < 0 ? NULL : Py_NewRef(Py_None);
     }
-    PyObject *results = nj_recipe_follow(recipe, operands, key->views);
+    PyObject *results = py_recipe_follow(recipe, operands, key->views);
     Py_DECREF(recipe);
     return results;
 }
@@ -309,9 +309,9 @@ static PyObject *memo_call(PyObject *object, PyObject *const *arguments, size_t 
         return NULL;
     }
     call_key key;
-    int fits = nj_states_hold(self->plain->states);
+    int fits = py_states_hold(self->plain->states);
     if (fits > 0) {
-        fits = nj_states_hold(self->states);
+        fits = py_states_hold(self->states);
     }
     if (fits > 0) {
         fits = read_key(self, arguments, PyVectorcall_NARGS(positional), &key);
@@ -324,8 +324,8 @@ static PyObject *memo_call(PyObject *object, PyObject *const *arguments, size_t 
 
 static PyObject *memo_remember(memo *self, PyObject *const *arguments, Py_ssize_t count)
 {
-    if (count < 1 || !Py_IS_TYPE(arguments[0], nj_recipe_type) ||
-        ((nj_recipe *)arguments[0])->operand_count != self->operand_count) {
+    if (count < 1 || !Py_IS_TYPE(arguments[0], py_recipe_type) ||
+        ((py_recipe *)arguments[0])->operand_count != self->operand_count) {
         PyErr_Format(PyExc_TypeError, "expected a recipe for %zd operands, and a call", self->operand_count);
         return NULL;
     }
@@ -334,16 +334,16 @@ static PyObject *memo_remember(memo *self, PyObject *const *arguments, Py_ssize_
     if (fits == 0 && check_words(key.words, key.word_count) < 0) {
         return NULL;
     }
-    entry *made = fits > 0 ? make_entry((nj_recipe *)arguments[0], &key) : NULL;
+    entry *made = fits > 0 ? make_entry((py_recipe *)arguments[0], &key) : NULL;
     if (made == NULL) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
     entry *before;
-    NJ_BEGIN_LOCKED(self);
+    PY_BEGIN_LOCKED(self);
     entry **place = find_room(self, &key);
     before = *place;
     *place = made;
-    NJ_END_LOCKED();
+    PY_END_LOCKED();
     /* what goes with it may be anything */
     drop(before);
     Py_RETURN_NONE;
@@ -353,10 +353,10 @@ static int memo_clear(memo *self)
 {
     for (size_t i = 0; self->entries != NULL && i < WAYS * self->set_count; i++) {
         entry *before;
-        NJ_BEGIN_LOCKED(self);
+        PY_BEGIN_LOCKED(self);
         before = self->entries[i];
         self->entries[i] = NULL;
-        NJ_END_LOCKED();
+        PY_END_LOCKED();
         drop(before);
     }
     return 0;
@@ -371,11 +371,11 @@ static PyObject *memo_forget(memo *self, PyObject *Py_UNUSED(none))
 static Py_ssize_t memo_length(memo *self)
 {
     Py_ssize_t count = 0;
-    NJ_BEGIN_LOCKED(self);
+    PY_BEGIN_LOCKED(self);
     for (size_t i = 0; i < WAYS * self->set_count; i++) {
         count += self->entries[i] != NULL;
     }
-    NJ_END_LOCKED();
+    PY_END_LOCKED();
     return count;
 }
 
@@ -386,9 +386,9 @@ static PyObject *memo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Py_ssize_t operands, limit;
     int writes = 0;
     unsigned int in_place = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Onn|pI:Memo", names, nj_plain_type, &plain, &states, &operands, &limit,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Onn|pI:Memo", names, py_plain_type, &plain, &states, &operands, &limit,
                                      &writes, &in_place) ||
-        nj_states_check(states) < 0) {
+        py_states_check(states) < 0) {
         return NULL;
     }
     if (operands < 0 || operands > OPERANDS_MAX || limit < WAYS || limit > LIMIT_MAX || (limit & (limit - 1)) != 0) {
@@ -400,7 +400,7 @@ static PyObject *memo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     self->vectorcall = memo_call;
-    self->plain = (nj_plain *)Py_NewRef(plain);
+    self->plain = (py_plain *)Py_NewRef(plain);
     self->states = Py_NewRef(states);
     self->operand_count = operands;
     self->writes = writes && operands > 0;
@@ -432,14 +432,14 @@ static int memo_traverse(memo *self, visitproc visit, void *arg)
 static void memo_dealloc(memo *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, memo_dealloc);
+    PY_BEGIN_FREE(self, memo_dealloc);
     memo_clear(self);
     PyMem_Free(self->entries);
     Py_XDECREF((PyObject *)self->plain);
     Py_XDECREF(self->states);
     type->tp_free(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
 static PyMethodDef memo_methods[] = {
@@ -475,7 +475,7 @@ static PyType_Spec memo_spec = {
     .slots = memo_slots,
 };
 
-int nj_memo_init(PyObject *module)
+int py_memo_init(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&memo_spec);
     int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);

@@ -6,6 +6,6 @@
 #include <Python.h>
 
 /* Makes the type; once, at import. */
-int nj_memo_init(PyObject *module);
+int py_memo_init(PyObject *module);
 
 #endif

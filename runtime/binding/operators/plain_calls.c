@@ -5,12 +5,12 @@
 #include "python/threads.h"
 #include "tensor/tensor.h"
 
-PyTypeObject *nj_plain_type;
+PyTypeObject *py_plain_type;
 
-/* What frameworks call the devices; set once by `nj_plain_init` under the import lock. */
+/* What frameworks call the devices; set once by `py_plain_init` under the import lock. */
 static PyObject *cpu, *cuda;
 
-int nj_states_check(PyObject *states)
+int py_states_check(PyObject *states)
 {
     bool right = PyTuple_Check(states);
     for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(states); i++) {
@@ -30,11 +30,11 @@ static PyObject *state_now(PyObject *state)
     if (PyTuple_GET_SIZE(state) == 2) {
         return PyObject_CallNoArgs(first);
     }
-    PyObject *value = nj_dict_get(first, PyTuple_GET_ITEM(state, 1));
+    PyObject *value = py_dict_get(first, PyTuple_GET_ITEM(state, 1));
     return value == NULL && !PyErr_Occurred() ? Py_NewRef(Py_NotImplemented) : value;
 }
 
-int nj_states_hold(PyObject *states)
+int py_states_hold(PyObject *states)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(states); i++) {
         PyObject *state = PyTuple_GET_ITEM(states, i);
@@ -63,7 +63,7 @@ static int take_truth(PyObject *result)
     return truth;
 }
 
-int nj_plain_records(const nj_plain *plain)
+int py_plain_records(const py_plain *plain)
 {
     return take_truth(PyObject_CallNoArgs(plain->grad_enabled));
 }
@@ -71,15 +71,15 @@ int nj_plain_records(const nj_plain *plain)
 /* The tensor's own view of its memory: 1, 0 if it has none, or -1 with an exception raised. */
 static int view(PyObject *object, DLTensor *out)
 {
-    nj_kind kind;
+    py_kind kind;
     const DLPackExchangeAPI *api;
-    if (nj_kind_of(object, &kind, &api) < 0) {
+    if (py_kind_of(object, &kind, &api) < 0) {
         return -1;
     }
     if (api == NULL || api->dltensor_from_py_object_no_sync == NULL) {
         return 0;
     }
-    nj_clear_view(out);
+    py_clear_view(out);
     if (api->dltensor_from_py_object_no_sync(object, out) != 0) {
         /* sparse tensors, say, and those without memory */
         if (!PyErr_ExceptionMatches(PyExc_Exception)) {
@@ -88,10 +88,10 @@ static int view(PyObject *object, DLTensor *out)
         PyErr_Clear();
         return 0;
     }
-    return !nj_lacks_memory(out) && (out->ndim <= 0 || out->shape != NULL);
+    return !py_lacks_memory(out) && (out->ndim <= 0 || out->shape != NULL);
 }
 
-static bool is_of_class(const nj_plain *plain, PyObject *object)
+static bool is_of_class(const py_plain *plain, PyObject *object)
 {
     bool found = false;
     for (Py_ssize_t i = 0; !found && i < PyTuple_GET_SIZE(plain->tensors); i++) {
@@ -100,7 +100,7 @@ static bool is_of_class(const nj_plain *plain, PyObject *object)
     return found;
 }
 
-int nj_plain_read(const nj_plain *plain, PyObject *object, nj_plain_tensor *tensor)
+int py_plain_read(const py_plain *plain, PyObject *object, py_plain_tensor *tensor)
 {
     if (!is_of_class(plain, object)) {
         return 0;
@@ -117,31 +117,31 @@ int nj_plain_read(const nj_plain *plain, PyObject *object, nj_plain_tensor *tens
 }
 
 /* Whether a tensor lies on one of the devices: 1, 0, or -1 with an exception raised. */
-static int lies_on(PyObject *devices, const nj_plain_tensor *tensor)
+static int lies_on(PyObject *devices, const py_plain_tensor *tensor)
 {
     int32_t type = tensor->view.device.device_type;
-    PyObject *name = nj_is_gpu(type) ? cuda : type == kDLCPU ? cpu : NULL;
+    PyObject *name = py_is_gpu(type) ? cuda : type == kDLCPU ? cpu : NULL;
     return name == NULL ? 0 : PySet_Contains(devices, name);
 }
 
 /* 1, 0, or -1 with an exception raised. */
-static int are_plain(const nj_plain *self, PyObject *devices, PyObject *const *tensors, Py_ssize_t count)
+static int are_plain(const py_plain *self, PyObject *devices, PyObject *const *tensors, Py_ssize_t count)
 {
-    int fits = nj_states_hold(self->states);
+    int fits = py_states_hold(self->states);
     bool requires_grad = false;
     for (Py_ssize_t i = 0; i < count && fits > 0; i++) {
         if (tensors[i] == Py_None) {
             continue;
         }
-        nj_plain_tensor tensor;
-        fits = nj_plain_read(self, tensors[i], &tensor);
+        py_plain_tensor tensor;
+        fits = py_plain_read(self, tensors[i], &tensor);
         if (fits > 0) {
             requires_grad |= tensor.requires_grad;
             fits = lies_on(devices, &tensor);
         }
     }
     if (fits > 0 && requires_grad) {
-        int records = nj_plain_records(self);
+        int records = py_plain_records(self);
         fits = records < 0 ? -1 : !records;
     }
     return fits;
@@ -154,7 +154,7 @@ static PyObject *plain_call(PyObject *self, PyObject *const *arguments, size_t p
         PyErr_SetString(PyExc_TypeError, "expected a set of devices, then tensors");
         return NULL;
     }
-    int fits = are_plain((const nj_plain *)self, arguments[0], arguments + 1, count - 1);
+    int fits = are_plain((const py_plain *)self, arguments[0], arguments + 1, count - 1);
     return fits < 0 ? NULL : PyBool_FromLong(fits);
 }
 
@@ -177,14 +177,14 @@ static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     PyObject *tensors, *requires_grad, *is_negated, *grad_enabled, *states;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO:Plain", names, &tensors, &requires_grad, &is_negated,
                                      &grad_enabled, &states) ||
-        check_classes(tensors) < 0 || nj_states_check(states) < 0) {
+        check_classes(tensors) < 0 || py_states_check(states) < 0) {
         return NULL;
     }
     if (Py_TYPE(requires_grad)->tp_descr_get == NULL) {
         PyErr_SetString(PyExc_TypeError, "requires_grad: expected a descriptor");
         return NULL;
     }
-    nj_plain *self = (nj_plain *)type->tp_alloc(type, 0);
+    py_plain *self = (py_plain *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vectorcall = plain_call;
         self->tensors = Py_NewRef(tensors);
@@ -196,7 +196,7 @@ static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static int plain_traverse(nj_plain *self, visitproc visit, void *arg)
+static int plain_traverse(py_plain *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->tensors);
@@ -207,10 +207,10 @@ static int plain_traverse(nj_plain *self, visitproc visit, void *arg)
     return 0;
 }
 
-static void plain_dealloc(nj_plain *self)
+static void plain_dealloc(py_plain *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, plain_dealloc);
+    PY_BEGIN_FREE(self, plain_dealloc);
     Py_XDECREF(self->tensors);
     Py_XDECREF(self->requires_grad);
     Py_XDECREF(self->is_negated);
@@ -218,11 +218,11 @@ static void plain_dealloc(nj_plain *self)
     Py_XDECREF(self->states);
     type->tp_free(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
 static PyMemberDef plain_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_plain, vectorcall), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(py_plain, vectorcall), READONLY, NULL},
     {NULL},
 };
 
@@ -239,16 +239,16 @@ static PyType_Slot plain_slots[] = {
 
 static PyType_Spec plain_spec = {
     .name = "nojit.runtime._core.Plain",
-    .basicsize = sizeof(nj_plain),
+    .basicsize = sizeof(py_plain),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = plain_slots,
 };
 
-int nj_plain_init(PyObject *module)
+int py_plain_init(PyObject *module)
 {
     Py_XSETREF(cpu, PyUnicode_InternFromString("cpu"));
     Py_XSETREF(cuda, PyUnicode_InternFromString("cuda"));
-    nj_plain_type = (PyTypeObject *)PyType_FromSpec(&plain_spec);
-    bool made = cpu != NULL && cuda != NULL && nj_plain_type != NULL;
-    return made ? PyModule_AddType(module, nj_plain_type) : -1;
+    py_plain_type = (PyTypeObject *)PyType_FromSpec(&plain_spec);
+    bool made = cpu != NULL && cuda != NULL && py_plain_type != NULL;
+    return made ? PyModule_AddType(module, py_plain_type) : -1;
 }

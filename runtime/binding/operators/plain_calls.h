@@ -17,30 +17,30 @@ typedef struct {
     PyObject *is_negated;    /* called with a tensor */
     PyObject *grad_enabled;  /* called with nothing, as the states are */
     PyObject *states;
-} nj_plain;
+} py_plain;
 
 /* A tensor as a plain call sees it. */
 typedef struct {
     DLTensor view; /* shape and strides, which may be NULL, are the tensor's own */
     bool requires_grad;
-} nj_plain_tensor;
+} py_plain_tensor;
 
-extern PyTypeObject *nj_plain_type;
+extern PyTypeObject *py_plain_type;
 
 /* Makes the type; once, at import. */
-int nj_plain_init(PyObject *module);
+int py_plain_init(PyObject *module);
 
 /* Whether every state is what it has to be: (function, result) or (dict, name, value), by identity: 1, 0, or -1 with an
  * exception raised. */
-int nj_states_hold(PyObject *states);
+int py_states_hold(PyObject *states);
 
 /* Requires a tuple of such states: 0, or -1 with TypeError raised. */
-int nj_states_check(PyObject *states);
+int py_states_check(PyObject *states);
 
 /* Whether gradients are recorded: 1, 0, or -1 with an exception raised. */
-int nj_plain_records(const nj_plain *plain);
+int py_plain_records(const py_plain *plain);
 
 /* Reads a tensor: 1, 0 if it is none, or not plain whatever the states, or -1 with an exception raised. */
-int nj_plain_read(const nj_plain *plain, PyObject *object, nj_plain_tensor *tensor);
+int py_plain_read(const py_plain *plain, PyObject *object, py_plain_tensor *tensor);
 
 #endif

@@ -6,12 +6,12 @@
 #include "python/records.h"
 #include "python/threads.h"
 
-PyTypeObject *nj_recipe_type;
+PyTypeObject *py_recipe_type;
 
-static PyObject *take_step(const nj_step *step, PyObject *const *made, const nj_seen *seen)
+static PyObject *take_step(const py_step *step, PyObject *const *made, const py_seen *seen)
 {
     /* the first is the callee's to write to */
-    PyObject *arguments[1 + NJ_STEP_ARGUMENTS_MAX];
+    PyObject *arguments[1 + PY_STEP_ARGUMENTS_MAX];
     Py_ssize_t count = PyTuple_GET_SIZE(step->arguments);
     Py_ssize_t named = step->names == NULL ? 0 : PyTuple_GET_SIZE(step->names);
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -22,7 +22,7 @@ static PyObject *take_step(const nj_step *step, PyObject *const *made, const nj_
     }
     size_t positional = (size_t)(count - named) | PY_VECTORCALL_ARGUMENTS_OFFSET;
     if (step->launches) {
-        return nj_dispatcher_launch((nj_dispatcher *)step->function, NULL, seen, arguments + 1, positional, step->names);
+        return py_dispatcher_launch((py_dispatcher *)step->function, NULL, seen, arguments + 1, positional, step->names);
     }
     if (Py_EnterRecursiveCall(" in the steps of a recipe")) {
         return NULL;
@@ -32,7 +32,7 @@ static PyObject *take_step(const nj_step *step, PyObject *const *made, const nj_
     return result;
 }
 
-static PyObject *results_of(const nj_recipe *recipe, PyObject *const *made)
+static PyObject *results_of(const py_recipe *recipe, PyObject *const *made)
 {
     if (recipe->result_count == 1) {
         return Py_NewRef(made[recipe->results[0]]);
@@ -44,11 +44,11 @@ static PyObject *results_of(const nj_recipe *recipe, PyObject *const *made)
     return tuple;
 }
 
-PyObject *nj_recipe_follow(const nj_recipe *recipe, PyObject *const *operands, const DLTensor *views)
+PyObject *py_recipe_follow(const py_recipe *recipe, PyObject *const *operands, const DLTensor *views)
 {
-    PyObject *made[NJ_MADE_MAX];
+    PyObject *made[PY_MADE_MAX];
     Py_ssize_t count = recipe->operand_count;
-    const nj_seen seen = {operands, views, views == NULL ? 0 : count};
+    const py_seen seen = {operands, views, views == NULL ? 0 : count};
     memcpy(made, operands, (size_t)count * sizeof *made);
     bool done = true;
     for (Py_ssize_t i = 0; i < recipe->step_count && done; i++) {
@@ -69,15 +69,15 @@ PyObject *nj_recipe_follow(const nj_recipe *recipe, PyObject *const *operands, c
 
 static PyObject *recipe_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
-    const nj_recipe *recipe = (const nj_recipe *)self;
-    if (recipe->levels > NJ_RECIPE_LEVELS_MAX) {
-        return PyErr_Format(PyExc_RecursionError, "expected recipes nested at most %d deep", NJ_RECIPE_LEVELS_MAX);
+    const py_recipe *recipe = (const py_recipe *)self;
+    if (recipe->levels > PY_RECIPE_LEVELS_MAX) {
+        return PyErr_Format(PyExc_RecursionError, "expected recipes nested at most %d deep", PY_RECIPE_LEVELS_MAX);
     }
     if (PyVectorcall_NARGS(positional) != recipe->operand_count || keywords != NULL) {
         PyErr_Format(PyExc_TypeError, "expected %zd operands by position", recipe->operand_count);
         return NULL;
     }
-    return nj_recipe_follow(recipe, arguments, NULL);
+    return py_recipe_follow(recipe, arguments, NULL);
 }
 
 /* An index below `limit`; -1 with an exception raised if it is none. */
@@ -92,7 +92,7 @@ static Py_ssize_t read_index(PyObject *object, Py_ssize_t limit)
     return index;
 }
 
-static int read_places(PyObject *places, Py_ssize_t made, nj_step *step)
+static int read_places(PyObject *places, Py_ssize_t made, py_step *step)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(places);
     step->places = PyMem_Calloc((size_t)count + 1, sizeof *step->places);
@@ -103,7 +103,7 @@ static int read_places(PyObject *places, Py_ssize_t made, nj_step *step)
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *argument, *of;
         PyObject *place = PyTuple_GET_ITEM(places, i);
-        if (!nj_is_tuple(place, "places: (argument, made)") || !PyArg_ParseTuple(place, "OO;expected places: (argument, made)", &argument, &of)) {
+        if (!py_is_tuple(place, "places: (argument, made)") || !PyArg_ParseTuple(place, "OO;expected places: (argument, made)", &argument, &of)) {
             return -1;
         }
         Py_ssize_t at = read_index(argument, PyTuple_GET_SIZE(step->arguments));
@@ -111,7 +111,7 @@ static int read_places(PyObject *places, Py_ssize_t made, nj_step *step)
         if (from < 0) {
             return -1;
         }
-        step->places[i] = (nj_recipe_place){(uint16_t)at, (uint16_t)from};
+        step->places[i] = (py_recipe_place){(uint16_t)at, (uint16_t)from};
     }
     step->place_count = count;
     return 0;
@@ -127,29 +127,29 @@ static bool names_fit(PyObject *names, PyObject *arguments)
     return fit;
 }
 
-static int read_step(PyObject *facts, Py_ssize_t made, nj_step *step)
+static int read_step(PyObject *facts, Py_ssize_t made, py_step *step)
 {
     PyObject *function, *arguments, *names, *places;
     int keeps;
-    if (!nj_is_tuple(facts, "steps: (function, arguments, names, places, keeps)") ||
+    if (!py_is_tuple(facts, "steps: (function, arguments, names, places, keeps)") ||
         !PyArg_ParseTuple(facts, "OO!O!O!p", &function, &PyTuple_Type, &arguments, &PyTuple_Type, &names, &PyTuple_Type,
                           &places, &keeps)) {
         return -1;
     }
-    if (PyTuple_GET_SIZE(arguments) > NJ_STEP_ARGUMENTS_MAX || !names_fit(names, arguments) || made + keeps > NJ_MADE_MAX) {
+    if (PyTuple_GET_SIZE(arguments) > PY_STEP_ARGUMENTS_MAX || !names_fit(names, arguments) || made + keeps > PY_MADE_MAX) {
         PyErr_Format(PyExc_ValueError, "expected a step of at most %d arguments, named from the last one, and at most %d results in all",
-                     NJ_STEP_ARGUMENTS_MAX, NJ_MADE_MAX);
+                     PY_STEP_ARGUMENTS_MAX, PY_MADE_MAX);
         return -1;
     }
     step->function = Py_NewRef(function);
     step->arguments = Py_NewRef(arguments);
     step->names = PyTuple_GET_SIZE(names) > 0 ? Py_NewRef(names) : NULL;
-    step->launches = nj_dispatcher_is(function);
+    step->launches = py_dispatcher_is(function);
     step->keeps = keeps;
     return read_places(places, made, step);
 }
 
-static int read_recipe(PyObject *steps, PyObject *results, nj_recipe *self)
+static int read_recipe(PyObject *steps, PyObject *results, py_recipe *self)
 {
     self->steps = PyMem_Calloc((size_t)PyTuple_GET_SIZE(steps) + 1, sizeof *self->steps);
     if (self->steps == NULL) {
@@ -164,11 +164,11 @@ static int read_recipe(PyObject *steps, PyObject *results, nj_recipe *self)
             return -1;
         }
         self->made_count += self->steps[i].keeps;
-        uint32_t inner = Py_IS_TYPE(self->steps[i].function, nj_recipe_type) ? ((nj_recipe *)self->steps[i].function)->levels : 0;
+        uint32_t inner = Py_IS_TYPE(self->steps[i].function, py_recipe_type) ? ((py_recipe *)self->steps[i].function)->levels : 0;
         self->levels = inner >= self->levels ? inner + 1 : self->levels;
     }
-    if (PyTuple_GET_SIZE(results) > NJ_MADE_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected at most %d results", NJ_MADE_MAX);
+    if (PyTuple_GET_SIZE(results) > PY_MADE_MAX) {
+        PyErr_Format(PyExc_ValueError, "expected at most %d results", PY_MADE_MAX);
         return -1;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results); i++) {
@@ -190,10 +190,10 @@ static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      &results)) {
         return NULL;
     }
-    if (operands < 0 || operands > NJ_MADE_MAX) {
-        return PyErr_Format(PyExc_ValueError, "expected 0 to %d operands, got %zd", NJ_MADE_MAX, operands);
+    if (operands < 0 || operands > PY_MADE_MAX) {
+        return PyErr_Format(PyExc_ValueError, "expected 0 to %d operands, got %zd", PY_MADE_MAX, operands);
     }
-    nj_recipe *self = (nj_recipe *)type->tp_alloc(type, 0);
+    py_recipe *self = (py_recipe *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vectorcall = recipe_call;
         self->operand_count = operands;
@@ -204,7 +204,7 @@ static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)self;
 }
 
-static int recipe_traverse(nj_recipe *self, visitproc visit, void *arg)
+static int recipe_traverse(py_recipe *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     for (Py_ssize_t i = 0; i < self->step_count; i++) {
@@ -214,10 +214,10 @@ static int recipe_traverse(nj_recipe *self, visitproc visit, void *arg)
     return 0;
 }
 
-static void recipe_dealloc(nj_recipe *self)
+static void recipe_dealloc(py_recipe *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, recipe_dealloc);
+    PY_BEGIN_FREE(self, recipe_dealloc);
     for (Py_ssize_t i = 0; i < self->step_count; i++) {
         Py_XDECREF(self->steps[i].function);
         Py_XDECREF(self->steps[i].arguments);
@@ -227,11 +227,11 @@ static void recipe_dealloc(nj_recipe *self)
     PyMem_Free(self->steps);
     type->tp_free(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
 static PyMemberDef recipe_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_recipe, vectorcall), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(py_recipe, vectorcall), READONLY, NULL},
     {NULL},
 };
 
@@ -247,13 +247,13 @@ static PyType_Slot recipe_slots[] = {
 
 static PyType_Spec recipe_spec = {
     .name = "nojit.runtime._core.Recipe",
-    .basicsize = sizeof(nj_recipe),
+    .basicsize = sizeof(py_recipe),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = recipe_slots,
 };
 
-int nj_recipe_init(PyObject *module)
+int py_recipe_init(PyObject *module)
 {
-    nj_recipe_type = (PyTypeObject *)PyType_FromSpec(&recipe_spec);
-    return nj_recipe_type == NULL ? -1 : PyModule_AddType(module, nj_recipe_type);
+    py_recipe_type = (PyTypeObject *)PyType_FromSpec(&recipe_spec);
+    return py_recipe_type == NULL ? -1 : PyModule_AddType(module, py_recipe_type);
 }

@@ -10,26 +10,26 @@
 #include "tensor/tensor.h"
 
 /* Operands, and what the steps make of them. */
-#define NJ_MADE_MAX 128
-#define NJ_STEP_ARGUMENTS_MAX 64
+#define PY_MADE_MAX 128
+#define PY_STEP_ARGUMENTS_MAX 64
 /* Recipes whose steps are recipes: a level takes a kilobyte of the stack, and CPython 3.13 counts to 10,000 levels. */
-#define NJ_RECIPE_LEVELS_MAX 64
+#define PY_RECIPE_LEVELS_MAX 64
 
 typedef struct {
     uint16_t argument;
     uint16_t made; /* an operand, or what an earlier step made */
-} nj_recipe_place;
+} py_recipe_place;
 
 /* One call. */
 typedef struct {
     PyObject *function;
     PyObject *arguments; /* tuple: by position, then by name; None where a place is */
     PyObject *names;     /* tuple of str; NULL if none */
-    nj_recipe_place *places;
+    py_recipe_place *places;
     Py_ssize_t place_count;
     bool launches; /* whether the function is a kernel of ours */
     bool keeps; /* whether the result is one that later steps use */
-} nj_step;
+} py_step;
 
 /* Immutable. */
 typedef struct {
@@ -39,18 +39,18 @@ typedef struct {
     Py_ssize_t made_count;
     Py_ssize_t step_count;
     uint32_t levels; /* of recipes, one that has none in it included */
-    nj_step *steps;
+    py_step *steps;
     Py_ssize_t result_count;
-    uint16_t results[NJ_MADE_MAX];
-} nj_recipe;
+    uint16_t results[PY_MADE_MAX];
+} py_recipe;
 
-extern PyTypeObject *nj_recipe_type;
+extern PyTypeObject *py_recipe_type;
 
 /* Makes the type; once, at import. */
-int nj_recipe_init(PyObject *module);
+int py_recipe_init(PyObject *module);
 
 /* Makes the calls; what was asked for, alone or as a tuple, new. NULL with the exception of the call that failed. `views` are
  * those of the operands that are tensors, or NULL. */
-PyObject *nj_recipe_follow(const nj_recipe *recipe, PyObject *const *operands, const DLTensor *views);
+PyObject *py_recipe_follow(const py_recipe *recipe, PyObject *const *operands, const DLTensor *views);
 
 #endif

@@ -9,10 +9,10 @@ typedef struct {
     const nj_constant *given[NJ_ARGUMENTS_MAX];
     nj_span options[NJ_ARGUMENTS_MAX];
     PyObject *held; /* list of what values are borrowed from */
-    nj_pile *pile;
+    py_pile *pile;
 } given_values;
 
-bool nj_is_interrupted(void *Py_UNUSED(context))
+bool py_is_interrupted(void *Py_UNUSED(context))
 {
     return PyErr_CheckSignals() < 0;
 }
@@ -20,7 +20,7 @@ bool nj_is_interrupted(void *Py_UNUSED(context))
 /* The value that a bundle stores for what a caller passes, held by the list; NULL with an exception raised. */
 static PyObject *value_of(PyObject *owner, PyObject *name, PyObject *object, PyObject *held)
 {
-    if (nj_is_simple(object)) {
+    if (py_is_simple(object)) {
         return object;
     }
     PyObject *value = PyObject_CallMethod(owner, "_constexpr_value", "OO", object, name);
@@ -30,7 +30,7 @@ static PyObject *value_of(PyObject *owner, PyObject *name, PyObject *object, PyO
 }
 
 /* Reads what is given: 0, or -1 with an exception raised. */
-static int read_given(PyObject *owner, const nj_signature *signature, const nj_call *call, given_values *made)
+static int read_given(PyObject *owner, const py_signature *signature, const py_call *call, given_values *made)
 {
     made->pile = NULL;
     made->held = PyList_New(0);
@@ -41,7 +41,7 @@ static int read_given(PyObject *owner, const nj_signature *signature, const nj_c
         made->given[i] = object == NULL ? NULL : &made->constants[i];
         if (object != NULL) {
             PyObject *value = value_of(owner, signature->names[i], object, made->held);
-            status = value == NULL ? -1 : nj_constant_from(value, &made->pile, &made->constants[i]);
+            status = value == NULL ? -1 : py_constant_from(value, &made->pile, &made->constants[i]);
         }
         if (status == 0 && i >= signature->param_count) {
             Py_ssize_t size;
@@ -53,7 +53,7 @@ static int read_given(PyObject *owner, const nj_signature *signature, const nj_c
     return status;
 }
 
-static Py_ssize_t choose(const nj_spec_object *spec, const nj_passed *passed)
+static Py_ssize_t choose(const py_spec *spec, const nj_passed *passed)
 {
     nj_choice choice;
     nj_fault fault;
@@ -71,13 +71,13 @@ static Py_ssize_t choose(const nj_spec_object *spec, const nj_passed *passed)
     if (outcome == NJ_NO_MEMORY) {
         PyErr_NoMemory();
     }
-    return outcome == NJ_SERVED ? (Py_ssize_t)row : outcome == NJ_NO_MEMORY || outcome == NJ_STOPPED ? NJ_FAILED_ROW : NJ_UNSERVED_ROW;
+    return outcome == NJ_SERVED ? (Py_ssize_t)row : outcome == NJ_NO_MEMORY || outcome == NJ_STOPPED ? PY_FAILED_ROW : PY_UNSERVED_ROW;
 }
 
-Py_ssize_t nj_choose_row(PyObject *owner, const nj_signature *signature, const nj_spec_object *spec, const nj_call *call)
+Py_ssize_t py_choose_row(PyObject *owner, const py_signature *signature, const py_spec *spec, const py_call *call)
 {
     given_values *made = PyMem_Malloc(sizeof *made);
-    Py_ssize_t row = NJ_FAILED_ROW;
+    Py_ssize_t row = PY_FAILED_ROW;
     if (made == NULL) {
         PyErr_NoMemory();
         return row;
@@ -89,11 +89,11 @@ Py_ssize_t nj_choose_row(PyObject *owner, const nj_signature *signature, const n
             .option_count = (size_t)(signature->count - signature->param_count),
             .options = made->options,
             .arch = spec->it.arch,
-            .interrupted = nj_is_interrupted,
+            .interrupted = py_is_interrupted,
         };
         row = choose(spec, &passed);
     }
-    nj_pile_free(made->pile);
+    py_pile_free(made->pile);
     Py_XDECREF(made->held);
     PyMem_Free(made);
     return row;

@@ -5,14 +5,14 @@
 #include "plan/py_spec.h"
 
 enum {
-    NJ_UNSERVED_ROW = -1, /* nothing serves the call, or the kernel cannot take it: Python says why */
-    NJ_FAILED_ROW = -2,   /* an exception is raised */
+    PY_UNSERVED_ROW = -1, /* nothing serves the call, or the kernel cannot take it: Python says why */
+    PY_FAILED_ROW = -2,   /* an exception is raised */
 };
 
 /* The row of the spec's table that serves a coerced call, or one of the above. */
-Py_ssize_t nj_choose_row(PyObject *owner, const nj_signature *signature, const nj_spec_object *spec, const nj_call *call);
+Py_ssize_t py_choose_row(PyObject *owner, const py_signature *signature, const py_spec *spec, const py_call *call);
 
 /* Whether the caller wants to stop, by a signal say: an exception is raised then. */
-bool nj_is_interrupted(void *context);
+bool py_is_interrupted(void *context);
 
 #endif

@@ -6,7 +6,7 @@
 #include "launch/cache.h"
 
 /* Adds a plan under a key; 0, or -1 with an exception raised. The caller locks. */
-static inline int nj_plan_publish(nj_cache *cache, const nj_key *key, nj_plan_object *plan)
+static inline int py_plan_publish(nj_cache *cache, const nj_key *key, py_plan *plan)
 {
     bool taken;
     if (!nj_cache_publish(cache, key, plan, &taken)) {

@@ -5,9 +5,9 @@
 #include "variant_table/py_row.h"
 #include "python/threads.h"
 
-PyTypeObject *nj_plan_type;
+PyTypeObject *py_plan_type;
 
-int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program)
+int py_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program)
 {
     if (!PyBytes_Check(bytes) || PyBytes_GET_SIZE(bytes) % (Py_ssize_t)sizeof(nj_instruction) != 0) {
         PyErr_SetString(PyExc_ValueError, "expected the bytes of a program");
@@ -30,10 +30,10 @@ int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program
 }
 
 /* Raises what the engine found: -1. */
-static int refuse(const nj_plan_object *self, const nj_error *error)
+static int refuse(const py_plan *self, const nj_error *error)
 {
     if (error->code == NJ_ERROR_DRIVER) {
-        nj_raise_driver(error, self->it.device, self->it.device == NULL ? NULL : self->label);
+        py_raise_driver(error, self->it.device, self->it.device == NULL ? NULL : self->label);
     } else if (error->code == NJ_ERROR_MEMORY) {
         PyErr_NoMemory();
     } else {
@@ -42,7 +42,7 @@ static int refuse(const nj_plan_object *self, const nj_error *error)
     return -1;
 }
 
-static int make(nj_plan_object *self, const nj_runnable_facts *facts)
+static int make(py_plan *self, const nj_runnable_facts *facts)
 {
     nj_error error;
     bool made;
@@ -52,12 +52,12 @@ static int make(nj_plan_object *self, const nj_runnable_facts *facts)
     return made ? 0 : refuse(self, &error);
 }
 
-static int plan_init(nj_plan_object *self, PyObject *args, PyObject *kwargs)
+static int plan_init(py_plan *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"label", "function", "device", "row", "meta", "payload", NULL};
     PyObject *label, *function, *row, *meta, *payload;
     int device;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OO!iO!O!O:Plan", names, &label, nj_function_type, &function, &device, nj_row_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OO!iO!O!O:Plan", names, &label, py_function_type, &function, &device, py_row_type,
                                      &row, &PyDict_Type, &meta, &payload)) {
         return -1;
     }
@@ -65,22 +65,22 @@ static int plan_init(nj_plan_object *self, PyObject *args, PyObject *kwargs)
     self->meta = Py_NewRef(meta);
     self->payload = Py_NewRef(payload);
     self->result = Py_NewRef(Py_None);
-    nj_runnable_facts facts = nj_row_of(row)->facts;
-    facts.function = ((nj_function_object *)function)->it;
+    nj_runnable_facts facts = py_row_of(row)->facts;
+    facts.function = ((py_function *)function)->it;
     facts.device = device;
     return make(self, &facts);
 }
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    nj_plan_object *self = (nj_plan_object *)type->tp_alloc(type, 0);
+    py_plan *self = (py_plan *)type->tp_alloc(type, 0);
     if (self != NULL && plan_init(self, args, kwargs) < 0) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
 }
 
-static int plan_traverse(nj_plan_object *self, visitproc visit, void *arg)
+static int plan_traverse(py_plan *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->label);
@@ -90,7 +90,7 @@ static int plan_traverse(nj_plan_object *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int plan_clear(nj_plan_object *self)
+static int plan_clear(py_plan *self)
 {
     Py_CLEAR(self->meta);
     Py_CLEAR(self->payload);
@@ -98,27 +98,27 @@ static int plan_clear(nj_plan_object *self)
     return 0;
 }
 
-static void plan_dealloc(nj_plan_object *self)
+static void plan_dealloc(py_plan *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, plan_dealloc);
+    PY_BEGIN_FREE(self, plan_dealloc);
     plan_clear(self);
     Py_XDECREF(self->label);
     nj_runnable_clear(&self->it);
     type->tp_free(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
 static PyMemberDef plan_members[] = {
-    {"label", T_OBJECT, offsetof(nj_plan_object, label), READONLY, PyDoc_STR("What errors call it: its str.")},
-    {"payload", T_OBJECT, offsetof(nj_plan_object, payload), READONLY, PyDoc_STR("What the slow path noted.")},
-    {"result", T_OBJECT, offsetof(nj_plan_object, result), READONLY, PyDoc_STR("What launches return.")},
-    {"device", T_INT, offsetof(nj_plan_object, it.ordinal), READONLY, PyDoc_STR("The device that it is bound to.")},
+    {"label", T_OBJECT, offsetof(py_plan, label), READONLY, PyDoc_STR("What errors call it: its str.")},
+    {"payload", T_OBJECT, offsetof(py_plan, payload), READONLY, PyDoc_STR("What the slow path noted.")},
+    {"result", T_OBJECT, offsetof(py_plan, result), READONLY, PyDoc_STR("What launches return.")},
+    {"device", T_INT, offsetof(py_plan, it.ordinal), READONLY, PyDoc_STR("The device that it is bound to.")},
     {NULL},
 };
 
-static PyObject *plan_load(nj_plan_object *self, PyObject *Py_UNUSED(none))
+static PyObject *plan_load(py_plan *self, PyObject *Py_UNUSED(none))
 {
     nj_error error;
     bool placed;
@@ -128,17 +128,17 @@ static PyObject *plan_load(nj_plan_object *self, PyObject *Py_UNUSED(none))
     if (placed) {
         Py_RETURN_NONE;
     }
-    nj_raise_driver(&error, NULL, self->label);
+    py_raise_driver(&error, NULL, self->label);
     return NULL;
 }
 
-static PyObject *plan_set_result(nj_plan_object *self, PyObject *result)
+static PyObject *plan_set_result(py_plan *self, PyObject *result)
 {
     PyObject *before;
-    NJ_BEGIN_LOCKED(self);
+    PY_BEGIN_LOCKED(self);
     before = self->result;
     self->result = Py_NewRef(result);
-    NJ_END_LOCKED();
+    PY_END_LOCKED();
     Py_XDECREF(before);
     Py_RETURN_NONE;
 }
@@ -163,13 +163,13 @@ static PyType_Slot plan_slots[] = {
 
 static PyType_Spec plan_spec = {
     .name = "nojit.runtime._core.Plan",
-    .basicsize = sizeof(nj_plan_object),
+    .basicsize = sizeof(py_plan),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = plan_slots,
 };
 
-int nj_plan_type_init(PyObject *module)
+int py_plan_init(PyObject *module)
 {
-    nj_plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec);
-    return nj_plan_type == NULL ? -1 : PyModule_AddType(module, nj_plan_type);
+    py_plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec);
+    return py_plan_type == NULL ? -1 : PyModule_AddType(module, py_plan_type);
 }

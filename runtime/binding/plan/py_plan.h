@@ -13,20 +13,20 @@ typedef struct {
     PyObject *payload; /* the slow path's own notes */
     PyObject *result;  /* what launches return: None but for functions of Triton */
     nj_runnable it;
-} nj_plan_object;
+} py_plan;
 
-extern PyTypeObject *nj_plan_type;
+extern PyTypeObject *py_plan_type;
 
 /* Makes the type; once, at import. */
-int nj_plan_type_init(PyObject *module);
+int py_plan_init(PyObject *module);
 
 /* Copies a program out of bytes that a Python `compile` made; 0, or -1 with ValueError raised. */
-int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program);
+int py_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program);
 
 /* Works out what a launch passes, and enqueues nothing: 0, or -1 with an exception raised. */
-int nj_plan_pack(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, nj_launch_state *launch);
+int py_plan_pack(const py_plan *plan, const py_signature *signature, const py_call *call, nj_launch_state *launch);
 
 /* Enqueues the kernel; 0, or -1 with an exception raised. A zero in `grid` launches nothing. */
-int nj_run_plan(const nj_plan_object *plan, const nj_signature *signature, const nj_call *call, const int64_t grid[3]);
+int py_run_plan(const py_plan *plan, const py_signature *signature, const py_call *call, const int64_t grid[3]);
 
 #endif

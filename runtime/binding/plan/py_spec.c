@@ -4,24 +4,24 @@
 #include "variant_table/py_table.h"
 #include "python/threads.h"
 
-PyTypeObject *nj_spec_type;
+PyTypeObject *py_spec_type;
 
-static int read_ordering(PyObject *object, const nj_table *table, nj_ordering *ordering)
+static int read_ordering(PyObject *object, const nj_table *table, py_ordering *ordering)
 {
-    return PyLong_Check(object) ? nj_ordering_own(table, object, ordering) : nj_ordering_read(object, ordering);
+    return PyLong_Check(object) ? py_ordering_own(table, object, ordering) : py_ordering_read(object, ordering);
 }
 
-static int spec_init(nj_spec_object *self, PyObject *args, PyObject *kwargs)
+static int spec_init(py_spec *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"table", "options", "ids", "arch", "ordering", "where", NULL};
     PyObject *handle, *ids, *ordering, *where;
     Py_ssize_t options;
     int arch;
     nj_error error;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnO!iOO:Spec", names, &handle, &options, nj_ids_type, &ids, &arch, &ordering, &where)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnO!iOO:Spec", names, &handle, &options, py_ids_type, &ids, &arch, &ordering, &where)) {
         return -1;
     }
-    const nj_table *table = nj_table_of(handle);
+    const nj_table *table = py_table_of(handle);
     if (table == NULL || options < 0 || read_ordering(ordering, table, &self->ordering) < 0) {
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_ValueError, "expected how many options there are");
@@ -31,10 +31,10 @@ static int spec_init(nj_spec_object *self, PyObject *args, PyObject *kwargs)
     }
     Py_XINCREF(self->ordering.object);
     self->table = Py_NewRef(handle);
-    self->ids = (nj_ids_object *)Py_NewRef(ids);
+    self->ids = (py_ids *)Py_NewRef(ids);
     const nj_tuning *tuning = self->ordering.tuned.table == NULL ? NULL : self->ordering.tuning;
     if (!nj_spec_init(&self->it, table, self->ids->ids, (size_t)options, arch, tuning, &error)) {
-        nj_raise(&error, where);
+        py_raise(&error, where);
         return -1;
     }
     return 0;
@@ -42,7 +42,7 @@ static int spec_init(nj_spec_object *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    nj_spec_object *self = (nj_spec_object *)type->tp_alloc(type, 0);
+    py_spec *self = (py_spec *)type->tp_alloc(type, 0);
     if (self != NULL && spec_init(self, args, kwargs) < 0) {
         Py_CLEAR(self);
     }
@@ -66,23 +66,23 @@ static void drop_plan(void *plan)
     Py_DECREF((PyObject *)plan);
 }
 
-static int spec_traverse(nj_spec_object *self, visitproc visit, void *arg)
+static int spec_traverse(py_spec *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     visiting facts = {visit, arg};
     return nj_cache_visit(&self->cache, visit_plan, &facts);
 }
 
-static int spec_clear(nj_spec_object *self)
+static int spec_clear(py_spec *self)
 {
     nj_cache_clear(&self->cache, drop_plan);
     return 0;
 }
 
-static void spec_dealloc(nj_spec_object *self)
+static void spec_dealloc(py_spec *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, spec_dealloc);
+    PY_BEGIN_FREE(self, spec_dealloc);
     spec_clear(self);
     nj_spec_clear(&self->it);
     Py_XDECREF((PyObject *)self->ordering.object);
@@ -90,10 +90,10 @@ static void spec_dealloc(nj_spec_object *self)
     Py_XDECREF((PyObject *)self->ids);
     type->tp_free(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
-static Py_ssize_t spec_length(nj_spec_object *self)
+static Py_ssize_t spec_length(py_spec *self)
 {
     return (Py_ssize_t)self->cache.used;
 }
@@ -110,13 +110,13 @@ static PyType_Slot spec_slots[] = {
 
 static PyType_Spec spec_spec = {
     .name = "nojit.runtime._core.Spec",
-    .basicsize = sizeof(nj_spec_object),
+    .basicsize = sizeof(py_spec),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = spec_slots,
 };
 
-int nj_spec_type_init(PyObject *module)
+int py_spec_init(PyObject *module)
 {
-    nj_spec_type = (PyTypeObject *)PyType_FromSpec(&spec_spec);
-    return nj_spec_type == NULL ? -1 : PyModule_AddType(module, nj_spec_type);
+    py_spec_type = (PyTypeObject *)PyType_FromSpec(&spec_spec);
+    return py_spec_type == NULL ? -1 : PyModule_AddType(module, py_spec_type);
 }

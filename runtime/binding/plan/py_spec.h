@@ -11,15 +11,15 @@
 typedef struct {
     PyObject_HEAD
     nj_spec it;
-    nj_ordering ordering; /* its object is owned */
+    py_ordering ordering; /* its object is owned */
     PyObject *table;      /* that the facts are of */
-    nj_ids_object *ids;
+    py_ids *ids;
     nj_cache cache;
-} nj_spec_object;
+} py_spec;
 
-extern PyTypeObject *nj_spec_type;
+extern PyTypeObject *py_spec_type;
 
 /* Makes the type; once, at import. */
-int nj_spec_type_init(PyObject *module);
+int py_spec_init(PyObject *module);
 
 #endif

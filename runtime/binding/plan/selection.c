@@ -12,11 +12,11 @@ typedef struct {
     PyObject *table, *held; /* what texts are borrowed from */
     nj_ids *ids;
     nj_typing typing;
-    nj_read_arguments *read;
-    nj_pile *pile;
+    py_read_arguments *read;
+    py_pile *pile;
     nj_passed passed;
     nj_choice choice;
-    nj_ordering ordering; /* its object is owned */
+    py_ordering ordering; /* its object is owned */
     nj_tuning_key programs[NJ_TUNING_KEYS_MAX];
     int64_t numbers[NJ_TUNING_KEYS_MAX], rounded[NJ_TUNING_KEYS_MAX];
     nj_preference preference;
@@ -50,7 +50,7 @@ static Py_ssize_t place_of(const nj_table *table, PyObject *name)
 /* Reads the arguments: 1; 0 if a name is not that of a runtime param, or an argument is missing; -1 with an exception raised. */
 static int read_arguments(selection *self, PyObject *arguments)
 {
-    const nj_table *table = nj_table_of(self->table);
+    const nj_table *table = py_table_of(self->table);
     PyObject *name, *argument;
     Py_ssize_t at = 0;
     if (PyDict_GET_SIZE(arguments) != (Py_ssize_t)table->runtime_count) {
@@ -61,7 +61,7 @@ static int read_arguments(selection *self, PyObject *arguments)
         if (place < 0 || table->params[place].is_constexpr) {
             return 0;
         }
-        if (nj_argument_read(argument, self->ids, self->read, &self->read->values[place]) < 0) {
+        if (py_argument_read(argument, self->ids, self->read, &self->read->values[place]) < 0) {
             return -1;
         }
     }
@@ -71,7 +71,7 @@ static int read_arguments(selection *self, PyObject *arguments)
 /* Reads constexprs: 1; 0 if a name is not that of a constexpr; -1 with an exception raised. */
 static int read_constexprs(selection *self, PyObject *constexprs, nj_constant *constants, const nj_constant **given)
 {
-    const nj_table *table = nj_table_of(self->table);
+    const nj_table *table = py_table_of(self->table);
     PyObject *name, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(constexprs, &at, &name, &value)) {
@@ -79,7 +79,7 @@ static int read_constexprs(selection *self, PyObject *constexprs, nj_constant *c
         if (place < 0 || !table->params[place].is_constexpr) {
             return 0;
         }
-        if (nj_constant_from(value, &self->pile, &constants[place]) < 0) {
+        if (py_constant_from(value, &self->pile, &constants[place]) < 0) {
             return -1;
         }
         given[place] = &constants[place];
@@ -90,12 +90,12 @@ static int read_constexprs(selection *self, PyObject *constexprs, nj_constant *c
 /* Reads options, which come behind the params: 1, or -1 with an exception raised. */
 static int read_options(selection *self, PyObject *options, nj_constant *constants, const nj_constant **given, nj_span *names)
 {
-    const uint32_t first = nj_table_of(self->table)->param_count;
+    const uint32_t first = py_table_of(self->table)->param_count;
     PyObject *name, *value;
     Py_ssize_t at = 0, number = 0, size;
     while (PyDict_Next(options, &at, &name, &value)) {
         const char *text = PyUnicode_AsUTF8AndSize(name, &size);
-        if (text == NULL || nj_constant_from(value, &self->pile, &constants[first + number]) < 0) {
+        if (text == NULL || py_constant_from(value, &self->pile, &constants[first + number]) < 0) {
             return -1;
         }
         names[number] = (nj_span){(const unsigned char *)text, (size_t)size};
@@ -108,15 +108,15 @@ static int read_options(selection *self, PyObject *options, nj_constant *constan
 /* Reads a call: 1, 0 if it names what the kernel has not, -1 with an exception raised. */
 static int read_call(selection *self, PyObject *arguments, PyObject *constexprs, PyObject *options, int arch)
 {
-    const nj_table *table = nj_table_of(self->table);
+    const nj_table *table = py_table_of(self->table);
     size_t option_count = (size_t)PyDict_GET_SIZE(options), places = table->param_count + option_count;
     if (table->param_count > NJ_ARGUMENTS_MAX) {
         PyErr_Format(PyExc_ValueError, "expected at most %d params", NJ_ARGUMENTS_MAX);
         return -1;
     }
-    nj_constant *constants = nj_pile_take(&self->pile, places * sizeof *constants);
-    const nj_constant **given = constants == NULL ? NULL : nj_pile_take(&self->pile, places * sizeof *given);
-    nj_span *names = given == NULL ? NULL : nj_pile_take(&self->pile, option_count * sizeof *names);
+    nj_constant *constants = py_pile_take(&self->pile, places * sizeof *constants);
+    const nj_constant **given = constants == NULL ? NULL : py_pile_take(&self->pile, places * sizeof *given);
+    nj_span *names = given == NULL ? NULL : py_pile_take(&self->pile, option_count * sizeof *names);
     if (names == NULL) {
         return -1;
     }
@@ -130,7 +130,7 @@ static int read_call(selection *self, PyObject *arguments, PyObject *constexprs,
         .option_count = option_count,
         .options = names,
         .arch = arch,
-        .interrupted = nj_is_interrupted,
+        .interrupted = py_is_interrupted,
     };
     return read;
 }
@@ -144,7 +144,7 @@ static int read_key(selection *self, PyObject *where)
     }
     const nj_tuning *tuning = self->ordering.tuning;
     if (!nj_tuning_programs(&self->typing, tuning, self->programs, &error)) {
-        nj_raise(&error, where);
+        py_raise(&error, where);
         return -1;
     }
     for (uint32_t i = 0; i < tuning->key_count; i++) {
@@ -183,8 +183,8 @@ static int selection_init(selection *self, PyObject *args)
                           &arch, &ordering, &where)) {
         return -1;
     }
-    const nj_table *table = nj_table_of(handle);
-    if (table == NULL || nj_ordering_read(ordering, &self->ordering) < 0) {
+    const nj_table *table = py_table_of(handle);
+    if (table == NULL || py_ordering_read(ordering, &self->ordering) < 0) {
         self->ordering.object = NULL;
         return -1;
     }
@@ -198,7 +198,7 @@ static int selection_init(selection *self, PyObject *args)
         return -1;
     }
     if (!nj_typing_init(&self->typing, table, self->ids, &error)) {
-        nj_raise(&error, where);
+        py_raise(&error, where);
         return -1;
     }
     int read = read_call(self, arguments, constexprs, options, arch);
@@ -227,7 +227,7 @@ static void selection_dealloc(selection *self)
         nj_typing_clear(&self->typing);
     }
     nj_ids_free(self->ids);
-    nj_pile_free(self->pile);
+    py_pile_free(self->pile);
     PyMem_Free(self->read);
     Py_XDECREF((PyObject *)self->ordering.object);
     Py_XDECREF(self->table);
@@ -512,7 +512,7 @@ static PyObject *selection_find(selection *self, PyObject *args)
     case NJ_NAME_ARCH: return Py_BuildValue("(i)", self->passed.arch);
     case NJ_NAME_ARGUMENT: Py_RETURN_TRUE;
     case NJ_NAME_CONSTANT: {
-        PyObject *value = nj_constant_value(found.constant);
+        PyObject *value = py_constant_value(found.constant);
         return value == NULL ? NULL : Py_BuildValue("(N)", value);
     }
     default: Py_RETURN_NONE;
@@ -556,7 +556,7 @@ static PyType_Spec selection_spec = {
     .slots = selection_slots,
 };
 
-int nj_selection_init(PyObject *module)
+int py_selection_init(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&selection_spec);
     int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);

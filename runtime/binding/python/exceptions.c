@@ -2,7 +2,7 @@
 
 #include "expr/value.h"
 
-/* Set once by `nj_errors_init` under the import lock, and never changed. */
+/* Set once by `py_exceptions_init` under the import lock, and never changed. */
 static struct {
     PyObject *argument_error;
     PyObject *bundle_error;
@@ -13,7 +13,7 @@ static struct {
     PyObject *no_dtype;
 } classes;
 
-int nj_errors_init(void)
+int py_exceptions_init(void)
 {
     PyObject *module = PyImport_ImportModule("nojit.runtime.errors");
     if (module == NULL) {
@@ -63,7 +63,7 @@ static void refuse(PyObject *kernel, PyObject *argument, PyObject *got, PyObject
     Py_XDECREF(got);
 }
 
-void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...)
+void py_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...)
 {
     if (PyErr_Occurred()) { /* `got` could not be made */
         Py_XDECREF(got);
@@ -90,11 +90,11 @@ static PyObject *quote(PyObject *cause)
     return quoted;
 }
 
-void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
+void py_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
 {
     PyObject *type, *cause, *traceback;
     if (!PyErr_Occurred()) {
-        nj_refuse(kernel, argument, NULL, "%s", what);
+        py_refuse(kernel, argument, NULL, "%s", what);
         return;
     }
     PyErr_Fetch(&type, &cause, &traceback);
@@ -107,7 +107,7 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
     if (traceback != NULL) {
         PyException_SetTraceback(cause, traceback);
     }
-    nj_refuse(kernel, argument, quote(cause), "%s", what);
+    py_refuse(kernel, argument, quote(cause), "%s", what);
     PyObject *new_type, *error, *new_traceback;
     PyErr_Fetch(&new_type, &error, &new_traceback);
     PyErr_NormalizeException(&new_type, &error, &new_traceback);
@@ -132,12 +132,12 @@ static PyObject *take(void)
     return error;
 }
 
-PyObject *nj_take_miss(void)
+PyObject *py_take_miss(void)
 {
     return PyErr_ExceptionMatches(classes.no_matching_variant_error) ? take() : NULL;
 }
 
-PyObject *nj_take_refusal(void)
+PyObject *py_take_refusal(void)
 {
     bool refused = PyErr_ExceptionMatches(classes.no_matching_variant_error) || PyErr_ExceptionMatches(classes.argument_error);
     return refused ? take() : NULL;
@@ -157,7 +157,7 @@ static PyObject *dtype_spellings(void)
     return spellings;
 }
 
-void nj_refuse_dtype(PyObject *dtype)
+void py_refuse_dtype(PyObject *dtype)
 {
     PyObject *text = PyObject_Str(dtype), *spellings = text == NULL ? NULL : dtype_spellings();
     PyObject *what = spellings == NULL ? NULL : PyObject_CallFunctionObjArgs(classes.no_dtype, text, spellings, NULL);
@@ -184,7 +184,7 @@ static PyObject *place_of(const nj_error *error, PyObject *where)
     return place;
 }
 
-bool nj_is_bundle_error(PyObject *type)
+bool py_is_bundle_error(PyObject *type)
 {
     return PyErr_GivenExceptionMatches(type, classes.bundle_error);
 }
@@ -198,7 +198,7 @@ static PyObject *class_of(nj_code code)
     }
 }
 
-PyObject *nj_raise(const nj_error *error, PyObject *where)
+PyObject *py_raise(const nj_error *error, PyObject *where)
 {
     if (error->code == NJ_ERROR_MEMORY) {
         return PyErr_NoMemory();
@@ -216,7 +216,7 @@ PyObject *nj_raise(const nj_error *error, PyObject *where)
     return NULL;
 }
 
-void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)
+void py_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)
 {
     PyObject *kwargs = PyDict_New();
     PyObject *place = where == NULL ? NULL : PyObject_Str(where);
@@ -231,7 +231,7 @@ void nj_driver_error(const char *call, int code, const char *name, PyObject *wha
     raise_instance(classes.driver_error, text == NULL ? NULL : Py_BuildValue("(siN)", call, code, text), kwargs);
 }
 
-PyObject *nj_describe(PyObject *object)
+PyObject *py_describe(PyObject *object)
 {
     const char *type = Py_TYPE(object)->tp_name;
     if (object == Py_None) {

@@ -10,35 +10,35 @@
 #include "nojit.h"
 
 /* Finds the error classes; once, at import. */
-int nj_errors_init(void);
+int py_exceptions_init(void);
 
 /* Raises ArgumentError at `argument` (NULL: the call as a whole) of `kernel`; steals `got`, which may be NULL. A pending
  * exception stays instead. */
-void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...);
+void py_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...);
 
 /* Turns the pending exception into an ArgumentError at `argument` that quotes its first line, cause included; raises one too
  * where code that failed has raised nothing. */
-void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what);
+void py_refuse_pending(PyObject *kernel, PyObject *argument, const char *what);
 
 /* Takes the pending exception if it is a NoMatchingVariantError: new; NULL if it is another, which stays pending. */
-PyObject *nj_take_miss(void);
+PyObject *py_take_miss(void);
 
-/* Takes the pending exception if it is a NoMatchingVariantError or an ArgumentError, as `nj_take_miss` does. */
-PyObject *nj_take_refusal(void);
+/* Takes the pending exception if it is a NoMatchingVariantError or an ArgumentError, as `py_take_miss` does. */
+PyObject *py_take_refusal(void);
 
 /* Raises TypeError for a dtype that Triton has not; says which of those it has is spelled nearest. */
-void nj_refuse_dtype(PyObject *dtype);
+void py_refuse_dtype(PyObject *dtype);
 
 /* Whether a class of exceptions is BundleError, or derived from it. */
-bool nj_is_bundle_error(PyObject *type);
+bool py_is_bundle_error(PyObject *type);
 
 /* Raises what the engine found, at ``str(where)``. Returns NULL. */
-PyObject *nj_raise(const nj_error *error, PyObject *where);
+PyObject *py_raise(const nj_error *error, PyObject *where);
 
 /* Raises DriverError at ``str(where)``; `name`, `what` and `where` may be NULL. */
-void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where);
+void py_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where);
 
 /* "int 3", "str 'x'", or the type alone where a value says nothing. */
-PyObject *nj_describe(PyObject *object);
+PyObject *py_describe(PyObject *object);
 
 #endif

@@ -1,6 +1,6 @@
 #include "python/records.h"
 
-bool nj_is_tuple(PyObject *object, const char *what)
+bool py_is_tuple(PyObject *object, const char *what)
 {
     bool is = object != NULL && PyTuple_Check(object);
     if (!is && object != NULL) {
@@ -9,7 +9,7 @@ bool nj_is_tuple(PyObject *object, const char *what)
     return is;
 }
 
-void nj_record_clear(nj_record *record)
+void py_record_clear(nj_record *record)
 {
     while (record->field_count > 0) {
         Py_CLEAR(record->fields[--record->field_count]);
@@ -30,16 +30,16 @@ static bool take_fields(PyObject *type, PyObject *names, nj_record *record)
     return true;
 }
 
-int nj_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record)
+int py_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record)
 {
     PyObject *names = PyObject_GetAttrString(type, "__match_args__");
-    nj_record_clear(record);
+    py_record_clear(record);
     bool fits = names != NULL && PyType_Check(type) && PyTuple_Check(names) && PyTuple_GET_SIZE(names) == field_count;
     bool taken = fits && take_fields(type, names, record);
     if (taken) {
         record->type = (PyTypeObject *)Py_NewRef(type);
     } else {
-        nj_record_clear(record);
+        py_record_clear(record);
     }
     if (!fits && !PyErr_Occurred()) {
         PyErr_Format(PyExc_TypeError, "expected a record of %zd fields, got %R", field_count, type);
@@ -48,16 +48,16 @@ int nj_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record)
     return taken ? 0 : -1;
 }
 
-int nj_record_find(const char *module, const char *name, Py_ssize_t field_count, nj_record *record)
+int py_record_find(const char *module, const char *name, Py_ssize_t field_count, nj_record *record)
 {
     PyObject *home = PyImport_ImportModule(module), *type = home == NULL ? NULL : PyObject_GetAttrString(home, name);
-    int status = type == NULL ? -1 : nj_record_of(type, field_count, record);
+    int status = type == NULL ? -1 : py_record_of(type, field_count, record);
     Py_XDECREF(type);
     Py_XDECREF(home);
     return status;
 }
 
-PyObject *nj_record_make(const nj_record *record, PyObject **values)
+PyObject *py_record_make(const nj_record *record, PyObject **values)
 {
     bool whole = true;
     for (Py_ssize_t i = 0; i < record->field_count; i++) {

@@ -6,27 +6,27 @@
 #include <Python.h>
 #include <stdbool.h>
 
-enum { NJ_RECORD_FIELDS_MAX = 12 };
+enum { PY_RECORD_FIELDS_MAX = 12 };
 
 /* Whether an object is a tuple; TypeError raised, which says what else was expected, if it is none. NULL is none, too, and
  * has raised already. */
-bool nj_is_tuple(PyObject *object, const char *what);
+bool py_is_tuple(PyObject *object, const char *what);
 
 /* A class of records. */
 typedef struct {
     PyTypeObject *type;
     Py_ssize_t field_count;
-    PyObject *fields[NJ_RECORD_FIELDS_MAX]; /* their descriptors */
+    PyObject *fields[PY_RECORD_FIELDS_MAX]; /* their descriptors */
 } nj_record;
 
 /* Takes the fields of a class of records, which has so many; 0, or -1 with an exception raised. */
-int nj_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record);
-void nj_record_clear(nj_record *record);
+int py_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record);
+void py_record_clear(nj_record *record);
 
 /* Takes the fields of a class, found by the names of its module and its own. */
-int nj_record_find(const char *module, const char *name, Py_ssize_t field_count, nj_record *record);
+int py_record_find(const char *module, const char *name, Py_ssize_t field_count, nj_record *record);
 
 /* Makes a record of as many values as it has fields, which it steals; NULL where one is NULL, or with an exception raised. */
-PyObject *nj_record_make(const nj_record *record, PyObject **values);
+PyObject *py_record_make(const nj_record *record, PyObject **values);
 
 #endif

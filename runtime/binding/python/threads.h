@@ -7,41 +7,41 @@
 #include <stdatomic.h>
 
 #ifdef Py_GIL_DISABLED
-#define NJ_BEGIN_LOCKED(object) Py_BEGIN_CRITICAL_SECTION(object)
-#define NJ_END_LOCKED() Py_END_CRITICAL_SECTION()
-typedef PyMutex nj_mutex;
-#define NJ_LOCK(mutex) PyMutex_Lock(mutex)
-#define NJ_UNLOCK(mutex) PyMutex_Unlock(mutex)
+#define PY_BEGIN_LOCKED(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define PY_END_LOCKED() Py_END_CRITICAL_SECTION()
+typedef PyMutex py_mutex;
+#define PY_LOCK(mutex) PyMutex_Lock(mutex)
+#define PY_UNLOCK(mutex) PyMutex_Unlock(mutex)
 #else
-#define NJ_BEGIN_LOCKED(object) {
-#define NJ_END_LOCKED() }
+#define PY_BEGIN_LOCKED(object) {
+#define PY_END_LOCKED() }
 typedef struct {
     char unused;
-} nj_mutex;
-#define NJ_LOCK(mutex) ((void)(mutex))
-#define NJ_UNLOCK(mutex) ((void)(mutex))
+} py_mutex;
+#define PY_LOCK(mutex) ((void)(mutex))
+#define PY_UNLOCK(mutex) ((void)(mutex))
 #endif
 
 /* A count that calls of several threads raise. */
 #ifdef Py_GIL_DISABLED
-typedef _Atomic(unsigned long long) nj_atomic_count;
-#define NJ_COUNT(count) ((void)atomic_fetch_add_explicit(&(count), 1, memory_order_relaxed))
-#define NJ_COUNTED(count) atomic_load_explicit(&(count), memory_order_relaxed)
+typedef _Atomic(unsigned long long) py_atomic_count;
+#define PY_COUNT(count) ((void)atomic_fetch_add_explicit(&(count), 1, memory_order_relaxed))
+#define PY_COUNTED(count) atomic_load_explicit(&(count), memory_order_relaxed)
 #else
-typedef unsigned long long nj_atomic_count;
-#define NJ_COUNT(count) ((void)(count)++)
-#define NJ_COUNTED(count) (count)
+typedef unsigned long long py_atomic_count;
+#define PY_COUNT(count) ((void)(count)++)
+#define PY_COUNTED(count) (count)
 #endif
 
 /* Around what frees an object that may hold others of its kind, from its first statement to its last: such objects can be
  * nested as deep as memory allows, and the stack would not allow to free them one within the other. */
-#define NJ_BEGIN_FREE(self, dealloc) \
+#define PY_BEGIN_FREE(self, dealloc) \
     PyObject_GC_UnTrack(self);       \
     Py_TRASHCAN_BEGIN(self, dealloc)
-#define NJ_END_FREE() Py_TRASHCAN_END
+#define PY_END_FREE() Py_TRASHCAN_END
 
 /* The value of a key, new; NULL without an exception where there is none. */
-static inline PyObject *nj_dict_get(PyObject *dict, PyObject *key)
+static inline PyObject *py_dict_get(PyObject *dict, PyObject *key)
 {
 #if PY_VERSION_HEX >= 0x030d0000
     PyObject *value;

@@ -5,15 +5,15 @@
 #include "tensor/read_descriptor.h"
 #include "python/threads.h"
 
-PyTypeObject *nj_described_type;
+PyTypeObject *py_described_type;
 static PyTypeObject *geometry_type;
 
-static PyObject *describe(nj_geometry *geometry, PyObject *base)
+static PyObject *describe(py_geometry *geometry, PyObject *base)
 {
-    nj_described *self = PyObject_GC_New(nj_described, nj_described_type);
+    py_described *self = PyObject_GC_New(py_described, py_described_type);
     if (self != NULL) {
         self->base = Py_NewRef(base);
-        self->geometry = (nj_geometry *)Py_NewRef((PyObject *)geometry);
+        self->geometry = (py_geometry *)Py_NewRef((PyObject *)geometry);
         PyObject_GC_Track(self);
     }
     return (PyObject *)self;
@@ -25,7 +25,7 @@ static PyObject *geometry_call(PyObject *self, PyObject *const *arguments, size_
         PyErr_SetString(PyExc_TypeError, "expected a tensor to describe");
         return NULL;
     }
-    return describe((nj_geometry *)self, arguments[0]);
+    return describe((py_geometry *)self, arguments[0]);
 }
 
 static PyObject *tuple_or_none(PyObject *sequence)
@@ -34,10 +34,10 @@ static PyObject *tuple_or_none(PyObject *sequence)
 }
 
 /* A geometry, new; NULL with an exception raised. */
-static nj_geometry *make_geometry(PyTypeObject *type, PyObject *shape, PyObject *strides, PyObject *box,
+static py_geometry *make_geometry(PyTypeObject *type, PyObject *shape, PyObject *strides, PyObject *box,
                                   PyObject *steps)
 {
-    nj_geometry *self = (nj_geometry *)type->tp_alloc(type, 0);
+    py_geometry *self = (py_geometry *)type->tp_alloc(type, 0);
     if (self == NULL) {
         return NULL;
     }
@@ -46,8 +46,8 @@ static nj_geometry *make_geometry(PyTypeObject *type, PyObject *shape, PyObject 
     self->strides = self->shape == NULL ? NULL : PySequence_Tuple(strides);
     self->box = self->strides == NULL ? NULL : tuple_or_none(box);
     self->steps = self->box == NULL ? NULL : tuple_or_none(steps);
-    if (self->steps == NULL || nj_descriptor_set(self->shape, self->strides, &self->numbers) < 0 ||
-        nj_descriptor_set_box(self->box, self->steps, &self->numbers) < 0) {
+    if (self->steps == NULL || py_descriptor_set(self->shape, self->strides, &self->numbers) < 0 ||
+        py_descriptor_set_box(self->box, self->steps, &self->numbers) < 0) {
         Py_CLEAR(self);
     }
     return self;
@@ -63,7 +63,7 @@ static PyObject *geometry_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)make_geometry(type, shape, strides, box, steps);
 }
 
-static void geometry_dealloc(nj_geometry *self)
+static void geometry_dealloc(py_geometry *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     Py_XDECREF(self->shape);
@@ -82,52 +82,52 @@ static PyObject *described_new(PyTypeObject *Py_UNUSED(type), PyObject *args, Py
         return NULL;
     }
     shape = shape == Py_None ? PyObject_GetAttrString(base, "shape") : Py_NewRef(shape);
-    nj_geometry *geometry = shape == NULL ? NULL : make_geometry(geometry_type, shape, strides, box, steps);
+    py_geometry *geometry = shape == NULL ? NULL : make_geometry(geometry_type, shape, strides, box, steps);
     PyObject *self = geometry == NULL ? NULL : describe(geometry, base);
     Py_XDECREF((PyObject *)geometry);
     Py_XDECREF(shape);
     return self;
 }
 
-static PyObject *described_shape(nj_described *self, void *Py_UNUSED(closure))
+static PyObject *described_shape(py_described *self, void *Py_UNUSED(closure))
 {
     return Py_NewRef(self->geometry->shape);
 }
 
-static PyObject *described_strides(nj_described *self, void *Py_UNUSED(closure))
+static PyObject *described_strides(py_described *self, void *Py_UNUSED(closure))
 {
     return Py_NewRef(self->geometry->strides);
 }
 
-static PyObject *described_block(nj_described *Py_UNUSED(self), void *Py_UNUSED(closure))
+static PyObject *described_block(py_described *Py_UNUSED(self), void *Py_UNUSED(closure))
 {
     Py_RETURN_NONE;
 }
 
-static int described_traverse(nj_described *self, visitproc visit, void *arg)
+static int described_traverse(py_described *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->base);
     return 0;
 }
 
-static void described_dealloc(nj_described *self)
+static void described_dealloc(py_described *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    NJ_BEGIN_FREE(self, described_dealloc);
+    PY_BEGIN_FREE(self, described_dealloc);
     Py_DECREF(self->base);
     Py_DECREF(self->geometry);
     PyObject_GC_Del(self);
     Py_DECREF(type);
-    NJ_END_FREE();
+    PY_END_FREE();
 }
 
 static PyMemberDef geometry_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_geometry, vectorcall), READONLY, NULL},
-    {"shape", T_OBJECT, offsetof(nj_geometry, shape), READONLY, NULL},
-    {"strides", T_OBJECT, offsetof(nj_geometry, strides), READONLY, NULL},
-    {"box", T_OBJECT, offsetof(nj_geometry, box), READONLY, NULL},
-    {"steps", T_OBJECT, offsetof(nj_geometry, steps), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(py_geometry, vectorcall), READONLY, NULL},
+    {"shape", T_OBJECT, offsetof(py_geometry, shape), READONLY, NULL},
+    {"strides", T_OBJECT, offsetof(py_geometry, strides), READONLY, NULL},
+    {"box", T_OBJECT, offsetof(py_geometry, box), READONLY, NULL},
+    {"steps", T_OBJECT, offsetof(py_geometry, steps), READONLY, NULL},
     {NULL},
 };
 
@@ -143,14 +143,14 @@ static PyType_Slot geometry_slots[] = {
 
 static PyType_Spec geometry_spec = {
     .name = "nojit.runtime._core.Geometry",
-    .basicsize = sizeof(nj_geometry),
+    .basicsize = sizeof(py_geometry),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = geometry_slots,
 };
 
 static PyMemberDef described_members[] = {
-    {"base", T_OBJECT, offsetof(nj_described, base), READONLY, NULL},
-    {"geometry", T_OBJECT, offsetof(nj_described, geometry), READONLY, NULL},
+    {"base", T_OBJECT, offsetof(py_described, base), READONLY, NULL},
+    {"geometry", T_OBJECT, offsetof(py_described, geometry), READONLY, NULL},
     {NULL},
 };
 
@@ -176,17 +176,17 @@ static PyType_Slot described_slots[] = {
 
 static PyType_Spec described_spec = {
     .name = "nojit.runtime._core.Described",
-    .basicsize = sizeof(nj_described),
+    .basicsize = sizeof(py_described),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = described_slots,
 };
 
-int nj_described_init(PyObject *module)
+int py_geometry_init(PyObject *module)
 {
     geometry_type = (PyTypeObject *)PyType_FromSpec(&geometry_spec);
-    nj_described_type = (PyTypeObject *)PyType_FromSpec(&described_spec);
-    if (geometry_type == NULL || nj_described_type == NULL || PyModule_AddType(module, geometry_type) < 0) {
+    py_described_type = (PyTypeObject *)PyType_FromSpec(&described_spec);
+    if (geometry_type == NULL || py_described_type == NULL || PyModule_AddType(module, geometry_type) < 0) {
         return -1;
     }
-    return PyModule_AddType(module, nj_described_type);
+    return PyModule_AddType(module, py_described_type);
 }

@@ -13,17 +13,17 @@ typedef struct {
     PyObject *box;     /* likewise, or None */
     PyObject *steps;   /* likewise */
     nj_descriptor numbers; /* all but the base */
-} nj_geometry;
+} py_geometry;
 
 typedef struct {
     PyObject_HEAD
     PyObject *base;
-    nj_geometry *geometry;
-} nj_described;
+    py_geometry *geometry;
+} py_described;
 
-extern PyTypeObject *nj_described_type;
+extern PyTypeObject *py_described_type;
 
 /* Makes the types; once, at import. */
-int nj_described_init(PyObject *module);
+int py_geometry_init(PyObject *module);
 
 #endif

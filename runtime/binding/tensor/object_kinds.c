@@ -2,7 +2,7 @@
 #include "python/threads.h"
 #include "tensor/tensor.h"
 
-/* Set once by `nj_kinds_init` under the import lock. */
+/* Set once by `py_kinds_init` under the import lock. */
 static PyObject *exchange_api_name, *block_shape_name, *base_name, *data_ptr_name;
 
 /* Types that were met, in the order of their hash; NULL where there is none yet. Entries are added and never change, so
@@ -14,7 +14,7 @@ static PyObject *exchange_api_name, *block_shape_name, *base_name, *data_ptr_nam
 #define VERSIONS_MAX 16
 typedef struct {
     PyTypeObject *type;
-    nj_kind kind;
+    py_kind kind;
     const DLPackExchangeAPI *api;
 } known_type;
 
@@ -26,7 +26,7 @@ static inline size_t home_of(const PyTypeObject *type)
     return (size_t)((uint64_t)(uintptr_t)type * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS));
 }
 
-int nj_kinds_init(void)
+int py_kinds_init(void)
 {
     Py_XSETREF(exchange_api_name, PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
     Py_XSETREF(block_shape_name, PyUnicode_InternFromString("block_shape"));
@@ -37,7 +37,7 @@ int nj_kinds_init(void)
 }
 
 /* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
-PyObject *nj_optional_attribute(PyObject *object, PyObject *name)
+PyObject *py_optional_attribute(PyObject *object, PyObject *name)
 {
     PyObject *value = PyObject_GetAttr(object, name);
     if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
@@ -50,7 +50,7 @@ PyObject *nj_optional_attribute(PyObject *object, PyObject *name)
 static int find_exchange_api(PyTypeObject *type, const DLPackExchangeAPI **api)
 {
     *api = NULL;
-    PyObject *capsule = nj_optional_attribute((PyObject *)type, exchange_api_name);
+    PyObject *capsule = py_optional_attribute((PyObject *)type, exchange_api_name);
     if (capsule == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
@@ -73,13 +73,13 @@ static int find_exchange_api(PyTypeObject *type, const DLPackExchangeAPI **api)
 
 static int has_attribute(PyObject *object, PyObject *name)
 {
-    PyObject *value = nj_optional_attribute(object, name);
+    PyObject *value = py_optional_attribute(object, name);
     int found = value != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
     Py_XDECREF(value);
     return found;
 }
 
-int nj_is_descriptor(PyObject *object)
+int py_is_descriptor(PyObject *object)
 {
     int found = has_attribute(object, block_shape_name);
     return found > 0 ? has_attribute(object, base_name) : found;
@@ -89,17 +89,17 @@ int nj_is_descriptor(PyObject *object)
 static int learn(PyObject *object, known_type *known)
 {
     known->type = Py_TYPE(object);
-    known->kind = NJ_KIND_OTHER;
+    known->kind = PY_KIND_OTHER;
     if (find_exchange_api(known->type, &known->api) < 0) {
         return -1;
     }
     if (known->api != NULL) {
-        known->kind = NJ_KIND_EXCHANGE;
+        known->kind = PY_KIND_EXCHANGE;
         return 0;
     }
-    int found = nj_is_descriptor(object);
+    int found = py_is_descriptor(object);
     if (found > 0) {
-        known->kind = NJ_KIND_DESCRIPTOR;
+        known->kind = PY_KIND_DESCRIPTOR;
     }
     return found < 0 ? -1 : 0;
 }
@@ -107,14 +107,14 @@ static int learn(PyObject *object, known_type *known)
 /* Whether another object of the type can be of another kind, though neither has a dict: 1, 0, or -1 with an exception. */
 static int may_differ(const known_type *learnt)
 {
-    if (learnt->kind == NJ_KIND_EXCHANGE) {
+    if (learnt->kind == PY_KIND_EXCHANGE) {
         return 0;
     }
     if (learnt->type->tp_getattro != PyObject_GenericGetAttr) { /* a proxy, or a class with __getattr__ */
         return 1;
     }
     /* slots can be left empty */
-    return has_attribute((PyObject *)learnt->type, learnt->kind == NJ_KIND_DESCRIPTOR ? data_ptr_name : block_shape_name);
+    return has_attribute((PyObject *)learnt->type, learnt->kind == PY_KIND_DESCRIPTOR ? data_ptr_name : block_shape_name);
 }
 
 /* Keeps what was learnt where there is room; another thread may have been faster. */
@@ -140,7 +140,7 @@ static void keep(const known_type *learnt)
     PyMem_RawFree(made);
 }
 
-int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api)
+int py_kind_of(PyObject *object, py_kind *kind, const DLPackExchangeAPI **api)
 {
     PyTypeObject *type = Py_TYPE(object);
     size_t home = home_of(type);

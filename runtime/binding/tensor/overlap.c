@@ -29,7 +29,7 @@ static int reach_of(const DLTensor *tensor, int64_t *low, int64_t *high)
     return beyond ? -1 : 1;
 }
 
-int nj_extent_of(const DLTensor *tensor, nj_extent *extent)
+int py_extent_of(const DLTensor *tensor, py_extent *extent)
 {
     int64_t low, high, bits = (int64_t)tensor->dtype.bits * tensor->dtype.lanes;
     int found = reach_of(tensor, &low, &high);
@@ -37,7 +37,7 @@ int nj_extent_of(const DLTensor *tensor, nj_extent *extent)
                                 __builtin_add_overflow(high, 1, &high) ||
                                 __builtin_mul_overflow(high, bits, &high) || __builtin_add_overflow(high, 7, &high));
     uintptr_t address = address_of(tensor);
-    *extent = (nj_extent){address, address};
+    *extent = (py_extent){address, address};
     if (found <= 0 || beyond) {
         return beyond ? -1 : found;
     }
@@ -45,17 +45,17 @@ int nj_extent_of(const DLTensor *tensor, nj_extent *extent)
     return beyond ? -1 : 1;
 }
 
-bool nj_lies_apart(const DLTensor *one, const DLTensor *other)
+bool py_lies_apart(const DLTensor *one, const DLTensor *other)
 {
-    nj_extent a, b;
-    int of_one = nj_extent_of(one, &a), of_other = nj_extent_of(other, &b);
+    py_extent a, b;
+    int of_one = py_extent_of(one, &a), of_other = py_extent_of(other, &b);
     if (of_one == 0 || of_other == 0) {
         return true;
     }
     return of_one > 0 && of_other > 0 && (a.end <= b.first || b.end <= a.first);
 }
 
-bool nj_is_same_view(const DLTensor *one, const DLTensor *other)
+bool py_is_same_view(const DLTensor *one, const DLTensor *other)
 {
     if (address_of(one) != address_of(other) || one->ndim != other->ndim || one->dtype.code != other->dtype.code ||
         one->dtype.bits != other->dtype.bits || one->dtype.lanes != other->dtype.lanes ||

@@ -5,12 +5,12 @@
 
 #include "launch/descriptor.h"
 
-/* Set once by `nj_descriptor_init` under the import lock. */
+/* Set once by `py_descriptor_init` under the import lock. */
 static struct {
     PyObject *base, *shape, *strides, *block_shape, *padding, *round_f32_to_tf32, *box, *steps;
 } names;
 
-int nj_descriptor_init(void)
+int py_descriptor_init(void)
 {
     const struct {
         PyObject **name;
@@ -120,7 +120,7 @@ static int read_geometry(PyObject *object, nj_descriptor *descriptor)
     return check_geometry(descriptor);
 }
 
-int nj_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descriptor)
+int py_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descriptor)
 {
     int rank = take_ints(Py_NewRef(shape), names.shape, descriptor->shape);
     int others = rank < 0 ? -1 : take_ints(Py_NewRef(strides), names.strides, descriptor->strides);
@@ -134,7 +134,7 @@ int nj_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descrip
     return 0;
 }
 
-int nj_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descriptor)
+int py_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descriptor)
 {
     int64_t sizes[NJ_RANK_MAX], apart[NJ_RANK_MAX];
     int rank = descriptor->rank;
@@ -163,7 +163,7 @@ int nj_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descrip
 static int read_options(PyObject *object, nj_descriptor *descriptor)
 {
     descriptor->pads_nan = descriptor->rounds_tf32 = false;
-    PyObject *padding = nj_optional_attribute(object, names.padding);
+    PyObject *padding = py_optional_attribute(object, names.padding);
     if (padding != NULL) {
         bool text = PyUnicode_Check(padding);
         descriptor->pads_nan = text && PyUnicode_CompareWithASCIIString(padding, "nan") == 0;
@@ -172,7 +172,7 @@ static int read_options(PyObject *object, nj_descriptor *descriptor)
         }
         Py_DECREF(padding);
     }
-    PyObject *rounds = PyErr_Occurred() ? NULL : nj_optional_attribute(object, names.round_f32_to_tf32);
+    PyObject *rounds = PyErr_Occurred() ? NULL : py_optional_attribute(object, names.round_f32_to_tf32);
     if (rounds != NULL) {
         int truth = PyObject_IsTrue(rounds);
         descriptor->rounds_tf32 = truth > 0;
@@ -187,16 +187,16 @@ static int check_options(const nj_descriptor *descriptor, PyObject *kernel, PyOb
     if (nj_descriptor_check_options(descriptor, -1, &error)) {
         return 0;
     }
-    nj_refuse(kernel, argument, PyUnicode_FromString(error.got), "%s", error.what);
+    py_refuse(kernel, argument, PyUnicode_FromString(error.got), "%s", error.what);
     return -1;
 }
 
 /* Reads all but the base, and gets that, new; NULL with an exception raised. */
 static PyObject *read_parts(PyObject *object, nj_descriptor *descriptor)
 {
-    if (Py_IS_TYPE(object, nj_described_type)) {
-        *descriptor = ((nj_described *)object)->geometry->numbers;
-        return check_geometry(descriptor) < 0 ? NULL : Py_NewRef(((nj_described *)object)->base);
+    if (Py_IS_TYPE(object, py_described_type)) {
+        *descriptor = ((py_described *)object)->geometry->numbers;
+        return check_geometry(descriptor) < 0 ? NULL : Py_NewRef(((py_described *)object)->base);
     }
     memset(descriptor->box, 0, sizeof descriptor->box);
     memset(descriptor->steps, 0, sizeof descriptor->steps);
@@ -204,17 +204,17 @@ static PyObject *read_parts(PyObject *object, nj_descriptor *descriptor)
     return read ? PyObject_GetAttr(object, names.base) : NULL;
 }
 
-int nj_read_descriptor(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument,
-                       nj_descriptor *descriptor, nj_tensor *base)
+int py_read_descriptor(PyObject *object, const py_seen *seen, PyObject *kernel, PyObject *argument,
+                       nj_descriptor *descriptor, py_tensor *base)
 {
     PyObject *tensor = read_parts(object, descriptor);
     if (tensor == NULL) {
-        nj_refuse_pending(kernel, argument, "expected a tensor descriptor");
+        py_refuse_pending(kernel, argument, "expected a tensor descriptor");
         return -1;
     }
-    int status = nj_read_tensor(tensor, seen, kernel, argument, base);
+    int status = py_read_tensor(tensor, seen, kernel, argument, base);
     if (status == 0) {
-        nj_refuse(kernel, argument, PyUnicode_FromString(Py_TYPE(tensor)->tp_name),
+        py_refuse(kernel, argument, PyUnicode_FromString(Py_TYPE(tensor)->tp_name),
                   "expected a tensor descriptor with a tensor as its base");
     }
     Py_DECREF(tensor);

@@ -6,17 +6,17 @@
 #include "tensor/tensor.h"
 
 /* Prepares the names that are looked up; once, at import. */
-int nj_descriptor_init(void);
+int py_descriptor_init(void);
 
 /* Sets shape, strides and rank: 0, or -1 with an exception raised. Sizes are checked where a launch reads them. */
-int nj_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descriptor);
+int py_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descriptor);
 
 /* Sets what a copy takes, a sequence or None each, once the rank is set: 0, or -1 with an exception raised. */
-int nj_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descriptor);
+int py_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descriptor);
 
 /* Reads base, shape, strides, block_shape, and padding and round_f32_to_tf32 where they are there: 0, or -1 with an
  * exception raised for `argument` of `kernel`. */
-int nj_read_descriptor(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument,
-                       nj_descriptor *descriptor, nj_tensor *base);
+int py_read_descriptor(PyObject *object, const py_seen *seen, PyObject *kernel, PyObject *argument,
+                       nj_descriptor *descriptor, py_tensor *base);
 
 #endif

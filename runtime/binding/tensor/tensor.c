@@ -8,7 +8,7 @@
 #include "driver/driver.h"
 #include "driver/query.h"
 
-/* Set once by `nj_tensor_init` under the import lock. */
+/* Set once by `py_tensor_init` under the import lock. */
 static struct {
     PyObject *cuda_array_interface;
     PyObject *data_ptr;
@@ -39,10 +39,10 @@ static void find_dtypes(void)
     }
 }
 
-int nj_tensor_init(void)
+int py_tensor_init(void)
 {
     find_dtypes();
-    if (nj_kinds_init() < 0) {
+    if (py_kinds_init() < 0) {
         return -1;
     }
     const struct {
@@ -80,7 +80,7 @@ static nj_dtype dtype_of(DLDataType type)
 /* Whether memory is of a GPU whose driver this process uses. */
 static bool is_drivers(int32_t device_type)
 {
-    if (!nj_is_gpu(device_type)) {
+    if (!py_is_gpu(device_type)) {
         return false;
     }
     (void)nj_driver_find(); /* sets nj_vendor_found */
@@ -96,16 +96,16 @@ static int read_odd_device(DLDevice device, PyObject *kernel, PyObject *argument
     }
     if (known) {
         PyObject *got = PyUnicode_FromFormat("cuda:%d", (int)device.device_id);
-        nj_refuse(kernel, argument, got, "expected a device such as cuda:0");
+        py_refuse(kernel, argument, got, "expected a device such as cuda:0");
         return -1;
     }
     bool any = device.device_type == kDLCUDAHost || device.device_type == kDLROCMHost || device.device_type == kDLCUDAManaged;
-    *out = any ? NJ_DEVICE_ANY : NJ_DEVICE_HOST;
+    *out = any ? PY_DEVICE_ANY : PY_DEVICE_HOST;
     return 1;
 }
 
 /* The view of a tensor that was read a moment ago; NULL if it was not. */
-static const DLTensor *find_seen(const nj_seen *seen, PyObject *object)
+static const DLTensor *find_seen(const py_seen *seen, PyObject *object)
 {
     for (Py_ssize_t i = 0; seen != NULL && i < seen->count; i++) {
         if (seen->objects[i] == object) {
@@ -130,11 +130,11 @@ static __attribute__((noinline, cold)) int refuse_unread(PyObject *object, PyObj
         Py_SETREF(kind, type == NULL ? PyUnicode_FromString(Py_TYPE(object)->tp_name) : NULL);
     }
     if (kind != NULL) {
-        nj_refuse(kernel, argument, kind, "expected a tensor with memory");
+        py_refuse(kernel, argument, kind, "expected a tensor with memory");
     } else if (!PyErr_Occurred()) {
         PyErr_Restore(type, cause, traceback);
         if (expected) {
-            nj_refuse_pending(kernel, argument, what);
+            py_refuse_pending(kernel, argument, what);
         }
         return -1;
     }
@@ -148,7 +148,7 @@ static __attribute__((noinline, cold)) int refuse_unread(PyObject *object, PyObj
 static __attribute__((noinline)) int read_odd(const DLTensor *view, PyObject *object, PyObject *kernel,
                                               PyObject *argument, int *device)
 {
-    if (nj_lacks_memory(view)) {
+    if (py_lacks_memory(view)) {
         return refuse_unread(object, kernel, argument, "");
     }
     return read_odd_device(view->device, kernel, argument, device);
@@ -158,7 +158,7 @@ static __attribute__((noinline)) int read_odd(const DLTensor *view, PyObject *ob
  * elements. */
 static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *raw)
 {
-    nj_clear_view(raw);
+    py_clear_view(raw);
     if (api->dltensor_from_py_object_no_sync != NULL) {
         return api->dltensor_from_py_object_no_sync(object, raw);
     }
@@ -172,7 +172,7 @@ static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *ra
     }
     *raw = managed->dl_tensor;
     static const int64_t nothing[] = {0};
-    bool empty = raw->data == NULL && !nj_lacks_memory(raw);
+    bool empty = raw->data == NULL && !py_lacks_memory(raw);
     raw->ndim = empty;
     raw->shape = (int64_t *)nothing;
     if (managed->deleter != NULL) {
@@ -185,24 +185,24 @@ static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *ra
 static __attribute__((noinline)) void refuse_type(DLDataType type, PyObject *object, PyObject *kernel, PyObject *argument)
 {
     static const char what[] = "expected a tensor of a dtype that Triton has";
-    PyObject *dtype = nj_optional_attribute(object, names.dtype);
+    PyObject *dtype = py_optional_attribute(object, names.dtype);
     PyObject *text = dtype == NULL ? NULL : PyObject_Str(dtype);
     const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     if (utf8 != NULL && nj_dtype_parse(utf8) == NJ_DTYPE_COUNT) {
-        nj_refuse_dtype(dtype);
+        py_refuse_dtype(dtype);
     }
     Py_XDECREF(text);
     Py_XDECREF(dtype);
     if (PyErr_Occurred()) {
-        nj_refuse_pending(kernel, argument, what);
+        py_refuse_pending(kernel, argument, what);
         return;
     }
     PyObject *got = PyUnicode_FromFormat("DLPack type code %d, %d bits, %d lanes", type.code, type.bits, type.lanes);
-    nj_refuse(kernel, argument, got, what);
+    py_refuse(kernel, argument, got, what);
 }
 
-static int read_exchanged(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument,
-                          nj_tensor *tensor)
+static int read_exchanged(PyObject *object, const py_seen *seen, PyObject *kernel, PyObject *argument,
+                          py_tensor *tensor)
 {
     DLTensor raw;
     const DLTensor *known = find_seen(seen, object);
@@ -224,7 +224,7 @@ static int read_exchanged(PyObject *object, const nj_seen *seen, PyObject *kerne
 }
 
 /* Takes an int as an address. */
-static int read_address(PyObject *number, nj_tensor *tensor)
+static int read_address(PyObject *number, py_tensor *tensor)
 {
     unsigned long long address = PyLong_AsUnsignedLongLong(number);
     if (address == (unsigned long long)-1 && PyErr_Occurred()) {
@@ -236,7 +236,7 @@ static int read_address(PyObject *number, nj_tensor *tensor)
 }
 
 /* Reads ``str(dtype)`` into the value: 1, or 0 if Triton has none such; -1 with an exception. */
-static int read_dtype(PyObject *object, nj_tensor *tensor)
+static int read_dtype(PyObject *object, py_tensor *tensor)
 {
     PyObject *text = PyObject_Str(object);
     const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
@@ -249,7 +249,7 @@ static int read_dtype(PyObject *object, nj_tensor *tensor)
 /* An entry of an interface, new; NULL where it is not there, or None. */
 static PyObject *entry_of(PyObject *interface, PyObject *name)
 {
-    PyObject *value = nj_dict_get(interface, name);
+    PyObject *value = py_dict_get(interface, name);
     if (value == Py_None) {
         Py_CLEAR(value);
     }
@@ -268,20 +268,20 @@ static bool has_elements(PyObject *shape)
 
 /* Reads the stream that an interface names, since version 3: 1 for the legacy default stream, 2 for the thread's, a handle, or
  * None where the data is ready for any; 0 would leave open which default stream is meant. */
-static void read_interface_stream(PyObject *interface, nj_tensor *tensor)
+static void read_interface_stream(PyObject *interface, py_tensor *tensor)
 {
-    PyObject *stream = nj_dict_get(interface, names.stream);
+    PyObject *stream = py_dict_get(interface, names.stream);
     unsigned long long handle = stream == NULL || stream == Py_None ? 0 : PyLong_AsUnsignedLongLong(stream);
     if (stream != NULL && stream != Py_None && handle == 0) {
         PyErr_SetString(PyExc_ValueError, "expected a stream of None, 1 (legacy default), 2 (per-thread default) or a handle, got 0");
     }
     tensor->stream = (void *)(uintptr_t)handle;
-    tensor->origins |= stream == NULL ? 0 : NJ_SAYS_STREAM;
+    tensor->origins |= stream == NULL ? 0 : PY_SAYS_STREAM;
     Py_XDECREF(stream);
 }
 
 /* Reads what an interface says of how its data may be used: 1, or -1 with an exception. */
-static int read_terms(PyObject *interface, nj_tensor *tensor)
+static int read_terms(PyObject *interface, py_tensor *tensor)
 {
     PyObject *mask = entry_of(interface, names.mask);
     PyObject *shape = tensor->value.bits == 0 ? entry_of(interface, names.shape) : NULL;
@@ -298,7 +298,7 @@ static int read_terms(PyObject *interface, nj_tensor *tensor)
 }
 
 /* `__cuda_array_interface__`: 1 if it says all we need, 0 if there is none or it does not, -1 with an exception. */
-static int read_array_interface(PyObject *object, nj_tensor *tensor)
+static int read_array_interface(PyObject *object, py_tensor *tensor)
 {
     PyObject *interface = PyObject_GetAttr(object, names.cuda_array_interface);
     if (interface == NULL) {
@@ -311,8 +311,8 @@ static int read_array_interface(PyObject *object, nj_tensor *tensor)
     }
     int status = 0;
     if (PyDict_Check(interface)) {
-        PyObject *data = nj_dict_get(interface, names.data);
-        PyObject *typestr = data == NULL ? NULL : nj_dict_get(interface, names.typestr);
+        PyObject *data = py_dict_get(interface, names.data);
+        PyObject *typestr = data == NULL ? NULL : py_dict_get(interface, names.typestr);
         if (typestr != NULL && PyTuple_Check(data) && PyTuple_GET_SIZE(data) > 0) {
             status = read_dtype(typestr, tensor);
             if (status > 0) {
@@ -323,7 +323,7 @@ static int read_array_interface(PyObject *object, nj_tensor *tensor)
         Py_XDECREF(typestr);
     }
     Py_DECREF(interface);
-    tensor->device = NJ_DEVICE_UNSAID;
+    tensor->device = PY_DEVICE_UNSAID;
     return PyErr_Occurred() ? -1 : status;
 }
 
@@ -331,20 +331,20 @@ static int read_array_interface(PyObject *object, nj_tensor *tensor)
 static int parse_device(const char *text)
 {
     if (strncmp(text, "cuda", 4) != 0) {
-        return NJ_DEVICE_HOST;
+        return PY_DEVICE_HOST;
     }
     if (text[4] != ':') {
-        return NJ_DEVICE_UNSAID;
+        return PY_DEVICE_UNSAID;
     }
     size_t digits = strspn(text + 5, "0123456789");
-    return digits > 0 && digits < 10 && text[5 + digits] == '\0' ? (int)strtol(text + 5, NULL, 10) : NJ_DEVICE_WRONG;
+    return digits > 0 && digits < 10 && text[5 + digits] == '\0' ? (int)strtol(text + 5, NULL, 10) : PY_DEVICE_WRONG;
 }
 
-static int read_device(PyObject *object, nj_tensor *tensor)
+static int read_device(PyObject *object, py_tensor *tensor)
 {
-    PyObject *device = nj_optional_attribute(object, names.device);
+    PyObject *device = py_optional_attribute(object, names.device);
     if (device == NULL) {
-        tensor->device = NJ_DEVICE_UNSAID;
+        tensor->device = PY_DEVICE_UNSAID;
         return PyErr_Occurred() ? -1 : 1;
     }
     PyObject *text = PyObject_Str(device);
@@ -352,7 +352,7 @@ static int read_device(PyObject *object, nj_tensor *tensor)
     const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     if (utf8 != NULL) {
         tensor->device = parse_device(utf8);
-        if (tensor->device == NJ_DEVICE_WRONG) {
+        if (tensor->device == PY_DEVICE_WRONG) {
             PyErr_Format(PyExc_ValueError, "expected a device such as cuda:0, got %U", text);
             utf8 = NULL;
         }
@@ -364,7 +364,7 @@ static int read_device(PyObject *object, nj_tensor *tensor)
 /* Requires of what lies at address 0 that it has no elements, if it can count them: 0, or -1 with an exception. */
 static int check_empty(PyObject *object)
 {
-    PyObject *numel = nj_optional_attribute(object, names.numel);
+    PyObject *numel = py_optional_attribute(object, names.numel);
     PyObject *count = numel == NULL ? NULL : PyObject_CallNoArgs(numel);
     if (count != NULL && PyObject_IsTrue(count) == 1) {
         PyErr_SetString(PyExc_ValueError, "expected a tensor with memory, got address 0");
@@ -375,9 +375,9 @@ static int check_empty(PyObject *object)
 }
 
 /* ``data_ptr()``, ``dtype`` and ``device``: torch before 2.10, Triton's TensorWrapper. As `read_array_interface`. */
-static int read_data_ptr(PyObject *object, nj_tensor *tensor)
+static int read_data_ptr(PyObject *object, py_tensor *tensor)
 {
-    PyObject *data_ptr = nj_optional_attribute(object, names.data_ptr);
+    PyObject *data_ptr = py_optional_attribute(object, names.data_ptr);
     if (data_ptr == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
@@ -394,7 +394,7 @@ static int read_data_ptr(PyObject *object, nj_tensor *tensor)
     }
     status = read_dtype(dtype, tensor);
     if (status == 0) {
-        nj_refuse_dtype(dtype);
+        py_refuse_dtype(dtype);
     }
     Py_DECREF(dtype);
     return status == 1 ? read_device(object, tensor) : -1;
@@ -402,40 +402,40 @@ static int read_data_ptr(PyObject *object, nj_tensor *tensor)
 
 /* Looks into what wraps another tensor, as Triton's TensorWrapper does: that one's framework says which stream is current. 0, or
  * -1 with an exception. */
-static int read_base(PyObject *object, nj_tensor *tensor)
+static int read_base(PyObject *object, py_tensor *tensor)
 {
-    PyObject *base = nj_optional_attribute(object, names.base);
+    PyObject *base = py_optional_attribute(object, names.base);
     if (base == NULL || base == Py_None) {
         Py_XDECREF(base);
         return PyErr_Occurred() ? -1 : 0;
     }
-    nj_kind kind;
-    int status = nj_kind_of(base, &kind, &tensor->api);
+    py_kind kind;
+    int status = py_kind_of(base, &kind, &tensor->api);
     if (status == 0 && tensor->api == NULL) {
-        status = nj_is_torch(base);
-        tensor->origins |= status > 0 ? NJ_OF_TORCH : 0;
+        status = py_is_torch(base);
+        tensor->origins |= status > 0 ? PY_OF_TORCH : 0;
     }
     Py_DECREF(base);
     return status < 0 ? -1 : 0;
 }
 
 /* Reads a tensor of torch before 2.10, in that one of its two ways that says the device. A nested one has a `data_ptr()`, too. */
-static int read_old_torch(PyObject *object, nj_tensor *tensor)
+static int read_old_torch(PyObject *object, py_tensor *tensor)
 {
-    PyObject *nested = nj_optional_attribute(object, names.is_nested);
+    PyObject *nested = py_optional_attribute(object, names.is_nested);
     bool is_nested = nested == Py_True;
     Py_XDECREF(nested);
     if (is_nested) {
         PyErr_SetString(PyExc_ValueError, "expected a tensor that is not nested");
     }
-    tensor->origins = NJ_OF_TORCH;
+    tensor->origins = PY_OF_TORCH;
     return PyErr_Occurred() ? -1 : read_data_ptr(object, tensor);
 }
 
 /* Reads a tensor of another make: as `read_array_interface`. */
-static int read_parts(PyObject *object, nj_tensor *tensor)
+static int read_parts(PyObject *object, py_tensor *tensor)
 {
-    int torch = nj_is_torch(object);
+    int torch = py_is_torch(object);
     if (torch != 0) {
         return torch < 0 ? -1 : read_old_torch(object, tensor);
     }
@@ -448,68 +448,68 @@ static int read_parts(PyObject *object, nj_tensor *tensor)
 }
 
 /* Asks the driver where an address lies. */
-static int find_device(PyObject *kernel, PyObject *argument, nj_tensor *tensor)
+static int find_device(PyObject *kernel, PyObject *argument, py_tensor *tensor)
 {
     if (tensor->value.bits == 0) { /* an empty tensor */
-        tensor->device = NJ_DEVICE_ANY;
+        tensor->device = PY_DEVICE_ANY;
         return 1;
     }
     nj_error error;
-    if (nj_need_driver() < 0) {
+    if (py_need_driver() < 0) {
         return -1;
     }
     if (!nj_address_find((uint64_t)tensor->value.bits, &tensor->device, &error)) {
-        nj_raise_driver(&error, NULL, kernel);
+        py_raise_driver(&error, NULL, kernel);
         return -1;
     }
     if (tensor->device < 0) {
         PyObject *got = PyUnicode_FromFormat("address %p", (void *)(uintptr_t)tensor->value.bits);
-        nj_refuse(kernel, argument, got, "expected memory that the CUDA driver knows");
+        py_refuse(kernel, argument, got, "expected memory that the CUDA driver knows");
         return -1;
     }
     return 1;
 }
 
 /* Attributes that lie in an object's dict can differ from one object of a type to the next: 0, or -1 with an exception. */
-static int look_again(PyObject *object, nj_kind was, nj_kind *kind)
+static int look_again(PyObject *object, py_kind was, py_kind *kind)
 {
     if (*kind != was || Py_TYPE(object)->tp_dictoffset == 0) {
         return 0;
     }
-    int found = nj_is_descriptor(object);
-    *kind = found > 0 ? NJ_KIND_DESCRIPTOR : NJ_KIND_OTHER;
+    int found = py_is_descriptor(object);
+    *kind = found > 0 ? PY_KIND_DESCRIPTOR : PY_KIND_OTHER;
     return found < 0 ? -1 : 0;
 }
 
 /* Reads what has no exchange API. Not inline: with it the common way would save more registers. */
 static __attribute__((noinline)) int read_other(PyObject *object, PyObject *kernel, PyObject *argument,
-                                                nj_tensor *tensor)
+                                                py_tensor *tensor)
 {
     tensor->value = (nj_value){0};
     tensor->stream = NULL;
     tensor->origins = 0;
-    int status = look_again(object, NJ_KIND_DESCRIPTOR, &tensor->kind);
-    if (status == 0 && tensor->kind == NJ_KIND_DESCRIPTOR) {
+    int status = look_again(object, PY_KIND_DESCRIPTOR, &tensor->kind);
+    if (status == 0 && tensor->kind == PY_KIND_DESCRIPTOR) {
         return 0;
     }
     if (status == 0) {
         status = read_parts(object, tensor);
     }
     if (status == 0) {
-        status = look_again(object, NJ_KIND_OTHER, &tensor->kind);
+        status = look_again(object, PY_KIND_OTHER, &tensor->kind);
     }
     if (status < 0) {
         return refuse_unread(object, kernel, argument, "expected a tensor that says where its data lies");
     }
-    return status == 1 && tensor->device == NJ_DEVICE_UNSAID ? find_device(kernel, argument, tensor) : status;
+    return status == 1 && tensor->device == PY_DEVICE_UNSAID ? find_device(kernel, argument, tensor) : status;
 }
 
-int nj_read_tensor(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument, nj_tensor *tensor)
+int py_read_tensor(PyObject *object, const py_seen *seen, PyObject *kernel, PyObject *argument, py_tensor *tensor)
 {
-    if (nj_kind_of(object, &tensor->kind, &tensor->api) < 0) {
-        nj_refuse_pending(kernel, argument, "expected a type with a DLPack exchange API");
+    if (py_kind_of(object, &tensor->kind, &tensor->api) < 0) {
+        py_refuse_pending(kernel, argument, "expected a type with a DLPack exchange API");
         return -1;
     }
-    return tensor->kind == NJ_KIND_EXCHANGE ? read_exchanged(object, seen, kernel, argument, tensor)
+    return tensor->kind == PY_KIND_EXCHANGE ? read_exchanged(object, seen, kernel, argument, tensor)
                                             : read_other(object, kernel, argument, tensor);
 }

@@ -9,43 +9,43 @@
 #include "expr/value.h"
 
 enum {
-    NJ_DEVICE_ANY = -1,  /* managed or pinned memory, an empty tensor: every device reaches it */
-    NJ_DEVICE_HOST = -2, /* memory that no device reaches */
-    NJ_DEVICE_UNSAID = -3, /* the tensor does not say: the driver will */
-    NJ_DEVICE_WRONG = -4,  /* what no device is called */
+    PY_DEVICE_ANY = -1,  /* managed or pinned memory, an empty tensor: every device reaches it */
+    PY_DEVICE_HOST = -2, /* memory that no device reaches */
+    PY_DEVICE_UNSAID = -3, /* the tensor does not say: the driver will */
+    PY_DEVICE_WRONG = -4,  /* what no device is called */
 };
 
 typedef enum {
-    NJ_KIND_OTHER,
-    NJ_KIND_EXCHANGE, /* a tensor with the exchange API */
-    NJ_KIND_DESCRIPTOR,
-} nj_kind;
+    PY_KIND_OTHER,
+    PY_KIND_EXCHANGE, /* a tensor with the exchange API */
+    PY_KIND_DESCRIPTOR,
+} py_kind;
 
 /* What a tensor without an exchange API of its own says of streams. */
 typedef enum {
-    NJ_OF_TORCH = 1,    /* torch made it, or what it wraps: torch's current stream counts */
-    NJ_SAYS_STREAM = 2, /* it has a word on its stream, be it that there is none to wait for */
-} nj_origin;
+    PY_OF_TORCH = 1,    /* torch made it, or what it wraps: torch's current stream counts */
+    PY_SAYS_STREAM = 2, /* it has a word on its stream, be it that there is none to wait for */
+} py_origin;
 
 typedef struct {
     nj_value value;
     int device; /* an ordinal, or one of the above */
-    nj_kind kind; /* set for what is no tensor too */
+    py_kind kind; /* set for what is no tensor too */
     const DLPackExchangeAPI *api; /* of the framework, its own or that of the tensor it wraps; NULL if there is none */
     void *stream; /* of what has no API of its own: the stream that it says its data is in use on, or NULL */
-    uint8_t origins; /* of what has none: bits of nj_origin */
-} nj_tensor;
+    uint8_t origins; /* of what has none: bits of py_origin */
+} py_tensor;
 
 /* Tensors that were read a moment ago, by whom a call is made with them: what holds of them need not be asked again. */
 typedef struct {
     PyObject *const *objects;
     const DLTensor *views; /* for each object that is a tensor with the exchange API */
     Py_ssize_t count;
-} nj_seen;
+} py_seen;
 
 /* Makes a view of what has no dtype and no memory: what is left of it where a framework says that it has filled it in and
  * has not. */
-static inline void nj_clear_view(DLTensor *view)
+static inline void py_clear_view(DLTensor *view)
 {
     view->data = NULL;
     view->ndim = 0;
@@ -53,7 +53,7 @@ static inline void nj_clear_view(DLTensor *view)
 }
 
 /* Whether a tensor has elements, but no memory: a framework's stand-ins for tensors, say. */
-static inline bool nj_lacks_memory(const DLTensor *view)
+static inline bool py_lacks_memory(const DLTensor *view)
 {
     bool lacks = view->data == NULL;
     for (int32_t i = 0; i < view->ndim && lacks && view->shape != NULL; i++) {
@@ -63,21 +63,21 @@ static inline bool nj_lacks_memory(const DLTensor *view)
 }
 
 /* What kind of thing an object is, by its type unless objects of that differ: 0, or -1 with an exception raised. */
-int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api);
+int py_kind_of(PyObject *object, py_kind *kind, const DLPackExchangeAPI **api);
 
 /* Whether this very object has what a descriptor has: 1, 0, or -1 with an exception raised. */
-int nj_is_descriptor(PyObject *object);
+int py_is_descriptor(PyObject *object);
 
 /* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
-PyObject *nj_optional_attribute(PyObject *object, PyObject *name);
+PyObject *py_optional_attribute(PyObject *object, PyObject *name);
 
-int nj_kinds_init(void);
+int py_kinds_init(void);
 
 /* Prepares the names that are looked up; once, at import. */
-int nj_tensor_init(void);
+int py_tensor_init(void);
 
 /* 1 if `object` is a tensor, 0 if it is none, -1 with an exception raised for `argument` of `kernel`. `seen` may be
  * NULL. */
-int nj_read_tensor(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument, nj_tensor *tensor);
+int py_read_tensor(PyObject *object, const py_seen *seen, PyObject *kernel, PyObject *argument, py_tensor *tensor);
 
 #endif

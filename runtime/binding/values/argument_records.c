@@ -59,7 +59,7 @@ static uint8_t dtype_of(PyObject *name)
     return *text == '\0' ? NJ_DTYPE_NONE : (uint8_t)nj_dtype_parse(text);
 }
 
-static int read_descriptor(const argument_fields *fields, nj_read_arguments *into, nj_value *value)
+static int read_descriptor(const argument_fields *fields, py_read_arguments *into, nj_value *value)
 {
     if (into->descriptor_count == NJ_DESCRIPTORS_MAX) {
         PyErr_Format(PyExc_ValueError, "expected at most %d tensor descriptors in one call", NJ_DESCRIPTORS_MAX);
@@ -80,7 +80,7 @@ static int read_descriptor(const argument_fields *fields, nj_read_arguments *int
     return 0;
 }
 
-static int read_tuple(const argument_fields *fields, const nj_ids *ids, nj_read_arguments *into, nj_value *value)
+static int read_tuple(const argument_fields *fields, const nj_ids *ids, py_read_arguments *into, nj_value *value)
 {
     uint16_t start = into->leaf_count;
     Py_ssize_t count = PyTuple_GET_SIZE(fields->items);
@@ -90,7 +90,7 @@ static int read_tuple(const argument_fields *fields, const nj_ids *ids, nj_read_
             return -1;
         }
         nj_value *leaf = &into->leaves[into->leaf_count++];
-        if (nj_argument_read(PyTuple_GET_ITEM(fields->items, i), ids, into, leaf) < 0) {
+        if (py_argument_read(PyTuple_GET_ITEM(fields->items, i), ids, into, leaf) < 0) {
             return -1;
         }
     }
@@ -100,21 +100,21 @@ static int read_tuple(const argument_fields *fields, const nj_ids *ids, nj_read_
 
 static int read_constant(const argument_fields *fields, const nj_ids *ids, nj_value *value)
 {
-    nj_pile *pile = NULL;
+    py_pile *pile = NULL;
     nj_constant constant;
-    int status = nj_constant_from(fields->value, &pile, &constant);
+    int status = py_constant_from(fields->value, &pile, &constant);
     *value = (nj_value){.tag = NJ_TAG_UNKNOWN, .bits = NJ_UNKNOWN_CONSTANT};
-    if (status == 0 && constant.kind != NJ_CONSTANT_FOREIGN) {
+    if (status == 0 && constant.kind != PY_CONSTANT_FOREIGN) {
         nj_value found = nj_ids_find(ids, &constant);
         if (nj_is_id(&found)) {
             *value = (nj_value){.tag = NJ_TAG_CONSTANT, .bits = found.bits};
         }
     }
-    nj_pile_free(pile);
+    py_pile_free(pile);
     return status;
 }
 
-static int read_fields(const argument_fields *fields, const nj_ids *ids, nj_read_arguments *into, nj_value *value)
+static int read_fields(const argument_fields *fields, const nj_ids *ids, py_read_arguments *into, nj_value *value)
 {
     const char *kind = PyUnicode_AsUTF8(fields->kind);
     *value = (nj_value){.tag = NJ_TAG_NONE};
@@ -147,7 +147,7 @@ static int read_fields(const argument_fields *fields, const nj_ids *ids, nj_read
     return PyErr_Occurred() ? -1 : 0;
 }
 
-int nj_argument_read(PyObject *argument, const nj_ids *ids, nj_read_arguments *into, nj_value *value)
+int py_argument_read(PyObject *argument, const nj_ids *ids, py_read_arguments *into, nj_value *value)
 {
     argument_fields fields = {0};
     int status = -1;
@@ -163,7 +163,7 @@ int nj_argument_read(PyObject *argument, const nj_ids *ids, nj_read_arguments *i
 typedef struct {
     nj_ids *ids;
     nj_param_types param;
-    nj_read_arguments read;
+    py_read_arguments read;
     nj_value value;
 } judged;
 
@@ -185,7 +185,7 @@ static bool read_types(PyObject *types, judged *it)
         spelled[i] = (nj_span){(const unsigned char *)text, (size_t)size};
     }
     if (!nj_param_init(&it->param, spelled, (size_t)count, it->ids, &error)) {
-        nj_raise(&error, Py_None);
+        py_raise(&error, Py_None);
         return false;
     }
     return true;
@@ -206,14 +206,14 @@ static judged *read_judged(PyObject *types, PyObject *argument)
     judged *it = PyMem_Calloc(1, sizeof *it);
     if (it == NULL || (it->ids = nj_ids_new()) == NULL) {
         PyErr_NoMemory();
-    } else if (read_types(types, it) && nj_argument_read(argument, it->ids, &it->read, &it->value) == 0) {
+    } else if (read_types(types, it) && py_argument_read(argument, it->ids, &it->read, &it->value) == 0) {
         return it;
     }
     end_judged(it);
     return NULL;
 }
 
-PyObject *nj_takes(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_takes(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *type, *argument;
     if (!PyArg_ParseTuple(args, "UO:takes", &type, &argument)) {
@@ -231,7 +231,7 @@ PyObject *nj_takes(PyObject *Py_UNUSED(module), PyObject *args)
     return PyBool_FromLong(takes);
 }
 
-PyObject *nj_coerced(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_coerced(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *types, *argument;
     if (!PyArg_ParseTuple(args, "O!O:coerced", &PyTuple_Type, &types, &argument)) {
@@ -258,38 +258,38 @@ PyObject *nj_coerced(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 /* Reads values that were built; NULL with an exception raised. */
-static const nj_constant **read_known(PyObject *known, nj_pile **pile)
+static const nj_constant **read_known(PyObject *known, py_pile **pile)
 {
     size_t count = (size_t)PyTuple_GET_SIZE(known);
-    nj_constant *constants = nj_pile_take(pile, count * sizeof *constants);
-    const nj_constant **made = constants == NULL ? NULL : nj_pile_take(pile, count * sizeof *made);
+    nj_constant *constants = py_pile_take(pile, count * sizeof *constants);
+    const nj_constant **made = constants == NULL ? NULL : py_pile_take(pile, count * sizeof *made);
     for (size_t i = 0; made != NULL && i < count; i++) {
         made[i] = &constants[i];
-        if (nj_constant_from(PyTuple_GET_ITEM(known, i), pile, &constants[i]) < 0) {
+        if (py_constant_from(PyTuple_GET_ITEM(known, i), pile, &constants[i]) < 0) {
             return NULL;
         }
     }
     return made;
 }
 
-PyObject *nj_resolved(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_resolved(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *value, *known, *made = NULL;
-    nj_pile *pile = NULL;
+    py_pile *pile = NULL;
     nj_constant constant, resolved;
     nj_resolved_items *items = NULL;
     if (!PyArg_ParseTuple(args, "OO!:resolved", &value, &PyTuple_Type, &known)) {
         return NULL;
     }
     const nj_constant **built = read_known(known, &pile);
-    if (built != NULL && nj_constant_from(value, &pile, &constant) == 0) {
+    if (built != NULL && py_constant_from(value, &pile, &constant) == 0) {
         if (!nj_constexpr_resolve(&constant, built, (size_t)PyTuple_GET_SIZE(known), &items, &resolved)) {
             PyErr_NoMemory();
         } else {
-            made = nj_constant_same(&constant, &resolved) ? Py_NewRef(value) : nj_constant_value(&resolved);
+            made = nj_constant_same(&constant, &resolved) ? Py_NewRef(value) : py_constant_value(&resolved);
         }
     }
     nj_resolved_free(items);
-    nj_pile_free(pile);
+    py_pile_free(pile);
     return made;
 }

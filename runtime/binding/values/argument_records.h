@@ -12,18 +12,18 @@ typedef struct {
     nj_value leaves[NJ_LEAVES_MAX];
     nj_descriptor descriptors[NJ_DESCRIPTORS_MAX];
     uint16_t leaf_count, descriptor_count;
-} nj_read_arguments;
+} py_read_arguments;
 
 /* Reads an `Argument`: 0, or -1 with an exception raised. Strings, dtypes and functions are looked up among `ids`. */
-int nj_argument_read(PyObject *argument, const nj_ids *ids, nj_read_arguments *into, nj_value *value);
+int py_argument_read(PyObject *argument, const nj_ids *ids, py_read_arguments *into, nj_value *value);
 
 /* `takes(type, argument)`: whether a param of a type takes an argument. */
-PyObject *nj_takes(PyObject *module, PyObject *args);
+PyObject *py_takes(PyObject *module, PyObject *args);
 
 /* `coerced(types, argument)`: (kind, value) that Triton makes of an argument for a param of such types; None if it stays. */
-PyObject *nj_coerced(PyObject *module, PyObject *args);
+PyObject *py_coerced(PyObject *module, PyObject *args);
 
 /* `resolved(value, known)`: what a constexpr stands for where only dtypes are known. */
-PyObject *nj_resolved(PyObject *module, PyObject *args);
+PyObject *py_resolved(PyObject *module, PyObject *args);
 
 #endif

@@ -1,8 +1,8 @@
 #include "values/py_constant.h"
 
-void *nj_pile_take(nj_pile **pile, size_t size)
+void *py_pile_take(py_pile **pile, size_t size)
 {
-    nj_pile *made = PyMem_Malloc(sizeof *made + size);
+    py_pile *made = PyMem_Malloc(sizeof *made + size);
     if (made == NULL) {
         return PyErr_NoMemory();
     }
@@ -11,16 +11,16 @@ void *nj_pile_take(nj_pile **pile, size_t size)
     return made->memory;
 }
 
-void nj_pile_free(nj_pile *pile)
+void py_pile_free(py_pile *pile)
 {
     while (pile != NULL) {
-        nj_pile *next = pile->next;
+        py_pile *next = pile->next;
         PyMem_Free(pile);
         pile = next;
     }
 }
 
-bool nj_is_simple(PyObject *value)
+bool py_is_simple(PyObject *value)
 {
     return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyUnicode_CheckExact(value);
 }
@@ -46,7 +46,7 @@ static int read_int(PyObject *value, nj_constant *constant)
             return -1;
         }
         PyErr_Clear();
-        constant->kind = NJ_CONSTANT_FOREIGN;
+        constant->kind = PY_CONSTANT_FOREIGN;
     }
     return 0;
 }
@@ -61,21 +61,21 @@ static int read_text(PyObject *value, uint8_t kind, nj_constant *constant)
             return -1;
         }
         PyErr_Clear();
-        *constant = (nj_constant){.kind = NJ_CONSTANT_FOREIGN};
+        *constant = (nj_constant){.kind = PY_CONSTANT_FOREIGN};
     }
     return 0;
 }
 
-static int read_tuple(PyObject *value, nj_pile **pile, nj_constant *constant)
+static int read_tuple(PyObject *value, py_pile **pile, nj_constant *constant)
 {
     size_t count = (size_t)PyTuple_GET_SIZE(value);
-    nj_constant *items = nj_pile_take(pile, (count + 1) * sizeof *items);
+    nj_constant *items = py_pile_take(pile, (count + 1) * sizeof *items);
     int status = items == NULL || Py_EnterRecursiveCall(" in the tuples of a constexpr") ? -1 : 0;
     if (status < 0) {
         return -1;
     }
     for (size_t i = 0; i < count && status == 0; i++) {
-        status = nj_constant_from(PyTuple_GET_ITEM(value, i), pile, &items[i]);
+        status = py_constant_from(PyTuple_GET_ITEM(value, i), pile, &items[i]);
     }
     Py_LeaveRecursiveCall();
     *constant = (nj_constant){.kind = NJ_CONSTANT_TUPLE, .count = (uint32_t)count, .items = items};
@@ -88,7 +88,7 @@ static int read_named(PyObject *value, nj_constant *constant)
     const char *type = Py_TYPE(value)->tp_name;
     bool dtype = strcmp(type, "DType") == 0;
     if (!dtype && strcmp(type, "FunctionRef") != 0) {
-        *constant = (nj_constant){.kind = NJ_CONSTANT_FOREIGN};
+        *constant = (nj_constant){.kind = PY_CONSTANT_FOREIGN};
         return 0;
     }
     PyObject *name = PyObject_GetAttrString(value, "name");
@@ -99,13 +99,13 @@ static int read_named(PyObject *value, nj_constant *constant)
     if (PyUnicode_Check(name)) {
         status = read_text(name, dtype ? NJ_CONSTANT_DTYPE : NJ_CONSTANT_FUNCTION, constant);
     } else {
-        *constant = (nj_constant){.kind = NJ_CONSTANT_FOREIGN};
+        *constant = (nj_constant){.kind = PY_CONSTANT_FOREIGN};
     }
     Py_DECREF(name); /* the record holds it */
     return status;
 }
 
-int nj_constant_from(PyObject *value, nj_pile **pile, nj_constant *constant)
+int py_constant_from(PyObject *value, py_pile **pile, nj_constant *constant)
 {
     if (value == Py_None) {
         *constant = (nj_constant){.kind = NJ_CONSTANT_NONE};

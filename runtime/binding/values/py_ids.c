@@ -3,19 +3,19 @@
 #include "values/py_constant.h"
 #include "python/threads.h"
 
-PyTypeObject *nj_ids_type;
+PyTypeObject *py_ids_type;
 
-int nj_ids_string(nj_ids_object *self, PyObject *string, nj_value *value)
+int py_ids_string(py_ids *self, PyObject *string, nj_value *value)
 {
-    PyObject *bits = nj_dict_get(self->strings, string);
+    PyObject *bits = py_dict_get(self->strings, string);
     if (bits != NULL) {
         *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = PyLong_AsLongLong(bits)};
         Py_DECREF(bits);
         return 0;
     }
     nj_constant text;
-    nj_pile *none = NULL;
-    if (PyErr_Occurred() || nj_constant_from(string, &none, &text) < 0) {
+    py_pile *none = NULL;
+    if (PyErr_Occurred() || py_constant_from(string, &none, &text) < 0) {
         return -1;
     }
     *value = text.kind == NJ_CONSTANT_TEXT ? nj_ids_find_text(self->ids, text.text) : (nj_value){.tag = NJ_TAG_UNKNOWN};
@@ -30,14 +30,14 @@ int nj_ids_string(nj_ids_object *self, PyObject *string, nj_value *value)
 }
 
 /* (tag, bits) of a constant, which gets an id if it has none. */
-static PyObject *ids_add(nj_ids_object *self, PyObject *object)
+static PyObject *ids_add(py_ids *self, PyObject *object)
 {
-    nj_pile *pile = NULL;
+    py_pile *pile = NULL;
     nj_constant constant;
     nj_value value;
     PyObject *pair = NULL;
-    if (nj_constant_from(object, &pile, &constant) == 0) {
-        if (constant.kind == NJ_CONSTANT_FOREIGN) {
+    if (py_constant_from(object, &pile, &constant) == 0) {
+        if (constant.kind == PY_CONSTANT_FOREIGN) {
             PyErr_Format(PyExc_TypeError, "expected a constexpr value, got %.200s", Py_TYPE(object)->tp_name);
         } else if (!nj_ids_add(self->ids, &constant, &value)) {
             PyErr_NoMemory();
@@ -45,31 +45,31 @@ static PyObject *ids_add(nj_ids_object *self, PyObject *object)
             pair = Py_BuildValue("(iL)", value.tag, (long long)value.bits);
         }
     }
-    nj_pile_free(pile);
+    py_pile_free(pile);
     return pair;
 }
 
 /* (tag, bits) of a constant; NJ_TAG_UNKNOWN if no variant knows it. */
-static PyObject *ids_find(nj_ids_object *self, PyObject *object)
+static PyObject *ids_find(py_ids *self, PyObject *object)
 {
-    nj_pile *pile = NULL;
+    py_pile *pile = NULL;
     nj_constant constant;
     PyObject *pair = NULL;
-    if (nj_constant_from(object, &pile, &constant) == 0) {
+    if (py_constant_from(object, &pile, &constant) == 0) {
         nj_value value = {.tag = NJ_TAG_UNKNOWN};
-        if (constant.kind != NJ_CONSTANT_FOREIGN) {
+        if (constant.kind != PY_CONSTANT_FOREIGN) {
             value = nj_ids_find(self->ids, &constant);
         }
         pair = Py_BuildValue("(iL)", value.tag, (long long)value.bits);
     }
-    nj_pile_free(pile);
+    py_pile_free(pile);
     return pair;
 }
 
 static PyObject *ids_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {NULL};
-    nj_ids_object *self = PyArg_ParseTupleAndKeywords(args, kwargs, ":Ids", names) ? (nj_ids_object *)type->tp_alloc(type, 0) : NULL;
+    py_ids *self = PyArg_ParseTupleAndKeywords(args, kwargs, ":Ids", names) ? (py_ids *)type->tp_alloc(type, 0) : NULL;
     if (self == NULL) {
         return NULL;
     }
@@ -82,7 +82,7 @@ static PyObject *ids_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static void ids_dealloc(nj_ids_object *self)
+static void ids_dealloc(py_ids *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     nj_ids_free(self->ids);
@@ -107,13 +107,13 @@ static PyType_Slot ids_slots[] = {
 
 static PyType_Spec ids_spec = {
     .name = "nojit.runtime._core.Ids",
-    .basicsize = sizeof(nj_ids_object),
+    .basicsize = sizeof(py_ids),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = ids_slots,
 };
 
-int nj_ids_init(PyObject *module)
+int py_ids_init(PyObject *module)
 {
-    nj_ids_type = (PyTypeObject *)PyType_FromSpec(&ids_spec);
-    return nj_ids_type == NULL ? -1 : PyModule_AddType(module, nj_ids_type);
+    py_ids_type = (PyTypeObject *)PyType_FromSpec(&ids_spec);
+    return py_ids_type == NULL ? -1 : PyModule_AddType(module, py_ids_type);
 }

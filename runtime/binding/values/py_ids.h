@@ -11,14 +11,14 @@ typedef struct {
     PyObject_HEAD
     nj_ids *ids;
     PyObject *strings; /* dict: bits of strings that were found before, by the string */
-} nj_ids_object;
+} py_ids;
 
-extern PyTypeObject *nj_ids_type;
+extern PyTypeObject *py_ids_type;
 
 /* Makes the type; once, at import. */
-int nj_ids_init(PyObject *module);
+int py_ids_init(PyObject *module);
 
 /* What a string stands for that is passed as a constexpr: 0, or -1 with an exception raised. */
-int nj_ids_string(nj_ids_object *self, PyObject *string, nj_value *value);
+int py_ids_string(py_ids *self, PyObject *string, nj_value *value);
 
 #endif

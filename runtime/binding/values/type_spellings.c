@@ -24,7 +24,7 @@ static PyObject *text_of(nj_span text)
     return PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, "surrogatepass");
 }
 
-PyObject *nj_is_type_of(PyObject *Py_UNUSED(module), PyObject *text)
+PyObject *py_is_type_of(PyObject *Py_UNUSED(module), PyObject *text)
 {
     PyObject *utf8 = utf8_of(text);
     PyObject *answer = utf8 == NULL ? NULL : PyBool_FromLong(nj_is_type(span_of(utf8)));
@@ -32,7 +32,7 @@ PyObject *nj_is_type_of(PyObject *Py_UNUSED(module), PyObject *text)
     return answer;
 }
 
-PyObject *nj_constant_of(PyObject *Py_UNUSED(module), PyObject *type)
+PyObject *py_constant_of(PyObject *Py_UNUSED(module), PyObject *type)
 {
     PyObject *utf8 = utf8_of(type), *made = NULL;
     unsigned char *decoded = utf8 == NULL ? NULL : PyMem_Malloc((size_t)PyBytes_GET_SIZE(utf8) + 1);
@@ -40,7 +40,7 @@ PyObject *nj_constant_of(PyObject *Py_UNUSED(module), PyObject *type)
     if (utf8 != NULL && decoded == NULL) {
         PyErr_NoMemory();
     } else if (utf8 != NULL && nj_is_constant_type(span_of(utf8)) && nj_type_constant(span_of(utf8), decoded, &value)) {
-        made = nj_constant_value(&value);
+        made = py_constant_value(&value);
     } else if (utf8 != NULL) {
         PyErr_Format(PyExc_ValueError, "expected a constant in canonical spelling, got %R", type);
     }
@@ -57,7 +57,7 @@ static bool add_leaf(void *context, nj_span path, nj_span type)
     return added;
 }
 
-PyObject *nj_leaves_of(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_leaves_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *type, *path;
     if (!PyArg_ParseTuple(args, "UU:leaves", &type, &path)) {
@@ -75,7 +75,7 @@ PyObject *nj_leaves_of(PyObject *Py_UNUSED(module), PyObject *args)
     return leaves;
 }
 
-PyObject *nj_members_of(PyObject *Py_UNUSED(module), PyObject *type)
+PyObject *py_members_of(PyObject *Py_UNUSED(module), PyObject *type)
 {
     PyObject *utf8 = utf8_of(type), *list = utf8 == NULL ? NULL : PyList_New(0);
     nj_span all = utf8 == NULL ? (nj_span){0} : span_of(utf8), member;
@@ -105,7 +105,7 @@ static PyObject *block_of(const nj_descriptor_name *parts)
     return block;
 }
 
-PyObject *nj_descriptor_parts_of(PyObject *Py_UNUSED(module), PyObject *type)
+PyObject *py_descriptor_parts_of(PyObject *Py_UNUSED(module), PyObject *type)
 {
     PyObject *utf8 = utf8_of(type), *made = NULL;
     if (utf8 != NULL && nj_is_descriptor_name(span_of(utf8)) && nj_is_type(span_of(utf8))) {
@@ -118,7 +118,7 @@ PyObject *nj_descriptor_parts_of(PyObject *Py_UNUSED(module), PyObject *type)
     return made;
 }
 
-PyObject *nj_param_bytes_of(PyObject *Py_UNUSED(module), PyObject *type)
+PyObject *py_param_bytes_of(PyObject *Py_UNUSED(module), PyObject *type)
 {
     uint8_t dtype;
     PyObject *utf8 = utf8_of(type);
@@ -137,21 +137,21 @@ static int read_dtype(PyObject *text, const nj_dtype_facts **facts)
     return utf8 == NULL ? -1 : dtype != NJ_DTYPE_COUNT;
 }
 
-PyObject *nj_element_name_of(PyObject *Py_UNUSED(module), PyObject *text)
+PyObject *py_element_name_of(PyObject *Py_UNUSED(module), PyObject *text)
 {
     const nj_dtype_facts *facts;
     int known = read_dtype(text, &facts);
     return known < 0 ? NULL : known == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(facts->name);
 }
 
-PyObject *nj_dtype_name_of(PyObject *Py_UNUSED(module), PyObject *text)
+PyObject *py_dtype_name_of(PyObject *Py_UNUSED(module), PyObject *text)
 {
     const nj_dtype_facts *facts;
     int known = read_dtype(text, &facts);
     return known < 0 ? NULL : known == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(facts->constexpr_name);
 }
 
-PyObject *nj_dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+PyObject *py_dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     PyObject *words = PyList_New(0);
     const char *word;
@@ -165,7 +165,7 @@ PyObject *nj_dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
     return words;
 }
 
-PyObject *nj_dtypes_of(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+PyObject *py_dtypes_of(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     static const char *const kinds[] = {
         [NJ_OF_BOOLS] = "bool", [NJ_OF_INTS] = "int", [NJ_OF_UINTS] = "int", [NJ_OF_FLOATS] = "float"};

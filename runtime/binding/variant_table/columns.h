@@ -6,12 +6,12 @@
 #include <Python.h>
 #include <stddef.h>
 
-enum { NJ_COLUMNS = 8 };
+enum { PY_COLUMNS = 8 };
 
 /* Finds the class of arrays; once, at import. */
-int nj_columns_init(void);
+int py_columns_init(void);
 
 /* Columns of `rows` numbers each, one after the other, as arrays: a dict by their names. */
-PyObject *nj_columns_make(const unsigned char *columns, size_t rows);
+PyObject *py_columns_make(const unsigned char *columns, size_t rows);
 
 #endif

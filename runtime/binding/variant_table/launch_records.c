@@ -5,16 +5,16 @@
 
 #include "table/launch_facts.h"
 
-/* Set once by `nj_launch_record_init` under the import lock, and never changed. */
+/* Set once by `py_launch_records_init` under the import lock, and never changed. */
 static struct {
     nj_record launch, map, slot;
 } classes;
 
-int nj_launch_record_init(void)
+int py_launch_records_init(void)
 {
     static const char *const home = "nojit.runtime.table.table";
-    bool found = nj_record_find(home, "Launch", 12, &classes.launch) == 0 && nj_record_find(home, "TensorMap", 6, &classes.map) == 0 &&
-                 nj_record_find(home, "Slot", 2, &classes.slot) == 0;
+    bool found = py_record_find(home, "Launch", 12, &classes.launch) == 0 && py_record_find(home, "TensorMap", 6, &classes.map) == 0 &&
+                 py_record_find(home, "Slot", 2, &classes.slot) == 0;
     return found ? 0 : -1;
 }
 
@@ -39,7 +39,7 @@ static PyObject *block_of(const nj_tensor_map *map)
 
 static PyObject *map_of(const nj_tensor_map *map)
 {
-    return nj_record_make(&classes.map, (PyObject *[]){text_of(map->source), PyLong_FromLong(map->swizzle),
+    return py_record_make(&classes.map, (PyObject *[]){text_of(map->source), PyLong_FromLong(map->swizzle),
                                                        PyLong_FromLong(map->element_bytes), PyLong_FromLong(map->element_type),
                                                        block_of(map), PyBool_FromLong(map->fp4_padded)});
 }
@@ -63,9 +63,9 @@ static PyObject *number_of(uint32_t number)
     return PyLong_FromUnsignedLong(number);
 }
 
-PyObject *nj_launch_record(const nj_launch_facts *it, PyObject *layout)
+PyObject *py_launch_record(const nj_launch_facts *it, PyObject *layout)
 {
-    return nj_record_make(&classes.launch,
+    return py_record_make(&classes.launch,
                           (PyObject *[]){text_of(it->symbol), layout, number_of(it->num_warps), number_of(it->num_ctas),
                                          number_of(it->shared_bytes), number_of(it->global_scratch_bytes),
                                          number_of(it->global_scratch_align), number_of(it->profile_scratch_bytes),
@@ -77,7 +77,7 @@ static PyObject *slots_of(const nj_layout_slot *slots, uint32_t count)
 {
     PyObject *made = PyTuple_New((Py_ssize_t)count);
     for (uint32_t i = 0; made != NULL && i < count; i++) {
-        PyObject *slot = nj_record_make(&classes.slot, (PyObject *[]){text_of(slots[i].source), text_of(slots[i].type)});
+        PyObject *slot = py_record_make(&classes.slot, (PyObject *[]){text_of(slots[i].source), text_of(slots[i].type)});
         if (slot == NULL) {
             Py_CLEAR(made);
             break;
@@ -98,7 +98,7 @@ static nj_span span_of(PyObject *bytes)
     return (nj_span){(const unsigned char *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
 }
 
-PyObject *nj_read_layout_of(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_read_layout_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *text, *where;
     if (!PyArg_ParseTuple(args, "UO:read_layout", &text, &where)) {
@@ -109,14 +109,14 @@ PyObject *nj_read_layout_of(PyObject *Py_UNUSED(module), PyObject *args)
     uint32_t count;
     nj_error error;
     if (utf8 != NULL) {
-        made = nj_read_layout(span_of(utf8), slots, &count, &error) ? slots_of(slots, count) : nj_raise(&error, where);
+        made = nj_read_layout(span_of(utf8), slots, &count, &error) ? slots_of(slots, count) : py_raise(&error, where);
     }
     Py_XDECREF(utf8);
     PyMem_Free(slots);
     return made;
 }
 
-PyObject *nj_read_launch(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_read_launch(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *raw, *text, *where;
     if (!PyArg_ParseTuple(args, "SUO:read_launch", &raw, &text, &where)) {
@@ -129,8 +129,8 @@ PyObject *nj_read_launch(PyObject *Py_UNUSED(module), PyObject *args)
     nj_launch_facts launch;
     nj_error error;
     nj_span layout = span_of(utf8);
-    made = nj_launch_read(span_of(raw), &layout, 1, &launch, &error) ? nj_launch_record(&launch, slots_of(launch.slots, launch.slot_count))
-                                                                      : nj_raise(&error, where);
+    made = nj_launch_read(span_of(raw), &layout, 1, &launch, &error) ? py_launch_record(&launch, slots_of(launch.slots, launch.slot_count))
+                                                                      : py_raise(&error, where);
     nj_launch_close(&launch);
     Py_DECREF(utf8);
     return made;

@@ -9,18 +9,18 @@
 
 #include "table/packing.h"
 
-PyTypeObject *nj_row_type;
+PyTypeObject *py_row_type;
 
 typedef struct {
     PyObject_HEAD
     PyObject *table, *ids; /* that the facts are of */
     uint32_t image;        /* its number */
     nj_row_facts facts;
-} nj_row_object;
+} py_row;
 
-const nj_row_facts *nj_row_of(PyObject *row)
+const nj_row_facts *py_row_of(PyObject *row)
 {
-    return &((nj_row_object *)row)->facts;
+    return &((py_row *)row)->facts;
 }
 
 static bool has_row(const nj_table *table, Py_ssize_t row)
@@ -38,30 +38,30 @@ static PyObject *row_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED
     Py_ssize_t row, arguments;
     nj_row_home home;
     nj_error error;
-    if (!PyArg_ParseTuple(args, "OnO!inO:Row", &handle, &row, nj_ids_type, &ids, &home.arch, &arguments, &where)) {
+    if (!PyArg_ParseTuple(args, "OnO!inO:Row", &handle, &row, py_ids_type, &ids, &home.arch, &arguments, &where)) {
         return NULL;
     }
-    home.table = nj_table_of(handle);
+    home.table = py_table_of(handle);
     if (home.table == NULL || !has_row(home.table, row)) {
         return NULL;
     }
-    nj_row_object *self = (nj_row_object *)type->tp_alloc(type, 0);
+    py_row *self = (py_row *)type->tp_alloc(type, 0);
     if (self == NULL) {
         return NULL;
     }
     self->table = Py_NewRef(handle);
     self->ids = Py_NewRef(ids);
     self->image = nj_table_at(home.table, NJ_COLUMN_IMAGE, (size_t)row);
-    home.ids = ((nj_ids_object *)ids)->ids;
+    home.ids = ((py_ids *)ids)->ids;
     home.argument_count = arguments < 0 ? 0 : (size_t)arguments;
     if (!nj_row_read(&home, (size_t)row, &self->facts, &error)) {
-        nj_raise(&error, where);
+        py_raise(&error, where);
         Py_CLEAR(self);
     }
     return (PyObject *)self;
 }
 
-static void row_dealloc(nj_row_object *self)
+static void row_dealloc(py_row *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     nj_row_close(&self->facts);
@@ -72,7 +72,7 @@ static void row_dealloc(nj_row_object *self)
 }
 
 /* What tells images apart that are held against the row: the symbol and the launch alone do not, for two rows may have one image. */
-static PyObject *row_entry(nj_row_object *self, void *Py_UNUSED(closure))
+static PyObject *row_entry(py_row *self, void *Py_UNUSED(closure))
 {
     const nj_entry *entry = &self->facts.entry;
     PyObject *sizes = PyTuple_New((Py_ssize_t)entry->param_count);
@@ -89,7 +89,7 @@ static PyObject *row_entry(nj_row_object *self, void *Py_UNUSED(closure))
                                          entry->num_ctas);
 }
 
-static PyObject *row_image(nj_row_object *self, void *Py_UNUSED(closure))
+static PyObject *row_image(py_row *self, void *Py_UNUSED(closure))
 {
     return PyLong_FromUnsignedLong(self->image);
 }
@@ -110,35 +110,35 @@ static PyType_Slot row_slots[] = {
 
 static PyType_Spec row_spec = {
     .name = "nojit.runtime._core.Row",
-    .basicsize = sizeof(nj_row_object),
+    .basicsize = sizeof(py_row),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = row_slots,
 };
 
-int nj_row_init(PyObject *module)
+int py_row_init(PyObject *module)
 {
-    nj_row_type = (PyTypeObject *)PyType_FromSpec(&row_spec);
-    return nj_row_type == NULL ? -1 : PyModule_AddType(module, nj_row_type);
+    py_row_type = (PyTypeObject *)PyType_FromSpec(&row_spec);
+    return py_row_type == NULL ? -1 : PyModule_AddType(module, py_row_type);
 }
 
 static bool set_constexpr(void *context, nj_span name, const nj_constant *value)
 {
     PyObject *key = PyUnicode_DecodeUTF8((const char *)name.at, (Py_ssize_t)name.size, NULL);
-    PyObject *made = key == NULL ? NULL : nj_constant_value(value);
+    PyObject *made = key == NULL ? NULL : py_constant_value(value);
     bool set = made != NULL && PyDict_SetItem(context, key, made) == 0;
     Py_XDECREF(key);
     Py_XDECREF(made);
     return set;
 }
 
-PyObject *nj_row_constexprs_of(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_row_constexprs_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *handle;
     Py_ssize_t row;
     if (!PyArg_ParseTuple(args, "On:row_constexprs", &handle, &row)) {
         return NULL;
     }
-    const nj_table *table = nj_table_of(handle);
+    const nj_table *table = py_table_of(handle);
     PyObject *values = table == NULL || !has_row(table, row) ? NULL : PyDict_New();
     if (values != NULL && !nj_row_constexprs(table, (size_t)row, set_constexpr, values)) {
         Py_CLEAR(values);
@@ -146,7 +146,7 @@ PyObject *nj_row_constexprs_of(PyObject *Py_UNUSED(module), PyObject *args)
     return values;
 }
 
-PyObject *nj_map_fault(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_map_fault(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *kind;
     Py_ssize_t size;

@@ -15,9 +15,9 @@ typedef struct {
     PyObject *raw;   /* bytes, in which the table lies */
     PyObject *parts; /* dict: those that were asked for, by their names */
     nj_table table;
-} nj_held_table;
+} py_table;
 
-/* Set once by `nj_table_init` under the import lock, and never changed. */
+/* Set once by `py_table_init` under the import lock, and never changed. */
 static PyTypeObject *table_type;
 
 static nj_span span_of(PyObject *bytes)
@@ -25,7 +25,7 @@ static nj_span span_of(PyObject *bytes)
     return (nj_span){(const unsigned char *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
 }
 
-PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_read_table(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *raw, *where;
     Py_ssize_t rows, images;
@@ -37,7 +37,7 @@ PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "expected numbers of rows and images from 0");
         return NULL;
     }
-    nj_held_table *self = (nj_held_table *)table_type->tp_alloc(table_type, 0);
+    py_table *self = (py_table *)table_type->tp_alloc(table_type, 0);
     if (self == NULL) {
         return NULL;
     }
@@ -45,7 +45,7 @@ PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)
     self->parts = PyDict_New();
     bool read = self->parts != NULL;
     if (read && !nj_table_read(span_of(raw), (size_t)rows, (size_t)images, &self->table, &error)) {
-        nj_raise(&error, where);
+        py_raise(&error, where);
         read = false;
     }
     if (!read) {
@@ -54,16 +54,16 @@ PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)
     return (PyObject *)self;
 }
 
-const nj_table *nj_table_of(PyObject *handle)
+const nj_table *py_table_of(PyObject *handle)
 {
     if (!PyObject_TypeCheck(handle, table_type)) {
         PyErr_Format(PyExc_TypeError, "expected a Table, got %.100s", Py_TYPE(handle)->tp_name);
         return NULL;
     }
-    return &((nj_held_table *)handle)->table;
+    return &((py_table *)handle)->table;
 }
 
-static void table_dealloc(nj_held_table *self)
+static void table_dealloc(py_table *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     nj_table_close(&self->table);
@@ -73,19 +73,19 @@ static void table_dealloc(nj_held_table *self)
     Py_DECREF(type);
 }
 
-static Py_ssize_t table_length(nj_held_table *self)
+static Py_ssize_t table_length(py_table *self)
 {
     return (Py_ssize_t)self->table.rows;
 }
 
 /* Makes a part, once: whoever asks, from whatever thread, gets the same object. */
-static PyObject *table_part(nj_held_table *self, PyObject *name)
+static PyObject *table_part(py_table *self, PyObject *name)
 {
     PyObject *known = PyDict_GetItemWithError(self->parts, name);
     if (known != NULL || PyErr_Occurred()) {
         return Py_XNewRef(known);
     }
-    PyObject *made = nj_table_part(&self->table, name);
+    PyObject *made = py_table_part(&self->table, name);
     known = made == NULL ? NULL : PyDict_SetDefault(self->parts, name, made);
     Py_XINCREF(known);
     Py_XDECREF(made);
@@ -102,7 +102,7 @@ static bool read_number(Py_ssize_t number, size_t count, const char *what)
     return right;
 }
 
-static PyObject *table_launch(nj_held_table *self, PyObject *args)
+static PyObject *table_launch(py_table *self, PyObject *args)
 {
     Py_ssize_t number;
     PyObject *layout_of, *where;
@@ -114,15 +114,15 @@ static PyObject *table_launch(nj_held_table *self, PyObject *args)
     }
     PyObject *layout = NULL, *made = NULL;
     if (!nj_table_launch(&self->table, (size_t)number, &launch, &error)) {
-        nj_raise(&error, where);
+        py_raise(&error, where);
     } else if ((layout = PyObject_CallFunction(layout_of, "I", launch.layout)) != NULL) {
-        made = nj_launch_record(&launch, layout);
+        made = py_launch_record(&launch, layout);
     }
     nj_launch_close(&launch);
     return made;
 }
 
-static PyObject *table_layout(nj_held_table *self, PyObject *number)
+static PyObject *table_layout(py_table *self, PyObject *number)
 {
     Py_ssize_t place = PyNumber_AsSsize_t(number, PyExc_IndexError);
     if ((place == -1 && PyErr_Occurred()) || !read_number(place, self->table.layout_count, "layout")) {
@@ -132,17 +132,17 @@ static PyObject *table_layout(nj_held_table *self, PyObject *number)
     return PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, NULL);
 }
 
-static PyObject *table_check(nj_held_table *self, PyObject *where)
+static PyObject *table_check(py_table *self, PyObject *where)
 {
     nj_error error;
     bool right;
     Py_BEGIN_ALLOW_THREADS
     right = nj_table_check(&self->table, &error);
     Py_END_ALLOW_THREADS
-    return right ? Py_NewRef(Py_None) : nj_raise(&error, where);
+    return right ? Py_NewRef(Py_None) : py_raise(&error, where);
 }
 
-static PyObject *table_check_row(nj_held_table *self, PyObject *args)
+static PyObject *table_check_row(py_table *self, PyObject *args)
 {
     Py_ssize_t row;
     PyObject *where;
@@ -154,15 +154,15 @@ static PyObject *table_check_row(nj_held_table *self, PyObject *args)
     bool right = nj_table_launch(&self->table, nj_table_at(&self->table, NJ_COLUMN_LAUNCH, (size_t)row), &launch, &error) &&
                  nj_check_packing(&self->table, (size_t)row, &launch, &error);
     nj_launch_close(&launch);
-    return right ? Py_NewRef(Py_None) : nj_raise(&error, where);
+    return right ? Py_NewRef(Py_None) : py_raise(&error, where);
 }
 
-static PyObject *table_expression_chars(nj_held_table *self, PyObject *Py_UNUSED(none))
+static PyObject *table_expression_chars(py_table *self, PyObject *Py_UNUSED(none))
 {
     return PyLong_FromSize_t(nj_expression_chars(&self->table));
 }
 
-static PyObject *table_launch_count(nj_held_table *self, PyObject *Py_UNUSED(none))
+static PyObject *table_launch_count(py_table *self, PyObject *Py_UNUSED(none))
 {
     return PyLong_FromUnsignedLong(self->table.launch_count);
 }
@@ -188,12 +188,12 @@ static PyType_Slot table_slots[] = {
 
 static PyType_Spec table_spec = {
     .name = "nojit.runtime._core.Table",
-    .basicsize = sizeof(nj_held_table),
+    .basicsize = sizeof(py_table),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = table_slots,
 };
 
-PyObject *nj_is_cost_of(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_is_cost_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *words;
     unsigned int keys;
@@ -224,7 +224,7 @@ static int add_limits(PyObject *module)
     return 0;
 }
 
-int nj_table_init(PyObject *module)
+int py_table_init(PyObject *module)
 {
     Py_XSETREF(table_type, (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL));
     return table_type == NULL || PyModule_AddObjectRef(module, "Table", (PyObject *)table_type) < 0 ? -1 : add_limits(module);

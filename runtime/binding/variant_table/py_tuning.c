@@ -11,7 +11,7 @@ static PyTypeObject *tuning_type;
 /* Takes a tuple of at most so many; false with an exception raised. */
 static bool is_tuple(PyObject *object, Py_ssize_t most)
 {
-    if (!nj_is_tuple(object, "a tuple")) {
+    if (!py_is_tuple(object, "a tuple")) {
         return false;
     }
     if (PyTuple_GET_SIZE(object) > most) {
@@ -22,9 +22,9 @@ static bool is_tuple(PyObject *object, Py_ssize_t most)
 }
 
 /* Reads a tuple of ints from 0; NULL with an exception raised. */
-static uint32_t *read_numbers(PyObject *numbers, nj_pile **pile, uint32_t *count)
+static uint32_t *read_numbers(PyObject *numbers, py_pile **pile, uint32_t *count)
 {
-    uint32_t *made = is_tuple(numbers, UINT32_MAX) ? nj_pile_take(pile, (size_t)PyTuple_GET_SIZE(numbers) * sizeof *made) : NULL;
+    uint32_t *made = is_tuple(numbers, UINT32_MAX) ? py_pile_take(pile, (size_t)PyTuple_GET_SIZE(numbers) * sizeof *made) : NULL;
     *count = made == NULL ? 0 : (uint32_t)PyTuple_GET_SIZE(numbers);
     for (uint32_t i = 0; i < *count; i++) {
         unsigned long number = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(numbers, i));
@@ -41,7 +41,7 @@ static uint32_t *read_numbers(PyObject *numbers, nj_pile **pile, uint32_t *count
 /* Reads as many ints of 63 bits as a key has, which is not checked here. */
 static bool read_point(PyObject *numbers, int64_t *point, uint32_t count)
 {
-    if (!nj_is_tuple(numbers, "a tuple of numbers")) {
+    if (!py_is_tuple(numbers, "a tuple of numbers")) {
         return false;
     }
     if (PyTuple_GET_SIZE(numbers) != (Py_ssize_t)count) {
@@ -61,7 +61,7 @@ static bool read_point(PyObject *numbers, int64_t *point, uint32_t count)
 }
 
 /* Reads measured problems. */
-static bool read_problems(PyObject *at, PyObject *use, PyObject *behind, uint32_t key_count, nj_pile **pile, nj_tuning_block *block)
+static bool read_problems(PyObject *at, PyObject *use, PyObject *behind, uint32_t key_count, py_pile **pile, nj_tuning_block *block)
 {
     if (!is_tuple(at, UINT32_MAX) || !is_tuple(use, PyTuple_GET_SIZE(at)) || !is_tuple(behind, PyTuple_GET_SIZE(at)) ||
         PyTuple_GET_SIZE(use) != PyTuple_GET_SIZE(at) || PyTuple_GET_SIZE(behind) != PyTuple_GET_SIZE(at)) {
@@ -71,8 +71,8 @@ static bool read_problems(PyObject *at, PyObject *use, PyObject *behind, uint32_
         return false;
     }
     uint32_t count = (uint32_t)PyTuple_GET_SIZE(at);
-    nj_problem *problems = nj_pile_take(pile, count * sizeof *problems);
-    int64_t *points = problems == NULL ? NULL : nj_pile_take(pile, (size_t)count * key_count * sizeof *points);
+    nj_problem *problems = py_pile_take(pile, count * sizeof *problems);
+    int64_t *points = problems == NULL ? NULL : py_pile_take(pile, (size_t)count * key_count * sizeof *points);
     bool read = points != NULL;
     for (uint32_t i = 0; read && i < count; i++) {
         uint32_t others = 0;
@@ -99,18 +99,18 @@ static bool read_text(PyObject *text, nj_span *span)
 }
 
 /* Reads pairs of a config and a cost. */
-static bool read_costs(PyObject *costs, nj_pile **pile, nj_tuning_block *block)
+static bool read_costs(PyObject *costs, py_pile **pile, nj_tuning_block *block)
 {
     if (!is_tuple(costs, UINT32_MAX)) {
         return false;
     }
     uint32_t count = (uint32_t)PyTuple_GET_SIZE(costs);
-    nj_estimate *estimates = nj_pile_take(pile, count * sizeof *estimates);
+    nj_estimate *estimates = py_pile_take(pile, count * sizeof *estimates);
     bool read = estimates != NULL;
     for (uint32_t i = 0; read && i < count; i++) {
         PyObject *words, *pair = PyTuple_GET_ITEM(costs, i);
         unsigned int config;
-        read = nj_is_tuple(pair, "pairs of a config and a cost") && PyArg_ParseTuple(pair, "IU", &config, &words) &&
+        read = py_is_tuple(pair, "pairs of a config and a cost") && PyArg_ParseTuple(pair, "IU", &config, &words) &&
                read_text(words, &estimates[i].picoseconds);
         if (read) {
             estimates[i].config = config;
@@ -122,20 +122,20 @@ static bool read_costs(PyObject *costs, nj_pile **pile, nj_tuning_block *block)
 }
 
 /* Reads a block: (key values, configs, how far each is behind, costs). */
-static bool read_block(PyObject *object, uint32_t key_count, nj_pile **pile, nj_tuning_block *block)
+static bool read_block(PyObject *object, uint32_t key_count, py_pile **pile, nj_tuning_block *block)
 {
     PyObject *at, *use, *behind, *costs;
-    return nj_is_tuple(object, "a block: (key values, configs, behind, costs)") &&
+    return py_is_tuple(object, "a block: (key values, configs, behind, costs)") &&
            PyArg_ParseTuple(object, "OOOO", &at, &use, &behind, &costs) &&
            read_problems(at, use, behind, key_count, pile, block) && read_costs(costs, pile, block);
 }
 
 /* Reads a table: (device, multiprocessors, bytes of memory, blocks), each block with the cases that it is of. */
-static bool read_table(PyObject *object, uint32_t key_count, nj_pile **pile, nj_tuning_table *table)
+static bool read_table(PyObject *object, uint32_t key_count, py_pile **pile, nj_tuning_table *table)
 {
     PyObject *device, *blocks;
     unsigned long long multiprocessors, memory_bytes;
-    if (!nj_is_tuple(object, "a table: (device, multiprocessors, bytes of memory, blocks)") ||
+    if (!py_is_tuple(object, "a table: (device, multiprocessors, bytes of memory, blocks)") ||
         !PyArg_ParseTuple(object, "UKKO!", &device, &multiprocessors, &memory_bytes, &PyTuple_Type, &blocks) ||
         !read_text(device, &table->device)) {
         return false;
@@ -143,19 +143,19 @@ static bool read_table(PyObject *object, uint32_t key_count, nj_pile **pile, nj_
     table->multiprocessors = multiprocessors;
     table->memory_bytes = memory_bytes;
     table->block_count = (uint32_t)PyTuple_GET_SIZE(blocks);
-    nj_tuning_block *made = nj_pile_take(pile, table->block_count * sizeof *made);
+    nj_tuning_block *made = py_pile_take(pile, table->block_count * sizeof *made);
     table->blocks = made;
     bool read = made != NULL;
     for (uint32_t i = 0; read && i < table->block_count; i++) {
         PyObject *cases, *block, *pair = PyTuple_GET_ITEM(blocks, i);
         made[i] = (nj_tuning_block){0};
-        read = nj_is_tuple(pair, "blocks: (cases, block)") && PyArg_ParseTuple(pair, "OO", &cases, &block) &&
+        read = py_is_tuple(pair, "blocks: (cases, block)") && PyArg_ParseTuple(pair, "OO", &cases, &block) &&
                (made[i].cases = read_numbers(cases, pile, &made[i].case_count)) != NULL && read_block(block, key_count, pile, &made[i]);
     }
     return read;
 }
 
-static bool read_tuning(PyObject *key, int bucket, PyObject *tables, nj_tuning_object *self)
+static bool read_tuning(PyObject *key, int bucket, PyObject *tables, py_tuning *self)
 {
     nj_tuning *own = &self->own;
     if (!is_tuple(key, NJ_TUNING_KEYS_MAX) || !is_tuple(tables, UINT32_MAX) || bucket < NJ_BUCKET_POW2 || bucket > NJ_BUCKET_SIXTEENTH_POW2) {
@@ -167,7 +167,7 @@ static bool read_tuning(PyObject *key, int bucket, PyObject *tables, nj_tuning_o
     own->bucket = (nj_bucket)bucket;
     own->key_count = (uint32_t)PyTuple_GET_SIZE(key);
     own->table_count = (uint32_t)PyTuple_GET_SIZE(tables);
-    nj_tuning_table *made = nj_pile_take(&self->pile, own->table_count * sizeof *made);
+    nj_tuning_table *made = py_pile_take(&self->pile, own->table_count * sizeof *made);
     own->tables = made;
     bool read = made != NULL;
     for (uint32_t i = 0; read && i < own->key_count; i++) {
@@ -187,12 +187,12 @@ static PyObject *tuning_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
     if (!PyArg_ParseTuple(args, "O|iO:Tuning", &first, &bucket, &tables)) {
         return NULL;
     }
-    nj_tuning_object *self = (nj_tuning_object *)type->tp_alloc(type, 0);
+    py_tuning *self = (py_tuning *)type->tp_alloc(type, 0);
     if (self == NULL) {
         return NULL;
     }
     if (tables == NULL) {
-        const nj_table *table = nj_table_of(first);
+        const nj_table *table = py_table_of(first);
         self->source = Py_NewRef(first);
         self->tuning = table == NULL ? NULL : &table->tuning;
     } else {
@@ -205,17 +205,17 @@ static PyObject *tuning_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
     return (PyObject *)self;
 }
 
-static void tuning_dealloc(nj_tuning_object *self)
+static void tuning_dealloc(py_tuning *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    nj_pile_free(self->pile);
+    py_pile_free(self->pile);
     Py_XDECREF(self->source);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
 /* The place of the table of the device that is most like one. */
-static PyObject *tuning_closest(nj_tuning_object *self, PyObject *args)
+static PyObject *tuning_closest(py_tuning *self, PyObject *args)
 {
     PyObject *name;
     unsigned long long multiprocessors, memory_bytes;
@@ -239,13 +239,13 @@ static bool find_tuned(const nj_tuning *tuning, PyObject *device, nj_tuned *tune
         return false;
     }
     if (!nj_tuned_on(tuning, ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal, tuned, &error)) {
-        nj_raise_driver(&error, NULL, NULL);
+        py_raise_driver(&error, NULL, NULL);
         return false;
     }
     return true;
 }
 
-static PyObject *tuning_on(nj_tuning_object *self, PyObject *device)
+static PyObject *tuning_on(py_tuning *self, PyObject *device)
 {
     nj_tuned tuned = nj_tuned_first(self->tuning);
     if (device != Py_None && !find_tuned(self->tuning, device, &tuned)) {
@@ -255,15 +255,15 @@ static PyObject *tuning_on(nj_tuning_object *self, PyObject *device)
     return Py_BuildValue("(nL)", place, (long long)tuned.multiprocessors);
 }
 
-int nj_ordering_read(PyObject *object, nj_ordering *ordering)
+int py_ordering_read(PyObject *object, py_ordering *ordering)
 {
     Py_ssize_t place;
     long long multiprocessors;
-    *ordering = (nj_ordering){0};
+    *ordering = (py_ordering){0};
     if (object == Py_None) {
         return 0;
     }
-    if (!nj_is_tuple(object, "an ordering: (Tuning, place, multiprocessors)") ||
+    if (!py_is_tuple(object, "an ordering: (Tuning, place, multiprocessors)") ||
         !PyArg_ParseTuple(object, "O!nL", tuning_type, &ordering->object, &place, &multiprocessors)) {
         return -1;
     }
@@ -276,22 +276,22 @@ int nj_ordering_read(PyObject *object, nj_ordering *ordering)
     return 0;
 }
 
-int nj_ordering_own(const nj_table *table, PyObject *device, nj_ordering *ordering)
+int py_ordering_own(const nj_table *table, PyObject *device, py_ordering *ordering)
 {
-    *ordering = (nj_ordering){.tuning = table->tuning.key_count == 0 ? NULL : &table->tuning};
+    *ordering = (py_ordering){.tuning = table->tuning.key_count == 0 ? NULL : &table->tuning};
     return ordering->tuning == NULL || find_tuned(ordering->tuning, device, &ordering->tuned) ? 0 : -1;
 }
 
 /* What a call of `rank_configs` or of its like passes. */
 typedef struct {
-    nj_pile *pile;
+    py_pile *pile;
     int64_t key[NJ_TUNING_KEYS_MAX];
     nj_preference preference;
-} nj_asked;
+} py_asked;
 
-static bool read_key(PyObject *key, long long multiprocessors, nj_asked *asked)
+static bool read_key(PyObject *key, long long multiprocessors, py_asked *asked)
 {
-    *asked = (nj_asked){0};
+    *asked = (py_asked){0};
     if (!is_tuple(key, NJ_TUNING_KEYS_MAX)) {
         return false;
     }
@@ -315,11 +315,11 @@ static PyObject *make_order(const nj_order *order)
     return made;
 }
 
-PyObject *nj_rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *block, *key, *made = NULL;
     long long multiprocessors;
-    nj_asked asked;
+    py_asked asked;
     nj_tuning_block read = {0};
     nj_order order = {0};
     if (!PyArg_ParseTuple(args, "OOL:rank_configs", &block, &key, &multiprocessors)) {
@@ -329,15 +329,15 @@ PyObject *nj_rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
         made = nj_rank(&read, &asked.preference, &order) ? make_order(&order) : PyErr_NoMemory();
     }
     nj_order_clear(&order);
-    nj_pile_free(asked.pile);
+    py_pile_free(asked.pile);
     return made;
 }
 
-PyObject *nj_estimate_costs(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_estimate_costs(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *costs, *key, *made = NULL;
     long long multiprocessors;
-    nj_asked asked;
+    py_asked asked;
     nj_tuning_block block = {0};
     if (!PyArg_ParseTuple(args, "OOL:estimate", &costs, &key, &multiprocessors)) {
         return NULL;
@@ -356,14 +356,14 @@ PyObject *nj_estimate_costs(PyObject *Py_UNUSED(module), PyObject *args)
             Py_XDECREF(number);
         }
     }
-    nj_pile_free(asked.pile);
+    py_pile_free(asked.pile);
     return made;
 }
 
-PyObject *nj_nearest_of(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_nearest_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *points, *key, *made = NULL;
-    nj_asked asked;
+    py_asked asked;
     if (!PyArg_ParseTuple(args, "OO:nearest", &points, &key)) {
         return NULL;
     }
@@ -371,13 +371,13 @@ PyObject *nj_nearest_of(PyObject *Py_UNUSED(module), PyObject *args)
     if (listed != NULL && read_key(key, 0, &asked)) {
         uint32_t count = asked.preference.key_count;
         Py_ssize_t size = PyTuple_GET_SIZE(listed);
-        int64_t *read = nj_pile_take(&asked.pile, (size_t)size * count * sizeof *read);
+        int64_t *read = py_pile_take(&asked.pile, (size_t)size * count * sizeof *read);
         bool whole = read != NULL;
         for (Py_ssize_t i = 0; whole && i < size; i++) {
             whole = read_point(PyTuple_GET_ITEM(listed, i), read + (size_t)i * count, count);
         }
         made = whole ? PyLong_FromSize_t(nj_nearest_point(read, (size_t)size, asked.key, count)) : NULL;
-        nj_pile_free(asked.pile);
+        py_pile_free(asked.pile);
     }
     Py_XDECREF(listed);
     return made;
@@ -397,10 +397,10 @@ static PyObject *make_sums(const uint32_t *configs, const double *sums, size_t c
     return made;
 }
 
-PyObject *nj_behind_sums(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_behind_sums(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *use, *behind, *made = NULL;
-    nj_pile *pile = NULL;
+    py_pile *pile = NULL;
     nj_tuning_block block = {0};
     if (!PyArg_ParseTuple(args, "O!O:behind_in_sum", &PyTuple_Type, &use, &behind)) {
         return NULL;
@@ -411,23 +411,23 @@ PyObject *nj_behind_sums(PyObject *Py_UNUSED(module), PyObject *args)
     }
     if (at != NULL && nowhere != NULL && read_problems(at, use, behind, 0, &pile, &block)) {
         size_t named = 0;
-        nj_behind_row *rows = nj_pile_take(&pile, block.problem_count * sizeof *rows);
+        nj_behind_row *rows = py_pile_take(&pile, block.problem_count * sizeof *rows);
         for (uint32_t i = 0; rows != NULL && i < block.problem_count; i++) {
             rows[i] = (nj_behind_row){1.0, block.problems[i].count, block.problems[i].configs, block.problems[i].behind};
             named += rows[i].count;
         }
-        uint32_t *configs = rows == NULL ? NULL : nj_pile_take(&pile, named * sizeof *configs);
-        double *sums = configs == NULL ? NULL : nj_pile_take(&pile, named * sizeof *sums);
+        uint32_t *configs = rows == NULL ? NULL : py_pile_take(&pile, named * sizeof *configs);
+        double *sums = configs == NULL ? NULL : py_pile_take(&pile, named * sizeof *sums);
         size_t count = sums == NULL ? SIZE_MAX : nj_behind_in_sum(rows, block.problem_count, configs, sums);
         made = count != SIZE_MAX ? make_sums(configs, sums, count) : sums == NULL ? NULL : PyErr_NoMemory();
     }
     Py_XDECREF(at);
     Py_XDECREF(nowhere);
-    nj_pile_free(pile);
+    py_pile_free(pile);
     return made;
 }
 
-PyObject *nj_bucket_value(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_bucket_value(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int kind, overflow;
     PyObject *value;
@@ -461,12 +461,12 @@ static PyType_Slot tuning_slots[] = {
 
 static PyType_Spec tuning_spec = {
     .name = "nojit.runtime._core.Tuning",
-    .basicsize = sizeof(nj_tuning_object),
+    .basicsize = sizeof(py_tuning),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = tuning_slots,
 };
 
-int nj_tuning_object_init(PyObject *module)
+int py_tuning_init(PyObject *module)
 {
     tuning_type = (PyTypeObject *)PyType_FromSpec(&tuning_spec);
     return tuning_type == NULL ? -1 : PyModule_AddType(module, tuning_type);

@@ -6,7 +6,7 @@
 
 #include "table/table.h"
 
-/* Set once by `nj_table_parts_init` under the import lock, and never changed. */
+/* Set once by `py_table_records_init` under the import lock, and never changed. */
 static struct {
     nj_record param, axis, derived, one_case, config;
     nj_record tuning, tuning_table, block, device;
@@ -22,7 +22,7 @@ static int find_missing(void)
     return classes.missing == NULL ? -1 : 0;
 }
 
-int nj_table_parts_init(void)
+int py_table_records_init(void)
 {
     static const struct {
         const char *home, *name;
@@ -42,7 +42,7 @@ int nj_table_parts_init(void)
         {"nojit.runtime.values", "FunctionRef", 1, &classes.function},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        if (nj_record_find(wanted[i].home, wanted[i].name, wanted[i].fields, wanted[i].record) < 0) {
+        if (py_record_find(wanted[i].home, wanted[i].name, wanted[i].fields, wanted[i].record) < 0) {
             return -1;
         }
     }
@@ -58,9 +58,9 @@ typedef struct {
         nj_span text;
         PyObject *object;
     } words[WORDS];
-} nj_maker;
+} py_maker;
 
-static PyObject *text_of(nj_maker *it, nj_span text)
+static PyObject *text_of(py_maker *it, nj_span text)
 {
     size_t mark = text.size == 0 ? 0 : text.size * 7 + text.at[0] * 3u + text.at[text.size - 1] * 5u + text.at[text.size / 2];
     PyObject **word = &it->words[mark % WORDS].object;
@@ -81,9 +81,9 @@ static PyObject *number_of(uint64_t number)
 }
 
 /* Makes one of some items. */
-typedef PyObject *(*nj_make)(nj_maker *it, const void *items, size_t number);
+typedef PyObject *(*py_make)(py_maker *it, const void *items, size_t number);
 
-static PyObject *tuple_of(nj_maker *it, const void *items, size_t count, nj_make make)
+static PyObject *tuple_of(py_maker *it, const void *items, size_t count, py_make make)
 {
     PyObject *made = PyTuple_New((Py_ssize_t)count);
     for (size_t i = 0; made != NULL && i < count; i++) {
@@ -97,17 +97,17 @@ static PyObject *tuple_of(nj_maker *it, const void *items, size_t count, nj_make
     return made;
 }
 
-static PyObject *make_text(nj_maker *it, const void *items, size_t number)
+static PyObject *make_text(py_maker *it, const void *items, size_t number)
 {
     return text_of(it, ((const nj_span *)items)[number]);
 }
 
-static PyObject *make_index(nj_maker *Py_UNUSED(it), const void *items, size_t number)
+static PyObject *make_index(py_maker *Py_UNUSED(it), const void *items, size_t number)
 {
     return number_of(((const uint32_t *)items)[number]);
 }
 
-static PyObject *make_constant(nj_maker *it, const void *items, size_t number);
+static PyObject *make_constant(py_maker *it, const void *items, size_t number);
 
 static PyObject *int_of(const nj_constant *value)
 {
@@ -120,54 +120,54 @@ static PyObject *int_of(const nj_constant *value)
     return negative;
 }
 
-static PyObject *value_of(nj_maker *it, const nj_constant *value)
+static PyObject *value_of(py_maker *it, const nj_constant *value)
 {
     switch (value->kind) {
     case NJ_CONSTANT_BOOL: return PyBool_FromLong(value->truth);
     case NJ_CONSTANT_INT: return int_of(value);
     case NJ_CONSTANT_FLOAT: return PyFloat_FromDouble(value->number);
     case NJ_CONSTANT_TEXT: return text_of(it, value->text);
-    case NJ_CONSTANT_DTYPE: return nj_record_make(&classes.dtype, (PyObject *[]){text_of(it, value->text)});
-    case NJ_CONSTANT_FUNCTION: return nj_record_make(&classes.function, (PyObject *[]){text_of(it, value->text)});
+    case NJ_CONSTANT_DTYPE: return py_record_make(&classes.dtype, (PyObject *[]){text_of(it, value->text)});
+    case NJ_CONSTANT_FUNCTION: return py_record_make(&classes.function, (PyObject *[]){text_of(it, value->text)});
     case NJ_CONSTANT_TUPLE: return tuple_of(it, value->items, value->count, make_constant);
     default: Py_RETURN_NONE;
     }
 }
 
-static PyObject *make_constant(nj_maker *it, const void *items, size_t number)
+static PyObject *make_constant(py_maker *it, const void *items, size_t number)
 {
     return value_of(it, (const nj_constant *)items + number);
 }
 
-static PyObject *make_param(nj_maker *it, const void *items, size_t number)
+static PyObject *make_param(py_maker *it, const void *items, size_t number)
 {
     const nj_param *param = (const nj_param *)items + number;
     PyObject *given = param->has_default ? value_of(it, &param->fallback) : Py_NewRef(classes.missing);
-    return nj_record_make(&classes.param, (PyObject *[]){text_of(it, param->name), PyBool_FromLong(param->is_constexpr), given});
+    return py_record_make(&classes.param, (PyObject *[]){text_of(it, param->name), PyBool_FromLong(param->is_constexpr), given});
 }
 
-static PyObject *make_axis(nj_maker *it, const void *items, size_t number)
+static PyObject *make_axis(py_maker *it, const void *items, size_t number)
 {
     const nj_axis *axis = (const nj_axis *)items + number;
-    return nj_record_make(&classes.axis, (PyObject *[]){text_of(it, axis->name), PyBool_FromLong(axis->is_type),
+    return py_record_make(&classes.axis, (PyObject *[]){text_of(it, axis->name), PyBool_FromLong(axis->is_type),
                                                         tuple_of(it, axis->values, axis->count, make_constant)});
 }
 
-static PyObject *make_derived(nj_maker *it, const void *items, size_t number)
+static PyObject *make_derived(py_maker *it, const void *items, size_t number)
 {
     const nj_derived *derived = (const nj_derived *)items + number;
-    return nj_record_make(&classes.derived, (PyObject *[]){text_of(it, derived->name), text_of(it, derived->expression)});
+    return py_record_make(&classes.derived, (PyObject *[]){text_of(it, derived->name), text_of(it, derived->expression)});
 }
 
-static PyObject *make_signature(nj_maker *it, const void *items, size_t number)
+static PyObject *make_signature(py_maker *it, const void *items, size_t number)
 {
     return tuple_of(it, ((const nj_span *const *)items)[number], it->table->runtime_count, make_text);
 }
 
-static PyObject *make_case(nj_maker *it, const void *items, size_t number)
+static PyObject *make_case(py_maker *it, const void *items, size_t number)
 {
     const nj_case *point = (const nj_case *)items + number;
-    return nj_record_make(&classes.one_case, (PyObject *[]){number_of(point->signature),
+    return py_record_make(&classes.one_case, (PyObject *[]){number_of(point->signature),
                                                            tuple_of(it, point->places, it->table->axis_count, make_index)});
 }
 
@@ -180,33 +180,33 @@ static PyObject *pair_of(PyObject *first, PyObject *second)
     return pair;
 }
 
-static PyObject *make_setting(nj_maker *it, const void *items, size_t number)
+static PyObject *make_setting(py_maker *it, const void *items, size_t number)
 {
     const nj_setting *setting = (const nj_setting *)items + number;
     return pair_of(text_of(it, setting->name), value_of(it, &setting->value));
 }
 
-static PyObject *make_config(nj_maker *it, const void *items, size_t number)
+static PyObject *make_config(py_maker *it, const void *items, size_t number)
 {
     const nj_config *config = (const nj_config *)items + number;
-    return nj_record_make(&classes.config, (PyObject *[]){tuple_of(it, config->constexprs, config->constexpr_count, make_setting),
+    return py_record_make(&classes.config, (PyObject *[]){tuple_of(it, config->constexprs, config->constexpr_count, make_setting),
                                                           tuple_of(it, config->options, config->option_count, make_setting),
                                                           text_of(it, config->requires)});
 }
 
-static PyObject *make_hint(nj_maker *it, const void *items, size_t number)
+static PyObject *make_hint(py_maker *it, const void *items, size_t number)
 {
     const nj_hint *hint = (const nj_hint *)items + number;
     return pair_of(text_of(it, hint->leaf), number_of(hint->value));
 }
 
-static PyObject *make_hint_set(nj_maker *it, const void *items, size_t number)
+static PyObject *make_hint_set(py_maker *it, const void *items, size_t number)
 {
     const nj_hint_set *set = (const nj_hint_set *)items + number;
     return tuple_of(it, set->hints, set->count, make_hint);
 }
 
-static PyObject *make_derived_values(nj_maker *it, const void *items, size_t number)
+static PyObject *make_derived_values(py_maker *it, const void *items, size_t number)
 {
     return tuple_of(it, ((const nj_constant *const *)items)[number], it->table->derived_count, make_constant);
 }
@@ -216,32 +216,32 @@ static PyObject *bytes_of(nj_span span)
     return PyBytes_FromStringAndSize((const char *)span.at, (Py_ssize_t)span.size);
 }
 
-static PyObject *make_block(nj_maker *it, const void *items, size_t number)
+static PyObject *make_block(py_maker *it, const void *items, size_t number)
 {
     const nj_tuning_block *block = (const nj_tuning_block *)items + number;
-    return nj_record_make(&classes.block, (PyObject *[]){tuple_of(it, block->cases, block->case_count, make_index),
+    return py_record_make(&classes.block, (PyObject *[]){tuple_of(it, block->cases, block->case_count, make_index),
                                                          bytes_of(block->problems_text), bytes_of(block->estimates_text)});
 }
 
-static PyObject *make_tuning_table(nj_maker *it, const void *items, size_t number)
+static PyObject *make_tuning_table(py_maker *it, const void *items, size_t number)
 {
     const nj_tuning_table *table = (const nj_tuning_table *)items + number;
-    PyObject *device = nj_record_make(&classes.device, (PyObject *[]){text_of(it, table->device), text_of(it, table->arch),
+    PyObject *device = py_record_make(&classes.device, (PyObject *[]){text_of(it, table->device), text_of(it, table->arch),
                                                                       number_of(table->multiprocessors), number_of(table->memory_bytes)});
-    return nj_record_make(&classes.tuning_table, (PyObject *[]){device, tuple_of(it, table->blocks, table->block_count, make_block)});
+    return py_record_make(&classes.tuning_table, (PyObject *[]){device, tuple_of(it, table->blocks, table->block_count, make_block)});
 }
 
-static PyObject *make_params(nj_maker *it)
+static PyObject *make_params(py_maker *it)
 {
     return tuple_of(it, it->table->params, it->table->param_count, make_param);
 }
 
-static PyObject *make_grid(nj_maker *it)
+static PyObject *make_grid(py_maker *it)
 {
     return tuple_of(it, it->table->grid, it->table->grid_count, make_text);
 }
 
-static PyObject *make_tuning(nj_maker *it)
+static PyObject *make_tuning(py_maker *it)
 {
     static const char *const buckets[] = {
         [NJ_BUCKET_POW2] = "pow2",
@@ -253,64 +253,64 @@ static PyObject *make_tuning(nj_maker *it)
     if (tuning->key_count == 0) {
         Py_RETURN_NONE;
     }
-    return nj_record_make(&classes.tuning, (PyObject *[]){tuple_of(it, tuning->key, tuning->key_count, make_text),
+    return py_record_make(&classes.tuning, (PyObject *[]){tuple_of(it, tuning->key, tuning->key_count, make_text),
                                                           PyUnicode_FromString(buckets[tuning->bucket]),
                                                           tuple_of(it, tuning->tables, tuning->table_count, make_tuning_table)});
 }
 
-static PyObject *make_axes(nj_maker *it)
+static PyObject *make_axes(py_maker *it)
 {
     return tuple_of(it, it->table->axes, it->table->axis_count, make_axis);
 }
 
-static PyObject *make_all_derived(nj_maker *it)
+static PyObject *make_all_derived(py_maker *it)
 {
     return tuple_of(it, it->table->derived, it->table->derived_count, make_derived);
 }
 
-static PyObject *make_signatures(nj_maker *it)
+static PyObject *make_signatures(py_maker *it)
 {
     return tuple_of(it, it->table->signatures, it->table->signature_count, make_signature);
 }
 
-static PyObject *make_cases(nj_maker *it)
+static PyObject *make_cases(py_maker *it)
 {
     return tuple_of(it, it->table->cases, it->table->case_count, make_case);
 }
 
-static PyObject *make_configs(nj_maker *it)
+static PyObject *make_configs(py_maker *it)
 {
     return tuple_of(it, it->table->configs, it->table->config_count, make_config);
 }
 
-static PyObject *make_hint_sets(nj_maker *it)
+static PyObject *make_hint_sets(py_maker *it)
 {
     return tuple_of(it, it->table->hint_sets, it->table->hint_set_count, make_hint_set);
 }
 
-static PyObject *make_all_derived_values(nj_maker *it)
+static PyObject *make_all_derived_values(py_maker *it)
 {
     return tuple_of(it, it->table->derived_values, it->table->derived_value_count, make_derived_values);
 }
 
-static PyObject *make_programs(nj_maker *it)
+static PyObject *make_programs(py_maker *it)
 {
     return tuple_of(it, it->table->programs, it->table->program_count, make_text);
 }
 
-static PyObject *make_columns(nj_maker *it)
+static PyObject *make_columns(py_maker *it)
 {
-    return nj_columns_make(it->table->columns, it->table->rows);
+    return py_columns_make(it->table->columns, it->table->rows);
 }
 
-static PyObject *make_batch(nj_maker *it)
+static PyObject *make_batch(py_maker *it)
 {
     return tuple_of(it, it->table->batch, it->table->batch_count, make_text);
 }
 
 static const struct {
     const char *name;
-    PyObject *(*make)(nj_maker *it);
+    PyObject *(*make)(py_maker *it);
 } parts[] = {
     {"params", make_params},
     {"grid", make_grid},
@@ -327,16 +327,16 @@ static const struct {
     {"batch", make_batch},
 };
 
-static void forget_words(nj_maker *it)
+static void forget_words(py_maker *it)
 {
     for (size_t i = 0; i < WORDS; i++) {
         Py_CLEAR(it->words[i].object);
     }
 }
 
-PyObject *nj_table_part(const nj_table *table, PyObject *name)
+PyObject *py_table_part(const nj_table *table, PyObject *name)
 {
-    nj_maker it = {.table = table};
+    py_maker it = {.table = table};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, parts[i].name) == 0) {
             PyObject *made = parts[i].make(&it);
@@ -348,15 +348,15 @@ PyObject *nj_table_part(const nj_table *table, PyObject *name)
     return NULL;
 }
 
-PyObject *nj_constant_value(const nj_constant *value)
+PyObject *py_constant_value(const nj_constant *value)
 {
-    nj_maker it = {.table = NULL};
+    py_maker it = {.table = NULL};
     PyObject *made = value_of(&it, value);
     forget_words(&it);
     return made;
 }
 
-PyObject *nj_read_value(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *py_read_value(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *raw, *where;
     nj_lone_constant constant;
@@ -367,11 +367,11 @@ PyObject *nj_read_value(PyObject *Py_UNUSED(module), PyObject *args)
     nj_span span = {(const unsigned char *)PyBytes_AS_STRING(raw), (size_t)PyBytes_GET_SIZE(raw)};
     PyObject *made = NULL;
     if (nj_constant_read(span, &constant, &error)) {
-        made = nj_constant_value(&constant.value);
+        made = py_constant_value(&constant.value);
     } else {
         /* the caller knows the place of the value */
         error.where[0] = 0;
-        nj_raise(&error, where);
+        py_raise(&error, where);
     }
     nj_constant_close(&constant);
     return made;

@@ -9,15 +9,15 @@ struct nj_constant;
 struct nj_table;
 
 /* Finds the classes of records; once, at import. */
-int nj_table_parts_init(void);
+int py_table_records_init(void);
 
 /* Makes a field of `KernelTable` by its name; NULL with an exception raised. */
-PyObject *nj_table_part(const struct nj_table *table, PyObject *name);
+PyObject *py_table_part(const struct nj_table *table, PyObject *name);
 
 /* `read_value(raw, where)`: the value of its JSON. */
-PyObject *nj_read_value(PyObject *module, PyObject *args);
+PyObject *py_read_value(PyObject *module, PyObject *args);
 
 /* The value of a constant. */
-PyObject *nj_constant_value(const struct nj_constant *value);
+PyObject *py_constant_value(const struct nj_constant *value);
 
 #endif
