@@ -114,10 +114,15 @@ def produce(
 
 
 @gluon.jit
-def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TILE: gl.constexpr, TRANS: gl.constexpr):
+def copy_steps(
+    a_map, b_map, memory, barriers, sources, first, last, copied, TILE: gl.constexpr, TRANS: gl.constexpr, boxes=None,
+    base=0,
+):  # fmt: skip
     """Copy the steps [first, last) of a tile; return the number of steps copied so far.
 
-    `sources` has the index of a's matrix, the index of b's matrix, and the first row and column of the tile.
+    `sources` has the index of a's matrix, the index of b's matrix, and the first row and column of the tile. With
+    `boxes`, at least 1, only so many boxes of a's rows are copied, a row-major; without, one for each consumer. `base` is
+    where the steps begin in K.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -126,21 +131,41 @@ def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TIL
     WIDTH: gl.constexpr = b_map.block_type.shape[2 if TRANS[1] else 3]
     ACROSS: gl.constexpr = TILE[1] // WIDTH
     DEEP: gl.constexpr = a_map.block_type.shape[3]
+    HIGH: gl.constexpr = a_map.block_type.shape[2]
+    EACH: gl.constexpr = OWNED // HIGH
+    A_BYTES: gl.constexpr = a_map.block_type.nbytes
+    B_BYTES: gl.constexpr = b_map.block_type.nbytes * ACROSS
     for step in range(first, last):
-        start = step * DEEP
+        start = base + step * DEEP
         stage = copied % TILE[3]
         mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
-        mbarrier.expect(full.index(stage), a_map.block_type.nbytes * DOWN + b_map.block_type.nbytes * ACROSS)
-        for part in gl.static_range(DOWN):
-            down = row + part * OWNED
-            place = [0, a_index, start, down] if TRANS[0] else [0, a_index, down, start]
-            copy_in(a_map, place, full.index(stage), box(a_map, a_memory.index(stage * DOWN + part), 0))
+        if boxes is None:
+            mbarrier.expect(full.index(stage), A_BYTES * DOWN + B_BYTES)
+            for part in gl.static_range(DOWN):
+                down = row + part * OWNED
+                place = [0, a_index, start, down] if TRANS[0] else [0, a_index, down, start]
+                copy_in(a_map, place, full.index(stage), box(a_map, a_memory.index(stage * DOWN + part), 0))
+        else:
+            for part in gl.static_range(DOWN * EACH):
+                # a barrier takes the number of bytes as a constant
+                mbarrier.expect(full.index(stage), A_BYTES * (part + 1) + B_BYTES, boxes == part + 1)
+            for part in gl.static_range(DOWN * EACH):
+                target = box(a_map, a_memory.index(stage * DOWN + part // EACH), part % EACH)
+                copy_in(a_map, [0, a_index, row + part * HIGH, start], full.index(stage), target, part < boxes)
         for part in gl.static_range(ACROSS):
             across = col + part * WIDTH
             place = [0, b_index, across, start] if TRANS[1] else [0, b_index, start, across]
             copy_in(b_map, place, full.index(stage), box(b_map, b_memory.index(stage), part))
         copied += 1
     return copied
+
+
+@gluon.jit
+def prefetch(pointers):
+    """Prefetch the cache lines at `pointers` to L1, without loading them to registers."""
+    gl.inline_asm_elementwise(
+        "prefetch.global.L1 [$1]; mov.u32 $0, 0;", "=r,l", [pointers.to(gl.int64)], gl.int32, is_pure=False, pack=1
+    )
 
 
 @gluon.jit

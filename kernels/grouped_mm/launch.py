@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from nojit.kernels.dispatch import precision
-from nojit.kernels.gemm.matrices import Layout, layout_of
+from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.grouped_mm.checks import cuts_depth, shape_of
-from nojit.kernels.maps import processors
+from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
@@ -36,6 +37,8 @@ class Prepared:
     """Shape of the result: [M, N] or [groups, M, N]."""
     zeroed: bool
     """True if rows past the last end must be 0."""
+    maps: tuple[Mapped, Mapped, Mapped] | None
+    """TMA descriptions of both factors and the result; None for the kernels that take pointers."""
     numbers: tuple[int, ...]
     named: dict[str, Any]
 
@@ -53,8 +56,16 @@ class Prepared:
             result = new_contiguous(caller, mat_a, self.shape)
         if not result.numel() or not offs.numel():
             return result
+        given: tuple[Any, ...]
         added = () if cuts_depth(mat_b) else (result if bias is None else bias,)
-        caller.launch(self.kernel, mat_a, mat_b, offs, *added, result, *self.numbers, **self.named)
+        if self.maps is None:
+            given = (mat_a, mat_b, offs, *added, result)
+        else:
+            of_a, of_b, of_out = self.maps
+            described = of_a.describe(mat_a), of_b.describe(mat_b), of_out.describe(result)
+            # the kernel stores a part of the result by address
+            given = (*described, offs, *added, result) if added else (*described, offs)
+        caller.launch(self.kernel, *given, *self.numbers, **self.named)
         return result
 
 
@@ -62,6 +73,7 @@ def prepare(
     operands: Operands,
     out: Tensor | None,
     zeroed: bool,
+    maps_run: Callable[[Tensor], bool] | None = None,
 ) -> Prepared:
     """Choose the kernel for a validated call and return its launch arguments.
 
@@ -69,6 +81,8 @@ def prepare(
         operands: both factors, the ends of groups, and the bias or None.
         out: where to write the result; None for a new tensor.
         zeroed: whether rows past the last end must be 0 in a new tensor.
+        maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a tensor's device; by
+            default, it asks the device.
     """
     mat_a, mat_b, offs, _ = operands
     groups, shape = offs.shape[0], shape_of(mat_a, mat_b, offs)
@@ -79,7 +93,16 @@ def prepare(
     else:
         result = layout_of(out, groups)
     whole = _Whole(operands, layout_of(mat_a, 1), right, result, zeroed and not cuts_depth(mat_b))
-    return whole.pointed_by_depth() if cuts_depth(mat_b) else whole.pointed()
+    fits = not _is_unaligned(mat_a, mat_b, out) and (maps_run or takes_maps)(mat_a)
+    if cuts_depth(mat_b):
+        maps = whole.maps_by_depth if fits else None
+        return whole.pointed_by_depth() if maps is None else whole.mapped_by_depth(maps)
+    maps = whole.maps if fits else None
+    return whole.pointed() if maps is None else whole.mapped(maps)
+
+
+def _is_unaligned(*values: Tensor | None) -> bool:
+    return any(value is not None and value.data_ptr() % MAP_BYTES for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +127,18 @@ class _Whole:
         return processors(self.operands.mat_a)
 
     @property
+    def maps(self) -> tuple[Mapped, Mapped, Mapped] | None:
+        """TMA descriptions of both factors and the result; None if one cannot be described, or rows of the result end unaligned."""
+        element_bytes = self.operands.mat_a.element_size()
+        (_, rows, cols), (_, *strides) = self.result
+        if cols * element_bytes % MAP_BYTES:
+            return None
+        target = Layout((1, rows, cols), (0, strides[0], strides[1]))
+        of_a, of_out = (mapped(layout, element_bytes, turn=False) for layout in (self.left, target))
+        of_b = mapped(self.right, element_bytes)
+        return None if of_a is None or of_b is None or of_out is None else (of_a, of_b, of_out)
+
+    @property
     def bias_numbers(self) -> tuple[int, int, int]:
         """Whether there is a bias (1 or 0), its stride from group to group, and from column to column."""
         bias = self.operands.bias
@@ -111,17 +146,44 @@ class _Whole:
             return 0, 0, 0
         return 1, bias.stride(0) if bias.dim() > 1 else 0, bias.stride(-1)
 
+    def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
+        """Return the launch arguments for the sm_90 kernel; `maps` are the TMA descriptions of both factors and the result."""
+        _, of_b, _ = maps
+        has_bias, *bias_strides = self.bias_numbers
+        named = {"TRANS_B": of_b.is_transposed, "BIAS": bool(has_bias)}
+        units = self.result.strides[1] * self.operands.mat_a.element_size() // MAP_BYTES
+        numbers = (*self.sizes, of_b.step, self.processors, *bias_strides, units)
+        return self._prepared("grouped_mm_sm90", maps, numbers, named)
+
     def pointed(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers."""
         has_bias, *bias_strides = self.bias_numbers
         strides = (*self.left.strides[1:], *self.right.strides, *bias_strides, *self.result.strides[1:])
         numbers = (*self.sizes, RESIDENT * self.processors, has_bias, *strides)
-        return self._prepared("grouped_mm", numbers, {"PRECISION": self._precision})
+        return self._prepared("grouped_mm", None, numbers, {"PRECISION": self._precision})
+
+    @property
+    def maps_by_depth(self) -> tuple[Mapped, Mapped, Mapped] | None:
+        """TMA descriptions of the transpose of `mat_a`, of `mat_b` and of the result; None if one cannot be described."""
+        element_bytes = self.operands.mat_a.element_size()
+        layouts = transposed(self.left), layout_of(self.operands.mat_b, 1), self.result
+        of_a, of_b, of_out = (mapped(layout, element_bytes, turn=False) for layout in layouts)
+        # the matrices of an expanded result would overwrite one another
+        if of_a is None or of_b is None or of_out is None or of_out.shape[1] != self.result.shape[0]:
+            return None
+        return of_a, of_b, of_out
+
+    def mapped_by_depth(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
+        """Return the launch arguments for the sm_90 kernel whose groups are ranges of K.
+
+        `maps`: TMA descriptions of the transpose of `mat_a`, of `mat_b` and of the result.
+        """
+        return self._prepared("grouped_mm_depth_sm90", maps, (*self.sizes, self.processors), {})
 
     def pointed_by_depth(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers and whose groups are ranges of K."""
         strides = (*self.left.strides[1:], *self.right.strides[1:], *self.result.strides)
-        return self._prepared("grouped_mm_depth", (*self.sizes, *strides), {"PRECISION": self._precision})
+        return self._prepared("grouped_mm_depth", None, (*self.sizes, *strides), {"PRECISION": self._precision})
 
     @property
     def _precision(self) -> str:
@@ -130,6 +192,7 @@ class _Whole:
     def _prepared(
         self,
         kernel: str,
+        maps: tuple[Mapped, Mapped, Mapped] | None,
         numbers: tuple[int, ...],
         named: dict[str, Any],
     ) -> Prepared:
@@ -138,6 +201,7 @@ class _Whole:
             kernel=kernel,
             shape=shape_of(mat_a, mat_b, offs),
             zeroed=self.zeroed,
+            maps=maps,
             numbers=numbers,
             named=named,
         )

@@ -17,6 +17,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     operands_of,
     piece_at,
     pieces_of,
+    prefetch,
     store_rows,
 )
 from nojit.kernels.kernel_functions import opaque
@@ -174,18 +175,10 @@ def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
     # past the end, prefetch the last element
     rows = gl.minimum(row + gl.arange(0, HEIGHT, layout=layout), m_len - 1)
     cols = gl.minimum(col + gl.arange(0, 32, layout=layout) * (WIDTH // 32), n_len - 1).to(gl.int64)
-    _bring(scale_a_ptr + rows.to(gl.int64) * stride_m)
-    _bring(scale_b_ptr + cols * stride_n)
+    prefetch(scale_a_ptr + rows.to(gl.int64) * stride_m)
+    prefetch(scale_b_ptr + cols * stride_n)
     if has_bias != 0:
-        _bring(bias_ptr + cols)
-
-
-@gluon.jit
-def _bring(pointers):
-    """Prefetch the cache lines at `pointers` to L1, without loading them to registers."""
-    gl.inline_asm_elementwise(
-        "prefetch.global.L1 [$1]; mov.u32 $0, 0;", "=r,l", [pointers.to(gl.int64)], gl.int32, is_pure=False, pack=1
-    )
+        prefetch(bias_ptr + cols)
 
 
 @gluon.jit

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from nojit.kernels.grouped_mm import grouped_mm, reference
+from nojit.kernels.grouped_mm import grouped_mm, launch, op, reference
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, view
-from tests.gpu.gemm_calls import as_tf32, in_fp32
+from tests.gpu.gemm_calls import as_tf32, in_fp32, prepared_anew
 from tests.gpu.matmul_calls import TF32_FACTOR, switched
 
 RAGGED = (65, 1, 0, 127, 300, 0, 64, 128)
@@ -35,6 +35,8 @@ class Case:
     past: int = 9
     """Rows past the last end."""
     offset: int = 0
+    maps: bool = True
+    """Whether the kernel over tensor maps may run where it can."""
     depth: bool = False
     """Whether the groups are ranges of K."""
     tf32: bool = False
@@ -48,6 +50,7 @@ class Case:
             f"bias {self.bias}" if self.bias != "none" else "",
             f"{self.past} past",
             f"offset {self.offset}" if self.offset else "",
+            "" if self.maps else "pointers",
             "depth" if self.depth else "",
             "tf32" if self.tf32 else "",
         )
@@ -73,7 +76,7 @@ class Case:
         """Multiply; rows past the last end must stay as they are."""
         a, b, offs, bias = self.inputs()
         rows = sum(self.lengths)
-        with switched(self.tf32):
+        with switched(self.tf32), prepared_anew(op, launch, self.maps):
             if self.depth:
                 return (grouped_mm(a, b, offs),)
             out = torch.full((rows + self.past, self.n), float("nan"), dtype=self.dtype, device="cuda")
@@ -111,12 +114,13 @@ def cases() -> Iterator[Case]:
             for bias in ("none", "shared", "each"):
                 yield Case(lengths, dtype=dtype, columns=columns, bias=bias)
             # sizes that suit every hint, and none
-            yield Case(lengths, 512, 256, dtype, columns)
+            yield Case(lengths, 512, 256, dtype, columns, maps=False)
             yield Case(lengths, 135, 77, dtype, columns, offset=1)
             yield Case(lengths, 512, 256, dtype, columns, depth=True)
+            yield Case(lengths, 512, 256, dtype, columns, depth=True, maps=False)
             yield Case(lengths, 264, 200, dtype, columns, depth=True)
             yield Case(lengths, 135, 77, dtype, columns, depth=True, offset=1)
-        yield Case((700, 900, 0, 800), 1600, 320, dtype, columns)
+        yield Case((700, 900, 0, 800), 1600, 320, dtype, columns, maps=False)
         yield Case((700, 900, 0, 800), 1600, 48, dtype, columns, depth=True)
     for columns, bias, (lengths, n) in itertools.product(
         (False, True), ("none", "each"), ((SPARSE, 1600), (LARGE, 4096), ((200,) * 12, 1024), ((0, 90, 0), 136))

@@ -117,6 +117,8 @@ class Tile:
         self.value = value
         self.dtype = value.dtype
         self.panel = panel
+        self.shape = value.shape
+        self.layout = None
 
     def index(self, number: int) -> Tile:
         return Tile(self.value[number], self.panel)
@@ -251,6 +253,13 @@ def _lanes_of(acc: Tensor) -> tuple[Tensor, Tensor]:
     return torch.arange(acc.shape[0])[:, None], torch.arange(acc.shape[1])[None, :]
 
 
+def _reinterpret(tile: Tile, _dtype: torch.dtype, shape: Sequence[int], _layout: None) -> Tile:
+    """Return the panels of a tile, each as wide as `shape` says."""
+    count, height, width = shape
+    assert tile.value.shape == (height, count * width), "panels lie beside one another"
+    return Tile(tile.value.view(height, count, width).transpose(0, 1))
+
+
 def _reshaped(memory: Tile, height: int, width: int) -> Tile:
     """Make other tiles, as nobody reads one way what was copied the other."""
     return Tile(torch.full((len(memory.value), height, width), float("nan"), dtype=memory.dtype), memory.panel)
@@ -325,8 +334,9 @@ def _namespace(program: list[int]) -> dict[str, Any]:
     tl = SimpleNamespace(
         constexpr=gl.constexpr,
         static_range=range,
-        maximum=max,
+        load=_load,
         minimum=_minimum,
+        maximum=max,
         where=_where,
         abs=torch.abs,
         exp2=torch.exp2,
@@ -334,8 +344,8 @@ def _namespace(program: list[int]) -> dict[str, Any]:
     )
     barrier = SimpleNamespace(
         init=_init,
-        wait=lambda barrier, parity: barrier.wait(parity),
-        expect=lambda barrier, count: barrier.move(1, count),
+        wait=lambda barrier, parity, pred=True: barrier.wait(parity) if pred else None,
+        expect=lambda barrier, count, pred=True: barrier.move(1, count) if pred else None,
         arrive=lambda barrier, pred=True: barrier.move(1, 0) if pred else None,
         MBarrierLayout=lambda: None,
     )
@@ -352,6 +362,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         "halves_of": lambda acc: acc.chunk(2, 1),
         "lanes_of": _lanes_of,
         "reshaped": _reshaped,
+        "reinterpret": _reinterpret,
         "copy_in": _copy_in,
         "copy_out": _copy_out,
         "gl": gl,
@@ -425,17 +436,28 @@ def _plain_code(text: str, name: str) -> CodeType:
     return compile(ast.fix_missing_locations(ast.Module(kept, [])), name, "exec")
 
 
-def load(name: str, *paths: Path, others: Callable[[Any], dict[str, Any]] | None = None) -> Callable[..., None]:
-    """Return the kernel `name` of some files as a function of a number of programs, its arguments and its constexprs.
+def functions(
+    *paths: Path, program: list[int] | None = None, others: Callable[[Any], dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Return the functions of some files by name, to be called as what runs in `program`: its number, and of how many.
 
-    `others` are stand-ins for what else it calls, made of Gluon's own, which they may add to.
+    `others` are stand-ins for what else they call, made of Gluon's own, which they may add to.
     """
-    program = [0, 1]
-    space = _namespace(program)
+    space = _namespace(program or [0, 1])
     if others is not None:
         space |= others(space["gl"])
     for path in paths:
         exec(_plain_code(path.read_text(), str(path)), space)
+    return space
+
+
+def load(name: str, *paths: Path, others: Callable[[Any], dict[str, Any]] | None = None) -> Callable[..., None]:
+    """Return the kernel `name` of some files as a function of a number of programs, its arguments and its constexprs.
+
+    `others` are as in `functions`.
+    """
+    program = [0, 1]
+    space = functions(*paths, program=program, others=others)
 
     def run(programs: int, *args: Any, **constexprs: Any) -> None:
         for program[0] in range(programs):

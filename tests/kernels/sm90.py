@@ -15,6 +15,13 @@ from tests.kernels.gluon_stub import Map, Pointer, load
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 SHARED = ("kernel_functions.py", "block_sparse/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
+OWN = {
+    "grouped_mm_sm90": ("grouped_mm/kernel_tiles.py", "grouped_mm/kernel_sm90.py"),
+    "grouped_mm_depth_sm90": ("grouped_mm/kernel_tiles.py", "grouped_mm/kernel_sm90_grad.py"),
+}
+"""The files of kernels that have several of their own."""
+BOXES = {"grouped_mm_sm90": 16}
+"""Rows of the left operand that are copied at once."""
 PROGRAMS = 3
 PANEL_BYTES = 128
 WHOLE = frozenset({"scaled_mm_sm90"})
@@ -29,13 +36,17 @@ def pretend(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
 def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., None]:
     """Give a kernel, to run with the config of the moment."""
     family = name.removesuffix("_sm90")
-    kernel = load(f"{name}_kernel", *(KERNELS / path for path in (*SHARED, f"{family}/kernel_sm90.py")))
+    own = OWN.get(name, (f"{family}/kernel_sm90.py",))
+    kernel = load(f"{name}_kernel", *(KERNELS / path for path in (*SHARED, *own)))
 
     def launch(*args: Any, **named: Any) -> None:
         left, right, *others = args
         chosen = config()
         # the kernels that let the caller choose how many rows are copied of the left operand name them so
-        maps = argument(left, named.get("ROWS", 64)), argument(right, chosen["BLOCK_N"] if name in WHOLE else 64)
+        maps = (
+            argument(left, named.get("ROWS", BOXES.get(name, 64))),
+            argument(right, chosen["BLOCK_N"] if name in WHOLE else 64),
+        )
         kernel(PROGRAMS, *maps, *map(argument, others), **named, **chosen)
 
     return launch

@@ -144,6 +144,8 @@ UNTUNED = {
     "flex_attention_bwd_sm90",
     "grouped_mm",
     "grouped_mm_depth",
+    "grouped_mm_depth_sm90",
+    "grouped_mm_sm90",
     "flash_attention_bwd_sm90_prepare",
     "flash_attention_bwd_sm90_finish",
     "scaled_mm_bytes",

@@ -1,0 +1,219 @@
+"""Gluon kernel of grouped products for sm_90, with TMA; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
+
+Every part of a program, the producer and each consumer, moves a cursor of its own over the groups. The last tile of a
+group may reach past the group's end. The producer then copies only the boxes with rows of the group, and a consumer
+without rows of the group skips the tile. TMA stores tiles whose rows all belong to the group; other tiles are stored
+with masks.
+"""
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import discard, finish, halves_of
+from nojit.kernels.gemm.kernel_sm90 import (
+    DEPTH,
+    OWNED,
+    allocate,
+    barriers_for,
+    copy_steps,
+    lanes_of,
+    multiply_steps,
+    operands_of,
+    prefetch,
+    store_rows,
+)
+from nojit.kernels.grouped_mm.kernel_tiles import end_of, place_in, seek
+from nojit.kernels.kernel_functions import opaque
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
+
+UNIT = gl.constexpr(8)
+"""Elements that a thread stores at once. The columns of the result and the distance of its rows are multiples of it."""
+
+
+@gluon.jit
+def _produce(
+    maps, offs_ptr, memory, barriers, sizes, epilogue, TILE: gl.constexpr, TRANS: gl.constexpr, BIAS: gl.constexpr
+):
+    """Copy the rows of a and the columns of b that each tile needs; run by the producer warp.
+
+    `sizes`: groups, rows, columns, K, and 0 if the groups share b's matrix, else 1; `epilogue`: bias, its strides,
+    result, its row stride in units of `UNIT`.
+    """
+    HIGH: gl.constexpr = maps[0].block_type.shape[2]
+    MOST: gl.constexpr = TILE[0] // HIGH
+    groups, m_len, n_len, k_len, b_step = opaque(sizes)
+    steps = gl.cdiv(k_len, DEPTH)
+    copied = 0
+    number = gl.program_id(0)
+    group = number * 0
+    end = end_of(group, offs_ptr, group, m_len)
+    group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+    while group < groups:
+        row, col, left = place_in(number, before, start, end, n_len, TILE[0], TILE[1], TILE[2])
+        if BIAS:
+            _prefetch_bias(epilogue, group, col, n_len, TILE[1])
+        boxes = gl.minimum(gl.cdiv(left, HIGH), MOST)
+        sources = (0, group * b_step, row, col)
+        copied = copy_steps(maps[0], maps[1], memory, barriers, sources, 0, steps, copied, TILE, TRANS, boxes)
+        number += gl.num_programs(0)
+        group, before, start, end = seek(
+            number, group, before, start, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1]
+        )
+
+
+@gluon.jit
+def _prefetch_bias(epilogue, group, col, n_len, WIDTH: gl.constexpr):
+    """Prefetch a tile's bias, since the end of a tile waits for it; run by one warp.
+
+    `epilogue`: bias, its strides, result, its row stride in units of `UNIT`.
+    """
+    bias_ptr, stride_cz, stride_cn, _, _ = epilogue
+    lanes = gl.arange(0, 32, layout=gl.BlockedLayout([1], [32], [1], [0]))
+    # past the end, prefetch the last element
+    cols = gl.minimum(col + lanes * (WIDTH // 32), n_len - 1)
+    prefetch(bias_ptr + group.to(gl.int64) * stride_cz + cols.to(gl.int64) * stride_cn)
+
+
+@gluon.jit
+def _store_tile(
+    OWN: gl.constexpr, out_map, out_memory, acc, tile, n_len, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
+    BIAS: gl.constexpr,
+):  # fmt: skip
+    """Store the rows of a consumer, `PANEL` columns at a time; `STORED` columns are done.
+
+    `tile`: group, first row of the consumer, first column, and how many rows the group has from that row on, at least
+    1; `epilogue`: bias, its strides, result, its row stride in units of `UNIT`.
+    """
+    if acc.shape[1] > PANEL:
+        one, other = halves_of(acc)
+        HALF: gl.constexpr = acc.shape[1] // 2
+        _store_tile(OWN, out_map, out_memory, one, tile, n_len, epilogue, STORED, PANEL, BIAS)
+        _store_tile(OWN, out_map, out_memory, other, tile, n_len, epilogue, STORED + HALF, PANEL, BIAS)
+    else:
+        group, row, first_col, left = tile
+        bias_ptr, stride_cz, stride_cn, out_ptr, units_om = epilogue
+        col = first_col + STORED
+        if BIAS:
+            columns = lanes_of(acc)[1]
+            bias_ptrs = bias_ptr + group.to(gl.int64) * stride_cz + (col + columns).to(gl.int64) * stride_cn
+            acc = acc + gl.load(bias_ptrs, mask=columns < n_len - col, other=0.0).to(gl.float32)
+        if left >= OWNED:
+            store_rows(OWN, out_map, out_memory, acc, (0, 0, row, first_col), 0, STORED, PANEL, False)
+        else:
+            # wait until earlier stores have read the buffers
+            tma.store_wait(0)
+            # through shared memory, so that threads store 16 bytes at a time
+            layout: gl.constexpr = gl.BlockedLayout([1, UNIT], [4, 8], [4, 1], [1, 0])
+            piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
+            piece.store(acc.to(out_memory.dtype))
+            values = piece.load(layout)
+            rows = gl.arange(0, OWNED, layout=gl.SliceLayout(1, layout))[:, None]
+            cols = gl.arange(0, PANEL, layout=gl.SliceLayout(0, layout))[None, :]
+            places = rows.to(gl.int64) * (units_om * UNIT) + cols
+            inside = (rows < left) & (cols // UNIT < (n_len - col) // UNIT)
+            gl.store(out_ptr + row.to(gl.int64) * (units_om * UNIT) + col + places, values, mask=inside)
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, offs_ptr, memory, barriers, sizes, epilogue, TILE: gl.constexpr, TRANS: gl.constexpr,
+    PANEL: gl.constexpr, BIAS: gl.constexpr,
+):  # fmt: skip
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program.
+
+    `sizes`: groups, rows, columns, K, and 0 if the groups share b's matrix, else 1; `epilogue`: bias, its strides,
+    result, its row stride in units of `UNIT`.
+    """
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    groups, m_len, n_len, k_len, _ = opaque(sizes)
+    steps = gl.cdiv(k_len, DEPTH)
+    used = 0
+    number = gl.program_id(0)
+    group = number * 0
+    end = end_of(group, offs_ptr, group, m_len)
+    group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+    while group < groups:
+        row, col, left = place_in(number, before, start, end, n_len, TILE[0], TILE[1], TILE[2])
+        row += OWN * OWNED
+        left -= OWN * OWNED
+        if left > 0:
+            acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
+            last = gl.to_tensor(-1)
+            acc, last = multiply_steps(OWN, acc, last, memory, barriers, used, steps, TILE, TRANS)
+            acc = finish(acc, barriers[1], last)
+            _store_tile(OWN, maps[2], memory[2], acc, (group, row, col, left), n_len, epilogue, 0, PANEL, BIAS)
+        else:
+            for step in range(steps):
+                discard(barriers[0], barriers[1], used + step, TILE[3])
+        used += steps
+        number += gl.num_programs(0)
+        group, before, start, end = seek(
+            number, group, before, start, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1]
+        )
+    tma.store_wait(0)
+
+
+@gluon.jit
+def grouped_mm_sm90_kernel(
+    a_map,
+    b_map,
+    out_map,
+    offs_ptr,
+    bias_ptr,
+    out_ptr,
+    groups,
+    m_len,
+    n_len,
+    k_len,
+    b_step,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    stride_cz,
+    stride_cn,
+    units_om,
+    TRANS_B: gl.constexpr,
+    BIAS: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``a @ b[g]`` for the rows of each group g, a [m_len, k_len], b [groups, k_len, n_len]; with `BIAS` add bias[g].
+
+    The TMA descriptors `a_map`, `b_map` and `out_map` describe a in boxes [1, 1, 16, 64], b in boxes [1, 1, 64, 64]
+    (with `TRANS_B` its transposes), and the result in boxes [1, 1, 64, 64]. `out_ptr` is the result again, for tiles
+    that reach past their group. `offs_ptr` has the end of each group; rows past the last end are not written. `b_step`
+    is 0 for a matrix that the groups share, else 1; `units_om` is the distance of the result's rows in units of 8
+    elements, and `n_len` is a multiple of 8. A step is 64 of K; shared memory holds `STAGES` of them. Grid: any size in
+    x.
+
+    `programs`: number of programs, which the manifest's grid reads.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
+    trans: gl.constexpr = (False, TRANS_B)
+    panel: gl.constexpr = out_map.block_type.shape[3]
+    a_memory, b_memory = operands_of(a_map, b_map, tile, trans)
+    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, panel, panel)
+    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    fence_async_shared()
+    maps = (a_map, b_map, out_map)
+    memory = (a_memory, b_memory, out_memory)
+    sizes = (groups, m_len, n_len, k_len, b_step)
+    epilogue = (bias_ptr, stride_cz, stride_cn, out_ptr, units_om)
+    if BLOCK_M == 2 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, panel, BIAS)),
+                (_consume, (1, maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, panel, BIAS)),
+                (_produce, (maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, BIAS)),
+            ],
+            [4, 1],
+            [232, 40],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, panel, BIAS)),
+                (_produce, (maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, BIAS)),
+            ],
+            [1],
+            [40],
+        )
