@@ -112,6 +112,8 @@ RUNTIME: dict[str, set[str]] = {
     "recording": {"autostart", "bundle", "launch", "table"},
     "serve": {"autostart", "observe", "bundle", "launch", "explain", "fallback", "recording"},
 }
+# the folders of the engine: each includes headers only of itself and of folders before it
+ENGINE = ("base", "bundle", "expr", "table", "image", "driver", "cuda", "hip", "select", "launch", "api")
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
 RUNTIME_AT_ONCE = {"bundle", "launch", "observe", "table", "tuning"}
 ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
@@ -344,6 +346,18 @@ def test_packages_of_the_runtime_import_few_others():
         for each in RUNTIME[importer]
         if order.index(each) > order.index(importer)
     ] == []
+
+
+def test_folders_of_the_engine_include_those_before_them():
+    folder = ROOT / "runtime/engine"
+    assert {path.parent.name for path in folder.rglob("*.c")} == {*ENGINE}
+    # what vendors fill in and what chooses a variant know nothing of one another
+    apart = {("hip", "cuda"), ("select", "image"), ("select", "driver"), ("select", "cuda"), ("select", "hip")}
+    for path in (each for name in ENGINE for each in (folder / name).glob("*.[ch]")):
+        for included in re.findall(r'^#include "(\w+)/', path.read_text(encoding="utf-8"), re.MULTILINE):
+            own = path.parent.name
+            assert ENGINE.index(included) <= ENGINE.index(own), f"{path} includes a header of {included}"
+            assert (own, included) not in apart, f"{path} includes a header of {included}"
 
 
 def test_the_page_of_the_architecture_shows_these_imports():

@@ -2,7 +2,7 @@
  * whose number the last two bytes are; as a whole bundle, in memory and in a file; and as the section of a kernel and as an attachment
  * in an otherwise valid bundle, on which the target calls everything that needs no device. */
 #define _GNU_SOURCE /* memfd_create */
-#include "api/handles.h"
+#include "api/kernel.h"
 #include "bundle/frame.h"
 #include "bundle/header.h"
 #include "bundle/index.h"

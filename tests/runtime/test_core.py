@@ -233,9 +233,9 @@ def constants_of(header: Path, pattern: str) -> list[str]:
 @pytest.mark.triton
 def test_cuda_declarations_agree_with_cuda_h(tmp_path: Path) -> None:
     include = package_folder("triton") / "backends" / "nvidia" / "include"
-    constants = constants_of(ENGINE / "cuda/abi.h", r"(?:CUDA|CU)_\w+")
+    constants = constants_of(ENGINE / "driver/abi.h", r"(?:CUDA|CU)_\w+")
     assert len(constants) > 15
-    ours = numbers_in("cuda/abi.h", CUDA_FIELDS, constants, tmp_path, ENGINE)
+    ours = numbers_in("driver/abi.h", CUDA_FIELDS, constants, tmp_path, ENGINE)
     assert ours == numbers_in("cuda.h", CUDA_FIELDS, constants, tmp_path, include)
 
 

@@ -5,6 +5,7 @@
 
 #include "bundle/header.h"
 #include "bundle/index.h"
+#include "bundle/json.h"
 #include "bundle/target.h"
 #include "bundle/text.h"
 #include "table/cost.h"

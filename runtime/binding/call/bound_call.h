@@ -8,7 +8,7 @@
 #include "tensor/dlpack_exchange.h"
 #include "values/py_ids.h"
 #include "tensor/tensor.h"
-#include "launch/arguments.h"
+#include "expr/arguments.h"
 
 /* How a kernel is called; the names are interned and owned. */
 typedef struct {

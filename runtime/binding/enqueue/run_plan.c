@@ -4,6 +4,8 @@
 #include "enqueue/scratch.h"
 #include "enqueue/stream.h"
 
+#include "launch/pack.h"
+
 static nj_arguments arguments_of(const py_call *call)
 {
     return (nj_arguments){call->values, call->leaves, call->descriptors};

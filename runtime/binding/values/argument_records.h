@@ -3,7 +3,7 @@
 #define NOJIT_ARGUMENT_RECORDS_H
 
 #include "values/py_constant.h"
-#include "launch/arguments.h"
+#include "expr/arguments.h"
 #include "select/ids.h"
 
 /* What is read of the arguments of one call. */

@@ -1,7 +1,9 @@
 /* clock_gettime is POSIX's */
 #define _POSIX_C_SOURCE 200809L
 
-#include "api/handles.h"
+#include "api/bundle.h"
+
+#include "api/kernel.h"
 #include "base/texts.h"
 #include "base/sized.h"
 #include "bundle/zstd.h"
@@ -20,15 +22,30 @@ uint64_t nj_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void nj_tell(const nj_bundle *bundle, const char *kind, const nj_kernel *kernel, const char *detail, int device, uint64_t began_ns)
+void nj_bundle_tell(const nj_bundle *bundle, const char *kind, const char *kernel, const char *detail, int device, uint64_t began_ns)
 {
     char shown[DIGEST_SHOWN + 1] = "";
     if (bundle->options.log == NULL) {
         return;
     }
     memcpy(shown, bundle->reader.digest, DIGEST_SHOWN);
-    nj_event event = {sizeof event, kind, shown, kernel == NULL ? NULL : kernel->name, detail, device, nj_now_ns() - began_ns};
+    nj_event event = {sizeof event, kind, shown, kernel, detail, device, nj_now_ns() - began_ns};
     bundle->options.log(bundle->options.user, &event);
+}
+
+bool nj_within_bundle(const nj_bundle *bundle, nj_error *error)
+{
+    return bundle->path == NULL ? false : nj_note_place(error, bundle->path);
+}
+
+bool nj_find_device(int device, int *ordinal, nj_error *error)
+{
+    *ordinal = device == NJ_CURRENT_DEVICE ? nj_current_device(error) : device;
+    if (device == NJ_CURRENT_DEVICE) {
+        return *ordinal >= 0;
+    }
+    return (device >= 0 && device < NJ_DEVICES_MAX) ||
+           nj_refuse_argument(error, -1, nj_format("%d", device).text, "expected the ordinal of a device, or NJ_CURRENT_DEVICE");
 }
 
 /* -- what the caller gives -- */
@@ -118,16 +135,16 @@ static nj_bundle *open_bundle(const char *path, nj_span memory, const nj_options
     bool ready = (path == NULL || it->path != NULL || nj_no_memory(error)) && take_options(it, options, error);
     bool open = ready && open_reader(it, memory, error);
     if (open && copy_texts(it, error)) {
-        nj_tell(it, "open", NULL, path, -1, began_ns);
+        nj_bundle_tell(it, "open", NULL, path, -1, began_ns);
         return it;
     }
     if (open) {
         nj_reader_close(&it->reader);
     }
-    drop_bundle(it);
-    if (path != NULL && ready) {
-        nj_note_place(error, path);
+    if (ready) {
+        nj_within_bundle(it, error);
     }
+    drop_bundle(it);
     return NULL;
 }
 
@@ -170,9 +187,7 @@ static int refuse_attachment(const nj_bundle *it, nj_span name, nj_error *error)
     nj_text got = nj_format("%s", nj_quote(name).text);
     nj_note_argument(error, -1, got.text, "expected one of %zu attachments%s%s", index->attachment_count,
                      index->attachment_count == 0 ? "" : ": ", known.text);
-    if (it->path != NULL) {
-        nj_note_place(error, it->path);
-    }
+    nj_within_bundle(it, error);
     return -1;
 }
 
@@ -185,9 +200,7 @@ static void *read_attachment(const nj_bundle *it, size_t number, nj_error *error
     } else if (!nj_reader_attachment(&it->reader, number, content, error)) {
         free(content);
         content = NULL;
-        if (it->path != NULL) {
-            nj_note_place(error, it->path);
-        }
+        nj_within_bundle(it, error);
     }
     return content;
 }

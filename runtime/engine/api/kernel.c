@@ -1,4 +1,6 @@
-#include "api/handles.h"
+#include "api/kernel.h"
+
+#include "api/plan.h"
 #include "base/texts.h"
 #include "base/sized.h"
 #include "driver/query.h"
@@ -9,7 +11,16 @@ bool nj_within_kernel(const nj_kernel *kernel, nj_error *error)
 {
     nj_note_place(error, kernel->name);
     nj_note_place(error, "kernel");
-    return kernel->bundle->path == NULL ? false : nj_note_place(error, kernel->bundle->path);
+    return nj_within_bundle(kernel->bundle, error);
+}
+
+bool nj_within_argument(const nj_kernel *kernel, nj_error *error)
+{
+    if (error->code == NJ_ERROR_ARGUMENT && error->argument >= 0 && error->where[0] == 0) {
+        nj_note_place(error, kernel->names[error->argument]);
+        nj_note_place(error, "argument");
+    }
+    return nj_within_kernel(kernel, error);
 }
 
 /* -- names -- */
@@ -92,13 +103,7 @@ static nj_kernel *read_kernel(nj_bundle *bundle, size_t number, nj_error *error)
     pthread_mutex_init(&it->lock, NULL);
     /* the reader names the kernel itself */
     bool read = nj_reader_section(&bundle->reader, number, &it->section, error);
-    if (!read) {
-        if (bundle->path != NULL) {
-            nj_note_place(error, bundle->path);
-        }
-    } else if (!read_parts(it, error)) {
-        read = nj_within_kernel(it, error);
-    }
+    read = read ? read_parts(it, error) || nj_within_kernel(it, error) : nj_within_bundle(bundle, error);
     if (!read) {
         nj_kernel_close(it);
         it = NULL;
@@ -128,7 +133,7 @@ void nj_kernel_close(nj_kernel *it)
     for (int i = 0; i < NJ_DEVICES_MAX; i++) {
         close_device(atomic_load(&it->devices[i]));
     }
-    nj_settings_close(it);
+    nj_kernel_close_configs(it);
     nj_table_close(&it->table);
     nj_placement_close(&it->placement);
     nj_ids_free(it->ids);
@@ -147,9 +152,7 @@ static nj_kernel *refuse_name(const nj_bundle *bundle, const char *name, nj_erro
     if (error != NULL) {
         error->code = NJ_ERROR_NO_KERNEL;
     }
-    if (bundle->path != NULL) {
-        nj_note_place(error, bundle->path);
-    }
+    nj_within_bundle(bundle, error);
     return NULL;
 }
 
@@ -207,16 +210,6 @@ static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *er
         it = NULL;
     }
     return it;
-}
-
-bool nj_find_device(int device, int *ordinal, nj_error *error)
-{
-    *ordinal = device == NJ_CURRENT_DEVICE ? nj_current_device(error) : device;
-    if (device == NJ_CURRENT_DEVICE) {
-        return *ordinal >= 0;
-    }
-    return (device >= 0 && device < NJ_DEVICES_MAX) ||
-           nj_refuse_argument(error, -1, nj_format("%d", device).text, "expected the ordinal of a device, or NJ_CURRENT_DEVICE");
 }
 
 nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error)

@@ -1,8 +1,9 @@
-/* Plans: made of rows, and launched with values in memory. */
-#include "api/handles.h"
+#include "api/plan.h"
+
 #include "base/sized.h"
 #include "base/texts.h"
 #include "driver/library.h"
+#include "launch/row.h"
 
 #include <stdlib.h>
 
@@ -16,9 +17,7 @@ static nj_function *load_image(nj_kernel *kernel, size_t row, nj_row_facts *fact
     nj_image_bytes bytes;
     bool loaded;
     if (!nj_reader_image(&bundle->reader, kernel->number, &kernel->placement, nj_table_at(&kernel->table, NJ_COLUMN_IMAGE, row), &bytes, error)) {
-        if (bundle->path != NULL) {
-            nj_note_place(error, bundle->path);
-        }
+        nj_within_bundle(bundle, error);
         return NULL;
     }
     nj_image image = nj_image_of(&bundle->reader, &bytes, &facts->entry);
@@ -27,7 +26,7 @@ static nj_function *load_image(nj_kernel *kernel, size_t row, nj_row_facts *fact
     if (function == NULL) {
         nj_within_kernel(kernel, error);
     } else if (loaded) {
-        nj_tell(bundle, "load", kernel, nj_format("variant %zu", row).text, device, began_ns);
+        nj_bundle_tell(bundle, "load", kernel->name, nj_format("variant %zu", row).text, device, began_ns);
     }
     return function;
 }
@@ -83,7 +82,7 @@ static nj_plan *make_plan(nj_kernel *kernel, size_t row, int device, nj_error *e
         nj_plan_free(plan);
         return NULL;
     }
-    nj_tell(kernel->bundle, "plan", kernel, nj_format("variant %zu", row).text, device, began_ns);
+    nj_bundle_tell(kernel->bundle, "plan", kernel->name, nj_format("variant %zu", row).text, device, began_ns);
     return plan;
 }
 
@@ -149,7 +148,7 @@ static bool refuse_grid(const nj_kernel *kernel, int dimension, nj_error *error)
     return nj_within_kernel(kernel, error);
 }
 
-bool nj_compute_grid(const nj_plan *plan, const nj_value *values, int64_t grid[3], nj_error *error)
+bool nj_plan_grid(const nj_plan *plan, const nj_value *values, int64_t grid[3], nj_error *error)
 {
     int failed = plan->it.grid_count == 0 ? 0 : nj_runnable_grid(&plan->it, values, grid);
     return failed < 0 || refuse_grid(plan->kernel, failed, error);
@@ -161,17 +160,17 @@ static __attribute__((noinline)) bool find_grid(const nj_plan *plan, const void 
     nj_value seen[NJ_ARGUMENTS_MAX];
     memset(seen, 0, plan->it.argument_count * sizeof *seen);
     nj_values_see(&plan->values, values, seen);
-    return nj_compute_grid(plan, seen, grid, error);
+    return nj_plan_grid(plan, seen, grid, error);
 }
 
-bool nj_begin_launch(const nj_plan *plan, const int64_t grid[3], struct CUstream_st *stream, nj_launch_state *launch, nj_error *error)
+bool nj_plan_begin(const nj_plan *plan, const int64_t grid[3], nj_stream stream, nj_launch_state *launch, nj_error *error)
 {
     launch->stream = stream;
     launch->scratch_address[0] = launch->scratch_address[1] = 0;
     return nj_launch_size(&plan->it, grid, launch, error) || nj_within_kernel(plan->kernel, error);
 }
 
-static bool launch_values(const nj_plan *plan, const void *const *values, const uint32_t grid[3], struct CUstream_st *stream, nj_error *error)
+static bool launch_values(const nj_plan *plan, const void *const *values, const uint32_t grid[3], nj_stream stream, nj_error *error)
 {
     nj_launch_state launch;
     int64_t size[3] = {0};
@@ -183,17 +182,17 @@ static bool launch_values(const nj_plan *plan, const void *const *values, const 
     if (!nj_values_check(&plan->values, values, error)) {
         return nj_within_kernel(plan->kernel, error);
     }
-    if (!nj_begin_launch(plan, size, stream, &launch, error)) {
+    if (!nj_plan_begin(plan, size, stream, &launch, error)) {
         return false;
     }
     if (nj_launch_is_empty(&launch)) {
         return true;
     }
-    return nj_values_pack(&plan->values, &plan->it, values, &launch, error) ? nj_enqueue(plan, &launch, error)
-                                                                            : nj_name_argument(plan->kernel, error);
+    return nj_values_pack(&plan->values, &plan->it, values, &launch, error) ? nj_plan_enqueue(plan, &launch, error)
+                                                                            : nj_within_argument(plan->kernel, error);
 }
 
-nj_code nj_plan_launch(const nj_plan *plan, const void *const *values, const uint32_t grid[3], struct CUstream_st *stream, nj_error *error)
+nj_code nj_plan_launch(const nj_plan *plan, const void *const *values, const uint32_t grid[3], nj_stream stream, nj_error *error)
 {
     nj_error own;
     error = error == NULL ? &own : error;

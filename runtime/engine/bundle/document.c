@@ -1,5 +1,6 @@
 #include "bundle/document.h"
 
+#include "bundle/json.h"
 #include "bundle/limits.h"
 #include "bundle/text.h"
 

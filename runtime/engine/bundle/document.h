@@ -1,5 +1,5 @@
-/* Canonical JSON (docs/bundle-format.md, chapter 4), read in two steps: all of its spelling is checked, then each reader takes what
- * it expects, front to back. An error has its place: $.kernels[3].name. */
+/* Canonical JSON (docs/bundle-format.md, chapter 4), read in two steps: `nj_check_json` checks all of its spelling, then each reader
+ * takes what it expects, front to back. An error has its place: $.kernels[3].name. */
 #ifndef NOJIT_BUNDLE_DOCUMENT_H
 #define NOJIT_BUNDLE_DOCUMENT_H
 
@@ -7,9 +7,6 @@
 #include "base/span.h"
 
 #include <stdint.h>
-
-/* Checks that bytes are canonical JSON. False with `error` filled (may be NULL) where a rule is broken. */
-NJ_INTERNAL bool nj_check_json(nj_span raw, nj_error *error);
 
 typedef struct {
     const unsigned char *at, *end; /* checked JSON */

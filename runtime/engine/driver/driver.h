@@ -5,7 +5,7 @@
 #define NOJIT_DRIVER_DRIVER_H
 
 #include "base/error.h"
-#include "cuda/abi.h"
+#include "driver/abi.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -5,6 +5,7 @@
 #include "base/span.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define NJ_IMAGE_PARAMS_MAX 512
 

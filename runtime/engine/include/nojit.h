@@ -50,8 +50,8 @@ extern "C" {
  * for. */
 NJ_API int nj_version(void);
 
-/* A stream of CUDA: CUstream of cuda.h, cudaStream_t of the runtime API. */
-struct CUstream_st;
+/* A stream of a device: CUDA's CUstream or cudaStream_t, or HIP's hipStream_t. NULL is the default stream. */
+typedef void *nj_stream;
 
 /* -- errors -- */
 
@@ -130,11 +130,11 @@ typedef struct nj_options {
 
     /* Allocates scratch memory of a device for one launch, in the order of `stream`; returns 0 with `*address` set. `release` is called
      * once the launch is enqueued, also in the order of `stream`. Set both or neither. The default is cuMemAllocAsync and cuMemFreeAsync. */
-    int (*allocate)(void *user, size_t bytes, size_t align, int device, struct CUstream_st *stream, uint64_t *address);
-    void (*release)(void *user, uint64_t address, int device, struct CUstream_st *stream);
+    int (*allocate)(void *user, size_t bytes, size_t align, int device, nj_stream stream, uint64_t *address);
+    void (*release)(void *user, uint64_t address, int device, nj_stream stream);
 
     /* Returns the stream of a launch whose `stream` is NULL. The default is NULL itself, the default stream. */
-    struct CUstream_st *(*find_stream)(void *user, int device);
+    nj_stream (*find_stream)(void *user, int device);
 
     void (*log)(void *user, const nj_event *event);
 } nj_options;
@@ -296,7 +296,7 @@ NJ_API nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error);
 /* Where and how a kernel is launched. */
 typedef struct nj_launch_setup {
     size_t size;
-    struct CUstream_st *stream; /* of the device; NULL: nj_options.find_stream, or the default stream */
+    nj_stream stream;   /* of the device; NULL: nj_options.find_stream, or the default stream */
     int device;                 /* its ordinal, or NJ_CURRENT_DEVICE */
     int grid_rank;              /* how many numbers of `grid` are set; 0: the bundle computes the grid */
     uint32_t grid[3];           /* in blocks, or in clusters of them; a 0 launches nothing */
@@ -353,7 +353,7 @@ NJ_API void nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info
  * Checked: that what the variant was compiled for, divisible by 16 or equal to 1, still is. The caller promises the rest: that each
  * pointer is to memory of that dtype on the plan's device, and that the variant may serve the call; no other is selected for other
  * sizes. Takes no lock and allocates nothing, but scratch memory where the kernel needs it. */
-NJ_API nj_code nj_plan_launch(const nj_plan *plan, const void *const *values, const uint32_t grid[3], struct CUstream_st *stream,
+NJ_API nj_code nj_plan_launch(const nj_plan *plan, const void *const *values, const uint32_t grid[3], nj_stream stream,
                               nj_error *error);
 
 /* -- why -- */

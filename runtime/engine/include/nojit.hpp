@@ -152,7 +152,7 @@ private:
 
 // Where and how a call is launched.
 struct launch {
-    CUstream_st *stream = nullptr;
+    nj_stream stream = nullptr;
     int device = NJ_CURRENT_DEVICE;
     nojit::grid grid = {};
     std::vector<keyword> keywords = {};
@@ -169,7 +169,7 @@ public:
     explicit plan(const nj_plan *it) noexcept : it_(it) {}
 
     // Launches with pointers to values, as nj_plan_launch takes them.
-    void operator()(const void *const *values, CUstream_st *stream, const std::uint32_t *grid = nullptr) const
+    void operator()(const void *const *values, nj_stream stream, const std::uint32_t *grid = nullptr) const
     {
         nj_error found;
         detail::check(nj_plan_launch(it_, values, grid, stream, &found), found);

@@ -4,7 +4,7 @@
 #define NOJIT_LAUNCH_CACHE_H
 
 #include "base/internal.h"
-#include "select/spec.h"
+#include "select/key.h"
 
 #include <stdatomic.h>
 

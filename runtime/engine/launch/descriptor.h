@@ -3,7 +3,7 @@
 #define NOJIT_LAUNCH_DESCRIPTOR_H
 
 #include "base/error.h"
-#include "launch/arguments.h"
+#include "expr/arguments.h"
 
 enum { NJ_BOX_MAX = 256, NJ_STEP_MAX = 8 };
 

@@ -1,5 +1,7 @@
 #include "launch/launch.h"
 
+#include "launch/pack.h"
+
 #define GRID_X_MAX INT64_C(0x7fffffff)
 #define GRID_YZ_MAX INT64_C(65535)
 

@@ -1,4 +1,4 @@
-/* A launch: its grid checked, its arguments packed, its kernel enqueued. */
+/* A launch: its grid checked, its kernel enqueued. */
 #ifndef NOJIT_LAUNCH_LAUNCH_H
 #define NOJIT_LAUNCH_LAUNCH_H
 
@@ -31,12 +31,6 @@ NJ_INTERNAL bool nj_launch_size(const nj_runnable *runnable, const int64_t grid[
 
 /* Bytes of scratch for the whole grid; false if that, aligned, is no size at all. */
 NJ_INTERNAL bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes);
-
-/* Fills `params`, which point into `arguments` and `launch`; false with `error` filled. */
-NJ_INTERNAL bool nj_launch_pack(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
-
-/* Fills the one of `params` that is a part of a descriptor; false with `error` filled. */
-bool nj_launch_pack_part(const nj_runnable *runnable, size_t slot, const nj_descriptor *descriptor, nj_launch_state *launch, nj_error *error);
 
 /* Enqueues the kernel with what was packed; false with `error` filled. Waits where the driver's queue is full. */
 NJ_INTERNAL bool nj_launch_enqueue(const nj_runnable *runnable, nj_launch_state *launch, nj_error *error);

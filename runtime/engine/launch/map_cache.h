@@ -2,8 +2,8 @@
 #ifndef NOJIT_LAUNCH_MAP_CACHE_H
 #define NOJIT_LAUNCH_MAP_CACHE_H
 
-#include "cuda/abi.h"
-#include "launch/arguments.h"
+#include "driver/abi.h"
+#include "expr/arguments.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

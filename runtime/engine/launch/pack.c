@@ -1,5 +1,5 @@
-/* Each argument turned into the bytes that the compiled kernel takes. */
-#include "launch/launch.h"
+#include "launch/pack.h"
+
 #include "launch/slot.h"
 
 static bool pack_number(const nj_slot *slot, const nj_value *value, uint64_t *cell, nj_error *error)

@@ -2,6 +2,7 @@
 
 #include "base/texts.h"
 #include "launch/descriptor.h"
+#include "launch/pack.h"
 #include "launch/row.h"
 #include "launch/slot.h"
 #include "select/hint.h"

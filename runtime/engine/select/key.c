@@ -1,4 +1,5 @@
-/* Keys: what of a call decides which variant runs. */
+#include "select/key.h"
+
 #include "select/hint.h"
 #include "select/spec.h"
 

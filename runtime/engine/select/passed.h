@@ -2,7 +2,7 @@
 #ifndef NOJIT_SELECT_PASSED_H
 #define NOJIT_SELECT_PASSED_H
 
-#include "launch/arguments.h"
+#include "expr/arguments.h"
 #include "table/constant.h"
 
 /* Bits of NJ_TAG_UNKNOWN: what an argument is that no value stands for. */

@@ -1,23 +1,17 @@
-/* The facts of a call that decide which variant runs on one device, as a key. */
+/* What of a call decides which variant of a kernel runs on one device: the fields of its key. */
 #ifndef NOJIT_SELECT_SPEC_H
 #define NOJIT_SELECT_SPEC_H
 
 #include "expr/machine.h"
+#include "select/key.h"
 #include "select/typing.h"
 
 /* bits that a constexpr, an option or a program's result takes in the packed words */
 #define NJ_MARK_BITS 3
 /* two bits for each leaf of a tuple */
 #define NJ_LEAF_WORDS_MAX (NJ_LEAVES_MAX / 32)
-#define NJ_KEY_WORDS_MAX 2048
 /* Expressions over arguments: with the values of axes and configs in their place there could be any number. */
 #define NJ_PROGRAMS_MAX 4096
-
-typedef struct {
-    uint64_t hash;
-    uint32_t count;
-    uint64_t words[NJ_KEY_WORDS_MAX];
-} nj_key;
 
 /* How a field is read; the first two are short cuts for what nearly all arguments are. */
 typedef enum {
@@ -50,13 +44,13 @@ typedef struct {
 #define NJ_FACTORS_MAX 4
 
 /* One number of a tuning key. */
-typedef struct {
+typedef struct nj_tuning_key {
     nj_program program;    /* its code is owned */
     uint16_t factor_count; /* 0 unless the program is a product of so many arguments, as most are */
     uint16_t factors[NJ_FACTORS_MAX];
 } nj_tuning_key;
 
-typedef struct {
+typedef struct nj_spec {
     nj_typing typing;
     uint32_t argument_count, program_count, tuning_count; /* params and options together */
     uint32_t packed_words;
@@ -74,16 +68,8 @@ NJ_INTERNAL bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids,
                               const nj_tuning *tuning, nj_error *error);
 NJ_INTERNAL void nj_spec_clear(nj_spec *spec);
 
-/* Makes the key of a call, of a value for each param and option; false if an argument is taken by no type, or a constexpr has a value
- * that no variant knows: no plan is kept for such a call. Coerces all arguments, and fills in the defaults of constexprs. */
-NJ_INTERNAL bool nj_spec_key(const nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key);
-
 /* Makes the programs of a tuning's key; false with `error` filled. `made` has room for NJ_TUNING_KEYS_MAX, to be freed. */
 NJ_INTERNAL bool nj_tuning_programs(const nj_typing *typing, const nj_tuning *tuning, nj_tuning_key *made, nj_error *error);
 NJ_INTERNAL void nj_tuning_key_clear(nj_tuning_key *key);
-
-/* The number as it is, and rounded; 0 where it cannot be computed or is no int. */
-NJ_INTERNAL int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values);
-NJ_INTERNAL int64_t nj_bucket_of(nj_bucket bucket, int64_t value);
 
 #endif

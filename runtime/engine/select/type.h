@@ -3,7 +3,7 @@
 #define NOJIT_SELECT_TYPE_H
 
 #include "base/error.h"
-#include "launch/arguments.h"
+#include "expr/arguments.h"
 #include "select/ids.h"
 
 #define NJ_BIT(tag) ((uint16_t)(1u << (tag)))

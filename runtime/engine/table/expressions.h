@@ -16,6 +16,9 @@ typedef struct {
 
 bool nj_next_expression(nj_expressions *it, nj_span *text);
 
+/* Checks the program of each expression; false with `error` filled. */
+bool nj_check_programs(nj_table *table, nj_error *error);
+
 /* The characters of all expressions together. */
 NJ_INTERNAL size_t nj_expression_chars(const nj_table *table);
 

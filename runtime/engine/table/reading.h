@@ -26,14 +26,4 @@ typedef struct {
 #define NJ_END_LIST(it, reader, mark, items, count)                                              \
     (((items) = nj_arena_end(&(reader)->arena, mark, sizeof *(items), &(count))) != NULL || nj_no_memory((it)->error))
 
-/* Takes `tuning`, once cases and configs are known. */
-bool nj_take_tuning(nj_document *it, nj_table_reader *reader);
-
-/* Rules between the parts of a table that was read. */
-bool nj_check_names(nj_table_reader *reader, nj_error *error);
-bool nj_check_pools(const nj_table_reader *reader, size_t image_count, nj_error *error);
-bool nj_check_programs(nj_table *table, nj_error *error);
-bool nj_check_tuning_key(const nj_table_reader *reader, nj_error *error);
-bool nj_check_work(const nj_table *table, size_t raw_bytes, nj_error *error);
-
 #endif

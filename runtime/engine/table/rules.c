@@ -1,5 +1,4 @@
-/* Rules between the parts of a table. */
-#include "table/reading.h"
+#include "table/rules.h"
 
 static const char *const column_names[] = {
     [NJ_COLUMN_CASE] = "case",     [NJ_COLUMN_CONFIG] = "config", [NJ_COLUMN_HINTS] = "hints",

@@ -1,7 +1,12 @@
 /* Reads the JSON of a table, part by part. */
-#include "table/reading.h"
+#include "table/table.h"
 
+#include "table/expressions.h"
+#include "table/reading.h"
+#include "table/rules.h"
+#include "table/tuning.h"
 #include "table/type_name.h"
+#include "table/work.h"
 
 enum { GRID_MAX = 3, LAYOUT_CHARS_MAX = 1 << 18 };
 

@@ -1,6 +1,6 @@
-/* Reads the tuning of a table. */
+#include "table/tuning.h"
+
 #include "table/cost.h"
-#include "table/reading.h"
 
 enum { TABLES_MAX = 64, PLAIN_NUMBERS = NJ_TUNING_KEYS_MAX, PLAIN_DIGITS = 18 };
 

@@ -1,6 +1,6 @@
 /* The few declarations of cuda.h that nojit needs, so that building it takes no CUDA toolkit. Names are cuda.h's. */
-#ifndef NOJIT_CUDA_ABI_H
-#define NOJIT_CUDA_ABI_H
+#ifndef NOJIT_DRIVER_ABI_H
+#define NOJIT_DRIVER_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>

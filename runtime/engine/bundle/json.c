@@ -1,5 +1,5 @@
-/* The spelling of JSON. */
-#include "bundle/document.h"
+#include "bundle/json.h"
+
 #include "bundle/limits.h"
 #include "bundle/text.h"
 

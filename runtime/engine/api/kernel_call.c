@@ -1,9 +1,22 @@
-#include "api/call.h"
+#include "api/kernel_call.h"
 
+#include "base/sized.h"
 #include "launch/descriptor.h"
 #include "select/passed.h"
 
 #include <stdlib.h>
+
+/* -- where -- */
+
+bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error *error)
+{
+    static const nj_sized sized = {"nj_launch_setup", sizeof *setup, NJ_END_OF(nj_launch_setup, grid), -1};
+    *read = (nj_launch_setup)NJ_LAUNCH_SETUP_INIT;
+    if (setup != NULL && !nj_sized_take(&sized, setup, read, error)) {
+        return false;
+    }
+    return nj_find_device(read->device, &read->device, error);
+}
 
 /* -- bound -- */
 
@@ -222,16 +235,7 @@ static bool read_place(const nj_kernel *kernel, nj_bound_call *call, size_t plac
                                        : read_value(kernel, call, call->passed[place], (int)place, &call->values[place], error);
 }
 
-bool nj_name_argument(const nj_kernel *kernel, nj_error *error)
-{
-    if (error->code == NJ_ERROR_ARGUMENT && error->argument >= 0 && error->where[0] == 0) {
-        nj_note_place(error, kernel->names[error->argument]);
-        nj_note_place(error, "argument");
-    }
-    return nj_within_kernel(kernel, error);
-}
-
-bool nj_bind_call(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error)
+bool nj_call_bind(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error)
 {
     if (!bind(kernel, given, call, error)) {
         return false;
@@ -239,7 +243,7 @@ bool nj_bind_call(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *
     call->leaf_count = call->descriptor_count = 0;
     for (size_t i = 0; i < kernel->param_count + kernel->option_count; i++) {
         if (!read_place(kernel, call, i, error)) {
-            return nj_name_argument(kernel, error);
+            return nj_within_argument(kernel, error);
         }
     }
     return true;

@@ -1,8 +1,8 @@
-/* A call through nojit.h: its arguments bound to the kernel's params and read. */
-#ifndef NOJIT_API_CALL_H
-#define NOJIT_API_CALL_H
+/* A call of a kernel: its arguments bound to the kernel's params and read. */
+#ifndef NOJIT_API_KERNEL_CALL_H
+#define NOJIT_API_KERNEL_CALL_H
 
-#include "api/handles.h"
+#include "api/kernel.h"
 
 typedef struct {
     const nj_arg *passed[NJ_ARGUMENTS_MAX]; /* by place: params, then options; NULL if not given */
@@ -20,8 +20,11 @@ typedef struct {
     size_t keyword_count;
 } nj_given_call;
 
+/* Reads where a caller launches, and finds the device; `setup` may be NULL. False with `error` filled. */
+bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error *error);
+
 /* Binds and reads. False with `error` filled. */
-bool nj_bind_call(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error);
+bool nj_call_bind(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error);
 
 static inline nj_arguments nj_call_arguments(const nj_bound_call *call)
 {
@@ -38,11 +41,5 @@ typedef struct {
 /* Reads them; false with `error` filled. `nj_constants_drop` is due in either case. */
 bool nj_constants_read(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *made, nj_error *error);
 void nj_constants_drop(nj_given_constants *made);
-
-/* Finds the row that serves a bound call, whose arguments `nj_spec_key` has coerced; false with `error` filled. */
-bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error);
-
-/* Reads where a caller launches, and finds the device; `setup` may be NULL. False with `error` filled. */
-bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* Whether a bundle may be opened: what NOJIT_TRUST and nj_options.verify say. */
-#include "api/handles.h"
+#include "api/bundle.h"
 
 #include <stdlib.h>
 

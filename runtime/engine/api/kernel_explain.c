@@ -1,104 +1,14 @@
-/* Selection for calls through nojit.h, and why. */
-#include "api/call.h"
-
-#include "select/choose.h"
+/* Why each variant of a kernel serves a call or not. */
+#include "api/kernel_choice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-/* A call set against a table. */
-typedef struct {
-    const nj_kernel *kernel;
-    nj_given_constants constants;
-    nj_passed passed;
-    nj_choice choice;
-} call_choice;
-
-static void close_choice(call_choice *it)
-{
-    nj_choice_close(&it->choice);
-    nj_constants_drop(&it->constants);
-}
-
-static bool refuse_variant(nj_error *error, const char *got, const char *what)
-{
-    nj_note_difference(error, got, "%s", what);
-    if (error != NULL) {
-        error->code = NJ_ERROR_NO_VARIANT;
-    }
-    return false;
-}
-
-/* Says why a kernel can never take a call. */
-static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fault *fault, nj_error *error)
-{
-    int place = (int)fault->place;
-    switch (verdict) {
-    case NJ_NO_MEMORY: return nj_no_memory(error);
-    case NJ_DERIVED_GIVEN: return nj_refuse_argument(error, place, "a value", "expected no value for a constexpr that follows from the call");
-    case NJ_UNKNOWN_NAME: return nj_refuse_argument(error, place, "a value", "expected an option that some config has");
-    case NJ_WRONG_KIND: return nj_refuse_argument(error, place, "another kind", "expected an argument of a type that some variant takes");
-    case NJ_UNTYPED: return nj_refuse_argument(error, place, "an address alone", "expected a pointer with a dtype: that decides the variant");
-    case NJ_VALUE_MISSING: {
-        nj_span axis = kernel->table.axes[fault->place].name;
-        nj_note_argument(error, -1, "none", "expected a value for constexpr %s", nj_quote(axis).text);
-        return false;
-    }
-    default: return refuse_variant(error, "none", "expected a variant that serves the call; nj_explain says why each does not");
-    }
-}
-
-/* Sets a call against the kernel's table; false with `error` filled. `close_choice` is due in either case. */
-static bool open_choice(call_choice *it, const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, nj_error *error)
-{
-    nj_fault fault = {0};
-    memset(it, 0, sizeof *it);
-    it->kernel = kernel;
-    if (!nj_constants_read(kernel, call, &it->constants, error)) {
-        return false;
-    }
-    it->passed = (nj_passed){
-        .arguments = nj_call_arguments(call),
-        .given = it->constants.given,
-        .option_count = kernel->option_count,
-        .options = kernel->options,
-        .arch = kernel->bundle->arch,
-    };
-    nj_verdict verdict = nj_choice_open(&it->choice, &on->spec.typing, &it->passed, &fault);
-    return verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
-}
-
-/* The numbers of the tuning key, rounded. */
-static nj_preference preference_of(const nj_kernel_device *on, const nj_bound_call *call, int64_t key[NJ_TUNING_KEYS_MAX])
-{
-    for (uint32_t i = 0; i < on->spec.tuning_count; i++) {
-        key[i] = nj_bucket_of(on->spec.bucket, nj_tuning_number(&on->spec.tuning[i], call->values));
-    }
-    return (nj_preference){on->tuned.table, key, on->spec.tuning_count, on->tuned.multiprocessors};
-}
-
-bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)
-{
-    call_choice it;
-    int64_t key[NJ_TUNING_KEYS_MAX];
-    nj_fault fault = {0};
-    bool served = open_choice(&it, kernel, on, call, error);
-    if (served) {
-        nj_preference preference = preference_of(on, call, key);
-        nj_verdict verdict = nj_choose(&it.choice, &preference, row);
-        served = verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
-    }
-    close_choice(&it);
-    return served;
-}
-
-/* -- why -- */
 
 enum { WORD_CHARS = 256 };
 
 /* A verdict while it is written. */
 typedef struct {
-    call_choice *it;
+    nj_call_choice *it;
     const nj_bound_call *call;
     size_t row;
     char name[WORD_CHARS], expected[WORD_CHARS], got[WORD_CHARS];
@@ -270,7 +180,7 @@ static void write_reason(reason_writer *w, nj_stage stage)
     }
 }
 
-static void tell_all(call_choice *it, const nj_bound_call *call, size_t chosen, nj_visitor visit, void *user)
+static void tell_all(nj_call_choice *it, const nj_bound_call *call, size_t chosen, nj_visitor visit, void *user)
 {
     const nj_table *table = &it->kernel->table;
     int stop = 0;
@@ -291,22 +201,19 @@ static void tell_all(call_choice *it, const nj_bound_call *call, size_t chosen, 
 
 static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call *call, nj_visitor visit, void *user, nj_error *error)
 {
-    call_choice it;
-    int64_t numbers[NJ_TUNING_KEYS_MAX];
+    nj_call_choice it;
     nj_key key;
-    size_t chosen = SIZE_MAX;
+    size_t chosen;
     nj_arguments arguments = nj_call_arguments(call);
     /* coerces the arguments */
     (void)nj_spec_key(&on->spec, call->values, &arguments, &key);
-    bool open = open_choice(&it, kernel, on, call, error) || nj_name_argument(kernel, error);
+    bool open = nj_call_choice_open(&it, kernel, on, call, error) || nj_within_argument(kernel, error);
     if (open) {
-        nj_preference preference = preference_of(on, call, numbers);
-        if (nj_choose(&it.choice, &preference, &chosen) != NJ_SERVED) {
-            chosen = SIZE_MAX;
-        }
+        nj_error ignored;
+        chosen = nj_call_choice_row(&it, on, call, &chosen, &ignored) ? chosen : SIZE_MAX;
         tell_all(&it, call, chosen, visit, user);
     }
-    close_choice(&it);
+    nj_call_choice_close(&it);
     return open;
 }
 
@@ -319,5 +226,5 @@ nj_code nj_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, cons
     nj_launch_setup all;
     error = error == NULL ? &own : error;
     nj_kernel_device *on = nj_setup_read(setup, &all, error) ? nj_kernel_on(kernel, all.device, error) : NULL;
-    return on != NULL && nj_bind_call(kernel, &given, &call, error) && explain(kernel, on, &call, visit, user, error) ? NJ_OK : error->code;
+    return on != NULL && nj_call_bind(kernel, &given, &call, error) && explain(kernel, on, &call, visit, user, error) ? NJ_OK : error->code;
 }

@@ -1,8 +1,9 @@
-/* What a call passes, as a runnable takes it. */
-#ifndef NOJIT_LAUNCH_ARGUMENTS_H
-#define NOJIT_LAUNCH_ARGUMENTS_H
+/* What a call passes, as selection, expressions and launches take it. */
+#ifndef NOJIT_EXPR_ARGUMENTS_H
+#define NOJIT_EXPR_ARGUMENTS_H
 
 #include "expr/value.h"
+#include "nojit.h"
 
 /* Params and options of a kernel together. */
 #define NJ_ARGUMENTS_MAX 512
@@ -10,6 +11,8 @@
 #define NJ_LEAVES_MAX 256
 #define NJ_DESCRIPTORS_MAX 16
 #define NJ_RANK_MAX 5
+
+_Static_assert(NJ_RANK_MAX == NJ_DESCRIPTOR_RANK_MAX, "a caller's descriptor fits into the engine's");
 
 /* A tensor descriptor of the host. */
 typedef struct {

@@ -1,10 +1,10 @@
 /* Configs as callers see them: constants as arguments, texts that end with a 0. */
-#include "api/handles.h"
+#include "api/kernel.h"
 #include "base/texts.h"
 
 #include <stdlib.h>
 
-struct nj_kernel_settings {
+struct nj_kernel_configs {
     const nj_keyword **configs; /* of each config, its settings */
     nj_keyword *settings;
     nj_arg *items;
@@ -72,7 +72,7 @@ static const nj_setting *setting_of(const nj_config *config, uint32_t number)
     return number < config->constexpr_count ? &config->constexprs[number] : &config->options[number - config->constexpr_count];
 }
 
-static void write_settings(const nj_table *table, nj_kernel_settings *it)
+static void write_settings(const nj_table *table, nj_kernel_configs *it)
 {
     settings_pen pen = {it->settings, it->items, it->texts};
     for (uint32_t i = 0; i < table->config_count; i++) {
@@ -86,7 +86,7 @@ static void write_settings(const nj_table *table, nj_kernel_settings *it)
     }
 }
 
-static void free_settings(nj_kernel_settings *it)
+static void free_settings(nj_kernel_configs *it)
 {
     if (it != NULL) {
         free(it->configs);
@@ -98,7 +98,7 @@ static void free_settings(nj_kernel_settings *it)
 }
 
 /* New; NULL without memory. */
-static nj_kernel_settings *make_settings(const nj_table *table)
+static nj_kernel_configs *make_settings(const nj_table *table)
 {
     settings_room room = {0};
     for (uint32_t i = 0; i < table->config_count; i++) {
@@ -110,7 +110,7 @@ static nj_kernel_settings *make_settings(const nj_table *table)
             measure(&setting->value, &room);
         }
     }
-    nj_kernel_settings *it = calloc(1, sizeof *it);
+    nj_kernel_configs *it = calloc(1, sizeof *it);
     if (it == NULL) {
         return NULL;
     }
@@ -129,8 +129,8 @@ static nj_kernel_settings *make_settings(const nj_table *table)
 size_t nj_kernel_config(const nj_kernel *kernel, size_t number, const nj_keyword **settings)
 {
     const nj_table *table = &kernel->table;
-    _Atomic(nj_kernel_settings *) *kept = (_Atomic(nj_kernel_settings *) *)&kernel->settings;
-    nj_kernel_settings *known = atomic_load_explicit(kept, memory_order_acquire), *made = known;
+    _Atomic(nj_kernel_configs *) *kept = (_Atomic(nj_kernel_configs *) *)&kernel->configs;
+    nj_kernel_configs *known = atomic_load_explicit(kept, memory_order_acquire), *made = known;
     *settings = NULL;
     if (number >= table->config_count) {
         return 0;
@@ -149,7 +149,7 @@ size_t nj_kernel_config(const nj_kernel *kernel, size_t number, const nj_keyword
     return table->configs[number].constexpr_count + table->configs[number].option_count;
 }
 
-void nj_settings_close(nj_kernel *kernel)
+void nj_kernel_close_configs(nj_kernel *kernel)
 {
-    free_settings(atomic_load(&kernel->settings));
+    free_settings(atomic_load(&kernel->configs));
 }

@@ -1,0 +1,84 @@
+#include "api/kernel_choice.h"
+
+#include "launch/descriptor.h"
+
+#include <stdlib.h>
+
+void nj_call_choice_close(nj_call_choice *it)
+{
+    nj_choice_close(&it->choice);
+    nj_constants_drop(&it->constants);
+}
+
+static bool refuse_variant(nj_error *error)
+{
+    nj_note_difference(error, "none", "expected a variant that serves the call; nj_kernel_explain says why each does not");
+    if (error != NULL) {
+        error->code = NJ_ERROR_NO_VARIANT;
+    }
+    return false;
+}
+
+/* Says why a kernel can never take a call. */
+static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fault *fault, nj_error *error)
+{
+    int place = (int)fault->place;
+    switch (verdict) {
+    case NJ_NO_MEMORY: return nj_no_memory(error);
+    case NJ_DERIVED_GIVEN: return nj_refuse_argument(error, place, "a value", "expected no value for a constexpr that follows from the call");
+    case NJ_UNKNOWN_NAME: return nj_refuse_argument(error, place, "a value", "expected an option that some config has");
+    case NJ_WRONG_KIND: return nj_refuse_argument(error, place, "another kind", "expected an argument of a type that some variant takes");
+    case NJ_UNTYPED: return nj_refuse_argument(error, place, "an address alone", "expected a pointer with a dtype: that decides the variant");
+    case NJ_VALUE_MISSING: {
+        nj_span axis = kernel->table.axes[fault->place].name;
+        nj_note_argument(error, -1, "none", "expected a value for constexpr %s", nj_quote(axis).text);
+        return false;
+    }
+    default: return refuse_variant(error);
+    }
+}
+
+bool nj_call_choice_open(nj_call_choice *it, const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, nj_error *error)
+{
+    nj_fault fault = {0};
+    memset(it, 0, sizeof *it);
+    it->kernel = kernel;
+    if (!nj_constants_read(kernel, call, &it->constants, error)) {
+        return false;
+    }
+    it->passed = (nj_passed){
+        .arguments = nj_call_arguments(call),
+        .given = it->constants.given,
+        .option_count = kernel->option_count,
+        .options = kernel->options,
+        .arch = kernel->bundle->arch,
+    };
+    nj_verdict verdict = nj_choice_open(&it->choice, &on->spec.typing, &it->passed, &fault);
+    return verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
+}
+
+/* The numbers of the tuning key, rounded. */
+static nj_preference preference_of(const nj_kernel_device *on, const nj_bound_call *call, int64_t key[NJ_TUNING_KEYS_MAX])
+{
+    for (uint32_t i = 0; i < on->spec.tuning_count; i++) {
+        key[i] = nj_bucket_of(on->spec.bucket, nj_tuning_number(&on->spec.tuning[i], call->values));
+    }
+    return (nj_preference){on->tuned.table, key, on->spec.tuning_count, on->tuned.multiprocessors};
+}
+
+bool nj_call_choice_row(nj_call_choice *it, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)
+{
+    int64_t key[NJ_TUNING_KEYS_MAX];
+    nj_fault fault = {0};
+    nj_preference preference = preference_of(on, call, key);
+    nj_verdict verdict = nj_choose(&it->choice, &preference, row);
+    return verdict == NJ_SERVED || refuse_call(it->kernel, verdict, &fault, error);
+}
+
+bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)
+{
+    nj_call_choice it;
+    bool served = nj_call_choice_open(&it, kernel, on, call, error) && nj_call_choice_row(&it, on, call, row, error);
+    nj_call_choice_close(&it);
+    return served;
+}

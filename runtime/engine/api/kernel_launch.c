@@ -1,0 +1,130 @@
+/* Calls of a kernel: each selects a variant, loads it and enqueues it. */
+#include "api/kernel_choice.h"
+#include "api/plan.h"
+
+#include "driver/library.h"
+#include "launch/pack.h"
+
+#include <stdlib.h>
+
+/* Adds a plan under the key of a call. */
+static bool publish(nj_kernel *kernel, nj_kernel_device *on, const nj_key *key, nj_plan *plan, nj_error *error)
+{
+    bool taken;
+    pthread_mutex_lock(&kernel->lock);
+    bool done = nj_cache_publish(&on->plans, key, plan, &taken);
+    pthread_mutex_unlock(&kernel->lock);
+    return done || nj_no_memory(error);
+}
+
+/* Selects the variant for a call that has no plan yet. Not inline: nearly all calls have one. */
+static __attribute__((noinline)) nj_plan *resolve(nj_kernel *kernel, nj_kernel_device *on, const nj_given_call *given, nj_bound_call *call,
+                                                  int device, nj_error *error)
+{
+    size_t row;
+    nj_key key;
+    if (!nj_select_row(kernel, on, call, &row, error)) {
+        nj_within_argument(kernel, error);
+        return NULL;
+    }
+    nj_plan *plan = nj_plan_of(kernel, row, device, error);
+    /* the values of constexprs may have got numbers since */
+    if (plan != NULL && nj_call_bind(kernel, given, call, error)) {
+        nj_arguments arguments = nj_call_arguments(call);
+        if (nj_spec_key(&on->spec, call->values, &arguments, &key) && !publish(kernel, on, &key, plan, error)) {
+            return NULL;
+        }
+    }
+    return plan;
+}
+
+/* Finds the plan for a call that it binds; NULL with `error` filled. */
+static nj_plan *find_plan(nj_kernel *kernel, const nj_given_call *given, int device, nj_bound_call *call, nj_error *error)
+{
+    nj_key key;
+    nj_kernel_device *on = nj_kernel_on(kernel, device, error);
+    if (on == NULL) {
+        nj_within_kernel(kernel, error);
+        return NULL;
+    }
+    if (!nj_call_bind(kernel, given, call, error)) {
+        return NULL;
+    }
+    nj_arguments arguments = nj_call_arguments(call);
+    nj_plan *plan = nj_spec_key(&on->spec, call->values, &arguments, &key) ? nj_cache_find(&on->plans, &key) : NULL;
+    return plan != NULL ? plan : resolve(kernel, on, given, call, device, error);
+}
+
+/* -- launches -- */
+
+static bool read_grid(const nj_plan *plan, const nj_launch_setup *setup, const nj_bound_call *call, int64_t grid[3], nj_error *error)
+{
+    if (setup->grid_rank < 0 || setup->grid_rank > 3) {
+        nj_note_argument(error, -1, nj_format("%d", setup->grid_rank).text, "expected a grid_rank of 0 to 3");
+        return nj_within_kernel(plan->kernel, error);
+    }
+    for (int i = 0; i < 3; i++) {
+        grid[i] = i < setup->grid_rank ? setup->grid[i] : 1;
+    }
+    if (setup->grid_rank > 0) {
+        return true;
+    }
+    return nj_plan_grid(plan, call->values, grid, error);
+}
+
+static bool launch_call(const nj_plan *plan, const nj_launch_setup *setup, const nj_bound_call *call, nj_error *error)
+{
+    nj_launch_state launch;
+    nj_arguments arguments = nj_call_arguments(call);
+    int64_t grid[3];
+    if (!read_grid(plan, setup, call, grid, error) || !nj_plan_begin(plan, grid, setup->stream, &launch, error)) {
+        return false;
+    }
+    if (nj_launch_is_empty(&launch)) {
+        return true;
+    }
+    if (!nj_launch_pack(&plan->it, &arguments, &launch, error)) {
+        return nj_within_argument(plan->kernel, error);
+    }
+    return nj_plan_enqueue(plan, &launch, error);
+}
+
+nj_code nj_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
+                  const nj_launch_setup *setup, nj_error *error)
+{
+    nj_error own;
+    nj_bound_call call;
+    const nj_given_call given = {args, arg_count, keywords, keyword_count};
+    nj_launch_setup all;
+    error = error == NULL ? &own : error;
+    nj_plan *plan = nj_setup_read(setup, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
+    return plan != NULL && launch_call(plan, &all, &call, error) ? NJ_OK : error->code;
+}
+
+const nj_plan *nj_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
+                    const nj_launch_setup *setup, nj_error *error)
+{
+    nj_error own;
+    nj_bound_call call;
+    const nj_given_call given = {args, arg_count, keywords, keyword_count};
+    nj_launch_setup all;
+    error = error == NULL ? &own : error;
+    return nj_setup_read(setup, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
+}
+
+nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error)
+{
+    nj_error own;
+    error = error == NULL ? &own : error;
+    if (!nj_find_device(device, &device, error) || nj_kernel_on(kernel, device, error) == NULL) {
+        nj_within_kernel(kernel, error);
+        return error->code;
+    }
+    for (size_t row = 0; row < kernel->table.rows; row++) {
+        nj_plan *plan = nj_plan_of(kernel, row, device, error);
+        if (plan == NULL || !nj_function_place(plan->it.function, device, error)) {
+            return error->code;
+        }
+    }
+    return NJ_OK;
+}
