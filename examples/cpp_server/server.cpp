@@ -69,7 +69,7 @@ public:
     {
     }
 
-    void enqueue(CUstream_st *on) const
+    void enqueue(nj_stream on) const
     {
         const std::int64_t head = of_.width, token = head * of_.heads, sequence = token * of_.tokens;
         const int block = of_.width <= 64 ? 64 : 128;
