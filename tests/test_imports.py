@@ -64,18 +64,21 @@ SIMULATION = {
     )
 }
 # for each package of aot, the others that its modules import at once: a package imports only packages that stand above it.
-# Of the modules beside the packages, ANYWHERE holds those that import nothing of aot; all others are "build"
+# Every package may import BASE, which imports none
+BASE = "base"
 AOT = {
     "backends": set(),
     "manifest": {"backends"},
     "plan": {"manifest"},
     "cache": set(),
     "compile": {"backends", "cache", "manifest", "plan"},
+    "remote": {"backends", "cache", "compile", "plan"},
     "recording": {"manifest", "plan"},
+    "draft": {"manifest", "plan", "recording"},
     "pack": {"manifest", "plan"},
     "inspect": {"backends", "plan"},
-    "build": {"backends", "cache", "manifest", "plan", "compile", "pack", "inspect"},
-    "trust": {"backends", "cache", "plan", "compile", "inspect", "build", "recording"},
+    "pipeline": {"backends", "cache", "manifest", "plan", "compile", "pack", "inspect"},
+    "trust": {"backends", "cache", "plan", "compile", "inspect", "pipeline", "recording"},
     "wheel": {"backends", "manifest", "compile", "inspect", "trust"},
     "oci": {"manifest", "inspect", "trust"},
     "tune": {"manifest", "inspect"},
@@ -86,10 +89,12 @@ AOT = {
         "manifest",
         "plan",
         "compile",
+        "remote",
         "recording",
+        "draft",
         "inspect",
         "trust",
-        "build",
+        "pipeline",
         "wheel",
         "oci",
         "tune",
@@ -116,7 +121,6 @@ RUNTIME: dict[str, set[str]] = {
 ENGINE = ("base", "bundle", "expr", "table", "image", "driver", "cuda", "hip", "select", "launch", "api")
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
 RUNTIME_AT_ONCE = {"bundle", "launch", "observe", "table", "tuning"}
-ANYWHERE = {"nojit.aot", "nojit.aot.defaults", "nojit.aot.files"}
 REGISTRY = "nojit.aot.backends.registry"
 # of aot and runtime, the modules that import Triton: the compiler, and backends, which nothing but their vendor imports
 COMPILER = "nojit.aot.compile.compiler"
@@ -222,7 +226,7 @@ def loaded_by(name: str) -> frozenset[str]:
 
 def test_the_graph_is_not_empty():
     assert Import(COMPILER, "triton", lazy=False) in imports()
-    assert Import("nojit.aot.build", "nojit.runtime.bundle.file", lazy=False) in imports()
+    assert Import("nojit.aot.pipeline.build", "nojit.runtime.bundle.file", lazy=False) in imports()
     assert {room(name) for name in modules()} == set(ROOMS)
 
 
@@ -297,8 +301,8 @@ def test_the_build_finds_kernels_through_manifests_alone():
 
 
 def aot_package(name: str) -> str:
-    parts = name.split(".")
-    return parts[2] if parts[2] in AOT and (ROOT / "aot" / parts[2]).is_dir() else "build"
+    """Return the package of a module; empty for `nojit.aot` itself."""
+    return (*name.split("."), "", "")[2]
 
 
 def aot_edges() -> list[Import]:
@@ -306,20 +310,24 @@ def aot_edges() -> list[Import]:
     return [
         found
         for found in imports()
-        if room(found.importer) == "aot" and found.target in modules() and within(found.target, "nojit.aot")
+        if room(found.importer) == "aot"
+        and found.target in modules()
+        and within(found.target, "nojit.aot")
+        and aot_package(found.target) != BASE
     ]
 
 
 def test_packages_of_the_build_import_what_stands_above_them():
+    assert {aot_package(name) for name in modules() if room(name) == "aot"} == {*AOT, BASE, ""}
     found: dict[str, set[str]] = {package: set() for package in AOT}
     for each in aot_edges():
-        if not each.lazy and not {each.importer, each.target} & ANYWHERE:
+        # commands import what they need when they run
+        if not each.lazy or aot_package(each.importer) == "cli":
             found[aot_package(each.importer)].add(aot_package(each.target))
     assert {package: targets - {package} for package, targets in found.items()} == AOT
     order = list(AOT)
     for each in aot_edges():
-        if not {each.importer, each.target} & ANYWHERE:
-            assert order.index(aot_package(each.target)) <= order.index(aot_package(each.importer)), each
+        assert order.index(aot_package(each.target)) <= order.index(aot_package(each.importer)), each
 
 
 def runtime_package(name: str) -> str:
@@ -366,15 +374,13 @@ def test_the_page_of_the_architecture_shows_these_imports():
         f"{room}/{path.parent.name}" for room in ("aot", "runtime") for path in (ROOT / room).glob("*/__init__.py")
     }
     assert {folder for folder in table if "/" in folder} == there | {"runtime/binding", "runtime/engine"}
-    shown = {
-        package: set(re.findall(r"\w+", table[f"aot/{package}"])) for package in AOT if package not in {"build", "cli"}
-    }
-    assert {**shown, "build": set(re.findall(r"\w+", table["aot"])), "cli": {*AOT} - {"cli", "pack"}} == AOT
+    shown = {package: set(re.findall(r"\w+", table[f"aot/{package}"])) for package in (BASE, *AOT) if package != "cli"}
+    assert {**shown, "cli": {*AOT} - {"cli", "pack"}} == {BASE: set(), **AOT}
     assert {package: set(re.findall(r"\w+", table[f"runtime/{package}"])) for package in RUNTIME} == RUNTIME
 
 
 def test_what_everything_imports_imports_nothing():
-    assert [found for found in aot_edges() if found.importer in ANYWHERE] == []
+    assert [found for found in aot_edges() if aot_package(found.importer) == BASE] == []
 
 
 def test_imports_within_the_build_form_no_circle():

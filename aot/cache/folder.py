@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from nojit.aot.base.files import kind_of
 from nojit.aot.cache.store import DeletedError, Folder
-from nojit.aot.files import kind_of
 from nojit.runtime.errors import PackageError, worded
 
 __all__ = ["PrivateFolder", "as_default", "check_cache_folder", "default_cache_folder"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from nojit.aot.files import read_regular, replace_file
+from nojit.aot.base.files import read_regular, replace_file
 
 __all__ = ["DeletedError", "Folder", "Store", "Stored", "UnfitError"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from nojit.aot.defaults import TOOLCHAIN_NAME, TOOLCHAIN_WORDS
+from nojit.aot.base.defaults import TOOLCHAIN_NAME, TOOLCHAIN_WORDS
 
 __all__ = ["toolchain_option"]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, TOOLCHAIN_NAME, TOOLCHAIN_WORDS
+from nojit.aot.base.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, TOOLCHAIN_NAME, TOOLCHAIN_WORDS
 from nojit.aot.manifest.function_names import EXPECTED
 
 __all__ = [

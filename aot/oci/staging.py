@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from nojit.aot.files import check_folder
+from nojit.aot.base.files import check_folder
 from nojit.aot.oci.checks import other_digest
 from nojit.aot.oci.documents import Descriptor
 from nojit.aot.oci.reasons import refusal

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import comb, prod
 from typing import NamedTuple
 
-from nojit.aot.defaults import MAX_VARIANTS
+from nojit.aot.base.defaults import MAX_VARIANTS
 from nojit.aot.manifest import expression_tree
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.expressions import asks_values

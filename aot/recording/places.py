@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.defaults import BUNDLE_NAME
+from nojit.aot.base.defaults import BUNDLE_NAME
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import PART_SUFFIX, SUFFIX, Recording, files_of, read_recording
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from nojit.aot.base.defaults import LOCAL_BUILDER
+from nojit.aot.base.files import write_file
 from nojit.aot.compile.toolchain import settings_of, split_tools
-from nojit.aot.defaults import LOCAL_BUILDER
-from nojit.aot.files import write_file
 from nojit.aot.inspect.statement import statement_path
 from nojit.aot.trust.checkout import Checkout, read_checkout
 from nojit.aot.trust.origins import Installed
@@ -29,8 +29,8 @@ from nojit.runtime.trust.policy import INDEX_DIGEST
 
 if TYPE_CHECKING:
     # signing and verification read statements without msgspec
+    from nojit.aot.pipeline.report import BundleReport
     from nojit.aot.plan.planner import Plan
-    from nojit.aot.report import BundleReport
 
 __all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "is_attested", "make_statement"]
 

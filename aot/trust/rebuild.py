@@ -11,15 +11,15 @@ from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
 
-from nojit.aot.build import build, inputs_of, toolchain_of
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.toolchain import toolchain_words
 from nojit.aot.inspect.statement import Recipe, Statement, read_statement, statement_path
+from nojit.aot.pipeline.build import build, inputs_of, toolchain_of
+from nojit.aot.pipeline.twins import twin_plan
 from nojit.aot.plan.planner import Compiler, Plan, make_plans
 from nojit.aot.recording.places import is_recording, read_recordings
 from nojit.aot.recording.plan import TRIALS
 from nojit.aot.recording.plan import make_plans as make_recorded_plans
-from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import TWIN
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError, few

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nojit.aot.files import write_file
+from nojit.aot.base.files import write_file
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.inspect.verification import verify_bundle

@@ -1,4 +1,4 @@
-"""Contents of bundles without a compiler: what `nojit.aot.build` would pack, from a manifest entry."""
+"""Contents of bundles without a compiler: what `nojit.aot.pipeline.build` would pack, from a manifest entry."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import click
-from nojit.aot import report, targets
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cache import cache, upkeep
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect import choice, contents, diff, doctor, statement
 from nojit.aot.oci import receive
+from nojit.aot.pipeline import report, targets
 from nojit.aot.plan import left_out
 from nojit.aot.recording import coverage
 from nojit.aot.trust import sign

@@ -12,12 +12,12 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from nojit.aot.build import BuildResult
 from nojit.aot.cli import group
 from nojit.aot.cli.building.report import build_document, plan_document
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect.contents import KernelFacts, VariantFacts, definition
 from nojit.aot.inspect.diff import BundleDiff
+from nojit.aot.pipeline.build import BuildResult
 
 from tests.aot.tune.synthetic import write_database
 from tests.spec.cli_reference import FACTS, command_of

@@ -14,14 +14,14 @@ from nojit.aot.cache.cache import CacheUse
 from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.compile.toolchain import settings_of
 from nojit.aot.manifest.archs import arch_order
+from nojit.aot.pipeline.report import TWINS, BuildResult, BundleReport, Done, Failure, VariantReport
 from nojit.aot.plan.left_out import Absence, Pruned
-from nojit.aot.report import TWINS, BuildResult, BundleReport, Done, Failure, VariantReport
 from nojit.runtime.errors import few
 
 if TYPE_CHECKING:
     from nojit.aot.cli.building.progress import View
+    from nojit.aot.pipeline.targets import KernelTarget
     from nojit.aot.plan.planner import Plan
-    from nojit.aot.targets import KernelTarget
 
 __all__ = [
     "Failures",

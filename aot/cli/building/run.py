@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nojit.aot.backends.registry import pin
-from nojit.aot.build import build as build_bundles
 from nojit.aot.cache.cache import Cache
 from nojit.aot.cache.folder import as_default
 from nojit.aot.cli.building.progress import Counts, View, follow_build
@@ -39,17 +38,18 @@ from nojit.aot.inspect.existing import read_in_place
 from nojit.aot.inspect.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.manifest.reader import find_manifests, load_manifest
-from nojit.aot.outcome import failure_of
+from nojit.aot.pipeline.build import build as build_bundles
+from nojit.aot.pipeline.outcome import failure_of
+from nojit.aot.pipeline.report import TWINS, BuildResult, Done
+from nojit.aot.pipeline.stamp import Draft, Stamp
+from nojit.aot.pipeline.targets import choose_targets, with_families
+from nojit.aot.pipeline.twins import compare_twins, twin_plans
 from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.planner import Compiler, Plan, absent_kernels, make_plans
 from nojit.aot.recording.origins import recorded_triton
 from nojit.aot.recording.places import bundle_name, is_recording, read_recordings
 from nojit.aot.recording.plan import make_plans as make_recorded_plans
-from nojit.aot.report import TWINS, BuildResult, Done
-from nojit.aot.stamp import Draft, Stamp
-from nojit.aot.targets import choose_targets, with_families
 from nojit.aot.trust.provenance import Invocation, attest, is_attested
-from nojit.aot.twins import compare_twins, twin_plans
 from nojit.runtime.errors import ManifestError, PackageError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def run(out: Output, request: Request, asked: str) -> int:
     Args:
         out: the output of the command.
         request: the build that the command line requests.
-        asked: key of the stamp (the record of an up-to-date build), from `nojit.aot.stamp.asked_of`. Empty for a dry
+        asked: key of the stamp (the record of an up-to-date build), from `nojit.aot.pipeline.stamp.asked_of`. Empty for a dry
             run.
     """
     failures = Failures(out)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 from nojit.aot.backends.registry import parse_driver
+from nojit.aot.base.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cli.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.building.report import Failures, show_result
@@ -17,8 +18,7 @@ from nojit.aot.cli.caches import given_shared, shared_options
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
 from nojit.aot.cli.executors import executor_option, given_executor
 from nojit.aot.cli.toolchains import toolchain_option
-from nojit.aot.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
-from nojit.aot.stamp import Stamp, asked_of, changes, find_stamp
+from nojit.aot.pipeline.stamp import Stamp, asked_of, changes, find_stamp
 from nojit.runtime.errors import few
 
 __all__ = ["command"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 from nojit.aot.backends.registry import vendor_named
+from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
-from nojit.aot.files import write_file
 from nojit.aot.inspect.contents import VariantFacts, open_bundle, variant_facts
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import KernelNotFoundError, PackageError, did_you_mean

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import click
+from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
-from nojit.aot.files import write_file
 from nojit.aot.plan.source import SourcePlace
 from nojit.runtime.errors import PackageError
 
@@ -42,7 +42,7 @@ def command(out: Output, source: str, path: Path | None, archs: tuple[str, ...],
         raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
     # these import msgspec and start processes
     from nojit.aot.compile.source_processes import SourceCompiler  # noqa: PLC0415
-    from nojit.aot.draft import draft_manifest  # noqa: PLC0415
+    from nojit.aot.draft.from_source import draft_manifest  # noqa: PLC0415
 
     wanted = archs or _ARCHS
     compiler = SourceCompiler()

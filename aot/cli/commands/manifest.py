@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
-from nojit.aot.files import write_file
 from nojit.runtime.errors import PackageError
 
 __all__ = ["command"]
@@ -28,9 +28,9 @@ def command(out: Output, recording: Path, path: Path | None, force: bool) -> Non
     if path is not None and path.exists() and not force:
         raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
     # these import msgspec
+    from nojit.aot.draft.from_recording import manifest_of  # noqa: PLC0415
     from nojit.aot.plan.tuned import FOLDER  # noqa: PLC0415
     from nojit.aot.recording.places import bundle_name, read_recordings  # noqa: PLC0415
-    from nojit.aot.recording.to_manifest import manifest_of  # noqa: PLC0415
     from nojit.aot.tune.select.tuned_file import file_name, write_tuned  # noqa: PLC0415
 
     written = manifest_of(read_recordings([recording]).recording, bundle_name(recording))

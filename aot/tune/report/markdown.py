@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from nojit.aot.files import write_file
+from nojit.aot.base.files import write_file
 from nojit.aot.tune.report.kernels import KernelReport
 from nojit.aot.tune.select.summaries import QualityFacts
 from nojit.runtime.errors import TuningError

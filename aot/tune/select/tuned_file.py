@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from nojit.aot.files import write_file
+from nojit.aot.base.files import write_file
 from nojit.runtime import _core
 from nojit.runtime.errors import TuningError, worded
 from nojit.runtime.tuning.tuned import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable

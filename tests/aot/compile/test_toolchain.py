@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.backends.cuda.settings import KNOBS
 from nojit.aot.backends.settings import Role
-from nojit.aot.build import inputs_of, toolchain_of
 from nojit.aot.cli.group import cli
 from nojit.aot.compile import settings as settings_module
 from nojit.aot.compile import toolchain
@@ -29,6 +28,7 @@ from nojit.aot.compile.settings import VARIABLES, all_knobs, all_variables, knob
 from nojit.aot.compile.source_processes import SourceCompiler
 from nojit.aot.compile.toolchain import file_digest, files_in, toolchain_words, tree_digest
 from nojit.aot.inspect.statement import statement_path
+from nojit.aot.pipeline.build import inputs_of, toolchain_of
 from nojit.aot.plan.planner import make_plans
 from nojit.runtime.errors import CompileError, NojitError
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.aot.build import build
 from nojit.aot.cache.cache import Cache
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
+from nojit.aot.pipeline.build import build
 from nojit.aot.plan.planner import Plan, make_plans
 from nojit.aot.plan.tuned import check_tuned, expand_tuned
 from nojit.runtime.bundle.file import BundleFile

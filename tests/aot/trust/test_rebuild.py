@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.build import build
 from nojit.aot.cache.cache import Cache
 from nojit.aot.inspect.statement import Statement, open_signed, statement_path
+from nojit.aot.pipeline.build import build
+from nojit.aot.pipeline.twins import FOLDER, twin_plans
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.trust.provenance import attest
 from nojit.aot.trust.rebuild import rebuild
-from nojit.aot.twins import FOLDER, twin_plans
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
 from nojit.runtime.trust.policy import signed_path

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.tune.options import (
     TUNED,
@@ -21,7 +22,6 @@ from nojit.aot.cli.tune.options import (
     rules_of,
     tables_option,
 )
-from nojit.aot.files import write_file
 from nojit.aot.tune.select.configs import Bounds
 from nojit.aot.tune.select.evaluate import evaluate
 from nojit.aot.tune.select.evidence import Evidence

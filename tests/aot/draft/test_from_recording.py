@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import triton.language as tl
 from nojit.aot.compile import compiler
+from nojit.aot.draft.from_recording import Written, manifest_of
+from nojit.aot.draft.grids import Sample, grid_of
 from nojit.aot.plan.planner import Plan, make_plans
-from nojit.aot.recording.grids import Sample, grid_of
 from nojit.aot.recording.places import read_recordings
 from nojit.aot.recording.plan import make_plans as make_recorded_plans
-from nojit.aot.recording.to_manifest import Written, manifest_of
 from nojit.runtime import load
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.tuning.tuned import TunedDevice

@@ -8,12 +8,12 @@ from importlib.metadata import version
 from math import prod
 from typing import Any
 
+from nojit.aot.draft.grids import Sample, grid_of
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.toml import flat, toml_key, toml_text, toml_texts, toml_value
 from nojit.aot.manifest.types import types_of
-from nojit.aot.recording.grids import Sample, grid_of
 from nojit.aot.recording.specs import RecordedKernel, Spec, kernels_of
 from nojit.aot.recording.tuned import TOOL, Chosen, device_of
 from nojit.runtime.errors import RecordingError

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from nojit.aot.base.files import read_sealed, write_sealed
 from nojit.aot.cache.folder import as_default, check_cache_folder
 from nojit.aot.compile.file_facts import (
     MODULES,
@@ -34,9 +35,8 @@ from nojit.aot.compile.file_facts import (
 )
 from nojit.aot.compile.reads import Notes
 from nojit.aot.compile.toolchain import file_digests
-from nojit.aot.files import read_sealed, write_sealed
+from nojit.aot.pipeline.report import TWINS, BuildResult, Done, as_found, decode_report
 from nojit.aot.plan.left_out import Absence
-from nojit.aot.report import TWINS, BuildResult, Done, as_found, decode_report
 from nojit.runtime.errors import PackageError
 
 __all__ = ["UNCOUNTED", "Draft", "Stamp", "asked_of", "changes", "find_stamp"]

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from nojit.aot import files
-from nojit.aot.files import check_folder, write_file
+from nojit.aot.base import files
+from nojit.aot.base.files import check_folder, write_file
 from nojit.aot.pack.bundle import pack
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError
@@ -133,7 +133,7 @@ def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, mo
 SCRIPT = """
 import sys
 from pathlib import Path
-from nojit.aot.files import write_file
+from nojit.aot.base.files import write_file
 from nojit.runtime.errors import PackageError
 try:
     write_file(Path(sys.argv[1]), Path(sys.argv[2]).read_bytes())

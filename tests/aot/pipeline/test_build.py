@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.build import BuildResult, build
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.pool import WorkerPool
 from nojit.aot.inspect.places import report_path
+from nojit.aot.pipeline.build import BuildResult, build
+from nojit.aot.pipeline.report import decode_report, encode_report
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.report import decode_report, encode_report
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import ManifestError, PackageError
 
@@ -449,7 +449,7 @@ SCRIPT = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tests.aot.test_build import HELPERS, SOURCES, Project
+from tests.aot.pipeline.test_build import HELPERS, SOURCES, Project
 from tests.aot.fake_compiler import FakeCompiler
 folder = Path(sys.argv[1])
 Project(folder, FakeCompiler(folder / "journal", SOURCES, HELPERS)).build(executor=lambda: ThreadPoolExecutor(1))
@@ -461,7 +461,7 @@ import os, signal, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tests.aot.fake_compiler import FakeCompiler
-from tests.aot.test_build import HELPERS, SOURCES, Project
+from tests.aot.pipeline.test_build import HELPERS, SOURCES, Project
 
 folder = Path(sys.argv[1])
 children = []

@@ -10,22 +10,30 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
 
+from nojit.aot.base.files import check_folder, write_file
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import farm
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.compile.pruning import PRUNING
 from nojit.aot.compile.settings import settings_words
-from nojit.aot.files import check_folder, write_file
 from nojit.aot.inspect.places import report_path
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.outcome import Outcome, sort_out
 from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, pack, packer_version
 from nojit.aot.pack.tables import KernelContent
+from nojit.aot.pipeline.outcome import Outcome, sort_out
+from nojit.aot.pipeline.report import (
+    BuildResult,
+    BundleReport,
+    Failure,
+    VariantReport,
+    as_found,
+    decode_report,
+    encode_report,
+)
 from nojit.aot.plan.left_out import Refused
 from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
 from nojit.aot.plan.variant import CompiledVariant
-from nojit.aot.report import BuildResult, BundleReport, Failure, VariantReport, as_found, decode_report, encode_report
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import twin_inputs
 from nojit.runtime.errors import ManifestError

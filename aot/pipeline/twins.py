@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 from nojit.aot.backends.registry import vendor_named
-from nojit.aot.files import write_file
+from nojit.aot.base.files import write_file
 from nojit.aot.inspect.places import report_path
+from nojit.aot.pipeline.report import TWINS as FOLDER
+from nojit.aot.pipeline.report import BuildResult, BundleReport, encode_report
 from nojit.aot.plan.planner import Plan
-from nojit.aot.report import TWINS as FOLDER
-from nojit.aot.report import BuildResult, BundleReport, encode_report
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import TWIN
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import triton
-from nojit.aot import stamp
 from nojit.aot.compile.file_facts import (
     DISTRIBUTIONS,
     ENTRIES,
@@ -30,7 +29,8 @@ from nojit.aot.compile.file_facts import (
     still,
     with_digest,
 )
-from nojit.aot.stamp import asked_of, changes, find_stamp
+from nojit.aot.pipeline import stamp
+from nojit.aot.pipeline.stamp import asked_of, changes, find_stamp
 
 from tests.aot.projects import KERNEL, Project, entry
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from nojit.aot.backends.cuda.vendor import code_of
-from nojit.aot.build import BuildResult, build
 from nojit.aot.cache.cache import Cache
 from nojit.aot.inspect.places import report_path
+from nojit.aot.pipeline.build import BuildResult, build
+from nojit.aot.pipeline.report import decode_report
+from nojit.aot.pipeline.twins import FOLDER, compare_twins, twin_plans
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.report import decode_report
-from nojit.aot.twins import FOLDER, compare_twins, twin_plans
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import twin_inputs
 

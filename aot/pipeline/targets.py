@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.build import jobs_of
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import farm
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.manifest.archs import arch_number, arch_order, chip_of, chips_of, family_of, known_archs, target_of
+from nojit.aot.pipeline.build import jobs_of
 from nojit.aot.plan.planner import Compiler, Plan
 from nojit.runtime.target import parse_image_arch
 

@@ -1,4 +1,4 @@
-"""A first manifest of a kernel, from its source: what the source makes sure is written, and every other place holds a question."""
+"""A first manifest from the source of a kernel: it states what the source tells, and asks a question for every other value."""
 
 from __future__ import annotations
 

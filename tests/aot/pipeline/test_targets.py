@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from nojit.aot.cache.cache import Cache
+from nojit.aot.pipeline.targets import KernelTarget, choose_targets, with_families
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.targets import KernelTarget, choose_targets, with_families
 
 from tests.aot.conftest import KERNEL
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -1,0 +1,1 @@
+"""Modules that every package of the build side may import. They import no other package of it."""
