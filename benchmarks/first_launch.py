@@ -124,7 +124,7 @@ _STEPS = (
     ("first call of it", None),
     ("first launch: kernel() and call", 0.5),
     ("open and first launch", 1.0),
-    ("first launch of another: flash attention", 0.5),
+    ("first launch of another: flash attention", 0.7),
     ("open and first launch, modules warm", 1.0),
     ("preload, for each image", 1.0),
     ("the driver alone: vector_add", None),
