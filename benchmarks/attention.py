@@ -71,7 +71,8 @@ Call = Callable[[], tuple[Tensor, ...]]
 
 def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
     """Return the contenders: nojit, with and without TMA descriptors, and torch's backends."""
-    from nojit.kernels.flash_attention import flash_attention, launch_forward
+    from nojit.kernels.flash_attention import flash_attention
+    from nojit.kernels.flash_attention import launch as flash_launch
     from nojit.kernels.flash_attention.masks import mask_of
 
     def torchs(backend: SDPBackend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -83,7 +84,7 @@ def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Ten
     def pointers(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out = torch.empty_like(q)
         mask = mask_of(shape.length, shape.length, shape.causal, "top_left", None, None)
-        launch_forward.launch_over_pointers(q, k, v, out, None, shape.dim**-0.5, mask)
+        flash_launch.launch_over_pointers(q, k, v, out, None, shape.dim**-0.5, mask)
         return out
 
     return {

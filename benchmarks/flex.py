@@ -130,7 +130,9 @@ def operands(case: Case, length: int) -> list[Tensor]:
 
 def attentions(case: Case, length: int) -> tuple[dict[str, Callable[..., Tensor]], float]:
     """Return the contenders, and the share of active blocks."""
-    from nojit.kernels.flex import create_block_mask, flex_attention, launch_forward
+    from nojit.kernels.attention.outputs import allocate_output, allocate_sums
+    from nojit.kernels.flex import create_block_mask, flex_attention
+    from nojit.kernels.flex import launch as flex_launch
     from nojit.kernels.flex.call import modification_of
     from nojit.kernels.flex.masks import tables_of
 
@@ -145,8 +147,8 @@ def attentions(case: Case, length: int) -> tuple[dict[str, Callable[..., Tensor]
     tables = tables_of(mask, length, length, torch.device("cuda", torch.cuda.current_device()))
 
     def pointers(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        out, lse = launch_forward.allocate_output(q, v)
-        launch_forward.launch_over_pointers(q, k, v, out, lse, case.dim**-0.5, tables, modification_of(case.mod), {})
+        out, lse = allocate_output(q, v), allocate_sums(q)
+        flex_launch.launch_over_pointers(q, k, v, out, lse, case.dim**-0.5, tables, modification_of(case.mod), {})
         return out
 
     return {
@@ -187,9 +189,9 @@ def calls_of(case: Case, which: str, length: int = LENGTH) -> tuple[dict[str, Ca
 
 def over_pointers(call: Call) -> tuple[Tensor, ...]:
     """Differentiate without this package's TMA kernel; flash attention's TMA kernel runs where it did."""
-    from nojit.kernels.flex import launch_backward_sm90
+    from nojit.kernels.flex import launch_sm90_bwd
 
-    with mock.patch.object(launch_backward_sm90, "maps_of", return_value=None):
+    with mock.patch.object(launch_sm90_bwd, "maps_of", return_value=None):
         return call()
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number
+from nojit.kernels.attention.outputs import Gradients, allocate_gradients, allocate_output, allocate_sums, with_sums
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, may_differentiate
 from nojit.kernels.flash_attention.checks import (
     Window,
@@ -18,8 +19,8 @@ from nojit.kernels.flash_attention.checks import (
     check_operands,
     window_sides,
 )
-from nojit.kernels.flash_attention.launch_backward import Gradients, allocate_gradients, launch_backward
-from nojit.kernels.flash_attention.launch_forward import allocate_output, launch_forward
+from nojit.kernels.flash_attention.launch import launch_forward
+from nojit.kernels.flash_attention.launch_bwd import launch_backward
 from nojit.kernels.flash_attention.masks import mask_of
 from nojit.kernels.memos import Recording, new_memo
 from torch import Tensor
@@ -121,7 +122,8 @@ def _attend(
     check_operands(q, k, v, causal_alignment)
     recording = Recording(q, k, v)
     own_q, own_k, own_v = recording.operands
-    out, lse = allocate_output(own_q, own_v, return_lse, recording)
+    out = allocate_output(own_q, own_v, recording)
+    lse = allocate_sums(own_q, recording) if return_lse else None
     if out.numel():
         mask = mask_of(q.shape[2], k.shape[2], is_causal, causal_alignment, left, right)
         launch_forward(own_q, own_k, own_v, out, lse, _factor(q, scale), mask, recording)
@@ -143,13 +145,7 @@ def _flash_attention(
     deterministic: bool = True,
 ) -> tuple[Tensor, Tensor]:
     words = (scale, is_causal, causal_alignment, window_left, window_right, return_lse, deterministic)
-    results = _attend(q, k, v, *words)
-    return results if isinstance(results, tuple) else (results, _no_sums(results))
-
-
-def _no_sums(out: Tensor) -> Tensor:
-    """Return an empty tensor that stands for absent log-sums: torch's operators have no optional results."""
-    return out.new_empty(0, dtype=torch.float32)
+    return with_sums(_attend(q, k, v, *words))
 
 
 def _factor(q: Tensor, scale: float | None) -> float:
@@ -220,8 +216,8 @@ _LIBRARY.impl("flash_attention_backward", _flash_attention_backward, "CompositeE
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
     check_operands(q, k, v, words[2])  # causal_alignment
-    out, lse = allocate_output(q, v, words[5])  # return_lse
-    return out, _no_sums(out) if lse is None else lse
+    out, return_lse = allocate_output(q, v), words[5]
+    return (out, allocate_sums(q)) if return_lse else with_sums(out)
 
 
 def _fake_backward(dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Gradients:

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.flash_attention import launch_backward_sm90 as over_maps
+from nojit.kernels.attention.outputs import allocate_output
+from nojit.kernels.flash_attention import launch_sm90_bwd as over_maps
 from nojit.kernels.flash_attention import yardstick
-from nojit.kernels.flash_attention.launch_backward import (
-    launch_delta,
-    launch_dkdv_over_pointers,
-    launch_dq_over_pointers,
-)
-from nojit.kernels.flash_attention.launch_backward_sm90 import GradientMaps, Workspace
-from nojit.kernels.flash_attention.launch_forward import (
-    allocate_output,
+from nojit.kernels.flash_attention.launch import (
     launch_over_maps,
     launch_over_pointers,
     maps_of,
 )
+from nojit.kernels.flash_attention.launch_bwd import (
+    launch_delta,
+    launch_dkdv_over_pointers,
+    launch_dq_over_pointers,
+)
+from nojit.kernels.flash_attention.launch_sm90_bwd import GradientMaps, Workspace
 from nojit.kernels.flash_attention.shapes import PROBLEMS, Problem, drawn, drawn_wide
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, recorded, rounding
 from torch import Tensor
@@ -112,7 +112,7 @@ class AttentionProblem(_AttentionCall):
         """Return random operands on `device`, and the expected results of the first and the last head."""
         one = self.problem
         q, k, v, _ = self._operands(device)
-        out, _ = allocate_output(q, v, return_lse=False)
+        out = allocate_output(q, v)
         launch, _ = recorded(lambda: self._launch(q, k, v, out))
         group = one.heads // one.kv_heads
         parts = [

@@ -17,7 +17,6 @@ __all__ = [
     "mask_facts",
     "modification_of",
     "rebuilt",
-    "widths_of",
     "words_of",
 ]
 
@@ -141,17 +140,3 @@ def kv_strides(operand: Tensor, batch: int) -> tuple[int, int, int]:
     """Return the strides of keys or values by batch, head and row; the first is 0 if one batch serves all `batch` batches."""
     by_batch, by_head, by_row, _ = operand.stride()
     return 0 if operand.shape[0] == 1 < batch else by_batch, by_head, by_row
-
-
-def widths_of(dim: int, v_dim: int) -> tuple[int, int]:
-    """Return BLOCK_D and BLOCK_DV, the padded head dimensions: a pair for which kernels are built.
-
-    Built pairs are equal widths, and 256 with 128.
-    """
-    widths = _tile_width(dim), _tile_width(v_dim)
-    return widths if widths == (256, 128) else (max(widths), max(widths))
-
-
-def _tile_width(dim: int) -> int:
-    """Return the tile width for a head dimension: the next power of two, at least `MIN_WIDTH`."""
-    return max(MIN_WIDTH, 1 << (dim - 1).bit_length())

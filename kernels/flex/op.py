@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
+from nojit.kernels.attention.outputs import allocate_output, allocate_sums
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from nojit.kernels.flex import op_autograd
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_torchs_options
-from nojit.kernels.flex.launch_forward import allocate_output, launch_forward
+from nojit.kernels.flex.launch import launch_forward
 from nojit.kernels.flex.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.flex.mods import CustomMod, ScoreMod
 from nojit.kernels.flex.tables import MaskTables
@@ -236,7 +237,7 @@ def _remember(
     own = Modification(
         mod.function, mod.first._replace(table=tensors[0]), mod.second._replace(table=tensors[1]), tensors[2]
     )
-    out, lse = allocate_output(q, v, recording)
+    out, lse = allocate_output(q, v, recording), allocate_sums(q, recording)
     if out.numel():
         launch_forward(q, k, v, out, lse, scale, tables, own, options, recording)
     results = (out, lse) if return_lse else (out,)

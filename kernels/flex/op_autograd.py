@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
+from nojit.kernels.attention.outputs import allocate_gradients, allocate_output, allocate_sums
 from nojit.kernels.flash_attention.checks import check_gradients
-from nojit.kernels.flash_attention.launch_backward import allocate_gradients
 from nojit.kernels.flex.call import rebuilt
 from nojit.kernels.flex.checks import OPTIONS
-from nojit.kernels.flex.launch_backward import allocate_captured, launch_backward
-from nojit.kernels.flex.launch_forward import allocate_output, launch_forward
+from nojit.kernels.flex.launch import launch_forward
+from nojit.kernels.flex.launch_bwd import allocate_captured, launch_backward
 from nojit.kernels.flex.tables import rebuilt_tables
 from torch import Tensor
 
@@ -46,7 +46,7 @@ def _flex_attention(
     options: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
     del deterministic  # only the backward pass uses it
-    out, lse = allocate_output(query, value)
+    out, lse = allocate_output(query, value), allocate_sums(query)
     if out.numel():
         tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits, visits))
         mod = rebuilt(function, numbers, values, (first, second, bias))
@@ -132,7 +132,7 @@ _LIBRARY.impl("flex_attention_backward", _flex_attention_backward, "CompositeExp
 
 def _fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     del key, rest
-    return allocate_output(query, value)
+    return allocate_output(query, value), allocate_sums(query)
 
 
 def _fake_backward(

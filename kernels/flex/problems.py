@@ -11,11 +11,12 @@ from random import Random
 from typing import Final
 
 import torch
+from nojit.kernels.attention.outputs import allocate_output, allocate_sums
 from nojit.kernels.flash_attention.yardstick import Part, work
 from nojit.kernels.flex.call import Modification, modification_of
 from nojit.kernels.flex.evaluation import MaskMod
-from nojit.kernels.flex.launch_backward import launch_dkdv, launch_dq
-from nojit.kernels.flex.launch_forward import allocate_output, launch_over_maps, launch_over_pointers, maps_of
+from nojit.kernels.flex.launch import launch_over_maps, launch_over_pointers, maps_of
+from nojit.kernels.flex.launch_bwd import launch_dkdv, launch_dq
 from nojit.kernels.flex.masks import create_block_mask, tables_of
 from nojit.kernels.flex.mods import Alibi, SoftCap, alibi_slopes
 from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window
@@ -265,7 +266,7 @@ class FlexProblem:
 
     def _forward(self, q: Tensor, k: Tensor, v: Tensor, tables: MaskTables, scores: _Scores) -> Work:
         one, mod = self.shape, scores.modification
-        out, lse = allocate_output(q, v)
+        out, lse = allocate_output(q, v), allocate_sums(q)
         scale = one.dim**-0.5
 
         def launch() -> None:

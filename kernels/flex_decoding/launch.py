@@ -11,6 +11,7 @@ from functools import cache
 from typing import Final
 
 import torch
+from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.dispatch import for_caching
 from nojit.kernels.flex.call import Modification, kv_strides, mod_arguments
 from nojit.kernels.flex_decoding.checks import Sizes
@@ -135,6 +136,7 @@ def launch_attention(
     ints, floats = _unread(one.q.device)
     caller.constant(ints, floats)
     sizes, mask, pack = one.sizes, one.mask, one.pack
+    block_d, block_dv = tile_widths(sizes.head_dim, sizes.v_dim, MIN_WIDTH)
     pointers, numbers = mod_arguments(one.mod, floats, one.q)
     tables, flags = _mask_arguments(mask, sizes, ints)
     facts = (sizes.batch, sizes.heads, sizes.group, pack, sizes.q_len, sizes.kv_len, splits, part_width(sizes.v_dim))
@@ -167,7 +169,8 @@ def launch_attention(
         *numbers,
         SCORE_MOD=one.mod.function,
         PAGED=one.page_table is not None,
-        **_widths(sizes),
+        BLOCK_D=block_d,
+        BLOCK_DV=block_dv,
         **options,
     )
 
@@ -192,20 +195,8 @@ def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, c
         parts.shape[4],
         sizes.v_dim,
         *out.stride()[:3],
-        BLOCK_DV=_width(sizes.v_dim),
+        BLOCK_DV=tile_width(sizes.v_dim, MIN_WIDTH),
     )
-
-
-def _width(dim: int) -> int:
-    """Return the tile width for a head dimension: the next power of two, at least `MIN_WIDTH`."""
-    return max(MIN_WIDTH, 1 << (dim - 1).bit_length())
-
-
-def _widths(sizes: Sizes) -> dict[str, int]:
-    """Return BLOCK_D and BLOCK_DV, the padded head dimensions: a built pair, which is equal widths, or 256 with 128."""
-    widths = _width(sizes.head_dim), _width(sizes.v_dim)
-    block_d, block_dv = widths if widths == (256, 128) else (max(widths), max(widths))
-    return {"BLOCK_D": block_d, "BLOCK_DV": block_dv}
 
 
 def _mask_arguments(mask: Mask, sizes: Sizes, unread: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:

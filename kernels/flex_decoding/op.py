@@ -11,9 +11,9 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
+from nojit.kernels.attention.outputs import allocate_output, allocate_sums, with_sums
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, shown
 from nojit.kernels.flash_attention.checks import Window, window_sides
-from nojit.kernels.flash_attention.launch_forward import allocate_output
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
 from nojit.kernels.flex.checks import check_captured, check_mod, check_options
 from nojit.kernels.flex.masks import BlockMask, tables_of
@@ -260,7 +260,8 @@ def _run(
     sizes = check_operands(query, key, value, kv_lens, page_table, enable_gqa)
     check_mask(mask, sizes)
     check_captured(mod, query, sizes.kv_len)
-    out, lse = allocate_output(query, value, return_lse, caller)
+    out = allocate_output(query, value, caller)
+    lse = allocate_sums(query, caller) if return_lse else None
     if out.numel():
         factor = 1.0 / math.sqrt(sizes.head_dim) if scale is None else scale
         one = Decoding(query, key, value, kv_lens, page_table, mask, mod, sizes, factor)
@@ -297,13 +298,7 @@ def _flex_decoding(
     mask = Mask(Words(mode, left, right, from_end, block), spans, blocks, bits)
     mod = NO_MOD if function is None else rebuilt(function, numbers, values, (first, second, bias))
     facts = (scale, enable_gqa, return_lse, splits)
-    result = _attend((query, key, value, kv_lens, page_table), mask, mod, facts, {})
-    return result if isinstance(result, tuple) else (result, _no_sums(result))
-
-
-def _no_sums(out: Tensor) -> Tensor:
-    """Return an empty tensor that stands for absent log-sums: torch's operators have no optional results."""
-    return out.new_empty(0, dtype=torch.float32)
+    return with_sums(_attend((query, key, value, kv_lens, page_table), mask, mod, facts, {}))
 
 
 _LIBRARY.define(
@@ -318,8 +313,8 @@ _LIBRARY.impl("flex_decoding", _flex_decoding, "CompositeExplicitAutograd")
 
 def _fake(query: Tensor, key: Tensor, value: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
     del key
-    out, lse = allocate_output(query, value, words[10])  # return_lse
-    return out, _no_sums(out) if lse is None else lse
+    out, return_lse = allocate_output(query, value), words[10]
+    return (out, allocate_sums(query)) if return_lse else with_sums(out)
 
 
 torch.library.register_fake("nojit::flex_decoding", _fake, lib=_LIBRARY)

@@ -11,7 +11,8 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.flash_attention import flash_attention, launch_backward, launch_forward, op, reference
+from nojit.kernels.flash_attention import flash_attention, launch_bwd, op, reference
+from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.memos import new_memo
 from torch import Tensor
 
@@ -57,8 +58,8 @@ class _Attention:
             if not self.maps:
                 # what others remembered may be over maps
                 stack.enter_context(mock.patch.object(op, "_MEMO", new_memo(operands=3, limit=8)))
-                stack.enter_context(mock.patch.object(launch_forward, "maps_of", return_value=None))
-                stack.enter_context(mock.patch.object(launch_backward, "gradient_maps_of", return_value=None))
+                stack.enter_context(mock.patch.object(flash_launch, "maps_of", return_value=None))
+                stack.enter_context(mock.patch.object(launch_bwd, "gradient_maps_of", return_value=None))
             yield
 
     def inputs(self, dtype: torch.dtype) -> list[Tensor]:
@@ -86,7 +87,7 @@ def _ways(dtype: torch.dtype, widths: tuple[int, int], mask: dict[str, Any]) -> 
     """List offsets of operands, and whether maps may be; where there can be none, once is enough."""
     yield 0, True
     yield 1, True
-    if dtype.itemsize == 2 and max(widths) <= launch_forward.MAX_MAPPED_DIM and "window" not in mask:
+    if dtype.itemsize == 2 and max(widths) <= flash_launch.MAX_MAPPED_DIM and "window" not in mask:
         yield 0, False
 
 

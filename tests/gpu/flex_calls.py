@@ -24,10 +24,12 @@ from nojit.kernels.flex import (
     alibi_slopes,
     create_block_mask,
     flex_attention,
-    launch_backward_sm90,
-    launch_forward,
+    launch_sm90_bwd,
     op,
     reference,
+)
+from nojit.kernels.flex import (
+    launch as flex_launch,
 )
 from nojit.kernels.memos import new_memo
 from torch import Tensor
@@ -124,7 +126,7 @@ class Case:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(op, "_UNMASKED", new_memo(operands=6, limit=8)))
             if not self.maps:
-                for module in (launch_forward, launch_backward_sm90):
+                for module in (flex_launch, launch_sm90_bwd):
                     stack.enter_context(mock.patch.object(module, "maps_of", return_value=None))
             yield
 
@@ -204,7 +206,7 @@ def cases() -> Iterator[Case]:
         yield one
         yield Case(dtype, widths, mask, mod, offset=1)
         mapped = (
-            dtype.itemsize == 2 and max(widths) <= launch_forward.MAX_MAPPED_DIM and widths[0] % 8 == 0 == widths[1] % 8
+            dtype.itemsize == 2 and max(widths) <= flex_launch.MAX_MAPPED_DIM and widths[0] % 8 == 0 == widths[1] % 8
         )
         if (mask, mod) == ("causal", "none"):
             # with keys of each batch's own, flash attention's kernels differentiate it

@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
 from nojit.kernels import library, maps
-from nojit.kernels.flash_attention import flash_attention, launch_forward, reference
+from nojit.kernels.flash_attention import flash_attention, reference
+from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention.masks import Mask
 from nojit.kernels.flash_attention.problems import PROBLEMS, Problem
 from nojit.kernels.problem import recorded
@@ -284,7 +285,7 @@ def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
     monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
     q, k, v, out = halves(2, 8, 33, 40), halves(2, 2, 70, 40), halves(2, 2, 70, 96), halves(2, 8, 33, 96)
     operands = tuple(maps.described(value) for value in (q, k, v, out))
-    launch, _ = recorded(lambda: launch_forward.launch_over_maps(operands, None, 0.5, Mask("causal", 0, 37)))
+    launch, _ = recorded(lambda: flash_launch.launch_over_maps(operands, None, 0.5, Mask("causal", 0, 37)))
     assert launch.kernel == "flash_attention_fwd_sm90"
     assert launch.args == (*operands, None, 0.5, 37, 2, 8, 4, 33, 70, 132)
     assert launch.named == {"CAUSAL": True, "BLOCK_D": 128, "BLOCK_DV": 128, "DEPTH": 128}
@@ -304,12 +305,12 @@ def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
     ],
 )
 def test_of_heads_up_to_192_wide_the_kernel_for_sm_90_multiplies_192_columns(dims, widths):
-    assert tuple(launch_forward.mapped_widths(*dims).values()) == widths
+    assert tuple(flash_launch.mapped_widths(*dims).values()) == widths
 
 
 def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
     q = halves(1, 2, 16, 64)
-    assert launch_forward.maps_of(q, q, q, q, 1.0) is None
+    assert flash_launch.maps_of(q, q, q, q, 1.0) is None
 
     class Cuda(torch.Tensor):
         """Says that it lies on a device."""
@@ -321,10 +322,10 @@ def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
 
     for major, taken in ((8, False), (9, True), (10, False)):
         monkeypatch.setattr(maps, "_facts", lambda _, major=major: SimpleNamespace(major=major))
-        assert (launch_forward.maps_of(*[on_device(q)] * 4, 1.0) is not None) == taken
+        assert (flash_launch.maps_of(*[on_device(q)] * 4, 1.0) is not None) == taken
     monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9))
     wide, single, empty = halves(1, 2, 16, 256), torch.empty(1, 2, 16, 64), halves(1, 2, 0, 64)
-    assert launch_forward.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is not None
-    assert launch_forward.maps_of(*map(on_device, (single, single, single, single)), 1.0) is None
-    assert launch_forward.maps_of(*map(on_device, (q, empty, empty, q)), 1.0) is None
-    assert launch_forward.maps_of(*map(on_device, (q, q, q, q)), -1.0) is None
+    assert flash_launch.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is not None
+    assert flash_launch.maps_of(*map(on_device, (single, single, single, single)), 1.0) is None
+    assert flash_launch.maps_of(*map(on_device, (q, empty, empty, q)), 1.0) is None
+    assert flash_launch.maps_of(*map(on_device, (q, q, q, q)), -1.0) is None

@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
 from nojit.kernels import maps
-from nojit.kernels.flash_attention import flash_attention, launch_forward, reference
+from nojit.kernels.flash_attention import flash_attention, reference
+from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention.masks import NO_MASK
 from nojit.kernels.flash_attention.problems import PROBLEMS, Problem
 from nojit.kernels.problem import recorded
@@ -107,7 +108,7 @@ def test_nothing_runs_before_sm_90(monkeypatch):
     with pytest.raises(
         ArgumentError, match=r"q: expected a device of sm_90 or newer for torch.float8_e4m3fn, got sm_89"
     ):
-        launch_forward.launch_forward(q.as_subclass(Cuda), k, v, q.to(torch.bfloat16), None, 1.0, NO_MASK)
+        flash_launch.launch_forward(q.as_subclass(Cuda), k, v, q.to(torch.bfloat16), None, 1.0, NO_MASK)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -10,16 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library, maps
+from nojit.kernels.attention.outputs import allocate_gradients
 from nojit.kernels.flash_attention import (
-    launch_backward as backward_module,
-)
-from nojit.kernels.flash_attention import (
-    launch_backward_sm90 as backward_sm90,
+    launch_sm90_bwd as backward_sm90,
 )
 from nojit.kernels.flash_attention import (
     reference,
 )
-from nojit.kernels.flash_attention.launch_backward import launch_backward
+from nojit.kernels.flash_attention.launch_bwd import launch_backward
 from nojit.kernels.flash_attention.masks import NO_MASK, Mask, mask_of
 from torch import Tensor
 
@@ -121,7 +119,7 @@ def operands(q_len: int, kv_len: int, dim: int, v_dim: int) -> list[Tensor]:
 
 def differentiate(given_, mask=NO_MASK, *, deterministic=True, dlse=None, wanted="qkv"):
     q, k, v, dout, out = given_
-    gradients = backward_module.allocate_gradients(q, k, v, [name in wanted for name in "qkv"])
+    gradients = allocate_gradients(q, k, v, [name in wanted for name in "qkv"])
     lse = torch.randn(q.shape[:3])
     launch_backward((dout, dlse), (q, k, v), (out, lse), gradients, 0.5, mask, deterministic)
     return lse, gradients
@@ -263,7 +261,7 @@ def test_the_kernels_before_and_after(interpreted, monkeypatch, dim, with_dlse, 
     dlse = torch.randn(2, 8, 133).masked_fill(torch.isinf(lse), float("nan")) if with_dlse else None
     results, grads = (out, lse), (dout.double(), None if dlse is None else torch.nan_to_num(dlse.double()))
     exact = torch.autograd.grad(results[: 1 + with_dlse], wide, grads[: 1 + with_dlse])
-    gradients = backward_module.allocate_gradients(q, k, v, [True] * 3)
+    gradients = allocate_gradients(q, k, v, [True] * 3)
     given_ = out.detach().to(q.dtype), lse.detach().float()
     launch_backward((dout, dlse), (q, k, v), given_, gradients, dim**-0.5, mask, deterministic)
     for value, right in zip(gradients, exact, strict=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from nojit.kernels.flash_attention import launch_forward
+from nojit.kernels.flash_attention import launch as flash_launch
 
 from tests.kernels.attention_stub import BoxOfFour, others
 from tests.kernels.gluon_stub import Pointer, load
@@ -36,7 +36,7 @@ def test_consumers_without_turns_pass_over_tiles_that_none_of_their_queries_see(
 
 def check(lengths, causal, programs, dims, config):
     """Run the kernel, and compare its output and log-sums with the exact ones; `dims` are those of keys and values."""
-    (q_len, kv_len), (dim, v_dim), widths = lengths, dims, launch_forward.mapped_widths(*dims)
+    (q_len, kv_len), (dim, v_dim), widths = lengths, dims, flash_launch.mapped_widths(*dims)
     block_d, block_dv = widths["BLOCK_D"], widths["BLOCK_DV"]
     q = torch.randn(BATCH, HEADS, q_len, dim).bfloat16()
     k, v = (torch.randn(BATCH, HEADS // GROUP, kv_len, width).bfloat16() for width in dims)

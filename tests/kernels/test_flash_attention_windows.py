@@ -127,9 +127,7 @@ def test_windows(q_len, kv_len, window, is_causal, alignment):
 
 @pytest.mark.usefixtures("interpreted")
 def test_a_window_on_the_kernel_for_sm_90_goes_over_pointers(monkeypatch):
-    monkeypatch.setattr(
-        "nojit.kernels.flash_attention.launch_forward.maps_of", lambda *_: pytest.fail("asked for maps")
-    )
+    monkeypatch.setattr("nojit.kernels.flash_attention.launch.maps_of", lambda *_: pytest.fail("asked for maps"))
     q = torch.zeros(1, 1, 40, 16)
     launch, _ = recorded(lambda: flash_attention(q, q, q, window=3))
     assert launch.kernel == "flash_attention_fwd"

@@ -218,11 +218,11 @@ def test_slopes_get_nothing_from_rows_that_see_nothing():
 
 @pytest.mark.parametrize("mask", ["none", "causal", "rows that see nothing"])
 def test_plain_bands_are_differentiated_by_flash_attention(mask, monkeypatch):
-    from nojit.kernels.flex import launch_backward
+    from nojit.kernels.flex import launch_bwd
 
     asked = []
-    plain = launch_backward.flash.launch_backward
-    monkeypatch.setattr(launch_backward.flash, "launch_backward", lambda *args: asked.append(args) or plain(*args))
+    plain = launch_bwd.flash.launch_backward
+    monkeypatch.setattr(launch_bwd.flash, "launch_backward", lambda *args: asked.append(args) or plain(*args))
     block_mask, function = mask_of(mask)
     inputs = [each.requires_grad_() for each in operands(lengths=LONG)]
     out = flex_attention(*inputs, None, block_mask, enable_gqa=True, deterministic=False)

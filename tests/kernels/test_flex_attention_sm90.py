@@ -15,8 +15,10 @@ from nojit.kernels.flex import (
     and_masks,
     create_block_mask,
     flex_attention,
-    launch_forward,
     reference,
+)
+from nojit.kernels.flex import (
+    launch as flex_launch,
 )
 from nojit.kernels.maps import Described
 
@@ -43,8 +45,8 @@ MASKS = {
 @pytest.fixture(params=[False, True], ids=["together", "in turn"])
 def over_maps(request, monkeypatch):
     """Have a device whose kernels take maps, and the kernel as Python."""
-    monkeypatch.setattr(launch_forward, "takes_maps", lambda value: value.element_size() == 2)
-    monkeypatch.setattr(launch_forward, "processors", lambda value: PROGRAMS)
+    monkeypatch.setattr(flex_launch, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(flex_launch, "processors", lambda value: PROGRAMS)
     kernel = load(
         "flex_attention_fwd_sm90_kernel",
         *(KERNELS / "flex" / name for name in ("kernel_sm90_walks.py", "kernel_sm90.py")),

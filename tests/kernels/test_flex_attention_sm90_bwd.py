@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.flash_attention import launch_backward_sm90 as flash_sm90
+from nojit.kernels.flash_attention import launch_sm90_bwd as flash_sm90
 from nojit.kernels.flex import (
     Alibi,
     Causal,
@@ -20,9 +20,11 @@ from nojit.kernels.flex import (
     and_masks,
     create_block_mask,
     hulls,
-    launch_backward,
-    launch_forward,
+    launch_bwd,
     reference,
+)
+from nojit.kernels.flex import (
+    launch as flex_launch,
 )
 from nojit.kernels.flex.call import modification_of
 from nojit.kernels.flex.masks import tables_of
@@ -136,7 +138,7 @@ class Panels(Tiles):
 @pytest.fixture
 def over_maps(monkeypatch):
     """Have a device whose kernels take maps, this kernel as Python, and what is before and after it in plain torch."""
-    for module in (launch_forward, flash_sm90):
+    for module in (flex_launch, flash_sm90):
         monkeypatch.setattr(module, "takes_maps", lambda value: value.element_size() == 2)
     kernel = load(
         "flex_attention_bwd_sm90_kernel",
@@ -202,7 +204,7 @@ def gradients_of(operands, grads, mask, exact, mod=None):
     made = tuple(torch.full_like(each, float("nan")) for each in (q, k, v))
     empty = tuple(q.new_empty(0) for _ in range(3))
     given = (dout, dlse), (q, k, v), (out.detach().to(q.dtype), lse.detach().float())
-    launch_backward.launch_backward(*given, made, empty, q.shape[3] ** -0.5, tables, modification_of(mod), True)
+    launch_bwd.launch_backward(*given, made, empty, q.shape[3] ** -0.5, tables, modification_of(mod), True)
     return made
 
 

@@ -22,10 +22,11 @@ from nojit.kernels.conv import conv2d, conv3d
 from nojit.kernels.conv import launch_tma as conv_mapped
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.dispatch import is_real
-from nojit.kernels.flash_attention import flash_attention, launch_forward
+from nojit.kernels.flash_attention import flash_attention
+from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention import op as attention
 from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_mask, flex_attention
-from nojit.kernels.flex import launch_forward as flex_forward
+from nojit.kernels.flex import launch as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.grouped_mm import grouped_mm
 from nojit.kernels.memos import Memo, Recording, new_memo
@@ -77,7 +78,7 @@ def launches() -> Iterator[Launches]:
 @pytest.fixture(params=[False, True], ids=["pointers", "maps"])
 def device(request, monkeypatch):
     """Say of the CPU that it has kernels over tensor maps, or not."""
-    for module in (launch_forward, launch_tma, flex_forward, conv_mapped):
+    for module in (flash_launch, launch_tma, flex_forward, conv_mapped):
         monkeypatch.setattr(module, "takes_maps", lambda value: request.param and value.element_size() == 2)
     monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
 

@@ -1,4 +1,4 @@
-"""Forward pass of flash attention: allocation of the results, choice and launch of the kernel."""
+"""Forward pass of flash attention: choice and launch of the kernel."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -6,23 +6,24 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-import torch
 from nojit.kernels.arguments import refuse_type
+from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.flash_attention.checks import FP8
 from nojit.kernels.flash_attention.masks import Mask
 from nojit.kernels.maps import Described, capability, described, processors, takes_maps
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
 __all__ = [
-    "allocate_output",
     "launch_forward",
     "launch_over_maps",
     "launch_over_pointers",
     "mapped_widths",
     "maps_of",
-    "tile_widths",
 ]
+
+MIN_WIDTH: Final = 16
+"""The smallest tile width (padded head dimension) for which forward kernels are built."""
 
 MIN_FP8_MAJOR: Final = 9
 """The lowest major compute capability with e4m3 products in tensor cores."""
@@ -32,46 +33,13 @@ MIN_FP8_WIDTH: Final = 64
 """The smallest tile width (padded head dimension) for which e4m3 kernels are built."""
 
 
-def _tile_width(dim: int) -> int:
-    """Return the tile width for a head dimension: the next power of two, at least 16."""
-    return max(16, 1 << (dim - 1).bit_length())
-
-
-def tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
-    """Return BLOCK_D and BLOCK_DV, the padded head dimensions: a pair for which kernels are built.
-
-    Built pairs are equal widths, and 256 with 128.
-    """
-    widths = _tile_width(dim), _tile_width(v_dim)
-    if widths == (256, 128):
-        return widths
-    return max(widths), max(widths)
-
-
 def mapped_widths(dim: int, v_dim: int) -> dict[str, int]:
     """Return BLOCK_D, BLOCK_DV and DEPTH of the sm_90 kernel for the head dimensions of keys and of values."""
-    block_d, block_dv = tile_widths(dim, v_dim)
+    block_d, block_dv = tile_widths(dim, v_dim, MIN_WIDTH)
     # tiles have a power of two of columns, but the kernel need not multiply all of them
     widest = dim if block_dv == 128 else max(dim, v_dim)
     depth = 192 if block_d == 256 and widest <= 192 else block_d
     return {"BLOCK_D": block_d, "BLOCK_DV": block_dv, "DEPTH": depth}
-
-
-def allocate_output(q: Tensor, v: Tensor, return_lse: bool, caller: Caller = DIRECT) -> tuple[Tensor, Tensor | None]:
-    """Allocate the output and, if requested, the log-sums (fp32 [B, H, M]).
-
-    If the output has the shape of `q`, it has the memory order of `q` as well.
-
-    `caller`: allocates and launches, or also records both for replays.
-    """
-    *outer, dim = q.shape
-    v_dim = v.shape[3]
-    named = {"dtype": torch.bfloat16} if q.dtype is FP8 else {}
-    if v_dim == dim and torch.empty_like(q, device="meta").stride(3) == 1:
-        out = caller.make(torch.empty_like, q, **named)
-    else:
-        out = caller.make(Tensor.new_empty, q, *outer, v_dim, **named)
-    return out, new_contiguous(caller, q, outer, torch.float32) if return_lse else None
 
 
 def launch_forward(
@@ -173,9 +141,9 @@ def _kernel_over_pointers(q: Tensor, v_dim: int) -> tuple[str, int, int]:
     """
     head_dim = q.shape[3]
     if q.dtype is not FP8:
-        return "flash_attention_fwd", *tile_widths(head_dim, v_dim)
+        return "flash_attention_fwd", *tile_widths(head_dim, v_dim, MIN_WIDTH)
     major, minor = capability(q) if q.is_cuda else (MIN_FP8_MAJOR, 0)
     if major < MIN_FP8_MAJOR:
         refuse_type("q", f"a device of sm_90 or newer for {FP8}", f"sm_{major}{minor}")
-    width = max(MIN_FP8_WIDTH, _tile_width(max(head_dim, v_dim)))
+    width = tile_width(max(head_dim, v_dim), MIN_FP8_WIDTH)
     return "flash_attention_fwd_fp8", width, width

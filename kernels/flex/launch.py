@@ -1,4 +1,4 @@
-"""Forward pass of flex attention: allocation of the results, choice and launch of the kernel."""
+"""Forward pass of flex attention: choice and launch of the kernel."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -7,34 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast
 
-import torch
-from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_pointers, mod_arguments, widths_of
+from nojit.kernels.attention.widths import tile_width, tile_widths
+from nojit.kernels.flex.call import MIN_WIDTH, Modification, kv_strides, mask_facts, mask_pointers, mod_arguments
 from nojit.kernels.flex.mods import LISTED, lightest
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.maps import Described, described, processors, takes_maps
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
-__all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of"]
+__all__ = ["launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of"]
 
 MAX_MAPPED_DIM: Final = 128
 """The largest head dimension of the sm_90 kernel, which takes TMA descriptors."""
-
-
-def allocate_output(q: Tensor, v: Tensor, caller: Caller = DIRECT) -> tuple[Tensor, Tensor]:
-    """Allocate the output and the log-sums (fp32 [B, H, M]).
-
-    If the output has the shape of `q`, it has the memory order of `q` as well.
-
-    `caller`: allocates and launches, or also records both for replays.
-    """
-    *outer, dim = q.shape
-    v_dim = v.shape[3]
-    if v_dim == dim and torch.empty_like(q, device="meta").stride(3) == 1:
-        out = caller.make(torch.empty_like, q)
-    else:
-        out = caller.make(Tensor.new_empty, q, *outer, v_dim)
-    return out, new_contiguous(caller, q, outer, torch.float32)
 
 
 def launch_forward(
@@ -99,7 +83,7 @@ def launch_over_maps(
     """
     batch, heads, q_len, head_dim = maps[0].shape
     kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
-    width = max(widths_of(head_dim, v_dim))
+    width = tile_width(max(head_dim, v_dim), MIN_WIDTH)
     pointers, numbers = mod_arguments(mod, lse, q)
     caller.launch(
         "flex_attention_fwd_sm90",
@@ -143,7 +127,7 @@ def launch_over_pointers(
     """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = widths_of(head_dim, v_dim)
+    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
     pointers, numbers = mod_arguments(mod, lse, q)
     caller.launch(
         "flex_attention_fwd",

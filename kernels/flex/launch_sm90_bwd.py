@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from nojit.kernels import library
-from nojit.kernels.flash_attention import launch_backward_sm90 as flash
-from nojit.kernels.flash_attention.launch_backward_sm90 import QUERIES, GradientMaps, Workspace
+from nojit.kernels.flash_attention import launch_sm90_bwd as flash
+from nojit.kernels.flash_attention.launch_sm90_bwd import QUERIES, GradientMaps, Workspace
 from nojit.kernels.flex.call import Modification, mask_facts, mod_arguments
 from nojit.kernels.flex.mods import LISTED, cheapest
 from nojit.kernels.flex.tables import MaskTables

@@ -1,22 +1,20 @@
-"""Backward pass of flash attention: allocation of the gradients, choice and launch of the kernels."""
+"""Backward pass of flash attention: choice and launch of the kernels."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.flash_attention.launch_backward_sm90 import gradient_maps_of, launch_backward_over_maps
-from nojit.kernels.flash_attention.launch_forward import tile_widths
+from nojit.kernels.attention.outputs import Gradients, prepared
+from nojit.kernels.attention.widths import tile_width, tile_widths
+from nojit.kernels.flash_attention.launch_sm90_bwd import gradient_maps_of, launch_backward_over_maps
 from nojit.kernels.flash_attention.masks import Mask
 from torch import Tensor
 
 __all__ = [
-    "allocate_gradients",
-    "allocate_like",
     "launch_backward",
     "launch_delta",
     "launch_dkdv_over_pointers",
@@ -25,26 +23,6 @@ __all__ = [
 
 MIN_WIDTH: Final = 32
 """The smallest tile width (padded head dimension) for which gradient kernels are built."""
-
-Gradients = tuple[Tensor, Tensor, Tensor]
-"""Gradients of q, k and v; those not requested are empty tensors."""
-
-
-def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
-    """Allocate the requested gradients of q, k and v, each in the memory order of its operand; the others are empty.
-
-    `wanted` tells for q, k and v whether the gradient is requested.
-    """
-    dq, dk, dv = (
-        allocate_like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True)
-    )
-    return dq, dk, dv
-
-
-def allocate_like(value: Tensor) -> Tensor:
-    """Allocate a tensor with the shape and memory order of `value`, and a last stride of 1."""
-    made = torch.empty_like(value)
-    return made if made.stride(3) == 1 else value.new_empty(value.shape)
 
 
 def launch_backward(
@@ -68,20 +46,11 @@ def launch_backward(
         mask: the mask of the forward pass.
         deterministic: return the same bits every time.
     """
-    q, k, v = operands
-    dq, dk, dv = gradients
-    if not q.numel() or not k.numel():
-        for gradient in gradients:
-            gradient.zero_()
+    ready = prepared(grads, results[1], operands, gradients)
+    if ready is None:
         return
-    (out, lse), (dout, dlse) = results, grads
-    # the kernels read contiguous rows; an expanded gradient, for example that of a sum, has a last stride of 0
-    dout = dout if dout.stride(3) == 1 else dout.contiguous()
-    lse = lse.contiguous()
-    dlse = None if dlse is None else dlse.contiguous()
-    if dk.numel() or dv.numel():
-        # one kernel writes both: allocate the gradient that was not requested
-        dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
+    (q, k, v), out = operands, results[0]
+    dout, dlse, lse, (dq, dk, dv) = ready
     maps = None if mask.mode == "window" else gradient_maps_of(q, k, v, dout, dk, dv)
     if maps is not None:
         launch_backward_over_maps(maps, out, lse, dlse, dq, scale, mask, deterministic)
@@ -109,7 +78,7 @@ def launch_delta(out: Tensor, dout: Tensor, lse: Tensor, dlse: Tensor | None, de
         v_dim,
         *out.stride()[:3],
         *dout.stride()[:3],
-        BLOCK_DV=_widths(v_dim, v_dim)[1],
+        BLOCK_DV=tile_width(v_dim, MIN_WIDTH),
     )
 
 
@@ -128,7 +97,7 @@ def launch_dkdv_over_pointers(
     """Launch the pointer kernel for the gradients of k and v: any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
-    block_d, block_dv = _widths(head_dim, v_dim)
+    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
     library.get("flash_attention_bwd_dkdv")(
         q,
         k,
@@ -174,7 +143,7 @@ def launch_dq_over_pointers(
     """Launch the pointer kernel for the gradient of q: any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
-    block_d, block_dv = _widths(head_dim, v_dim)
+    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
     library.get("flash_attention_bwd_dq")(
         q,
         k,
@@ -202,9 +171,3 @@ def launch_dq_over_pointers(
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )
-
-
-def _widths(dim: int, v_dim: int) -> tuple[int, int]:
-    """Return BLOCK_D and BLOCK_DV, the padded head dimensions, as in the forward pass but at least `MIN_WIDTH`."""
-    block_d, block_dv = tile_widths(dim, v_dim)
-    return max(block_d, MIN_WIDTH), max(block_dv, MIN_WIDTH)

@@ -1,4 +1,4 @@
-"""Backward pass of flex attention: allocation of the gradients, choice and launch of the kernels."""
+"""Backward pass of flex attention: choice and launch of the kernels, gradients of captured tensors."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -8,28 +8,27 @@ from collections.abc import Sequence
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.flash_attention import launch_backward as flash
-from nojit.kernels.flash_attention.launch_backward import allocate_like, launch_delta
+from nojit.kernels.attention.outputs import Gradients, prepared
+from nojit.kernels.attention.widths import tile_widths
+from nojit.kernels.flash_attention import launch_bwd as flash
+from nojit.kernels.flash_attention.launch_bwd import launch_delta
 from nojit.kernels.flash_attention.masks import NO_MASK, Mask
-from nojit.kernels.flex import launch_backward_sm90
+from nojit.kernels.flex import launch_sm90_bwd
 from nojit.kernels.flex.call import (
+    MIN_WIDTH,
     Captured,
     Modification,
     kv_strides,
     mask_facts,
     mask_pointers,
     mod_arguments,
-    widths_of,
 )
 from nojit.kernels.flex.mods import BIAS, RELATIVE, Slot, lightest
 from nojit.kernels.flex.tables import MaskTables
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
-__all__ = ["Gradients", "allocate_captured", "launch_backward", "launch_dkdv", "launch_dq"]
-
-Gradients = tuple[Tensor, Tensor, Tensor]
-"""Gradients of q, k and v, or of the tensors that a score modification captures; those not requested are empty."""
+__all__ = ["allocate_captured", "launch_backward", "launch_dkdv", "launch_dq"]
 
 
 def allocate_captured(q: Tensor, tensors: Captured, wanted: Sequence[bool]) -> Gradients:
@@ -61,15 +60,14 @@ def launch_backward(
             None.
         operands: q, k and v.
         results: the output and the log-sums of the forward pass.
-        gradients: tensors from flash attention's `allocate_gradients`, to write.
+        gradients: tensors from `allocate_gradients`, to write.
         of_captured: tensors from `allocate_captured`, to write.
         scale: factor of the scores.
         tables: the mask.
         mod: the score modification.
         deterministic: return the same bits every time.
     """
-    q, k, v = operands
-    dq, dk, dv = gradients
+    q, k, _ = operands
     # with a batch of one, shared keys look like own keys; under batch invariance no call may take this path
     own_keys = q.shape[0] == k.shape[0] and not library.is_batch_invariant()
     mask = None
@@ -78,21 +76,13 @@ def launch_backward(
     if mask is not None and mask.mode != "window":
         flash.launch_backward(grads, operands, results, gradients, scale, mask, deterministic)
         return
-    if not q.numel() or not k.numel():
-        for gradient in gradients:
-            gradient.zero_()
+    ready = prepared(grads, results[1], operands, gradients)
+    if ready is None:
         return
-    (out, lse), (dout, dlse) = results, grads
-    # the kernels read contiguous rows; an expanded gradient, for example that of a sum, has a last stride of 0
-    dout = dout if dout.stride(3) == 1 else dout.contiguous()
-    lse = lse.contiguous()
-    dlse = None if dlse is None else dlse.contiguous()
-    if dk.numel() or dv.numel():
-        # one kernel writes both: allocate the gradient that was not requested
-        dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
-    maps = launch_backward_sm90.maps_of(operands, dout, dk, dv, tables, mod)
+    out, (dout, dlse, lse, (dq, dk, dv)) = results[0], ready
+    maps = launch_sm90_bwd.maps_of(operands, dout, dk, dv, tables, mod)
     if maps is not None:
-        launch_backward_sm90.launch_backward_over_maps(maps, out, lse, dlse, dq, scale, tables, mod)
+        launch_sm90_bwd.launch_backward_over_maps(maps, out, lse, dlse, dq, scale, tables, mod)
     elif mask is not None:
         flash.launch_backward((dout, dlse), operands, (out, lse), (dq, dk, dv), scale, mask, deterministic)
     if any(each.numel() for each in of_captured) or (maps is None and mask is None):
@@ -159,7 +149,7 @@ def launch_dkdv(
     """
     batch, heads, q_len, head_dim = q.shape
     kv_batch, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = widths_of(head_dim, v_dim)
+    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
     pointers, numbers = mod_arguments(mod, lse, q)
     library.get("flex_attention_bwd_dkdv")(
         q,
@@ -214,7 +204,7 @@ def launch_dq(
     """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = widths_of(head_dim, v_dim)
+    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
     pointers, numbers = mod_arguments(mod, lse, q)
     library.get("flex_attention_bwd_dq")(
         q,
@@ -268,7 +258,7 @@ def launch_captured(
     """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = widths_of(head_dim, v_dim)
+    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
     pointers, numbers = mod_arguments(mod, lse, q)
     dfirst, dsecond, dbias = of_captured
     shape = (0, 0, 0, 0) if not dbias.numel() else _shared_strides(dbias)
