@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import torch
+from nojit.kernels.attention.checks import FP8
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
@@ -19,7 +20,7 @@ __all__ = [
     "with_sums",
 ]
 
-_DTYPES: Final = {torch.float8_e4m3fn: torch.bfloat16}
+_DTYPES: Final = {FP8: torch.bfloat16}
 """Dtypes of outputs that differ from those of queries."""
 
 Gradients = tuple[Tensor, Tensor, Tensor]

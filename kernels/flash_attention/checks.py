@@ -19,23 +19,13 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
+from nojit.kernels.attention.checks import FP8, MAX_LEN, WIDEST, check_rows
 from torch import Tensor
 
-__all__ = ["ALIGNMENTS", "FP8", "Window", "check_differentiable", "check_gradients", "check_operands", "window_sides"]
+__all__ = ["ALIGNMENTS", "check_differentiable", "check_gradients", "check_operands"]
 
 ALIGNMENTS: Final = ("top_left", "bottom_right")
-FP8: Final = torch.float8_e4m3fn
-"""The 8-bit dtype of the forward pass; the output is then bf16."""
-DTYPES: Final = (*FLOATS, FP8)
-MAX_HEAD_DIM: Final = 256
-MAX_HEAD_DIM_FP32: Final = 128
-"""The largest head dimension for fp32: wider tiles do not fit into registers."""
-_WIDEST: Final = dict.fromkeys(DTYPES, MAX_HEAD_DIM) | {torch.float32: MAX_HEAD_DIM_FP32}
-MAX_LEN: Final = 2**30 - 512
-"""The largest sequence length: sums of positions of queries, keys and tiles must fit 32 bits."""
-
-Window = int | tuple[int | None, int | None] | None
-"""Number of keys that a query sees to the left and to the right of its position; None is unlimited, one int is both."""
+_DTYPES: Final = (*FLOATS, FP8)
 
 
 def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -49,7 +39,7 @@ def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
     except (AttributeError, ValueError, RuntimeError):
         return False
     dtype, device = q.dtype, q.device
-    widest = _WIDEST.get(dtype, 0)
+    widest = WIDEST.get(dtype, 0)
     return (
         strided
         and (batch, batch, kv_heads, kv_len, dim) == (k_batch, v_batch, v_heads, v_len, k_dim)
@@ -78,7 +68,7 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
     if _fit(q, k, v) and type(causal_alignment) is str and causal_alignment in ALIGNMENTS:
         return
     check_tensor("q", q)
-    check_dtype("q", q, DTYPES)
+    check_dtype("q", q, _DTYPES)
     check_like("k", k, "q", q)
     check_like("v", v, "q", q)
     check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
@@ -92,23 +82,6 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
     if heads and (not kv_heads or heads % kv_heads):
         refuse_value("k", f"a number of heads that divides the {heads} of q", kv_heads)
     check_rows(q=q, k=k, v=v)
-
-
-def check_rows(**operands: Tensor) -> None:
-    """Require operands whose rows are contiguous, not too long for a tile, and not too many.
-
-    Raises:
-        ValueError: an operand's rows are too long, too many or not contiguous.
-    """
-    for argument, operand in operands.items():
-        length, dim = operand.shape[2:]
-        widest = _WIDEST[operand.dtype]
-        if not 1 <= dim <= widest:
-            refuse_value(argument, f"1 to {widest} elements in a row of {operand.dtype}", dim)
-        if length > MAX_LEN:
-            refuse_value(argument, f"at most {MAX_LEN} rows", length)
-        if operand.stride(3) != 1 and dim != 1:
-            refuse_value(argument, "a last stride of 1 (try .contiguous())", operand.stride(3))
 
 
 def check_differentiable(q: Tensor) -> None:
@@ -139,25 +112,3 @@ def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out
         if sums is not None:
             check_dtype(name, sums, (torch.float32,))
             check_shape(name, sums, shape[:3], "B, H, M")
-
-
-def window_sides(window: Window) -> tuple[int | None, int | None]:
-    """Return (left, right): how many keys a query sees to the left and to the right; None is unlimited.
-
-    Raises:
-        ArgumentError: not an int, and not a tuple of two ints or None.
-        ValueError: an int below 0.
-    """
-    if window is None:
-        return None, None
-    sides: tuple[int | None, ...] = window if isinstance(window, tuple) else (window, window)
-    if len(sides) != 2 or not all(map(_is_side, sides)):
-        refuse_type("window", "an int, or a tuple of two ints or None", repr(window))
-    if any(side is not None and side < 0 for side in sides):
-        refuse_value("window", "distances of at least 0", repr(window))
-    left, right = sides
-    return left, right
-
-
-def _is_side(side: object) -> bool:
-    return side is None or (isinstance(side, int) and not isinstance(side, bool))

@@ -8,7 +8,7 @@ Exponentials use base 2, with log2(e) folded into the scale.
 
 import triton
 import triton.language as tl
-from nojit.kernels.flash_attention.kernel_tiles import (
+from nojit.kernels.attention.kernel_tiles import (
     LN_2,
     LOG2_E,
     hidden_tile,

@@ -16,7 +16,7 @@ kernel, the compiler keeps addresses of both, and the sums spill registers at a 
 
 import triton
 import triton.language as tl
-from nojit.kernels.flash_attention.kernel_tiles import (
+from nojit.kernels.attention.kernel_tiles import (
     LOG2_E,
     in_band,
     load_tile,

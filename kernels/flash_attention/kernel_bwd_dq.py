@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.flash_attention.kernel_tiles import (
+from nojit.kernels.attention.kernel_tiles import (
     LOG2_E,
     in_band,
     load_tile,

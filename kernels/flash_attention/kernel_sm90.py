@@ -13,8 +13,7 @@ TMA reads zeros outside the tensor and does not write there.
 
 # ruff: noqa: SIM113 - Gluon has no enumerate()
 
-from nojit.kernels.kernel_functions import divide, divide_by, opaque, reciprocal
-from nojit.kernels.kernel_sm90_attention import (
+from nojit.kernels.attention.kernel_sm90 import (
     both_products,
     copy_queries,
     first_scores,
@@ -26,6 +25,7 @@ from nojit.kernels.kernel_sm90_attention import (
     weigh,
     write_rows,
 )
+from nojit.kernels.kernel_functions import divide, divide_by, opaque, reciprocal
 from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

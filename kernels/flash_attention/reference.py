@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from nojit.kernels.flash_attention.checks import Window, window_sides
+from nojit.kernels.attention.checks import Window, window_sides
 from torch import Tensor
 
 __all__ = ["flash_attention", "visible"]

@@ -18,7 +18,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.flash_attention.checks import check_rows
+from nojit.kernels.attention.checks import check_rows
 from nojit.kernels.flex.call import Modification
 from nojit.kernels.flex.mods import ALIBI, RELATIVE, CustomMod, ScoreMod, Slot, is_listed
 from nojit.runtime.errors import did_you_mean

@@ -6,7 +6,7 @@ the sum of the softmax so far, and the output so far, all in fp32. Exponentials 
 
 import triton
 import triton.language as tl
-from nojit.kernels.flash_attention.kernel_tiles import LN_2, load_tile, store_tile
+from nojit.kernels.attention.kernel_tiles import LN_2, load_tile, store_tile
 from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
 
 

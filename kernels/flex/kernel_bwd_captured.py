@@ -12,7 +12,7 @@ contribution of each row's excess sum.
 
 import triton
 import triton.language as tl
-from nojit.kernels.flash_attention.kernel_tiles import LN_2, LOG2_E, load_tile
+from nojit.kernels.attention.kernel_tiles import LN_2, LOG2_E, load_tile
 from nojit.kernels.flex.kernel_mods import add_gradient, subtract_unbalanced
 from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
 

@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, load_tile, store_tile
+from nojit.kernels.attention.kernel_tiles import LOG2_E, load_tile, store_tile
 from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
 
 

@@ -5,8 +5,7 @@ Two consumers of four warps own 64 queries each; a consumer computes the exponen
 up the values of the previous tile. Programs are persistent. `kernel_sm90_walks` determines the tiles of keys to visit.
 """
 
-from nojit.kernels.flex.kernel_sm90_walks import hide, intervals_of, modified, tile_at, walk_of
-from nojit.kernels.kernel_sm90_attention import (
+from nojit.kernels.attention.kernel_sm90 import (
     both_products,
     copy_queries,
     first_scores,
@@ -16,6 +15,7 @@ from nojit.kernels.kernel_sm90_attention import (
     weigh,
     write_rows,
 )
+from nojit.kernels.flex.kernel_sm90_walks import hide, intervals_of, modified, tile_at, walk_of
 from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

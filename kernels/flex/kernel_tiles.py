@@ -6,7 +6,7 @@ to visit; the mask's mode (`nojit.kernels.flex.tables`) determines how it is fou
 
 import triton
 import triton.language as tl
-from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, in_band, span_of
+from nojit.kernels.attention.kernel_tiles import LOG2_E, in_band, span_of
 
 WORD = tl.constexpr(32)
 

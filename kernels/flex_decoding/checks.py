@@ -18,7 +18,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.flash_attention.checks import MAX_LEN, check_rows
+from nojit.kernels.attention.checks import MAX_LEN, check_rows
 from nojit.kernels.flex.checks import check_heads
 from nojit.kernels.flex_decoding.masks import Mask
 from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from nojit.kernels.flash_attention.checks import Window, window_sides
+from nojit.kernels.attention.checks import Window, window_sides
 from nojit.kernels.flex.masks import BlockMask, known_tables
 from nojit.kernels.flex.tables import MaskTables
 from torch import Tensor

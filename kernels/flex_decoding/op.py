@@ -11,9 +11,9 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
+from nojit.kernels.attention.checks import Window, window_sides
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums, with_sums
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, shown
-from nojit.kernels.flash_attention.checks import Window, window_sides
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
 from nojit.kernels.flex.checks import check_captured, check_mod, check_options
 from nojit.kernels.flex.masks import BlockMask, tables_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from nojit.kernels.flash_attention.checks import Window, window_sides
+from nojit.kernels.attention.checks import Window, window_sides
 from torch import Tensor
 
 __all__ = ["flex_decoding", "gathered", "visible"]

@@ -12,7 +12,7 @@ from tests.kernels.attention_stub import BoxOfFour, others
 from tests.kernels.gluon_stub import Pointer, load
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-PATHS = (KERNELS / "kernel_sm90_attention.py", KERNELS / "flash_attention" / "kernel_sm90.py")
+PATHS = (KERNELS / "attention" / "kernel_sm90.py", KERNELS / "flash_attention" / "kernel_sm90.py")
 BATCH, HEADS, GROUP, DIM = 2, 4, 2, 64
 
 

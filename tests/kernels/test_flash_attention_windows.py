@@ -63,7 +63,7 @@ def test_a_bound_that_hides_nothing_is_dropped(sizes, words, mask):
 def tiles():
     """The kernels' helpers, computing with Python's integers."""
     pytest.importorskip("triton")
-    from nojit.kernels.flash_attention import kernel_tiles
+    from nojit.kernels.attention import kernel_tiles
 
     patch = pytest.MonkeyPatch()
     integers = SimpleNamespace(

@@ -50,7 +50,7 @@ def over_maps(request, monkeypatch):
     kernel = load(
         "flex_attention_fwd_sm90_kernel",
         *(KERNELS / "flex" / name for name in ("kernel_sm90_walks.py", "kernel_sm90.py")),
-        KERNELS / "kernel_sm90_attention.py",
+        KERNELS / "attention" / "kernel_sm90.py",
         others=others,
     )
 
