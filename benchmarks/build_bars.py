@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def tasks(archs: list[str], kernels: list[str], every: int) -> list[tuple[Any, Any]]:
     """List every n-th variant of the manifests, with the location of its source."""
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
     from nojit.aot.manifest.reader import find_manifests
     from nojit.aot.plan.planner import make_plans
 
@@ -52,7 +52,7 @@ def tasks(archs: list[str], kernels: list[str], every: int) -> list[tuple[Any, A
 def compile_bare(task: tuple[Any, Any]) -> int:
     """Compile as a script would, with Triton's defaults and cache; return the size of the cached cubin in bytes."""
     import triton
-    from nojit.aot.compile.compiler import ast_source, gpu_target
+    from nojit.aot.compile.triton.compiler import ast_source, gpu_target
 
     variant, place = task
     options = {name: value for name, value in variant.options if value is not None}

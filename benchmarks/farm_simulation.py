@@ -124,7 +124,7 @@ class Source:
     """The compiler of the simulated build."""
 
     def __init__(self) -> None:
-        from nojit.aot.compile.captured import Captured
+        from nojit.aot.compile.sources.captured import Captured
         from nojit.runtime.strict import canonical_json
 
         self._captured = Captured("0" * 64, (), (("0" * 64, canonical_json(CLOSURE)),), ())

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.compile.captured import Captured
 from nojit.aot.compile.images import check_compiled
-from nojit.aot.compile.installed_triton import InstalledTriton, find_triton, is_version, own_version
-from nojit.aot.compile.reads import Notes
-from nojit.aot.compile.source_processes import SourceCompiler
+from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.sources.captured import Captured
+from nojit.aot.compile.sources.reads import Notes
+from nojit.aot.compile.toolchain.installed_triton import InstalledTriton, find_triton, is_version, own_version
 from nojit.aot.plan.planner import Compiler
 from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant

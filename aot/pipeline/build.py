@@ -15,7 +15,7 @@ from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import farm
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.compile.pruning import PRUNING
-from nojit.aot.compile.settings import settings_words
+from nojit.aot.compile.toolchain.triton_settings import settings_words
 from nojit.aot.inspect.places import report_path
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.mistakes import Mistakes
@@ -64,7 +64,7 @@ def build(
     Args:
         plans: the bundles to build.
         out: folder of the bundles.
-        compiler: compiles variants; `nojit.aot.compile.compiler`.
+        compiler: compiles variants; `nojit.aot.compile.triton.compiler`.
         cache: cache of compiled variants.
         open_executor: starts the worker processes; called only if something must be compiled.
         keep_going: whether to go on after a variant fails to compile.

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from nojit.aot.base.files import read_sealed, write_sealed
 from nojit.aot.cache.folder import as_default, check_cache_folder
-from nojit.aot.compile.file_facts import (
+from nojit.aot.compile.sources.file_facts import (
     MODULES,
     SETTLED_NS,
     Fact,
@@ -33,8 +33,8 @@ from nojit.aot.compile.file_facts import (
     still,
     with_digest,
 )
-from nojit.aot.compile.reads import Notes
-from nojit.aot.compile.toolchain import file_digests
+from nojit.aot.compile.sources.reads import Notes
+from nojit.aot.compile.toolchain.digests import file_digests
 from nojit.aot.pipeline.report import TWINS, BuildResult, Done, as_found, decode_report
 from nojit.aot.plan.left_out import Absence
 from nojit.runtime.errors import PackageError

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from nojit.aot.compile import farm
-from nojit.aot.compile.captured import Captured
+from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_of
 from nojit.aot.remote.batches import JOB_S, ROUNDS, VARIANTS_MAX, Batches
@@ -88,7 +88,7 @@ class Source(Protocol):
     """The part of the compiler that the executor uses."""
 
     def captured(self, place: SourcePlace, arch: str, names: Sequence[str]) -> Captured:
-        """See `nojit.aot.compile.source_processes.SourceCompiler.captured`."""
+        """See `nojit.aot.compile.processes.source_processes.SourceCompiler.captured`."""
 
     def toolchain(self, arch: str) -> Tools:
         """See `nojit.aot.plan.planner.Compiler.toolchain`."""

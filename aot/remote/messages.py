@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import zstandard
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, open_entry, seal
-from nojit.aot.compile.captured import Captured
+from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, CompileError
 from nojit.runtime.strict import Json, canonical_json
@@ -52,7 +52,7 @@ _ERROR: Final = ("what", "got", "where", "log")
 _BAD: Final = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 Tools: TypeAlias = "tuple[tuple[str, str], ...]"
-"""A toolchain as `nojit.aot.compile.compiler.toolchain` returns it."""
+"""A toolchain as `nojit.aot.compile.triton.compiler.toolchain` returns it."""
 
 
 class MessageError(ValueError):

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from nojit.aot.compile.toolchain import tree_digest
+from nojit.aot.compile.toolchain.digests import tree_digest
 
 __all__ = ["nojit_version"]
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from nojit.aot.backends.registry import pin
-from nojit.aot.compile.captured import Captured
-from nojit.aot.compile.pool import WorkerPool
-from nojit.aot.compile.source_processes import SourceCompiler
-from nojit.aot.compile.toolchain import toolchain_words
+from nojit.aot.compile.processes.pool import WorkerPool
+from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.sources.captured import Captured
+from nojit.aot.compile.toolchain.digests import toolchain_words
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.remote.messages import Description, Job, Other, Outcome, Setup, Tools

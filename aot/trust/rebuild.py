@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from nojit.aot.cache.cache import Cache
-from nojit.aot.compile.toolchain import toolchain_words
+from nojit.aot.compile.toolchain.digests import toolchain_words
 from nojit.aot.inspect.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.pipeline.build import build, inputs_of, toolchain_of
 from nojit.aot.pipeline.twins import twin_plan

@@ -17,8 +17,8 @@ from nojit.aot.backends.settings import Role, Setting, keyed
 from nojit.aot.cli.group import cli
 from nojit.aot.compile.images import checked_registers
 from nojit.aot.compile.pruning import prune_compiled
-from nojit.aot.compile.settings import all_knobs, all_variables, setting_of
-from nojit.aot.compile.toolchain import all_left_out
+from nojit.aot.compile.toolchain.digests import all_left_out
+from nojit.aot.compile.toolchain.triton_settings import all_knobs, all_variables, setting_of
 from nojit.aot.manifest.archs import arch_number, check_arch, check_assembled, known_archs, target_of
 from nojit.aot.plan.planner import make_plans
 from nojit.runtime.bundle.format import TargetInfo

@@ -29,7 +29,7 @@ Built = Callable[..., Kernel]
 def built(fakecuda: FakeCuda, tmp_path: Path) -> Iterator[Built]:
     """Build the function `k` of a source by an entry, and return the kernel of the bundle."""
     from nojit.aot.cache.cache import Cache
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
     from nojit.aot.pipeline.build import build
     from nojit.aot.plan.planner import make_plans
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from nojit.aot.compile.toolchain import file_digest, tree_digest
+from nojit.aot.compile.toolchain.digests import file_digest, tree_digest
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.spec import KernelSpec
@@ -108,7 +108,7 @@ def compiled_before(pytestconfig: pytest.Config) -> Path | None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
 def test_compiles(sample, code, compiled_before):
     # here, so that collecting the tests needs no Triton
-    from nojit.aot.compile.compiler import describe, variant_key
+    from nojit.aot.compile.triton.compiler import describe, variant_key
 
     place = sample.place
     source = describe(place)

@@ -39,7 +39,7 @@ for rows, cols, block_m, block_n, act, biased in ((5, 96, 1, 32, "relu", True), 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from nojit.aot.cache.cache import Cache
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
     from nojit.aot.pipeline.build import build
     from nojit.aot.plan.planner import make_plans
 

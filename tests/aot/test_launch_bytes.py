@@ -37,7 +37,7 @@ Tile = namedtuple("Tile", "ptr shape scale")  # noqa: PYI024 - as callers write 
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     """Build the kernels above, by arch."""
     from nojit.aot.cache.cache import Cache
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
     from nojit.aot.pipeline.build import build
     from nojit.aot.plan.planner import make_plans
 

@@ -36,7 +36,7 @@ def variants_of(name: str, arch: str) -> tuple[Variant, ...]:
 
 def compile_launch(name: str, arch: str, fits: Callable[[Variant], bool] = lambda variant: True) -> Launch:
     """Compile the first variant that fits."""
-    from nojit.aot.compile.compiler import compile_variant, describe
+    from nojit.aot.compile.triton.compiler import compile_variant, describe
 
     variant = fit_variant(next(filter(fits, variants_of(name, arch))), describe(place_of(name)), name)
     return compile_variant(variant, place_of(name)).launch
@@ -134,7 +134,7 @@ def test_members_that_are_constants_are_not_passed(arch):
 
 
 def test_hints_on_members_change_the_image():
-    from nojit.aot.compile.compiler import compile_variant
+    from nojit.aot.compile.triton.compiler import compile_variant
 
     with_hint, without = (
         next(v for v in variants_of("named_tuple", "sm_90") if bool(v.hints) is hinted) for hinted in (True, False)
@@ -167,7 +167,7 @@ def test_shared_and_scratch_memory():
 
 
 def test_ints_that_are_not_specialized_take_no_hints():
-    from nojit.aot.compile.compiler import describe
+    from nojit.aot.compile.triton.compiler import describe
     from nojit.runtime.errors import ManifestError
 
     source = describe(place_of("unspecialized"))

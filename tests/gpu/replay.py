@@ -262,7 +262,7 @@ def _row_key(table: KernelTable, row: int) -> tuple[Any, ...]:
 def compile_with_triton(variant: Variant, place: SourcePlace) -> Any:
     """Compile as Triton's JIT does: line info, Triton's own cache."""
     import triton
-    from nojit.aot.compile.compiler import ast_source, gpu_target
+    from nojit.aot.compile.triton.compiler import ast_source, gpu_target
 
     options = {name: value for name, value in variant.options if value is not None}
     return triton.compile(ast_source(variant, place), target=gpu_target(variant.arch), options=options)
@@ -282,7 +282,7 @@ def compile_ahead(plan: Plan) -> int:
 
 def built_alike(folder: Path, arch: str) -> Path:
     """Return the only bundle of a folder, which the compilers of this machine must have built."""
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
     from nojit.aot.inspect.contents import open_bundle
 
     (path,) = folder.glob(f"*-{arch}.nojit")
@@ -296,7 +296,7 @@ def built_alike(folder: Path, arch: str) -> Path:
 
 def plan_for(manifests: Sequence[Path], arch: str, profile: str) -> Plan:
     """Expand the manifests as the bundle's build did."""
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
     from nojit.aot.manifest.reader import find_manifests
     from nojit.aot.plan.planner import make_plans
 

@@ -32,7 +32,7 @@ Make = Callable[..., Pair]
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Build the function `k` of a source for this device; return the bundle's kernel and the module of the source."""
     from nojit.aot.cache.cache import Cache
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
     from nojit.aot.pipeline.build import build
     from nojit.aot.plan.planner import make_plans
 

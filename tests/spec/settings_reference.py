@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nojit.aot.backends.settings import Role
-from nojit.aot.compile.settings import all_knobs, all_variables
+from nojit.aot.compile.toolchain.triton_settings import all_knobs, all_variables
 
 __all__ = ["render_settings"]
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nojit.aot.cache.folder import as_default, default_cache_folder
-from nojit.aot.compile.toolchain import file_digest, tree_digest
+from nojit.aot.compile.toolchain.digests import file_digest, tree_digest
 
 __all__ = ["with_digests"]
 

@@ -27,7 +27,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "aot/loops.json"
 def compile_and_count(variant: Variant, place: SourcePlace) -> tuple[CompiledVariant, list[int] | None]:
     """Compile a variant, and count what each of its loops carries, in the order in which they begin; None if it is no Gluon."""
     import triton
-    from nojit.aot.compile.compiler import compile_variant
+    from nojit.aot.compile.triton.compiler import compile_variant
 
     counts: list[int] | None = None
     compile_ = triton.compile

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nojit.aot.backends.registry import vendor_of
 from nojit.aot.cache.cache import CacheUse
 from nojit.aot.cli.console import Output, counted, duration, size
-from nojit.aot.compile.toolchain import settings_of
+from nojit.aot.compile.toolchain.digests import settings_of
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.pipeline.report import TWINS, BuildResult, BundleReport, Done, Failure, VariantReport
 from nojit.aot.plan.left_out import Absence, Pruned

@@ -31,9 +31,9 @@ from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.compile.by_toolchain import ToolchainCompiler, find_toolchains
 from nojit.aot.compile.farm import Finished
-from nojit.aot.compile.installed_triton import files_of
-from nojit.aot.compile.pool import WorkerPool
-from nojit.aot.compile.source_processes import SourceCompiler
+from nojit.aot.compile.processes.pool import WorkerPool
+from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.toolchain.installed_triton import files_of
 from nojit.aot.inspect.existing import read_in_place
 from nojit.aot.inspect.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.manifest.archs import arch_order

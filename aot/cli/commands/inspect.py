@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, number_range, output_options, size
-from nojit.aot.compile.toolchain import toolchain_words
+from nojit.aot.compile.toolchain.digests import toolchain_words
 from nojit.aot.inspect.contents import (
     BundleFacts,
     KernelFacts,

@@ -141,7 +141,7 @@ def _rebuild(
 ) -> None:
     # only --rebuild needs these modules, which import Triton and msgspec
     from nojit.aot.cli.building.run import load_compiler  # noqa: PLC0415
-    from nojit.aot.compile.pool import WorkerPool  # noqa: PLC0415
+    from nojit.aot.compile.processes.pool import WorkerPool  # noqa: PLC0415
     from nojit.aot.trust.rebuild import rebuild  # noqa: PLC0415
 
     workers = jobs or len(os.sched_getaffinity(0))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import farm
 from nojit.aot.compile.farm import Finished, Job, JobExecutor
-from nojit.aot.compile.pool import WorkerPool
+from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace

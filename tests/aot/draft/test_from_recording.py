@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import triton.language as tl
-from nojit.aot.compile import compiler
+from nojit.aot.compile.triton import compiler
 from nojit.aot.draft.from_recording import Written, manifest_of
 from nojit.aot.draft.grids import Sample, grid_of
 from nojit.aot.plan.planner import Plan, make_plans

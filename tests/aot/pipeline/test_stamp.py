@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import triton
-from nojit.aot.compile.file_facts import (
+from nojit.aot.compile.sources.file_facts import (
     DISTRIBUTIONS,
     ENTRIES,
     MODULES,
@@ -330,7 +330,7 @@ def test_old_stamps_go(copied, stamped, monkeypatch):
 TRACE = """
 import sys
 from pathlib import Path
-from nojit.aot.compile import reads
+from nojit.aot.compile.sources import reads
 reads.start((), Path("/nowhere"))
 reads.source_begins()
 {code}
@@ -415,7 +415,7 @@ def test_a_file_that_was_written_just_now_is_known_by_content(tmp_path, monkeypa
     path.write_text("one")
     fresh = fact_of(str(path))
     assert len(fresh) == 8
-    monkeypatch.setattr("nojit.aot.compile.file_facts.SETTLED_NS", -SETTLED_NS)
+    monkeypatch.setattr("nojit.aot.compile.sources.file_facts.SETTLED_NS", -SETTLED_NS)
     assert len(fact_of(str(path))) == 6
     assert still(str(path), fresh)
     assert not still(str(path), [*fresh[:7], "0" * 64])
@@ -423,7 +423,7 @@ def test_a_file_that_was_written_just_now_is_known_by_content(tmp_path, monkeypa
 
 
 def test_a_new_link_to_a_file_changes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("nojit.aot.compile.file_facts.SETTLED_NS", -SETTLED_NS)
+    monkeypatch.setattr("nojit.aot.compile.sources.file_facts.SETTLED_NS", -SETTLED_NS)
     path = tmp_path / "file"
     path.write_text("one")
     digest = hashlib.sha256(b"one").hexdigest()
@@ -438,7 +438,7 @@ def test_a_new_link_to_a_file_changes_nothing(tmp_path, monkeypatch):
 
 
 def test_a_stamp_of_which_inodes_changed_is_written_anew(copied, stamped, tmp_path, monkeypatch):
-    monkeypatch.setattr("nojit.aot.compile.file_facts.SETTLED_NS", -SETTLED_NS)
+    monkeypatch.setattr("nojit.aot.compile.sources.file_facts.SETTLED_NS", -SETTLED_NS)
     path = tmp_path / "file"
     path.write_text("one")
     fact = with_digest(fact_of(str(path)), hashlib.sha256(b"one").hexdigest())

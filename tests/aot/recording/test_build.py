@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from nojit import runtime
 from nojit.aot.cache.cache import Cache
-from nojit.aot.compile import compiler
+from nojit.aot.compile.triton import compiler
 from nojit.aot.pipeline.build import build
 from nojit.aot.plan.planner import Plan
 from nojit.aot.recording.places import read_recordings

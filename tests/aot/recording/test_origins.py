@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.compile import compiler
+from nojit.aot.compile.triton import compiler
 from nojit.aot.recording.origins import recorded_triton
 from nojit.aot.recording.places import read_recordings
 from nojit.aot.recording.plan import make_plans

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 from nojit.aot.compile import farm
-from nojit.aot.compile.captured import Captured
+from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from nojit.aot.compile.captured import Captured
+from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.remote import messages
 from nojit.aot.remote.messages import Description, Job, MessageError, Other, Refused, Setup

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch._inductor.config as settings
 import triton
-from nojit.aot.compile.closures import functions_of
+from nojit.aot.compile.triton.closures import functions_of
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import digest_of, drift_of, fingerprint
 from nojit.runtime.recording.winners import config_by_name

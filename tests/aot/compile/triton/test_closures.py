@@ -5,7 +5,7 @@ import sys
 import pytest
 import triton
 import triton.language as tl
-from nojit.aot.compile.closures import functions_of
+from nojit.aot.compile.triton.closures import functions_of
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.recording.closure import capture, digest_of
 from triton.backends.compiler import GPUTarget

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from nojit.aot.compile.process import EndedError, Process, SilentError
+from nojit.aot.compile.processes.process import EndedError, Process, SilentError
 from nojit.runtime.errors import CompileError
 
 __all__ = ["Home", "WorkerPool"]

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from nojit.aot.backends.hip import vendor
 from nojit.aot.backends.hip.archs import ARCHS, facts_of
-from nojit.aot.compile.compiler import toolchain
+from nojit.aot.compile.triton.compiler import toolchain
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import CompileError
 

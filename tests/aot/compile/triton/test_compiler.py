@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from nojit.aot.backends.hip.options import OPTIONS as AMDS_OPTIONS
-from nojit.aot.compile import compiler, source_import
-from nojit.aot.compile.compiler import compile_variant, describe, min_driver, toolchain, variant_key
+from nojit.aot.compile.sources import source_import
+from nojit.aot.compile.triton import compiler
+from nojit.aot.compile.triton.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, Option
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace, fit_variant

@@ -22,11 +22,17 @@ from hypothesis import strategies as st
 from nojit.aot.backends.cuda.settings import KNOBS
 from nojit.aot.backends.settings import Role
 from nojit.aot.cli.group import cli
-from nojit.aot.compile import settings as settings_module
-from nojit.aot.compile import toolchain
-from nojit.aot.compile.settings import VARIABLES, all_knobs, all_variables, knobs_in, setting_of, settings_words
-from nojit.aot.compile.source_processes import SourceCompiler
-from nojit.aot.compile.toolchain import file_digest, files_in, toolchain_words, tree_digest
+from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.toolchain import digests, triton_settings
+from nojit.aot.compile.toolchain.digests import file_digest, files_in, toolchain_words, tree_digest
+from nojit.aot.compile.toolchain.triton_settings import (
+    VARIABLES,
+    all_knobs,
+    all_variables,
+    knobs_in,
+    setting_of,
+    settings_words,
+)
 from nojit.aot.inspect.statement import statement_path
 from nojit.aot.pipeline.build import inputs_of, toolchain_of
 from nojit.aot.plan.planner import make_plans
@@ -40,10 +46,10 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("NOJIT_CACHE_DIR", str(folder))
-    toolchain._digests.cache_clear()
+    digests._digests.cache_clear()
     yield folder
-    toolchain._digests.cache_clear()
-    settings_module._knobs.cache_clear()
+    digests._digests.cache_clear()
+    triton_settings._knobs.cache_clear()
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -118,7 +124,7 @@ class TestRecord:
     def test_a_file_is_read_once_for_all_processes(self, cache_folder):
         first = file_digest(os.__file__)
         assert first == hashlib.sha256(Path(os.__file__).read_bytes()).hexdigest()
-        toolchain._digests.cache_clear()
+        digests._digests.cache_clear()
         rows = record(cache_folder)
         rows[os.__file__][-1] = "recorded"
         write_record(cache_folder, rows)
@@ -127,7 +133,7 @@ class TestRecord:
     @pytest.mark.parametrize("fact", range(5))
     def test_one_of_which_stat_says_something_else_is_read_again(self, cache_folder, fact):
         first = file_digest(os.__file__)
-        toolchain._digests.cache_clear()
+        digests._digests.cache_clear()
         rows = record(cache_folder)
         rows[os.__file__][fact] += 1
         rows[os.__file__][-1] = "recorded"
@@ -164,9 +170,9 @@ class TestRecord:
     def test_a_damaged_one_is_as_good_as_none(self, tmp_path_factory, data):
         folder = tmp_path_factory.mktemp("cache")
         folder.chmod(0o700)
-        for text in (data, toolchain._MAGIC + hashlib.sha256(data).digest() + data):
+        for text in (data, digests._MAGIC + hashlib.sha256(data).digest() + data):
             (folder / "files").write_bytes(text)
-            assert toolchain._Digests(folder).of(os.__file__) == file_digest(os.__file__)
+            assert digests._Digests(folder).of(os.__file__) == file_digest(os.__file__)
 
     @pytest.mark.parametrize("obstacle", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
     def test_nor_does_what_lies_in_its_place_matter(self, cache_folder, obstacle):
@@ -179,7 +185,7 @@ class TestRecord:
         rows[os.__file__][-1] = "recorded"
         write_record(cache_folder, rows)
         cache_folder.chmod(0o777)
-        toolchain._digests.cache_clear()
+        digests._digests.cache_clear()
         assert file_digest(os.__file__) != "recorded"
 
     def test_a_folder_that_is_not_there_is_not_made(self, monkeypatch, tmp_path):
@@ -195,13 +201,13 @@ class TestRecord:
 
 def record(folder: Path) -> dict[str, list[Any]]:
     data = (folder / "files").read_bytes()
-    rows: dict[str, list[Any]] = json.loads(data[len(toolchain._MAGIC) + 32 :])
+    rows: dict[str, list[Any]] = json.loads(data[len(digests._MAGIC) + 32 :])
     return rows
 
 
 def write_record(folder: Path, rows: dict[str, list[Any]]) -> None:
     data = json.dumps(rows).encode()
-    (folder / "files").write_bytes(toolchain._MAGIC + hashlib.sha256(data).digest() + data)
+    (folder / "files").write_bytes(digests._MAGIC + hashlib.sha256(data).digest() + data)
 
 
 class TestWords:
@@ -250,7 +256,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def keys(project: Path) -> Callable[[], set[str]]:
     """Return the keys of the project's variants, as this process would build them now."""
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
 
     def work_out() -> set[str]:
         compiler._environment.cache_clear()
@@ -338,7 +344,7 @@ class TestSettings:
         before = keys()
         monkeypatch.delitem(KNOBS, "nvidia.libcuda_path")
         monkeypatch.delitem(VARIABLES, "MLIR_DUMP_PATH")
-        settings_module._knobs.cache_clear()
+        triton_settings._knobs.cache_clear()
         assert setting_of("nvidia", "libcuda_path") is None
         monkeypatch.setenv("TRITON_LIBCUDA_PATH", "/somewhere")
         other = keys()
@@ -347,7 +353,7 @@ class TestSettings:
 
     @pytest.mark.parametrize("variable", BY_ROLE[Role.KEYED] + BY_ROLE[Role.HASHED])
     def test_one_that_changes_code_changes_keys_and_bundles(self, keys, monkeypatch, variable):
-        from nojit.aot.compile import compiler
+        from nojit.aot.compile.triton import compiler
 
         before = keys()
         monkeypatch.setenv(variable, set_in_environment()[variable])
@@ -422,7 +428,7 @@ class TestSettings:
 
     @pytest.mark.parametrize("value", ["a" * 5000, "line\nend", "\x1b[31m"])
     def test_a_value_that_cannot_be_shown_is_told_by_its_digest(self, monkeypatch, value):
-        from nojit.aot.compile import compiler
+        from nojit.aot.compile.triton import compiler
 
         monkeypatch.setenv("DISABLE_LLVM_OPT", value)
         told = dict(compiler.toolchain("sm_80"))["settings"]
@@ -457,7 +463,7 @@ def compiled(project: Path, path: Path, changes: dict[str, str]) -> list[str]:
     script = textwrap.dedent("""
         import hashlib, sys
         from pathlib import Path
-        from nojit.aot.compile import compiler
+        from nojit.aot.compile.triton import compiler
         from nojit.aot.plan.planner import make_plans
         (plan,) = make_plans([Path(sys.argv[1])], [], "full", compiler)
         for kernel in plan.kernels:
@@ -559,6 +565,6 @@ def test_an_edited_triton_builds_anew_and_never_serves_a_clean_one(project: Path
     assert "with DISABLE_PTXAS_OPT=1" in shown
     said = json.loads(statement_path(path).read_bytes())["predicate"]["buildDefinition"]
     assert said["internalParameters"]["settings"] == "DISABLE_PTXAS_OPT=1"
-    digests = {one["name"]: one.get("digest") for one in said["resolvedDependencies"]}
-    assert digests["triton"] == {"nojitTree": slow["toolchain"]["triton.digest"]}
-    assert digests["ptxas"] == {"sha256": slow["toolchain"]["ptxas.digest"]}
+    found = {one["name"]: one.get("digest") for one in said["resolvedDependencies"]}
+    assert found["triton"] == {"nojitTree": slow["toolchain"]["triton.digest"]}
+    assert found["ptxas"] == {"sha256": slow["toolchain"]["ptxas.digest"]}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.compile.by_toolchain import find_toolchains
-from nojit.aot.compile.installed_triton import find_triton, is_version
+from nojit.aot.compile.toolchain.installed_triton import find_triton, is_version
 from nojit.runtime.errors import CompileError
 
 from tests.support.tritons import python_of

@@ -24,18 +24,28 @@ from typing import Any, Final, NamedTuple
 import triton
 from nojit.aot.backends.interface import Backend, StandIn
 from nojit.aot.backends.registry import vendor_of, vendors
-from nojit.aot.compile import closures, reads, source_import
-from nojit.aot.compile.captured import Captured
-from nojit.aot.compile.decorators import read_decorators
-from nojit.aot.compile.failures import Lines, account_of
 from nojit.aot.compile.images import check_compiled, checked_registers
-from nojit.aot.compile.installed_triton import check_unnamed
-from nojit.aot.compile.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
-from nojit.aot.compile.outline import read_configs, read_heuristics, read_optional, read_uses
-from nojit.aot.compile.patches import Baseline
-from nojit.aot.compile.settings import read_settings, settings_words
-from nojit.aot.compile.source_import import import_source, recorded_closure
-from nojit.aot.compile.toolchain import file_digest, tree_digest
+from nojit.aot.compile.sources import reads, source_import
+from nojit.aot.compile.sources.captured import Captured
+from nojit.aot.compile.sources.decorators import read_decorators
+from nojit.aot.compile.sources.outline_reader import read_configs, read_heuristics, read_optional, read_uses
+from nojit.aot.compile.sources.source_import import import_source, recorded_closure
+from nojit.aot.compile.toolchain.digests import file_digest, tree_digest
+from nojit.aot.compile.toolchain.installed_triton import check_unnamed
+from nojit.aot.compile.toolchain.triton_settings import read_settings, settings_words
+from nojit.aot.compile.triton import closures
+from nojit.aot.compile.triton.failures import Lines, account_of
+from nojit.aot.compile.triton.param_layout import (
+    Leaf,
+    Place,
+    layout_of,
+    leaves_of,
+    nested,
+    passed_of,
+    place_in,
+    tensor_maps_of,
+)
+from nojit.aot.compile.triton.patches import Baseline
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.function_names import find_named
 from nojit.aot.manifest.options import OPTIONS

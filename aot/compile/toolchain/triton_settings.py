@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from nojit.aot.backends.registry import vendors
 from nojit.aot.backends.settings import Role, Setting, hashed, keyed, own, refused, without_effect
-from nojit.aot.compile.toolchain import file_digest
+from nojit.aot.compile.toolchain.digests import file_digest
 from nojit.runtime.errors import CompileError
 
 __all__ = [

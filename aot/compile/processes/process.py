@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.compile.worker import CALL, FORK, WAIT, SocketStream, read_message, write_message
+from nojit.aot.compile.processes.process_main import CALL, FORK, WAIT, SocketStream, read_message, write_message
 
 __all__ = ["EndedError", "Process", "SilentError"]
 
@@ -63,7 +63,12 @@ class Process:
         ours, theirs = socket.socketpair()
         with theirs, log_path.open("wb") as file:
             started = subprocess.Popen(
-                [sys.executable, "-m", "nojit.aot.compile.worker", *([] if triton is None else [str(triton)])],
+                [
+                    sys.executable,
+                    "-m",
+                    "nojit.aot.compile.processes.process_main",
+                    *([] if triton is None else [str(triton)]),
+                ],
                 stdin=theirs.fileno(),
                 stdout=file,
                 stderr=file,

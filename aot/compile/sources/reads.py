@@ -19,7 +19,7 @@ from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.compile.file_facts import (
+from nojit.aot.compile.sources.file_facts import (
     DISTRIBUTIONS,
     ENTRIES,
     MODULES,

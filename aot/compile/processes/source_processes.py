@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.compile.captured import Captured
 from nojit.aot.compile.images import check_compiled
-from nojit.aot.compile.installed_triton import InstalledTriton, check_unnamed, triton_of
-from nojit.aot.compile.process import EndedError, Process, SilentError
-from nojit.aot.compile.reads import Notes
-from nojit.aot.compile.toolchain import record_paths
+from nojit.aot.compile.processes.process import EndedError, Process, SilentError
+from nojit.aot.compile.sources.captured import Captured
+from nojit.aot.compile.sources.reads import Notes
+from nojit.aot.compile.toolchain.digests import record_paths
+from nojit.aot.compile.toolchain.installed_triton import InstalledTriton, check_unnamed, triton_of
 from nojit.aot.plan.outline import Outline
 from nojit.aot.plan.source import KernelSource, SourceImportError, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
@@ -34,8 +34,8 @@ from nojit.runtime.errors import CompileError, ManifestError, NojitError
 
 __all__ = ["SourceCompiler"]
 
-_COMPILER: Final = "nojit.aot.compile.compiler"
-_TRACING: Final = "nojit.aot.compile.reads"
+_COMPILER: Final = "nojit.aot.compile.triton.compiler"
+_TRACING: Final = "nojit.aot.compile.sources.reads"
 # time limit for importing Triton and for queries of its tools
 _START_S = 300.0
 # a source that imports in less time is imported again, in a copy of the warm first process; others warm up themselves
@@ -56,7 +56,7 @@ class SourceCompiler:
     """Compiler that implements `nojit.aot.plan.planner.Compiler` within a `session`. Thread-safe.
 
     Attributes:
-        compile_variant: compiles a variant in a process of its source; `nojit.aot.compile.pool.WorkerPool` keeps the processes.
+        compile_variant: compiles a variant in a process of its source; `nojit.aot.compile.processes.pool.WorkerPool` keeps the processes.
         notes: files and variables that the processes read to describe kernels and to compute keys.
         triton: the Triton that the processes import; None for that of the build's environment.
 
@@ -130,7 +130,7 @@ class SourceCompiler:
         `place`: where the kernel's source is.
 
         Raises:
-            ManifestError: as `nojit.aot.compile.compiler.describe`, or the import exceeds its time or ends its process.
+            ManifestError: as `nojit.aot.compile.triton.compiler.describe`, or the import exceeds its time or ends its process.
         """
         asked = _key_of(place), place.spelling, arch
         known = self._described.get(asked)
@@ -192,12 +192,12 @@ class SourceCompiler:
                 self.describe(place, arch)
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
-        """Return the keys of variants, all of one arch; see `nojit.aot.compile.compiler.variant_key`.
+        """Return the keys of variants, all of one arch; see `nojit.aot.compile.triton.compiler.variant_key`.
 
         `place`: where the kernel's source is.
 
         Raises:
-            ManifestError: as `nojit.aot.compile.compiler.variant_key`.
+            ManifestError: as `nojit.aot.compile.triton.compiler.variant_key`.
         """
         if not variants:
             return ()
@@ -208,7 +208,7 @@ class SourceCompiler:
         check_compiled(variant, compiled)
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
-        """Return the inputs of every image for `arch`; see `nojit.aot.compile.compiler.toolchain`."""
+        """Return the inputs of every image for `arch`; see `nojit.aot.compile.triton.compiler.toolchain`."""
         tools: tuple[tuple[str, str], ...] = self._opened().call("toolchain", arch)
         found = dict(tools).get("triton")
         if self.triton is not None and found != self.triton.version:
@@ -220,7 +220,7 @@ class SourceCompiler:
         return tools
 
     def archs(self) -> tuple[str, ...]:
-        """Return the archs that this toolchain can build; see `nojit.aot.compile.compiler.archs`."""
+        """Return the archs that this toolchain can build; see `nojit.aot.compile.triton.compiler.archs`."""
         known: tuple[str, ...] = self._opened().call("archs")
         return known
 
@@ -588,7 +588,7 @@ class _Source:
 
 
 class _Home:
-    """Starter of the workers for one kernel's variants; see `nojit.aot.compile.pool.Home`."""
+    """Starter of the workers for one kernel's variants; see `nojit.aot.compile.processes.pool.Home`."""
 
     def __init__(self, source: _Source, place: SourcePlace, arch: str, triton: InstalledTriton | None) -> None:
         self.key = (*_key_of(place), arch, triton)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.compile import compiler
+from nojit.aot.compile.triton import compiler
 from nojit.aot.plan.planner import PlannedKernel, make_plans
 from nojit.runtime.errors import ManifestError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.compile import compiler
+from nojit.aot.compile.triton import compiler
 from nojit.aot.plan.planner import PlannedKernel, make_plans
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.bundle.cubin import read_cubin

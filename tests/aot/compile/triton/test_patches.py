@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 
 import pytest
-from nojit.aot.compile.patches import Baseline
+from nojit.aot.compile.triton.patches import Baseline
 
 pytestmark = pytest.mark.triton
 

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from nojit.aot.backends.registry import vendors
 from nojit.aot.base.files import read_sealed, write_sealed
 from nojit.aot.cache.folder import check_cache_folder, default_cache_folder
-from nojit.aot.compile.file_facts import SETTLED_NS
+from nojit.aot.compile.sources.file_facts import SETTLED_NS
 from nojit.runtime.errors import PackageError
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Main program of a build's worker processes: runs calls one after another, and forks copies of itself.
 
 Separate processes protect the build from sources and compilers that crash, hang or patch modules. A copy has the same
-imports as its original, and answers on its own socket. `nojit.aot.compile.process` starts these processes and talks to them. A
+imports as its original, and answers on its own socket. `nojit.aot.compile.processes.process` starts these processes and talks to them. A
 message is its length, eight bytes little-endian, followed by a pickle. The argument, if there is one, is the folder of
 another Triton than that of the environment.
 """
@@ -21,8 +21,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from nojit.aot.compile.installed_triton import use_triton
-from nojit.aot.compile.reads import own_work
+from nojit.aot.compile.sources.reads import own_work
+from nojit.aot.compile.toolchain.installed_triton import use_triton
 
 __all__ = ["CALL", "FORK", "WAIT", "SocketStream", "main", "read_message", "write_message"]
 

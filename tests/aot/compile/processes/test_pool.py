@@ -13,9 +13,9 @@ from concurrent.futures import CancelledError, wait
 from pathlib import Path
 
 import pytest
-from nojit.aot.compile import pool as pool_module
-from nojit.aot.compile.pool import WorkerPool
-from nojit.aot.compile.worker import read_message, write_message
+from nojit.aot.compile.processes import pool as pool_module
+from nojit.aot.compile.processes.pool import WorkerPool
+from nojit.aot.compile.processes.process_main import read_message, write_message
 from nojit.runtime.errors import CompileError
 
 from tests.aot import pool_jobs
