@@ -257,13 +257,14 @@ def project(tmp_path: Path) -> Path:
 def keys(project: Path) -> Callable[[], set[str]]:
     """Return the keys of the project's variants, as this process would build them now."""
     from nojit.aot.compile.triton import compiler
+    from nojit.aot.compile.triton.keys import _environment
 
     def work_out() -> set[str]:
-        compiler._environment.cache_clear()
+        _environment.cache_clear()
         (plan,) = make_plans([project / "tiny.toml"], [], "full", compiler)
         (kernel,) = plan.kernels
-        keys = {compiler.variant_key(one, kernel.source, kernel.place) for one in kernel.variants}
-        return keys | {inputs_of(plan, compiler)}
+        found = {compiler.variant_key(one, kernel.source, kernel.place) for one in kernel.variants}
+        return found | {inputs_of(plan, compiler)}
 
     return work_out
 

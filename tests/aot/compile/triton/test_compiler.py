@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triton
 from nojit.aot.backends.hip.options import OPTIONS as AMDS_OPTIONS
 from nojit.aot.compile.sources import source_import
-from nojit.aot.compile.triton import compiler
+from nojit.aot.compile.triton import compiler, functions, keys
 from nojit.aot.compile.triton.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, Option
 from nojit.aot.plan.expand import expand_kernel
@@ -277,9 +278,9 @@ class TestDigest:
 @pytest.fixture
 def fresh_environment():
     """Keys remember what a process shares; tests that change it forget before and after."""
-    compiler._environment.cache_clear()
+    keys._environment.cache_clear()
     yield
-    compiler._environment.cache_clear()
+    keys._environment.cache_clear()
 
 
 class TestKey:
@@ -384,26 +385,26 @@ class TestKey:
 
     def test_changes_with_tritons_version(self, key, monkeypatch, fresh_environment):
         before = key(variant_of())
-        compiler._environment.cache_clear()
-        monkeypatch.setattr(compiler.triton, "__version__", "99.0")
+        keys._environment.cache_clear()
+        monkeypatch.setattr(triton, "__version__", "99.0")
         assert key(variant_of()) != before
 
     def test_changes_with_the_version_of_ptxas(self, key, monkeypatch, fresh_environment):
         before = key(variant_of())
-        compiler._environment.cache_clear()
-        monkeypatch.setattr(compiler, "toolchain", lambda arch: (("ptxas", "99.0"), *toolchain(arch)[1:]))
+        keys._environment.cache_clear()
+        monkeypatch.setattr(keys, "toolchain", lambda arch: (("ptxas", "99.0"), *toolchain(arch)[1:]))
         assert key(variant_of()) != before
 
     def test_changes_with_a_switch_that_changes_code(self, key, monkeypatch, fresh_environment):
         before = key(variant_of())
-        compiler._environment.cache_clear()
+        keys._environment.cache_clear()
         monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
         assert key(variant_of()) != before
 
     @pytest.mark.parametrize("name", ["HOME", "TRITON_CACHE_DIR", "TRITON_DISABLE_LINE_INFO", "LC_ALL"])
     def test_does_not_change_with_one_that_does_not(self, key, monkeypatch, fresh_environment, name):
         before = key(variant_of())
-        compiler._environment.cache_clear()
+        keys._environment.cache_clear()
         monkeypatch.setenv(name, "1")
         assert key(variant_of()) == before
 
@@ -852,7 +853,7 @@ class TestToolchain:
     def test_names_both_tools_by_version_and_content_sorted(self, arch):
         tools = dict(toolchain(arch))
         assert [*tools] == ["ptxas", "ptxas.digest", "triton", "triton.digest"]
-        assert tools["triton"] == compiler.triton.__version__
+        assert tools["triton"] == triton.__version__
         assert tools["ptxas"].split(".")[0].isdigit()
 
     @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
@@ -902,8 +903,8 @@ class TestLineInfo:
         path = where.folder / "source.py"
         path.write_text(SOURCE.replace("@triton.jit\ndef scale", "@triton.jit\n\ndef scale"), encoding="utf-8")
         source_import._files.clear()
-        compiler._named.cache_clear()
-        compiler._find.cache_clear()
+        functions.named.cache_clear()
+        functions.find.cache_clear()
         assert variant_key(named, describe(where), where) != before
 
     def test_what_is_compiled_says_its_lines(self, place):
@@ -918,6 +919,6 @@ class TestLineInfo:
 
 
 def test_values_that_only_look_like_functions(place):
-    assert compiler._to_triton("source.py:_inner", place()) == "source.py:_inner"
-    assert compiler._to_triton(FunctionRef("source.py:_inner"), place()).__name__ == "_inner"
-    assert compiler._to_triton(DType("fp16"), place()).name == "fp16"
+    assert functions.to_triton("source.py:_inner", place()) == "source.py:_inner"
+    assert functions.to_triton(FunctionRef("source.py:_inner"), place()).__name__ == "_inner"
+    assert functions.to_triton(DType("fp16"), place()).name == "fp16"
