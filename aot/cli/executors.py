@@ -13,7 +13,7 @@ from nojit.aot.cli.building.request import Request
 from nojit.aot.remote.address import dask_address
 
 if TYPE_CHECKING:
-    from nojit.aot.plan.planner import Compiler
+    from nojit.aot.plan.compiler_interface import Compiler
     from nojit.aot.remote.executor import RemoteExecutor
 
 __all__ = ["executor_option", "given_executor", "open_remote"]

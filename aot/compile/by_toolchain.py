@@ -13,7 +13,7 @@ from nojit.aot.compile.processes.source_processes import SourceCompiler
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.compile.sources.reads import Notes
 from nojit.aot.compile.toolchain.installed_triton import InstalledTriton, find_triton, is_version, own_version
-from nojit.aot.plan.planner import Compiler
+from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError
@@ -49,7 +49,7 @@ def _own(name: str) -> InstalledTriton:
 
 
 class ToolchainCompiler:
-    """Compiler that implements `nojit.aot.plan.planner.Compiler` for the toolchains of a command line.
+    """Compiler that implements `nojit.aot.plan.compiler_interface.Compiler` for the toolchains of a command line.
 
     Attributes:
         toolchains: names of the toolchains, the default one first; empty for the only one of a build that names none.

@@ -31,8 +31,9 @@ from nojit.aot.pipeline.report import (
     decode_report,
     encode_report,
 )
+from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.left_out import Refused
-from nojit.aot.plan.planner import Compiler, Plan, PlannedKernel
+from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import twin_inputs

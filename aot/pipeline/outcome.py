@@ -10,7 +10,7 @@ from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.pruning import prune_compiled, prune_failed
 from nojit.aot.pipeline.report import Failure
 from nojit.aot.plan.left_out import Pruned
-from nojit.aot.plan.planner import Plan, PlannedKernel
+from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.plan.variant import CompiledVariant, Variant
 
 __all__ = ["Outcome", "failure_of", "sort_out"]

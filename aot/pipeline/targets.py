@@ -17,7 +17,8 @@ from nojit.aot.compile import farm
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.manifest.archs import arch_number, arch_order, chip_of, chips_of, family_of, known_archs, target_of
 from nojit.aot.pipeline.build import jobs_of
-from nojit.aot.plan.planner import Compiler, Plan
+from nojit.aot.plan.compiler_interface import Compiler
+from nojit.aot.plan.plan import Plan
 from nojit.runtime.target import parse_image_arch
 
 __all__ = ["KernelTarget", "choose_targets", "with_families"]

@@ -12,7 +12,7 @@ from nojit.aot.base.files import write_file
 from nojit.aot.inspect.places import report_path
 from nojit.aot.pipeline.report import TWINS as FOLDER
 from nojit.aot.pipeline.report import BuildResult, BundleReport, encode_report
-from nojit.aot.plan.planner import Plan
+from nojit.aot.plan.plan import Plan
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import TWIN
 

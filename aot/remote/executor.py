@@ -91,14 +91,14 @@ class Source(Protocol):
         """See `nojit.aot.compile.processes.source_processes.SourceCompiler.captured`."""
 
     def toolchain(self, arch: str) -> Tools:
-        """See `nojit.aot.plan.planner.Compiler.toolchain`."""
+        """See `nojit.aot.plan.compiler_interface.Compiler.toolchain`."""
 
     def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
-        """See `nojit.aot.plan.planner.Compiler.check_compiled`."""
+        """See `nojit.aot.plan.compiler_interface.Compiler.check_compiled`."""
 
     @property
     def compile_variant(self) -> Callable[[Variant, SourcePlace], CompiledVariant]:
-        """See `nojit.aot.plan.planner.Compiler.compile_variant`."""
+        """See `nojit.aot.plan.compiler_interface.Compiler.compile_variant`."""
 
 
 @dataclass(eq=False, slots=True)

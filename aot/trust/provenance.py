@@ -30,7 +30,7 @@ from nojit.runtime.trust.policy import INDEX_DIGEST
 if TYPE_CHECKING:
     # signing and verification read statements without msgspec
     from nojit.aot.pipeline.report import BundleReport
-    from nojit.aot.plan.planner import Plan
+    from nojit.aot.plan.plan import Plan
 
 __all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "is_attested", "make_statement"]
 

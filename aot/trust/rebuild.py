@@ -16,7 +16,9 @@ from nojit.aot.compile.toolchain.digests import toolchain_words
 from nojit.aot.inspect.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.pipeline.build import build, inputs_of, toolchain_of
 from nojit.aot.pipeline.twins import twin_plan
-from nojit.aot.plan.planner import Compiler, Plan, make_plans
+from nojit.aot.plan.compiler_interface import Compiler
+from nojit.aot.plan.plan import Plan
+from nojit.aot.plan.planner import make_plans
 from nojit.aot.recording.places import is_recording, read_recordings
 from nojit.aot.recording.plan import TRIALS
 from nojit.aot.recording.plan import make_plans as make_recorded_plans

@@ -43,7 +43,7 @@ class FakeSource:
 
 @dataclass(frozen=True)
 class FakeCompiler:
-    """Implements `nojit.aot.plan.planner.Compiler`.
+    """Implements `nojit.aot.plan.compiler_interface.Compiler`.
 
     Attributes:
         journal: a file that gets one line per variant that is compiled.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nojit.aot.plan.planner import Plan, PlannedKernel
+from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import NoMatchingVariantError

@@ -14,7 +14,7 @@ from nojit.aot.cli.console import Output, clean, duration, rich_console
 from nojit.aot.compile.farm import Finished
 
 if TYPE_CHECKING:
-    from nojit.aot.plan.planner import Planned
+    from nojit.aot.plan.plan import Planned
     from rich.progress import Progress
 
 __all__ = ["Counts", "Lines", "View", "follow_build"]

@@ -21,7 +21,7 @@ from nojit.runtime.errors import few
 if TYPE_CHECKING:
     from nojit.aot.cli.building.progress import View
     from nojit.aot.pipeline.targets import KernelTarget
-    from nojit.aot.plan.planner import Plan
+    from nojit.aot.plan.plan import Plan
 
 __all__ = [
     "Failures",

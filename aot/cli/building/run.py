@@ -44,8 +44,10 @@ from nojit.aot.pipeline.report import TWINS, BuildResult, Done
 from nojit.aot.pipeline.stamp import Draft, Stamp
 from nojit.aot.pipeline.targets import choose_targets, with_families
 from nojit.aot.pipeline.twins import compare_twins, twin_plans
+from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.left_out import Absence
-from nojit.aot.plan.planner import Compiler, Plan, absent_kernels, make_plans
+from nojit.aot.plan.plan import Plan, absent_kernels
+from nojit.aot.plan.planner import make_plans
 from nojit.aot.recording.origins import recorded_triton
 from nojit.aot.recording.places import bundle_name, is_recording, read_recordings
 from nojit.aot.recording.plan import make_plans as make_recorded_plans

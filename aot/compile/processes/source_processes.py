@@ -53,7 +53,7 @@ def _key_of(place: SourcePlace) -> _Key:
 
 
 class SourceCompiler:
-    """Compiler that implements `nojit.aot.plan.planner.Compiler` within a `session`. Thread-safe.
+    """Compiler that implements `nojit.aot.plan.compiler_interface.Compiler` within a `session`. Thread-safe.
 
     Attributes:
         compile_variant: compiles a variant in a process of its source; `nojit.aot.compile.processes.pool.WorkerPool` keeps the processes.

@@ -12,7 +12,7 @@ import pytest
 from nojit.aot.cli.building.progress import Counts, Lines, follow_build
 from nojit.aot.cli.console import Output
 from nojit.aot.compile.farm import Finished, Job
-from nojit.aot.plan.planner import Planned
+from nojit.aot.plan.plan import Planned
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import CompileError

@@ -12,7 +12,8 @@ import triton.language as tl
 from nojit.aot.compile.triton import compiler
 from nojit.aot.draft.from_recording import Written, manifest_of
 from nojit.aot.draft.grids import Sample, grid_of
-from nojit.aot.plan.planner import Plan, make_plans
+from nojit.aot.plan.plan import Plan
+from nojit.aot.plan.planner import make_plans
 from nojit.aot.recording.places import read_recordings
 from nojit.aot.recording.plan import make_plans as make_recorded_plans
 from nojit.runtime import load

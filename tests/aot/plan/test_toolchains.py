@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.plan.planner import Plan, make_plans
+from nojit.aot.plan.plan import Plan
+from nojit.aot.plan.planner import make_plans
 from nojit.runtime.errors import ManifestError, NojitError
 
 from tests.aot.conftest import HEADER, KERNEL

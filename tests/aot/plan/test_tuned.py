@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from nojit.aot.cache.cache import Cache
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.pipeline.build import build
-from nojit.aot.plan.planner import Plan, make_plans
+from nojit.aot.plan.plan import Plan
+from nojit.aot.plan.planner import make_plans
 from nojit.aot.plan.tuned import check_tuned, expand_tuned
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, TuningError

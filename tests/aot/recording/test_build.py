@@ -19,7 +19,7 @@ from nojit import runtime
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.triton import compiler
 from nojit.aot.pipeline.build import build
-from nojit.aot.plan.planner import Plan
+from nojit.aot.plan.plan import Plan
 from nojit.aot.recording.places import read_recordings
 from nojit.aot.recording.plan import make_plans
 from nojit.runtime.bundle.file import BundleFile

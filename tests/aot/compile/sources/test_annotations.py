@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from nojit.aot.compile.triton import compiler
-from nojit.aot.plan.planner import PlannedKernel, make_plans
+from nojit.aot.plan.plan import PlannedKernel
+from nojit.aot.plan.planner import make_plans
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.bundle.cubin import read_cubin
 from nojit.runtime.errors import ManifestError

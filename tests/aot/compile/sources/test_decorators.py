@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from nojit.aot.compile.triton import compiler
-from nojit.aot.plan.planner import PlannedKernel, make_plans
+from nojit.aot.plan.plan import PlannedKernel
+from nojit.aot.plan.planner import make_plans
 from nojit.runtime.errors import ManifestError
 
 pytestmark = pytest.mark.triton
