@@ -91,14 +91,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read_regular(path: Path, most: int) -> bytes:
+def read_regular(path: Path | str, most: int) -> bytes:
     """Return the content of a regular file of at most `most` bytes, without ever blocking.
 
     Raises:
         OSError: the file does not exist, cannot be read, is not a regular file, or is longer.
     """
     # checked before opening: opening a device can have side effects
-    _check_regular(path.lstat(), most)
+    _check_regular(os.lstat(path), most)
     # an opener rather than `os.fdopen`, which leaks the descriptor of a folder
     with open(path, "rb", opener=_open_no_link) as file:
         size = _check_regular(os.fstat(file.fileno()), most)

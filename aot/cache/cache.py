@@ -142,15 +142,14 @@ class Cache:
         """Return the order in which to compile keys."""
         return list(keys) if self._shared is None else self._shared.order(keys)
 
-    def begin(self, key: str, own: Collection[str] = ()) -> Future[bytes | Turn]:
-        """Ask for the turn to compile the variant of a key; `begun` reads the answer.
+    def begin(self, key: str, own: Collection[str] = ()) -> Future[bytes | Turn] | None:
+        """Ask for the turn to compile the variant of a key; `begun` reads the answer. None if the turn needs no asking.
 
         `own`: keys that concern the local folder only.
         """
         if self._shared is None or key in own:
-            future: Future[bytes | Turn] = Future()
-            future.set_result(Turn.COMPILE)
-            return future
+            self._misses += 1
+            return None
         return self._shared.begin(key)
 
     def begun(self, key: str, future: Future[bytes | Turn], read: Callable[[str, bytes], T]) -> T | Turn:

@@ -101,7 +101,8 @@ class Folder:
             OSError: it does not exist or cannot be read.
         """
         try:
-            return read_regular(self.path / name, most)
+            # a text: a build looks up all of its variants before it compiles the first, and a path takes longer than the look
+            return read_regular(f"{self.url}/{name}", most)
         except NotADirectoryError as error:
             raise FileNotFoundError(*error.args) from None
         except OSError as error:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -60,8 +61,13 @@ class JobExecutor(Executor):
         """Most jobs to submit at the same time; enough that no worker waits. It grows with the workers."""
 
     @abstractmethod
-    def submit_job(self, job: Job) -> Future[CompiledVariant]:
-        """Queue a job and return the future of its compiled variant."""
+    def submit_job(self, job: Job, following: int) -> Future[CompiledVariant]:
+        """Queue a job and return the future of its compiled variant.
+
+        Args:
+            job: the job.
+            following: number of jobs that come after it.
+        """
 
 
 def run(
@@ -139,24 +145,17 @@ class _Farm:
         expected = len(self.missing)
         self._expect(expected)
         queue = deque(self._cache.order(list(self.missing)))
-        asking: dict[Future[Any], str] = {}
-        running: dict[Future[Any], str] = {}
-        # a wait for all futures would look at each of them again for every variant
-        done: SimpleQueue[Future[Any]] = SimpleQueue()
-        others = _Others(self._cache, done.put)
+        flight = _Flight(self._cache, self._own, partial(self._submit, executor))
+        others = _Others(self._cache, flight.done.put)
         remote = executor if isinstance(executor, JobExecutor) else None
         bounded = remote is not None or self._cache.divides
         while self.missing:
-            most = ahead if remote is None else remote.ahead
-            while queue and (not bounded or len(asking) + len(running) < most):
-                future: Future[Any] = self._cache.begin(queue[0], self._own)
-                asking[future] = queue.popleft()
-                future.add_done_callback(done.put)
+            flight.hand_in(queue, (ahead if remote is None else remote.ahead) if bounded else len(self.missing))
             if not queue:
                 others.look()
-            for future in _taken(done, _GROWTH_S if queue and remote else None):
-                if future in asking:
-                    key = asking.pop(future)
+            for future in _taken(flight.done, _GROWTH_S if queue and remote else None):
+                if future in flight.asking:
+                    key = flight.asking.pop(future)
                     turn = self._cache.begun(key, future, self._read)
                     if isinstance(turn, CompiledVariant):
                         expected -= 1
@@ -165,20 +164,19 @@ class _Farm:
                     elif turn is Turn.HELD:
                         others.held.add(key)
                     else:
-                        compiling = self._submit(executor, self._jobs[key][0])
-                        running[compiling] = key
-                        compiling.add_done_callback(done.put)
-                elif future in running:
-                    events = list(self._finish(running.pop(future), future))
+                        flight.compile(key, len(queue))
+                elif future in flight.running:
+                    events = list(self._finish(flight.running.pop(future), future))
                     yield from events
                     if events[0].error is not None and not keep_going:
                         executor.shutdown(wait=True, cancel_futures=True)
                         return
             queue.extend(others.freed())
 
-    def _submit(self, executor: Executor, job: Job) -> Future[CompiledVariant]:
+    def _submit(self, executor: Executor, key: str, following: int) -> Future[CompiledVariant]:
+        job = self._jobs[key][0]
         if isinstance(executor, JobExecutor):
-            return executor.submit_job(job)
+            return executor.submit_job(job, following)
         return executor.submit(self._compile, job.variant, job.place)
 
     def _read(self, key: str, data: bytes) -> CompiledVariant:
@@ -214,6 +212,42 @@ class _Farm:
         self._cache.put(key, encode_compiled(compiled, same[0].variant.arch), self._own)
         for number, job in enumerate(same):
             yield Finished(job, compiled, None, cached=number > 0)
+
+
+class _Flight:
+    """The variants that wait for their turn, and those that are being compiled, by the future of the answer.
+
+    Args:
+        cache: the cache of all builds.
+        own: keys that concern the local folder only.
+        submit: starts a compilation, by key and the number of variants that come after it.
+    """
+
+    def __init__(self, cache: Cache, own: Collection[str], submit: Callable[[str, int], Future[Any]]) -> None:
+        self.asking: dict[Future[Any], str] = {}
+        self.running: dict[Future[Any], str] = {}
+        self.done: SimpleQueue[Future[Any]] = SimpleQueue()
+        """Futures that are done. A wait for all futures would look at each of them again for every variant."""
+        self._cache = cache
+        self._own = own
+        self._submit = submit
+
+    def hand_in(self, queue: deque[str], most: int) -> None:
+        """Take keys from the queue, as long as fewer than `most` are on their way."""
+        while queue and len(self.asking) + len(self.running) < most:
+            key = queue.popleft()
+            asked = self._cache.begin(key, self._own)
+            if asked is None:
+                self.compile(key, len(queue))
+            else:
+                self.asking[asked] = key
+                asked.add_done_callback(self.done.put)
+
+    def compile(self, key: str, following: int) -> None:
+        """Compile a variant; `following` is the number of keys in the queue."""
+        compiling = self._submit(key, following)
+        self.running[compiling] = key
+        compiling.add_done_callback(self.done.put)
 
 
 def _taken(done: SimpleQueue[Future[Any]], limit_s: float | None) -> Iterator[Future[Any]]:

@@ -77,6 +77,7 @@ class Remote(JobExecutor):
         self.wanted = 0
         self.most: list[tuple[int, int]] = []
         """Number of open jobs and of wanted ones, after each new job."""
+        self.following: list[int] = []
         self._compiler = compiler
 
     @property
@@ -87,7 +88,8 @@ class Remote(JobExecutor):
         self.wanted += 1
         return self.wanted
 
-    def submit_job(self, job: Job) -> Future[CompiledVariant]:
+    def submit_job(self, job: Job, following: int) -> Future[CompiledVariant]:
+        self.following.append(following)
         self.open.append((job, Future()))
         self.most.append((len(self.open), self.wanted))
         return self.open[-1][1]
@@ -160,6 +162,8 @@ def test_other_machines_get_no_more_variants_than_they_want(cache, compiler):
     assert sorted(finished.job.key for finished in found) == sorted(map(key_of, range(8)))
     assert len(remote.most) == 8
     assert all(count <= wanted for count, wanted in remote.most)
+    # each says how many come after it
+    assert remote.following == [*reversed(range(8))]
     # not one after the other, as soon as more are wanted
     assert max(count for count, _ in remote.most) > 1
 
