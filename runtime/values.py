@@ -35,6 +35,9 @@ LAYOUTS = "triton.experimental.gluon.language:"
 """Start of the `FunctionRef` of a layout of Gluon; its ``repr`` follows."""
 
 
+# values that JSON spells as they are
+_PLAIN = (int, str, bool, type(None))
+
 Value: TypeAlias = "int | float | bool | str | DType | FunctionRef | tuple[Value, ...] | None"
 
 
@@ -63,6 +66,8 @@ def spell(value: Value) -> str:
 
 def encode_value(value: Value) -> Json:
     """Turn a value into JSON without floats."""
+    if type(value) in _PLAIN:
+        return value  # type: ignore[return-value] # what `_PLAIN` says
     if isinstance(value, float):
         return {"float": value.hex()}
     if isinstance(value, DType):

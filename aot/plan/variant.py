@@ -96,9 +96,14 @@ class CompiledVariant:
 def functions_of(variant: Variant) -> Iterator[tuple[str, FunctionRef]]:
     """Yield the functions that a variant takes as arguments, each as (name of its constexpr or param, function)."""
     for name, value in sorted(variant.constexprs, key=lambda pair: pair[0]):
-        yield from ((name, function) for function in functions_in(value))
-    for name, kind in variant.signature:
-        yield from ((name, function) for function in _functions_typed(kind))
+        if isinstance(value, FunctionRef | tuple):
+            yield from ((name, function) for function in functions_in(value))
+    yield from _functions_signed(variant.signature)
+
+
+@lru_cache(maxsize=4096)
+def _functions_signed(signature: tuple[tuple[str, str], ...]) -> tuple[tuple[str, FunctionRef], ...]:
+    return tuple((name, function) for name, kind in signature for function in _functions_typed(kind))
 
 
 @lru_cache(maxsize=4096)

@@ -163,13 +163,13 @@ def decode_job(message: bytes) -> Job:
         raise MessageError(f"expected a job of format {FORMAT}, got {type(error).__name__}: {error}") from None
 
 
-def _variant_json(variant: Variant) -> dict[str, Json]:
+def _variant_json(variant: Variant) -> dict[str, Any]:
     return {
         "name": variant.kernel,
         "axes": _values_json(variant.axes),
-        "signature": [list(pair) for pair in variant.signature],
+        "signature": variant.signature,
         "constexprs": _values_json(variant.constexprs),
-        "hints": [list(pair) for pair in variant.hints],
+        "hints": variant.hints,
         "options": _values_json(variant.options),
         "config": config_json(variant.config),
         "config_number": variant.config_number,
