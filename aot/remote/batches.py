@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 
 __all__ = ["JOB_S", "ROUNDS", "VARIANTS_MAX", "Batches"]
 
+G = TypeVar("G", bound=Hashable)
 C = TypeVar("C")
 
 JOB_S: Final = 10.0
@@ -28,7 +29,7 @@ _SLOTS_FULL: Final = 10_000
 _NEWEST: Final = 0.2
 
 
-class Batches(Generic[C]):
+class Batches(Generic[G, C]):
     """Variants that wait for a job, in groups of the same kernel and arch, and estimates of their compile times.
 
     Args:
@@ -37,55 +38,61 @@ class Batches(Generic[C]):
 
     def __init__(self, job_s: float = JOB_S) -> None:
         self._job_s = job_s
-        self._waiting: dict[Hashable, deque[C]] = {}
-        self._again: deque[tuple[Hashable, list[C]]] = deque()
-        self._seconds: dict[Hashable, float] = {}
+        self._waiting: dict[G, deque[C]] = {}
+        self._again: deque[tuple[G, list[C]]] = deque()
+        self._seconds: dict[G, float] = {}
         self._any_s = _GUESS_S
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def put(self, group: Hashable, call: C) -> None:
+    def put(self, group: G, call: C) -> None:
         """Add a variant to its group."""
         self._waiting.setdefault(group, deque()).append(call)
         self._count += 1
 
-    def put_again(self, group: Hashable, calls: list[C]) -> None:
+    def put_again(self, group: G, calls: list[C]) -> None:
         """Add the variants of a job that failed; they become a job of their own, before all others."""
         if calls:
             self._again.append((group, calls))
             self._count += len(calls)
 
-    def take(self, slots: int) -> tuple[Hashable, list[C]]:
+    def take(self, slots: int, following: int = 0) -> tuple[G, list[C]]:
         """Return the variants of the next job, all of one group.
 
         Args:
             slots: number of compilations that run at once.
+            following: number of variants that will be put here later.
         """
         if self._again:
             group, calls = self._again.popleft()
         else:
             group, queue = next(iter(self._waiting.items()))
-            calls = [queue.popleft() for _ in range(min(len(queue), self._size(group, slots)))]
+            calls = [queue.popleft() for _ in range(min(len(queue), self._size(group, slots, following)))]
             if not queue:
                 del self._waiting[group]
         self._count -= len(calls)
         return group, calls
 
-    def took(self, group: Hashable, seconds: float) -> None:
+    def took(self, group: G, seconds: float) -> None:
         """Note the compile time of one variant of a group."""
         self._seconds[group] = _nearer(self._seconds.get(group, seconds), seconds)
         self._any_s = _nearer(self._any_s, seconds)
 
-    def expected_s(self, group: Hashable, count: int) -> float:
+    @property
+    def mean_s(self) -> float:
+        """Compile time of a variant of any group, in seconds."""
+        return self._any_s
+
+    def expected_s(self, group: G, count: int) -> float:
         """Return the time that `count` variants of a group should take, in seconds."""
         return self._seconds.get(group, self._any_s) * count
 
-    def _size(self, group: Hashable, slots: int) -> int:
+    def _size(self, group: G, slots: int, following: int) -> int:
         fitting = self._job_s / max(self.expected_s(group, 1), 1e-3)
         least = fitting * min(1.0, slots / _SLOTS_FULL)
-        share = self._count / (ROUNDS * max(slots, 1))
+        share = (self._count + following) / (ROUNDS * max(slots, 1))
         return max(1, min(int(fitting), int(max(share, least)), VARIANTS_MAX))
 
 

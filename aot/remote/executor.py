@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 from nojit.aot.compile import farm
 from nojit.aot.compile.sources.captured import Captured
@@ -48,15 +48,15 @@ _JOBS_AHEAD: Final = 2
 # jobs to send while there is no worker, so that a cluster that grows on demand starts some
 _UNMANNED: Final = 8
 _DESCRIBED_AT_ONCE: Final = 64
+# variants and jobs of one turn: the first jobs leave while the last ones are made
+_TAKEN_AT_ONCE: Final = 1000
+_SENT_AT_ONCE: Final = 50
 _NAMED_MAX: Final = 4
 _LATE_FACTOR: Final = 3
 # workers up to which Dask's heartbeats are as frequent as `Limits.silent_s` expects
 _PROMPT: Final = 400
 # refusals of one variant by workers that came after the last look
 _REFUSALS_MAX: Final = 30
-
-_Group: TypeAlias = "tuple[SourcePlace, str, tuple[str, ...]]"
-"""Place, arch, and names of functions among constexprs: what the variants of a job have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,18 @@ class Source(Protocol):
     @property
     def compile_variant(self) -> Callable[[Variant, SourcePlace], CompiledVariant]:
         """See `nojit.aot.plan.compiler_interface.Compiler.compile_variant`."""
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """The facts that the variants of a job have in common. One for each combination of the first three."""
+
+    place: SourcePlace
+    arch: str
+    names: tuple[str, ...]
+    """Functions among constexprs."""
+    captured: asyncio.Task[Captured] | None = None
+    """The source closures; None until the first job is sent."""
 
 
 @dataclass(eq=False, slots=True)
@@ -200,9 +212,9 @@ class RemoteExecutor(farm.JobExecutor):
         """Number of jobs sent so far, copies included."""
         return self._loop.jobs_sent
 
-    def submit_job(self, job: farm.Job) -> Future[CompiledVariant]:
-        """Queue a job of the farm and return its future."""
-        return self._loop.put(job)
+    def submit_job(self, job: farm.Job, following: int) -> Future[CompiledVariant]:
+        """Queue a job of the farm and return its future; `following` is the number of jobs that come after it."""
+        return self._loop.put(job, following)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Cancel what the workers still have, and end the thread. Futures without a result are cancelled."""
@@ -225,12 +237,14 @@ class _Loop:
         self._name = f"nojit-{uuid.uuid4().hex[:12]}"
         self._archs: tuple[str, ...] = ()
         self._inbox: deque[_Call] = deque()
+        # variants that the build has not handed in yet
+        self._following = 0
         self._open: set[_Call] = set()
-        self._waiting: Batches[_Call] = Batches(limits.job_s)
+        self._waiting: Batches[_Group, _Call] = Batches(limits.job_s)
         # in their order
         self._sent: dict[_Sent, None] = {}
         self._workers = _Workers()
-        self._captured: dict[_Group, asyncio.Task[Captured]] = {}
+        self._groups: dict[tuple[SourcePlace, str, tuple[str, ...]], _Group] = {}
         self._tools: dict[str, Tools] = {}
         self._told: set[str] = set()
         self._count = 0
@@ -254,7 +268,7 @@ class _Loop:
     @property
     def ahead(self) -> int:
         slots = max(self._workers.slots, _UNMANNED)
-        fitting = self._limits.job_s / max(self._waiting.expected_s(None, 1), 1e-3)
+        fitting = self._limits.job_s / max(self._waiting.mean_s, 1e-3)
         # beside the jobs that workers have, as many variants as make whole jobs, and results that nobody has read yet
         return (_JOBS_AHEAD + ROUNDS + 1) * slots * max(1, min(VARIANTS_MAX, int(fitting)))
 
@@ -275,7 +289,7 @@ class _Loop:
         self._thread.start()
         self._started.wait()
 
-    def put(self, job: farm.Job) -> Future[CompiledVariant]:
+    def put(self, job: farm.Job, following: int) -> Future[CompiledVariant]:
         call = _Call(job)
         with self._lock:
             if self._error is not None:
@@ -286,6 +300,7 @@ class _Loop:
             # the put of the first one woke the thread, which takes all
             wakes = not self._inbox
             self._inbox.append(call)
+            self._following = following
         if wakes:
             self._wake()
         return call.future
@@ -334,7 +349,8 @@ class _Loop:
             if self._error is not None and not call.future.done():
                 call.future.set_exception(self._error)
             call.future.cancel()
-        for task in [*self._tasks, *self._captured.values()]:
+        captured = [group.captured for group in self._groups.values() if group.captured is not None]
+        for task in [*self._tasks, *captured]:
             task.cancel()
         if self._connection is not None:
             await self._connection.close()
@@ -349,11 +365,14 @@ class _Loop:
             raise self._bug
         if self._connection is None or self._connection.is_lost or self._lost:
             await self._reach(self._lost or "connection closed")
-        while self._inbox:
+        for _ in range(min(len(self._inbox), _TAKEN_AT_ONCE)):
             self._take(self._inbox.popleft())
         self._look()
         self._check_manned()
-        self._send()
+        if self._send() or self._inbox:
+            # the jobs go out, and results come in, before the next turn
+            self._woken.set()
+            await asyncio.sleep(0)
         self._send_late()
 
     def _stop_connecting(self) -> None:
@@ -533,19 +552,27 @@ class _Loop:
             self._compile_here(call, "its extern_libs are files of this machine")
         else:
             names = tuple(sorted({function.name for _, function in functions_of(variant)}))
-            self._waiting.put((place, variant.arch, names), call)
+            facts = (place, variant.arch, names)
+            group = self._groups.get(facts)
+            if group is None:
+                group = self._groups[facts] = _Group(*facts)
+            self._waiting.put(group, call)
 
-    def _send(self) -> None:
+    def _send(self) -> bool:
+        """Send jobs as long as workers take some, but not too many at once; return whether more can be sent."""
         workers = self._workers
         slots = workers.slots
         if not slots:
             # refused ones would not compile what others wait for
             slots = 0 if workers.threads or not workers.looked else _UNMANNED // _JOBS_AHEAD
-        while len(self._waiting) and len(self._sent) < _JOBS_AHEAD * slots:
-            group, calls = self._waiting.take(slots)
-            sent = _Sent(group, calls, self._only())  # type: ignore[arg-type] # what `_take` put in
+        for _ in range(_SENT_AT_ONCE):
+            if not len(self._waiting) or len(self._sent) >= _JOBS_AHEAD * slots:
+                return False
+            group, calls = self._waiting.take(slots, len(self._inbox) + self._following)
+            sent = _Sent(group, calls, self._only())
             self._sent[sent] = None
             self._copy(sent)
+        return True
 
     def _copy(self, sent: _Sent) -> None:
         self._count += 1
@@ -561,7 +588,7 @@ class _Loop:
         try:
             message = await self._message(sent)
             answer = await connection.run(name, message, only)
-            results = decode_results(answer, sent.group[1])
+            results = decode_results(answer, sent.group.arch)
         except LostError as error:
             # the scheduler cancels a job if it was restarted
             self._lost = self._lost or str(error) or "it dropped a job"
@@ -586,17 +613,17 @@ class _Loop:
         Raises:
             NojitError: its source closures cannot be had.
         """
-        place, arch, names = sent.group
-        captured = self._captured.get(sent.group)
-        if captured is None:
+        group, source = sent.group, self._build.source
+        if group.captured is None:
             # no task of the connection, since it serves after a reconnection, too
-            captured = self._captured[sent.group] = asyncio.ensure_future(
-                asyncio.to_thread(self._build.source.captured, place, arch, names)
+            group.captured = asyncio.ensure_future(
+                asyncio.to_thread(source.captured, group.place, group.arch, group.names)
             )
         variants = tuple((call.job.key, call.job.variant) for call in sent.calls)
         # shielded: others wait for it, too
-        closures = await asyncio.shield(captured)
-        return encode_job(Job(self._build.setup, arch, await self._tools_for(arch), place.where, closures, variants))
+        closures = await asyncio.shield(group.captured)
+        tools = await self._tools_for(group.arch)
+        return encode_job(Job(self._build.setup, group.arch, tools, group.place.where, closures, variants))
 
     def _finish(self, sent: _Sent, results: dict[str, Outcome]) -> None:
         self._drop(sent)
@@ -632,7 +659,7 @@ class _Loop:
 
     def _located(self, group: _Group, error: CompileError) -> CompileError:
         """Return a worker's error with the files of this machine in the place of the worker's names."""
-        task = self._captured.get(group)
+        task = group.captured
         for name, file in task.result().files if task is not None and task.done() else ():
             error.where, error.log = error.where.replace(name, file), error.log.replace(name, file)
         return error
@@ -663,7 +690,7 @@ class _Loop:
 
     def _send_elsewhere(self, sent: _Sent, refused: Refused) -> None:
         """Send a job again that a worker refused, which had come after the last look."""
-        arch = sent.group[1]
+        arch = sent.group.arch
         why = mismatch(self._build.setup.nojit, [(arch, self._tools[arch])], refused.has)
         self._tell_once(f"a worker on {refused.has.host} is not used: {why}")
         if sent in self._sent:

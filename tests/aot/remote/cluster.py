@@ -220,7 +220,7 @@ class FakeBuild:
         with contextlib.suppress(RuntimeError):
             self.executor._loop._events.call_soon_threadsafe(handed_in.wait)
         try:
-            return [self.executor.submit_job(each) for each in jobs]
+            return [self.executor.submit_job(each, len(jobs) - number) for number, each in enumerate(jobs, 1)]
         finally:
             handed_in.set()
 

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from nojit.aot.remote.batches import JOB_S, ROUNDS, VARIANTS_MAX, Batches
 
 
-def filled(count: int, seconds: float, group: str = "g", job_s: float = 5.0) -> Batches[int]:
-    batches: Batches[int] = Batches(job_s)
+def filled(count: int, seconds: float, group: str = "g", job_s: float = 5.0) -> Batches[str, int]:
+    batches: Batches[str, int] = Batches(job_s)
     for number in range(count):
         batches.put(group, number)
     batches.took(group, seconds)
     return batches
 
 
-def sizes(batches: Batches[int], slots: int) -> list[int]:
+def sizes(batches: Batches[str, int], slots: int) -> list[int]:
     found = []
     while len(batches):
         found.append(len(batches.take(slots)[1]))
@@ -78,7 +78,7 @@ def test_an_unknown_group_takes_as_long_as_the_others() -> None:
 def test_every_variant_is_in_one_job_of_its_group_and_the_last_jobs_are_short(
     groups: list[tuple[int, float]], slots: int, lost: set[int]
 ) -> None:
-    batches: Batches[tuple[int, int]] = Batches(5.0)
+    batches: Batches[int, tuple[int, int]] = Batches(5.0)
     for group, (count, seconds) in enumerate(groups):
         batches.took(group, seconds)
         for number in range(count):
