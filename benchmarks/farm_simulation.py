@@ -217,8 +217,10 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
             cache.put = lambda *_: None  # type: ignore[method-assign] # the time of a file depends on the file system
         # `nullcontext`, since the figures of the executor are read below
         here, opened = build.source.compile_variant, lambda: contextlib.nullcontext(executor)
-        found = farm.run(jobs, here, opened, cache, keep_going=True)
-        failed = sum(finished.error is not None for finished in found)
+        failed, ends = 0, []
+        for finished in farm.run(jobs, here, opened, cache, keep_going=True):
+            failed += finished.error is not None
+            ends.append(time.monotonic() - started)
         seconds, used = time.monotonic() - started, time.process_time() - used
         sent = executor.jobs_sent
     ideal = sum(seconds_of(job.key) for job in jobs) / slots
@@ -229,6 +231,9 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
         "failed": failed,
         "jobs": sent,
         "seconds": round(seconds, 1),
+        # until the first result came, and from 99% of the results to the last one
+        "first_s": round(ends[0], 1),
+        "last_s": round(seconds - ends[len(ends) * 99 // 100], 1),
         "busy": round(100 * ideal / seconds, 1),
         "client_cpu_s": round(used, 1),
     }
@@ -266,6 +271,8 @@ def run(case: tuple[int, int, float], processes: int, writes: bool, profile: Pat
         started = [subprocess.Popen([*command, "--scheduler-file", str(told)], env=environment, stdout=log, stderr=log)]
         try:
             while not told.exists():
+                if started[0].poll() is not None:
+                    raise SystemExit((Path(folder) / "log").read_text())
                 time.sleep(0.1)
             address = json.loads(told.read_text())["address"]
             for number in range(processes):
