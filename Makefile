@@ -118,6 +118,6 @@ $(VENV_TRITON)/.torch: $(VENV_TRITON)/.test constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist nojit.egg-info autoserve/build autoserve/*.egg-info runtime/*.so
+	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist nojit.egg-info autoserve/build autoserve/*.egg-info runtime/*.so runtime/*.so.*
 	rm -rf $(foreach suffix,nojit report.json provenance.json intoto.jsonl,artifacts/*.$(suffix))
 	rm -rf $(addprefix artifacts/,full example debug tuning)

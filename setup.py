@@ -10,7 +10,9 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 ENGINE, BINDING = "runtime/engine", "runtime/binding"
-LIBRARY = "libnojit.so"
+# as the loader finds the library; a linker finds it by LINKED, a text: wheels hold no links
+LIBRARY, LINKED = "libnojit.so.0", "libnojit.so"
+SYMBOLS = f"{ENGINE}/libnojit.map"
 ROOMS = ("aot", "kernels", "runtime")
 # -O3 inlines more of the launch path than -O2: 3% fewer instructions. Without a PLT, the functions of a library are looked up when it is
 # loaded, else the first launch would pay for each of them
@@ -45,8 +47,12 @@ class BuildBoth(build_ext):
             depends=files(ENGINE, "*.h"),
         )
         self.compiler.link_shared_object(
-            objects, str(library), libraries=["dl", "m", "pthread"], extra_postargs=[*LINK, f"-Wl,-soname,{LIBRARY}"]
+            objects,
+            str(library),
+            libraries=["dl", "m", "pthread"],
+            extra_postargs=[*LINK, f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script,{ROOT / SYMBOLS}"],
         )
+        library.with_name(LINKED).write_text(f"/* GNU ld script */\nINPUT({LIBRARY})\n", encoding="utf-8")
         for extension in self.extensions:
             extension.library_dirs.append(str(library.parent))
         super().build_extensions()
@@ -55,13 +61,14 @@ class BuildBoth(build_ext):
         """Copy both into the checkout, for an editable installation."""
         super().copy_extensions_to_source()
         # a process that has the old file mapped keeps it
-        fresh = ROOT / "runtime" / f"{LIBRARY}.new"
-        shutil.copyfile(self._library(), fresh)
-        fresh.replace(ROOT / "runtime" / LIBRARY)
+        for name in (LIBRARY, LINKED):
+            fresh = ROOT / "runtime" / f"{name}.new"
+            shutil.copyfile(self._library().with_name(name), fresh)
+            fresh.replace(ROOT / "runtime" / name)
 
     def get_outputs(self) -> list[str]:
         """List what a build writes."""
-        return [*super().get_outputs(), str(self._library())]
+        return [*super().get_outputs(), *(str(self._library().with_name(name)) for name in (LIBRARY, LINKED))]
 
     def _library(self) -> Path:
         return Path(self.build_lib) / "nojit" / "runtime" / LIBRARY

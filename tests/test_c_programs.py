@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.cli.commands.config import facts
+from nojit.runtime import _core
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle
@@ -19,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/c-api.md").read_text(encoding="utf-8")
 HEADER = (ROOT / "runtime/engine/include/nojit.h").read_text(encoding="utf-8")
 FLAGS = facts()
+VERSION = re.findall(r"#define NOJIT_VERSION_(?:MAJOR|MINOR) (\d+)", HEADER)
+LIBRARY = Path(FLAGS["lib_dir"]) / "libnojit.so.0"
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 VECTOR_ADD = kernel(
     "vector_add",
@@ -65,7 +68,9 @@ def of_manifest(name: str, manifest: str, matrix: dict[str, list[object]], **fac
 
 @pytest.mark.parametrize("standard", ["c11", "c17"])
 def test_the_example_of_the_page_runs(tmp_path: Path, fakecuda: FakeCuda, standard: str) -> None:
-    (source,) = blocks("c")
+    source, configs = blocks("c")
+    (tmp_path / "configs.c").write_text(configs, encoding="utf-8")
+    build("gcc", tmp_path / "configs.c", tmp_path / "configs.so", f"-std={standard}", "-pedantic", "-shared", "-fPIC")
     (tmp_path / "add.c").write_text(source, encoding="utf-8")
     build("gcc", tmp_path / "add.c", tmp_path / "add", f"-std={standard}", "-pedantic")
     ran = run(tmp_path / "add", make_bundle(tmp_path / "a.nojit", VECTOR_ADD), fakecuda=fakecuda)
@@ -136,22 +141,124 @@ def test_a_program_in_cpp_asks_and_launches(tmp_path: Path, fakecuda: FakeCuda) 
     ]
 
 
+BORROWED = r"""
+#include <nojit.hpp>
+
+template <typename T> constexpr bool makes_arg = std::is_constructible_v<nojit::arg, T>;
+
+static_assert(makes_arg<const char *> && makes_arg<const std::string &> && makes_arg<std::string &>);
+static_assert(!makes_arg<std::string> && !makes_arg<const std::string>);
+static_assert(makes_arg<const nj_tensor_descriptor &> && !makes_arg<nj_tensor_descriptor>);
+static_assert(std::is_constructible_v<nojit::keyword, const char *, const std::string &>);
+static_assert(!std::is_constructible_v<nojit::keyword, const char *, std::string>);
+"""
+TEMPORARY = """
+#include <nojit.hpp>
+
+std::string name();
+nojit::arg it() { return {line}; }
+"""
+
+
+def test_no_argument_in_cpp_borrows_of_a_temporary(tmp_path: Path) -> None:
+    (tmp_path / "borrowed.cpp").write_text(BORROWED, encoding="utf-8")
+    build("g++", tmp_path / "borrowed.cpp", tmp_path / "borrowed.so", "-std=c++17", "-pedantic", "-shared", "-fPIC")
+    for line, allowed in {
+        "nojit::arg(name())": False,
+        'nojit::keyword{"MASK", name()}.value': False,
+        "nojit::arg::tuple({1, 2})": False,
+        "nojit::arg::tuple(*new std::vector<nojit::arg>{1, 2.0})": True,
+        "*new std::string": True,
+    }.items():
+        (tmp_path / "temporary.cpp").write_text(TEMPORARY.replace("{line}", line), encoding="utf-8")
+        command = ["g++", "-std=c++17", "-fsyntax-only", f"-I{FLAGS['include_dir']}", str(tmp_path / "temporary.cpp")]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ran.returncode == 0, "deleted" in ran.stderr) == (allowed, not allowed), line
+
+
 def test_the_page_lists_every_code() -> None:
     listed = re.findall(r"^\| `(NJ_ERROR_\w+)` \|", PAGE, re.MULTILINE)
     assert listed == re.findall(r"^    (NJ_ERROR_\w+) = ", HEADER, re.MULTILINE)
 
 
-def test_every_function_of_the_header_is_in_the_library(fakecuda: FakeCuda) -> None:
+def symbols(library: Path, pattern: str) -> set[str]:
+    """Return the symbols of a library that `nm` shows like this."""
+    shown = subprocess.run(["nm", "-D", str(library)], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(rf"{pattern}$", shown, re.MULTILINE))
+
+
+def test_the_public_symbols_are_those_of_the_header() -> None:
     declared = set(re.findall(r"^NJ_API .*?\b(nj_\w+)\(", HEADER, re.MULTILINE))
-    assert len(declared) > 20
-    exported = subprocess.run(
-        ["nm", "-D", f"{FLAGS['lib_dir']}/libnojit.so"], capture_output=True, text=True, check=True
+    assert len(declared) == 20
+    assert symbols(LIBRARY, rf" T (nj_\w+)@@NOJIT_{'.'.join(VERSION)}") == declared
+
+
+def test_the_private_symbols_are_those_that_the_binding_uses() -> None:
+    private = symbols(LIBRARY, r" [TD] (nj_\w+)@@NOJIT_PRIVATE")
+    assert symbols(Path(_core.__file__), r" U (nj_\w+)@NOJIT_PRIVATE") == private
+    assert symbols(LIBRARY, r" [A-TV-Z] (nj_\w+)@@\S+") == private | symbols(LIBRARY, r" T (nj_\w+)@@NOJIT_[0-9.]+")
+
+
+def test_programs_need_the_library_of_their_major_version(tmp_path: Path) -> None:
+    (tmp_path / "version.c").write_text(
+        "#include <nojit.h>\nint main(void) { return nj_version_fits(nj_version()) ? 0 : 1; }\n", encoding="utf-8"
+    )
+    build("gcc", tmp_path / "version.c", tmp_path / "version", "-std=c11", "-pedantic")
+    shown = subprocess.run(
+        ["readelf", "-dV", str(tmp_path / "version")], capture_output=True, text=True, check=True
     ).stdout
-    assert declared <= set(re.findall(r" T (nj_\w+)$", exported, re.MULTILINE))
+    assert f"[{LIBRARY.name}]" in shown
+    assert f"Name: NOJIT_{'.'.join(VERSION)} " in shown
+    assert subprocess.run([str(tmp_path / "version")], check=False).returncode == 0
+    assert LIBRARY.name == f"libnojit.so.{VERSION[0]}"
+
+
+VERSIONS = r"""
+#include <nojit.h>
+
+_Static_assert(NOJIT_VERSION_NUMBER == 1000 * NOJIT_VERSION_MAJOR + NOJIT_VERSION_MINOR, "a number");
+
+int main(void)
+{
+    /* bit 0 is the header's own version, bit 1 an older minor, bit 2 a newer one, bit 3 another major */
+    return nj_version_fits(NOJIT_VERSION_NUMBER) | nj_version_fits(NOJIT_VERSION_NUMBER - 1) << 1 |
+           nj_version_fits(NOJIT_VERSION_NUMBER + 1) << 2 | nj_version_fits(NOJIT_VERSION_NUMBER + 1000) << 3;
+}
+"""
+
+
+def test_other_versions_of_the_library_are_told_apart(tmp_path: Path) -> None:
+    """While the major version is 0, each minor is another interface; later a newer minor serves older programs."""
+    for version, fitting in (("0.1", 0b0001), ("2.3", 0b0101)):
+        major, minor = version.split(".")
+        header = re.sub(r"(define NOJIT_VERSION_MAJOR) \d+", rf"\1 {major}", HEADER)
+        (tmp_path / "nojit.h").write_text(re.sub(r"(define NOJIT_VERSION_MINOR) \d+", rf"\1 {minor}", header))
+        (tmp_path / "versions.c").write_text(VERSIONS, encoding="utf-8")
+        command = ["gcc", *WARNINGS, f"-I{tmp_path}", str(tmp_path / "versions.c"), "-o", str(tmp_path / "versions")]
+        subprocess.run(command, check=True)
+        assert subprocess.run([str(tmp_path / "versions")], check=False).returncode == fitting
+
+
+def test_each_struct_with_a_size_has_an_initialiser_that_sets_it(tmp_path: Path) -> None:
+    sized = re.findall(r"^typedef struct (nj_\w+) \{\n    size_t size;$", HEADER, re.MULTILINE)
+    # the library makes these, and passes them to callbacks
+    made = [name for name in sized if name not in {"nj_claim", "nj_event", "nj_reason"}]
+    assert len(made) == 9
+    rows = [
+        f"    {name} {name[3:]} = {name.upper()}_INIT;\n    wrong |= {name[3:]}.size != sizeof({name});"
+        for name in made
+    ]
+    source = (
+        "#include <nojit.h>\nint main(void)\n{\n    int wrong = 0;\n" + "\n".join(rows) + "\n    return wrong;\n}\n"
+    )
+    for compiler, ending, standard in (("gcc", "c", "c11"), ("g++", "cpp", "c++17")):
+        (tmp_path / f"init.{ending}").write_text(source, encoding="utf-8")
+        build(compiler, tmp_path / f"init.{ending}", tmp_path / "init", f"-std={standard}", "-pedantic")
+        assert subprocess.run([str(tmp_path / "init")], check=False).returncode == 0
 
 
 def test_the_library_is_small_and_needs_libc_alone() -> None:
-    library = Path(FLAGS["lib_dir"]) / "libnojit.so"
+    library = LIBRARY
     stripped = library.with_name("libnojit.stripped")
     try:
         subprocess.run(["strip", "-o", str(stripped), str(library)], check=True)
@@ -170,15 +277,18 @@ def test_the_library_is_small_and_needs_libc_alone() -> None:
 
 
 def test_pkg_config_and_cmake_say_what_the_command_says() -> None:
-    version = re.findall(r"#define NOJIT_VERSION_(?:MAJOR|MINOR) (\d+)", HEADER)
     package = (Path(FLAGS["pkgconfig_dir"]) / "nojit.pc").read_text(encoding="utf-8")
-    assert f"Version: {'.'.join(version)}\n" in package
+    assert f"Version: {'.'.join(VERSION)}\n" in package
     if shutil.which("pkg-config") is not None:
         environment = os.environ | {"PKG_CONFIG_PATH": FLAGS["pkgconfig_dir"]}
         asked = ["pkg-config", "--cflags", "--libs", "nojit"]
         told = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout.split()
         assert {Path(word[2:]).resolve() for word in told if word.startswith("-I")} == {Path(FLAGS["include_dir"])}
         assert {Path(word[2:]).resolve() for word in told if word.startswith("-L")} == {Path(FLAGS["lib_dir"])}
+    cmake = (Path(FLAGS["cmake_dir"]) / "nojitConfig.cmake").read_text(encoding="utf-8")
+    assert set(re.findall(r"libnojit\.so[.\d]*", cmake)) == {LIBRARY.name}
+    dynamic = subprocess.run(["readelf", "-d", str(LIBRARY)], capture_output=True, text=True, check=True).stdout
+    assert f"soname: [{LIBRARY.name}]" in dynamic
 
 
 def server_kernels() -> tuple[SyntheticKernel, SyntheticKernel]:
@@ -239,6 +349,8 @@ def test_cmake_builds_the_server(tmp_path: Path, fakecuda: FakeCuda) -> None:
 
 
 def test_cargo_builds_the_example_in_rust(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    source = (ROOT / "examples/rust/src/nojit.rs").read_text(encoding="utf-8")
+    assert f"const VERSION: c_int = {1000 * int(VERSION[0]) + int(VERSION[1])};" in source
     if shutil.which("cargo") is None:
         pytest.skip("needs cargo")
     copy = shutil.copytree(ROOT / "examples/rust", tmp_path / "rust")

@@ -16,8 +16,8 @@ _INT, _POINTER, _FP32 = 3, 6, 13
 
 
 def library_path() -> Path:
-    """Return the libnojit.so that the extension links."""
-    return Path(_core.__file__).with_name("libnojit.so")
+    """Return the path of the libnojit that the extension links."""
+    return Path(_core.__file__).with_name("libnojit.so.0")
 
 
 class Value(ctypes.Union):
@@ -48,6 +48,7 @@ class LaunchSetup(ctypes.Structure):
         ("device", ctypes.c_int),
         ("grid_rank", ctypes.c_int),
         ("grid", ctypes.c_uint32 * 3),
+        ("reserved", ctypes.c_uint32),
     )
 
 
@@ -69,7 +70,7 @@ class CallInC:
 
     def __init__(self, stage: Stage) -> None:
         self.library = ctypes.CDLL(str(library_path()))
-        for function in (self.library.nj_bundle_open, self.library.nj_bundle_kernel, self.library.nj_prepare):
+        for function in (self.library.nj_bundle_open, self.library.nj_bundle_kernel, self.library.nj_kernel_prepare):
             function.restype = ctypes.c_void_p
         (file,) = stage.bundle.files
         bundle = self.library.nj_bundle_open(file.path.encode(), None, None)
@@ -87,7 +88,7 @@ class CallInC:
     def plan(self) -> tuple[ctypes.c_void_p, Any]:
         """Return a plan, and pointers to its values."""
         count, setup = ctypes.c_size_t(len(self.args)), ctypes.byref(self.setup)
-        found = self.library.nj_prepare(self.kernel, self.args, count, None, ctypes.c_size_t(0), setup, None)
+        found = self.library.nj_kernel_prepare(self.kernel, self.args, count, None, ctypes.c_size_t(0), setup, None)
         if not found:
             raise Unavailable("libnojit selects no variant for the call")
         # the low bytes of an int are that int in fewer bytes

@@ -40,7 +40,7 @@ int64_t plan_loop(plan_fn launch, const void *plan, const void *const *values, v
     return (end.tv_sec - begin.tv_sec) * INT64_C(1000000000) + (end.tv_nsec - begin.tv_nsec);
 }
 
-/* nj_launch of nojit.h. */
+/* nj_kernel_launch of nojit.h. */
 typedef int (*call_fn)(void *kernel, const void *args, size_t arg_count, const void *keywords, size_t keyword_count,
                        const void *config, void *error);
 

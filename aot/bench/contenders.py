@@ -94,11 +94,13 @@ def c_plan(stage: Stage) -> Timer:
 
 
 def c_launch(stage: Stage) -> Timer:
-    """Return a timer of a C loop around ``nj_launch``, which finds the plan of a call by its arguments."""
+    """Return a timer of a C loop around ``nj_kernel_launch``, which finds the plan of a call by its arguments."""
     call, loop = CallInC(stage), compile_loops(stage.folder).call_loop
     count = ctypes.c_size_t(len(call.args))
     return _timer(
-        lambda launches: loop(call.library.nj_launch, call.kernel, call.args, count, ctypes.byref(call.setup), launches)
+        lambda launches: loop(
+            call.library.nj_kernel_launch, call.kernel, call.args, count, ctypes.byref(call.setup), launches
+        )
     )
 
 
@@ -137,7 +139,7 @@ def _bound(stage: Stage) -> Timer:
 FLOOR = Contender("c-loop", "C loop around cuLaunchKernel", c_loop)
 OURS = (
     Contender("c-plan", "C loop around nj_plan_launch", c_plan),
-    Contender("c-launch", "C loop around nj_launch", c_launch),
+    Contender("c-launch", "C loop around nj_kernel_launch", c_launch),
     Contender("nojit", "kernel[grid](...), called as Triton is", nojit("kernel[grid]({triton})")),
     Contender("nojit-own-grid", "kernel(...), the bundle's grid", nojit("kernel({positional})")),
     Contender("nojit-bound", "bound = kernel.bind(grid); bound(...)", _bound),

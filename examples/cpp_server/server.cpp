@@ -56,7 +56,7 @@ std::vector<std::uint16_t> random_numbers(std::int64_t count, unsigned seed)
 
 nojit::arg bf16(const buffer &memory)
 {
-    return nojit::arg::pointer(memory.address(), NJ_BF16);
+    return nojit::arg::pointer(memory.address(), NJ_DTYPE_BF16);
 }
 
 // One layer: out = attention(q, k, v) @ weight. Queries, keys and values are stored as [batch, tokens, heads, width].
@@ -82,7 +82,7 @@ public:
         const int rows = of_.rows(), columns = of_.columns();
         const std::int64_t none = 0, by_row = columns, whole = by_row * rows;
         where.keywords = {{"PRECISION", "ieee"}};
-        matmul_(where, bf16(mixed), bf16(weight), bf16(out), bf16(out), nojit::arg::pointer(out.address(), NJ_FP32), 1, rows, columns, columns,
+        matmul_(where, bf16(mixed), bf16(weight), bf16(out), bf16(out), nojit::arg::pointer(out.address(), NJ_DTYPE_FP32), 1, rows, columns, columns,
                 1, columns, 0, 1.0, 0.0, whole, by_row, 1, none, by_row, 1, whole, by_row, 1, whole, by_row, 1);
     }
 

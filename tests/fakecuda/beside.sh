@@ -27,5 +27,5 @@ build_beside() {
         -Iruntime/binding -Iruntime/engine -Iruntime/engine/include \
         runtime/binding/*.c runtime/binding/*/*.c runtime/engine/*/*.c -ldl -lm -o "$package/_core$suffix")
     # who opens the library beside the extension gets the same one
-    ln -s "_core$suffix" "$package/libnojit.so"
+    ln -s "_core$suffix" "$package/libnojit.so.0"
 }

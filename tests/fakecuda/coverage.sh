@@ -21,7 +21,7 @@ tests/fuzz/run.sh "$folder" -- -runs=0 >"$folder/fuzz.log" 2>&1
 . "$root/tests/fakecuda/beside.sh"
 # shellcheck disable=SC2086 # flags are words
 (build_beside "$folder/beside" "$compiler" $flags)
-ln -sf beside/nojit/runtime/libnojit.so "$folder/core.so"
+ln -sf beside/nojit/runtime/libnojit.so.0 "$folder/core.so"
 [ $# -gt 0 ] || set -- tests/runtime tests/abuse -q -m "not triton and not slow and not gpu" \
     --ignore tests/runtime/recording --ignore-glob "tests/runtime/serve/test_standin*"
 # what fails is shown, and the lines that ran count

@@ -148,18 +148,23 @@ static size_t put_index(char *to, nj_span section, size_t stored_bytes, const un
 
 static void ask_kernel(nj_kernel *kernel)
 {
-    const nj_keyword *settings;
-    for (size_t i = 0; i < nj_kernel_param_count(kernel); i++) {
-        nj_param_info info = {.size = sizeof info};
-        nj_kernel_param(kernel, i, &info);
-        if (info.name[0] == 0) {
+    nj_error error = {.code = NJ_OK};
+    nj_kernel_info about = NJ_KERNEL_INFO_INIT;
+    if (nj_kernel_about(kernel, &about, &error) != NJ_OK || about.name[0] == 0) {
+        abort();
+    }
+    for (size_t i = 0; i < about.param_count; i++) {
+        nj_param_info info = NJ_PARAM_INFO_INIT;
+        if (nj_kernel_param(kernel, i, &info, &error) != NJ_OK || info.name[0] == 0) {
             abort();
         }
     }
-    for (size_t i = 0; i <= nj_kernel_config_count(kernel); i++) {
-        size_t count = nj_kernel_config(kernel, i, &settings);
-        for (size_t j = 0; j < count; j++) {
-            if (settings[j].name == NULL || settings[j].value.kind > NJ_ARG_FUNCTION) {
+    for (size_t i = 0; i < about.config_count; i++) {
+        nj_config_info info = NJ_CONFIG_INFO_INIT;
+        bool told = nj_kernel_config(kernel, i, &info, &error) == NJ_OK;
+        fuzz_expect(told, &error, true);
+        for (size_t j = 0; told && j < info.setting_count; j++) {
+            if (info.settings[j].name == NULL || info.settings[j].value.kind > NJ_ARG_FUNCTION) {
                 abort();
             }
         }

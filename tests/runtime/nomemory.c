@@ -48,12 +48,14 @@ static nj_code use(nj_bundle *bundle, nj_error *error)
     if (add == NULL) {
         return error->code;
     }
-    const nj_keyword *settings;
-    nj_kernel_config(add, 0, &settings);
-    nj_arg args[] = {nj_arg_pointer(0x1000, NJ_FP16), nj_arg_pointer(0x2000, NJ_FP16), nj_arg_int(1024)};
+    nj_config_info config = NJ_CONFIG_INFO_INIT;
+    if (nj_kernel_config(add, 0, &config, error) != NJ_OK) {
+        return error->code;
+    }
+    nj_arg args[] = {nj_arg_pointer(0x1000, NJ_DTYPE_FP16), nj_arg_pointer(0x2000, NJ_DTYPE_FP16), nj_arg_int(1024)};
     nj_keyword block = {"BLOCK", nj_arg_int(256)};
-    if (nj_explain(add, args, 3, &block, 1, NULL, ignore, NULL, error) != NJ_OK || nj_launch(add, args, 3, NULL, 0, NULL, error) != NJ_OK ||
-        nj_launch(add, args, 3, &block, 1, NULL, error) != NJ_OK || nj_prepare(add, args, 3, &block, 1, NULL, error) == NULL ||
+    if (nj_kernel_explain(add, args, 3, &block, 1, NULL, ignore, NULL, error) != NJ_OK || nj_kernel_launch(add, args, 3, NULL, 0, NULL, error) != NJ_OK ||
+        nj_kernel_launch(add, args, 3, &block, 1, NULL, error) != NJ_OK || nj_kernel_prepare(add, args, 3, &block, 1, NULL, error) == NULL ||
         nj_kernel_load(add, 0, error) != NJ_OK) {
         return error->code;
     }
@@ -61,10 +63,10 @@ static nj_code use(nj_bundle *bundle, nj_error *error)
     if (tile == NULL) {
         return error->code;
     }
-    nj_tensor_descriptor described = {sizeof described, 0x4000, NJ_FP16, 2, {128, 64}, {64, 1}, {64, 64}, {0}, {0}, 0, 0};
+    nj_tensor_descriptor described = {sizeof described, 0x4000, NJ_DTYPE_FP16, 2, {128, 64}, {64, 1}, {64, 64}, {0}, {0}, 0, 0, {0}};
     nj_arg pair[] = {nj_arg_descriptor(&described), nj_arg_int(5)};
     nj_arg both[] = {nj_arg_tuple(pair, 2)};
-    return nj_launch(tile, both, 1, NULL, 0, NULL, error);
+    return nj_kernel_launch(tile, both, 1, NULL, 0, NULL, error);
 }
 
 int main(int count, char **words)

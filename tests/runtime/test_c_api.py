@@ -28,11 +28,18 @@ from tests.support.capi import (
     LOG,
     RELEASE,
     VERIFY,
+    BundleInfo,
     CApi,
     CBundle,
     CError,
     CKernel,
+    ConfigInfo,
+    CPlan,
+    KernelInfo,
     Options,
+    ParamInfo,
+    PlanInfo,
+    ValueInfo,
 )
 from tests.support.tensors import PointerTensor
 
@@ -376,7 +383,8 @@ def test_a_bundle_and_its_kernels_say_what_they_are(open_c: Callable[..., CBundl
     assert add.handle.value == bundle.kernel("add").handle.value
     assert add.params() == [("x", False, False), ("y", False, False), ("n", False, False), ("BLOCK", True, False)]
     assert add.config(1) == {"BLOCK": 256, "num_warps": 2, "num_ctas": 1, "num_stages": 3}
-    assert add.config(2) == {}
+    assert add.about().name == b"add"
+    assert (add.about().variant_count, add.about().config_count) == (len(add.explain(X, Y, 16)), 2)
     assert bundle.fit(0) > 0
     fakecuda.set_devices(80)
     assert bundle.fit(0) == 0
@@ -512,6 +520,85 @@ def test_a_struct_without_its_size_is_refused(
     monkeypatch.setattr("tests.support.capi._setup", lambda *_facts: ctypes.c_size_t(0))
     with pytest.raises(CError, match="expected nj_launch_setup to have its size set, got 0"):
         add.launch(X, Y, 1000)
+
+
+Fill = Callable[[CBundle, CKernel, CPlan], tuple[str, Any, Any, tuple[int, ...]]]
+FILLED: dict[str, Fill] = {
+    "nj_bundle_info": lambda bundle, _kernel, _plan: ("nj_bundle_about", bundle.handle, BundleInfo, ()),
+    "nj_kernel_info": lambda _bundle, kernel, _plan: ("nj_kernel_about", kernel.handle, KernelInfo, ()),
+    "nj_param_info": lambda _bundle, kernel, _plan: ("nj_kernel_param", kernel.handle, ParamInfo, (0,)),
+    "nj_config_info": lambda _bundle, kernel, _plan: ("nj_kernel_config", kernel.handle, ConfigInfo, (0,)),
+    "nj_plan_info": lambda _bundle, _kernel, plan: ("nj_plan_about", plan.handle, PlanInfo, ()),
+    "nj_plan_value_info": lambda _bundle, _kernel, plan: ("nj_plan_value", plan.handle, ValueInfo, (0,)),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_a_struct_is_filled_as_far_as_its_size_goes(
+    api: CApi, open_c: Callable[..., CBundle], fakecuda: FakeCuda, name: str
+) -> None:
+    bundle = open_c(kernel("add", **VECTOR_ADD))
+    add = bundle.kernel("add")
+    function, handle, kind, numbers = FILLED[name](bundle, add, add.prepare(X, Y, 1000))
+    whole = api.fill(function, handle, kind, *numbers)
+    least = max(getattr(kind, field).offset + getattr(kind, field).size for field, _ in kind._fields_)
+    # of no size, too short for the first version, and not initialised
+    for size in (0, 8, least - 1, 4097, 2**63):
+        with pytest.raises(CError, match=f"expected {name} to have its size set, got {size}") as caught:
+            api.fill(function, handle, kind, *numbers, size=size)
+        assert caught.value.code == ARGUMENT
+
+    class Newer(kind):  # type: ignore[misc, valid-type]
+        _fields_ = (("more", ctypes.c_uint64 * 2),)
+
+    newer = Newer(size=ctypes.sizeof(Newer), more=(1, 2))
+    assert getattr(api.library, function)(handle, *map(ctypes.c_size_t, numbers), ctypes.byref(newer), None) == 0
+    assert (newer.size, list(newer.more)) == (ctypes.sizeof(Newer), [0, 0])
+    plain = [field for field, _ in kind._fields_ if field not in {"size", "settings"}]
+    assert [getattr(newer, field) for field in plain] == [getattr(whole, field) for field in plain]
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        (lambda _add, plan: plan.value(4), "one of 3 values, got 4"),
+        (lambda add, _plan: add.param(4), "one of 4 params, got 4"),
+        (lambda add, _plan: add.config(2**64 - 1), "one of 2 configs, got 18446744073709551615"),
+    ],
+)
+def test_a_number_of_nothing_is_refused(add: CKernel, of: Callable[[CKernel, CPlan], Any], words: str) -> None:
+    with pytest.raises(CError, match=f"expected the number of {words} - at .*nojit kernel add") as caught:
+        of(add, add.prepare(X, Y, 1000))
+    assert caught.value.code == ARGUMENT
+
+
+def test_what_is_reserved_has_to_be_zero(
+    add: CKernel, open_c: Callable[..., CBundle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.support import capi
+
+    setup, sized = capi._setup, capi._sized
+
+    def with_reserved(*facts: Any) -> Any:
+        made = setup(*facts)
+        made.reserved = 7
+        return made
+
+    monkeypatch.setattr("tests.support.capi._setup", with_reserved)
+    with pytest.raises(CError, match=r"expected nj_launch_setup.reserved to be 0, got 7"):
+        add.launch(X, Y, 1000)
+    monkeypatch.setattr("tests.support.capi._setup", setup)
+    tile = open_c(kernel("tile", {"tile": "tensordesc<fp16[64,64]>"}, grid=["1"])).kernel("tile")
+
+    def described(kind: Any) -> Any:
+        made = sized(kind)
+        made.reserved[2] = 1
+        return made
+
+    monkeypatch.setattr("tests.support.capi._sized", described)
+    with pytest.raises(CError, match=r"expected nj_tensor_descriptor.reserved to be 0, got 1") as caught:
+        tile.launch(TILE)
+    assert caught.value.argument == 0
 
 
 def test_a_struct_of_a_newer_version_is_read_as_far_as_it_is_known(api: CApi, tmp_path: Path) -> None:

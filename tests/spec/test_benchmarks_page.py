@@ -34,7 +34,7 @@ def test_the_bars_are_the_codes() -> None:
     assert said["one launch, 4 arguments, each of nojit's call forms, relative to the C loop"] == "1.25"
     assert said["one launch, 12 arguments and keywords, relative to the C loop"] == "1.5"
     assert said["one launch from C, `nj_plan_launch`, relative to the C loop"] == "1.05"
-    assert said["one launch from C, `nj_launch`, relative to the C loop"] == "1.15"
+    assert said["one launch from C, `nj_kernel_launch`, relative to the C loop"] == "1.15"
     assert said["one launch, relative to Triton's JIT"] == "1/4"
     assert said["process start to the end of a first kernel, relative to `ctypes`"] == "1.15"
     assert said["process start to the end of 50 kernels, relative to `ctypes`"] == "1.15"

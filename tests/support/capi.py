@@ -12,7 +12,24 @@ from typing import Any
 from nojit.aot.bench.c_calls import Arg, LaunchSetup, Value, library_path
 from nojit.runtime.values import DType, FunctionRef
 
-__all__ = ["DTYPES", "CApi", "CBundle", "CError", "CKernel", "CPlan", "Event", "Options", "Reason", "library_path"]
+__all__ = [
+    "DTYPES",
+    "BundleInfo",
+    "CApi",
+    "CBundle",
+    "CError",
+    "CKernel",
+    "CPlan",
+    "ConfigInfo",
+    "Event",
+    "KernelInfo",
+    "Options",
+    "ParamInfo",
+    "PlanInfo",
+    "Reason",
+    "ValueInfo",
+    "library_path",
+]
 
 DTYPES = ("", "i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64",
           "fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16", "fp8e4b15")  # fmt: skip
@@ -70,6 +87,7 @@ class _Descriptor(ctypes.Structure):
         ("steps", ctypes.c_uint8 * 5),
         ("pads_nan", ctypes.c_uint8),
         ("rounds_tf32", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8 * 3),
     )
 
 
@@ -129,7 +147,9 @@ class Options(ctypes.Structure):
         return Options(size=ctypes.sizeof(Options), **callbacks)
 
 
-class _BundleInfo(ctypes.Structure):
+class BundleInfo(ctypes.Structure):
+    """An `nj_bundle_info`."""
+
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("name", ctypes.c_char_p),
@@ -142,7 +162,9 @@ class _BundleInfo(ctypes.Structure):
     )
 
 
-class _ParamInfo(ctypes.Structure):
+class ParamInfo(ctypes.Structure):
+    """An `nj_param_info`."""
+
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("name", ctypes.c_char_p),
@@ -151,7 +173,31 @@ class _ParamInfo(ctypes.Structure):
     )
 
 
-class _PlanInfo(ctypes.Structure):
+class KernelInfo(ctypes.Structure):
+    """An `nj_kernel_info`."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("param_count", ctypes.c_size_t),
+        ("variant_count", ctypes.c_size_t),
+        ("config_count", ctypes.c_size_t),
+    )
+
+
+class ConfigInfo(ctypes.Structure):
+    """An `nj_config_info`."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("settings", ctypes.POINTER(_Keyword)),
+        ("setting_count", ctypes.c_size_t),
+    )
+
+
+class PlanInfo(ctypes.Structure):
+    """An `nj_plan_info`."""
+
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("symbol", ctypes.c_char_p),
@@ -166,7 +212,9 @@ class _PlanInfo(ctypes.Structure):
     )
 
 
-class _ValueInfo(ctypes.Structure):
+class ValueInfo(ctypes.Structure):
+    """An `nj_plan_value_info`."""
+
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("name", ctypes.c_char_p),
@@ -182,7 +230,7 @@ class Reason(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("code", ctypes.c_int),
-        ("number", ctypes.c_size_t),
+        ("variant", ctypes.c_size_t),
         ("config", ctypes.c_size_t),
         ("name", ctypes.c_char_p),
         ("expected", ctypes.c_char_p),
@@ -268,19 +316,19 @@ class CPlan:
     """An `nj_plan`."""
 
     def __init__(self, api: CApi, handle: int) -> None:
-        self._api, self._handle = api, ctypes.c_void_p(handle)
+        self._api, self.handle = api, ctypes.c_void_p(handle)
 
-    def about(self) -> _PlanInfo:
-        info = _sized(_PlanInfo)
-        self._api.library.nj_plan_about(self._handle, ctypes.byref(info))
-        return info
+    def about(self) -> PlanInfo:
+        return self._api.fill("nj_plan_about", self.handle, PlanInfo)
+
+    def value(self, number: int) -> ValueInfo:
+        return self._api.fill("nj_plan_value", self.handle, ValueInfo, number)
 
     def values(self) -> list[tuple[str, str, int, int]]:
         """Return name, type, bytes and hint of each value."""
         listed = []
         for number in range(self.about().value_count):
-            info = _sized(_ValueInfo)
-            self._api.library.nj_plan_value(self._handle, ctypes.c_size_t(number), ctypes.byref(info))
+            info = self.value(number)
             listed.append((info.name.decode(), info.type.decode(), info.bytes, info.hint))
         return listed
 
@@ -291,7 +339,7 @@ class CPlan:
         size = None if grid is None else (ctypes.c_uint32 * 3)(*grid)
         with self._api.checked() as error:
             error.result = self._api.library.nj_plan_launch(
-                self._handle, pointers, size, ctypes.c_void_p(stream), ctypes.byref(error)
+                self.handle, pointers, size, ctypes.c_void_p(stream), ctypes.byref(error)
             )
 
 
@@ -311,13 +359,13 @@ class CKernel:
     ) -> None:
         pen = _Pen()
         with self._api.checked() as error:
-            error.result = self._api.library.nj_launch(
+            error.result = self._api.library.nj_kernel_launch(
                 self.handle, *pen.call(args, named), ctypes.byref(_setup(grid, stream, device)), ctypes.byref(error)
             )
 
     def prepare(self, *args: Any, device: int = CURRENT_DEVICE, **named: Any) -> CPlan:
         pen, error = _Pen(), _Error()
-        handle = self._api.library.nj_prepare(
+        handle = self._api.library.nj_kernel_prepare(
             self.handle, *pen.call(args, named), ctypes.byref(_setup(None, 0, device)), ctypes.byref(error)
         )
         if not handle:
@@ -331,11 +379,11 @@ class CKernel:
         def visit(_user: int, reason: Any) -> int:
             one = reason.contents
             texts = [(text or b"").decode() for text in (one.name, one.expected, one.got)]
-            told.append((one.code, one.number, *texts))
+            told.append((one.code, one.variant, *texts))
             return 0
 
         with self._api.checked() as error:
-            error.result = self._api.library.nj_explain(
+            error.result = self._api.library.nj_kernel_explain(
                 self.handle, *pen.call(args, named), ctypes.byref(_setup(None, 0, device)), _VISITOR(visit), None,
                 ctypes.byref(error),
             )  # fmt: skip
@@ -345,43 +393,44 @@ class CKernel:
         with self._api.checked() as error:
             error.result = self._api.library.nj_kernel_load(self.handle, device, ctypes.byref(error))
 
+    def about(self) -> KernelInfo:
+        return self._api.fill("nj_kernel_about", self.handle, KernelInfo)
+
+    def param(self, number: int) -> ParamInfo:
+        return self._api.fill("nj_kernel_param", self.handle, ParamInfo, number)
+
     def params(self) -> list[tuple[str, bool, bool]]:
         """Return name, whether constexpr and whether it has a default, of each param."""
         listed = []
-        for number in range(self._api.library.nj_kernel_param_count(self.handle)):
-            info = _sized(_ParamInfo)
-            self._api.library.nj_kernel_param(self.handle, ctypes.c_size_t(number), ctypes.byref(info))
+        for number in range(self.about().param_count):
+            info = self.param(number)
             listed.append((info.name.decode(), bool(info.is_constexpr), bool(info.has_default)))
         return listed
 
     def config(self, number: int) -> dict[str, Any]:
         """Return each setting of a config."""
-        settings = ctypes.POINTER(_Keyword)()
-        count = self._api.library.nj_kernel_config(self.handle, ctypes.c_size_t(number), ctypes.byref(settings))
-        return {settings[i].name.decode(): _constant(settings[i].value) for i in range(count)}
+        info = self._api.fill("nj_kernel_config", self.handle, ConfigInfo, number)
+        listed = (info.settings[place] for place in range(info.setting_count))
+        return {one.name.decode(): _constant(one.value) for one in listed}
 
 
 class CBundle:
     """An `nj_bundle`."""
 
     def __init__(self, api: CApi, handle: int) -> None:
-        self._api, self._handle = api, ctypes.c_void_p(handle)
+        self._api, self.handle = api, ctypes.c_void_p(handle)
 
-    def about(self) -> _BundleInfo:
-        info = _sized(_BundleInfo)
-        self._api.library.nj_bundle_about(self._handle, ctypes.byref(info))
-        return info
+    def about(self) -> BundleInfo:
+        return self._api.fill("nj_bundle_about", self.handle, BundleInfo)
 
     def kernels(self) -> list[str]:
         named = self._api.library.nj_bundle_kernel_name
-        return [named(self._handle, ctypes.c_size_t(i)).decode() for i in range(self.about().kernel_count)]
+        return [named(self.handle, ctypes.c_size_t(i)).decode() for i in range(self.about().kernel_count)]
 
     def attachment(self, name: str) -> tuple[int, bytes]:
         """Return the address of an attachment, and its bytes."""
         error, size = _Error(), ctypes.c_size_t()
-        at = self._api.library.nj_bundle_attachment(
-            self._handle, name.encode(), ctypes.byref(size), ctypes.byref(error)
-        )
+        at = self._api.library.nj_bundle_attachment(self.handle, name.encode(), ctypes.byref(size), ctypes.byref(error))
         if not at:
             raise CError(error)
         return at, ctypes.string_at(at, size.value)
@@ -389,18 +438,18 @@ class CBundle:
     def fit(self, device: int) -> int:
         fit = ctypes.c_int()
         with self._api.checked() as error:
-            error.result = self._api.library.nj_bundle_fit(self._handle, device, ctypes.byref(fit), ctypes.byref(error))
+            error.result = self._api.library.nj_bundle_fit(self.handle, device, ctypes.byref(fit), ctypes.byref(error))
         return fit.value
 
     def kernel(self, name: str) -> CKernel:
         error = _Error()
-        handle = self._api.library.nj_bundle_kernel(self._handle, name.encode(), ctypes.byref(error))
+        handle = self._api.library.nj_bundle_kernel(self.handle, name.encode(), ctypes.byref(error))
         if not handle:
             raise CError(error)
         return CKernel(self._api, handle)
 
     def close(self) -> None:
-        self._api.library.nj_bundle_close(self._handle)
+        self._api.library.nj_bundle_close(self.handle)
 
 
 class _Checked(_Error):  # noqa: N818 - what a function fills, not raised
@@ -426,14 +475,12 @@ class CApi:
             "nj_bundle_open_memory",
             "nj_bundle_kernel",
             "nj_bundle_attachment",
-            "nj_prepare",
+            "nj_kernel_prepare",
         ):
             getattr(self.library, name).restype = ctypes.c_void_p
-        for name in ("nj_kernel_param_count", "nj_kernel_variant_count", "nj_kernel_config_count", "nj_kernel_config"):
-            getattr(self.library, name).restype = ctypes.c_size_t
         self.library.nj_bundle_kernel_name.restype = ctypes.c_char_p
-        for name in ("nj_launch", "nj_prepare", "nj_explain"):
-            more = [ctypes.c_void_p] * 2 if name == "nj_explain" else []
+        for name in ("nj_kernel_launch", "nj_kernel_prepare", "nj_kernel_explain"):
+            more = [ctypes.c_void_p] * 2 if name == "nj_kernel_explain" else []
             pointers = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
             getattr(self.library, name).argtypes = [*pointers, ctypes.c_void_p, *more, ctypes.c_void_p]
 
@@ -444,6 +491,15 @@ class CApi:
         yield error
         if error.result != 0:
             raise CError(error)
+
+    def fill(self, function: str, handle: Any, kind: Any, *numbers: int, size: int | None = None) -> Any:
+        """Return a struct that a function fills, which is told another size on request."""
+        info = kind(size=ctypes.sizeof(kind) if size is None else size)
+        with self.checked() as error:
+            error.result = getattr(self.library, function)(
+                handle, *map(ctypes.c_size_t, numbers), ctypes.byref(info), ctypes.byref(error)
+            )
+        return info
 
     def open(self, path: Path, options: Options | None = None) -> CBundle:
         error = _Error()

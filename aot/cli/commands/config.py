@@ -41,7 +41,7 @@ def facts() -> dict[str, str]:
     """
     runtime = Path(_core.__file__).parent
     include = runtime / "engine/include"
-    for needed in (runtime / "libnojit.so", include / "nojit.h"):
+    for needed in (runtime / "libnojit.so", runtime / "libnojit.so.0", include / "nojit.h"):
         if not needed.exists():
             raise PackageError("expected an installation of nojit with libnojit", got=f"no {needed}")
     return {

@@ -38,18 +38,23 @@ struct LaunchSetup {
     device: c_int,
     grid_rank: c_int,
     grid: [u32; 3],
+    reserved: u32,
 }
 
 enum NjBundle {}
 enum NjKernel {}
 
+/// NOJIT_VERSION_NUMBER of the nojit.h that the declarations here follow.
+const VERSION: c_int = 1;
+
 extern "C" {
+    fn nj_version() -> c_int;
     fn nj_error_text(error: *const NjError, text: *mut c_char, room: usize) -> usize;
     fn nj_bundle_open(path: *const c_char, options: *const c_void, error: *mut NjError) -> *mut NjBundle;
     fn nj_bundle_close(bundle: *mut NjBundle);
     fn nj_bundle_kernel(bundle: *mut NjBundle, name: *const c_char, error: *mut NjError) -> *mut NjKernel;
     fn nj_bundle_kernel_name(bundle: *const NjBundle, number: usize) -> *const c_char;
-    fn nj_launch(
+    fn nj_kernel_launch(
         kernel: *mut NjKernel,
         args: *const Arg,
         arg_count: usize,
@@ -95,6 +100,10 @@ pub struct Bundle(*mut NjBundle);
 
 impl Bundle {
     pub fn open(path: &str) -> Result<Bundle, Error> {
+        let version = unsafe { nj_version() };
+        if version != VERSION {
+            return Err(Error(format!("expected libnojit of version {VERSION}, got {version}: declare the functions of its nojit.h")));
+        }
         let path = CString::new(path).map_err(|_| Error("expected a path without zeros".into()))?;
         let mut error: NjError = unsafe { mem::zeroed() };
         let bundle = unsafe { nj_bundle_open(path.as_ptr(), ptr::null(), &mut error) };
@@ -133,8 +142,8 @@ impl Kernel<'_> {
     /// Pointers among `args` are to memory of the device that the kernel may use.
     pub unsafe fn launch(&self, args: &[Arg]) -> Result<(), Error> {
         let mut error: NjError = mem::zeroed();
-        let setup = LaunchSetup { size: mem::size_of::<LaunchSetup>(), stream: ptr::null_mut(), device: -1, grid_rank: 0, grid: [0; 3] };
-        match nj_launch(self.0, args.as_ptr(), args.len(), ptr::null(), 0, &setup, &mut error) {
+        let setup = LaunchSetup { size: mem::size_of::<LaunchSetup>(), stream: ptr::null_mut(), device: -1, grid_rank: 0, grid: [0; 3], reserved: 0 };
+        match nj_kernel_launch(self.0, args.as_ptr(), args.len(), ptr::null(), 0, &setup, &mut error) {
             0 => Ok(()),
             _ => Err(Error::from(&error)),
         }

@@ -169,9 +169,9 @@ PyObject *py_dtypes_of(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     static const char *const kinds[] = {
         [NJ_OF_BOOLS] = "bool", [NJ_OF_INTS] = "int", [NJ_OF_UINTS] = "int", [NJ_OF_FLOATS] = "float"};
-    PyObject *all = PyTuple_New(NJ_DTYPE_COUNT - NJ_I1);
+    PyObject *all = PyTuple_New(NJ_DTYPE_COUNT - NJ_DTYPE_I1);
     for (Py_ssize_t i = 0; all != NULL && i < PyTuple_GET_SIZE(all); i++) {
-        const nj_dtype_facts *facts = &nj_dtypes[NJ_I1 + i];
+        const nj_dtype_facts *facts = &nj_dtypes[NJ_DTYPE_I1 + i];
         PyObject *one = Py_BuildValue("(ssiO)", facts->name, kinds[facts->kind], facts->bytes, facts->is_scalar ? Py_True : Py_False);
         if (one == NULL) {
             Py_CLEAR(all);

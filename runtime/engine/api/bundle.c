@@ -5,7 +5,6 @@
 
 #include "api/kernel.h"
 #include "base/texts.h"
-#include "base/sized.h"
 #include "bundle/zstd.h"
 #include "driver/query.h"
 
@@ -228,12 +227,18 @@ const void *nj_bundle_attachment(nj_bundle *it, const char *name, size_t *size, 
 
 /* -- questions -- */
 
-void nj_bundle_about(const nj_bundle *it, nj_bundle_info *info)
+nj_code nj_fill(const nj_sized *sized, void *theirs, const void *ours, nj_error *error)
 {
+    return nj_sized_fill(sized, theirs, ours, error) ? NJ_OK : NJ_ERROR_ARGUMENT;
+}
+
+nj_code nj_bundle_about(const nj_bundle *it, nj_bundle_info *info, nj_error *error)
+{
+    static const nj_sized sized = {"nj_bundle_info", sizeof *info, NJ_END_OF(nj_bundle_info, kernel_count), -1};
     const nj_index *index = &it->reader.index;
-    nj_bundle_info all = {info->size, it->name, it->version, it->arch_name, it->image_arch_name, it->reader.digest,
+    nj_bundle_info all = {sizeof all, it->name, it->version, it->arch_name, it->image_arch_name, it->reader.digest,
                           (int)index->min_driver, index->kernel_count};
-    nj_sized_fill(info, &all, sizeof all);
+    return nj_fill(&sized, info, &all, error);
 }
 
 const char *nj_bundle_kernel_name(const nj_bundle *it, size_t number)

@@ -2,6 +2,7 @@
 #ifndef NOJIT_API_BUNDLE_H
 #define NOJIT_API_BUNDLE_H
 
+#include "base/sized.h"
 #include "bundle/reader.h"
 #include "bundle/target.h"
 
@@ -31,6 +32,9 @@ bool nj_bundle_verify(void *context, const char *digest, nj_error *error);
 /* Tells the log of something that began at `began_ns`; `kernel` is its name, or NULL. */
 void nj_bundle_tell(const nj_bundle *bundle, const char *kind, const char *kernel, const char *detail, int device, uint64_t began_ns);
 uint64_t nj_now_ns(void);
+
+/* Fills a caller's struct from ours; `error` may be NULL. */
+nj_code nj_fill(const nj_sized *sized, void *theirs, const void *ours, nj_error *error);
 
 /* Finds the ordinal of a device, which NJ_CURRENT_DEVICE may stand for. False with `error` filled. */
 bool nj_find_device(int device, int *ordinal, nj_error *error);

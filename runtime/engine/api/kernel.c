@@ -2,7 +2,6 @@
 
 #include "api/plan.h"
 #include "base/texts.h"
-#include "base/sized.h"
 #include "driver/query.h"
 
 #include <stdlib.h>
@@ -228,29 +227,27 @@ nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error)
 
 /* -- questions -- */
 
-const char *nj_kernel_name(const nj_kernel *it)
+nj_code nj_refuse_number(const nj_kernel *kernel, size_t number, size_t count, const char *what, nj_error *error)
 {
-    return it->name;
+    nj_note_argument(error, -1, nj_format("%zu", number).text, "expected the number of one of %zu %s", count, what);
+    nj_within_kernel(kernel, error);
+    return NJ_ERROR_ARGUMENT;
 }
 
-size_t nj_kernel_param_count(const nj_kernel *it)
+nj_code nj_kernel_about(const nj_kernel *it, nj_kernel_info *info, nj_error *error)
 {
-    return it->param_count;
+    static const nj_sized sized = {"nj_kernel_info", sizeof *info, NJ_END_OF(nj_kernel_info, config_count), -1};
+    nj_kernel_info all = {sizeof all, it->name, it->param_count, it->table.rows, it->table.config_count};
+    return nj_fill(&sized, info, &all, error);
 }
 
-void nj_kernel_param(const nj_kernel *it, size_t number, nj_param_info *info)
+nj_code nj_kernel_param(const nj_kernel *it, size_t number, nj_param_info *info, nj_error *error)
 {
+    static const nj_sized sized = {"nj_param_info", sizeof *info, NJ_END_OF(nj_param_info, has_default), -1};
+    if (number >= it->param_count) {
+        return nj_refuse_number(it, number, it->param_count, "params", error);
+    }
     const nj_param *param = &it->table.params[number];
-    nj_param_info all = {info->size, it->names[number], param->is_constexpr, param->has_default};
-    nj_sized_fill(info, &all, sizeof all);
-}
-
-size_t nj_kernel_variant_count(const nj_kernel *it)
-{
-    return it->table.rows;
-}
-
-size_t nj_kernel_config_count(const nj_kernel *it)
-{
-    return it->table.config_count;
+    nj_param_info all = {sizeof all, it->names[number], param->is_constexpr, param->has_default};
+    return nj_fill(&sized, info, &all, error);
 }

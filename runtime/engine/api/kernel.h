@@ -48,6 +48,9 @@ nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error);
 /* Says that an error is within a kernel. False. */
 bool nj_within_kernel(const nj_kernel *kernel, nj_error *error);
 
+/* Refuses a number that is not below a count of the kernel's. Returns NJ_ERROR_ARGUMENT; `error` may be NULL. */
+nj_code nj_refuse_number(const nj_kernel *kernel, size_t number, size_t count, const char *what, nj_error *error);
+
 /* Says which argument an error is about, if it has only the number, and that it is within a kernel. False. */
 bool nj_within_argument(const nj_kernel *kernel, nj_error *error);
 

@@ -10,10 +10,13 @@
 
 bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error *error)
 {
-    static const nj_sized sized = {"nj_launch_setup", sizeof *setup, NJ_END_OF(nj_launch_setup, grid), -1};
+    static const nj_sized sized = {"nj_launch_setup", sizeof *setup, NJ_END_OF(nj_launch_setup, reserved), -1};
     *read = (nj_launch_setup)NJ_LAUNCH_SETUP_INIT;
     if (setup != NULL && !nj_sized_take(&sized, setup, read, error)) {
         return false;
+    }
+    if (read->reserved != 0) {
+        return nj_refuse_argument(error, -1, nj_format("%u", read->reserved).text, "expected nj_launch_setup.reserved to be 0");
     }
     return nj_find_device(read->device, &read->device, error);
 }

@@ -72,7 +72,7 @@ static const nj_setting *setting_of(const nj_config *config, uint32_t number)
     return number < config->constexpr_count ? &config->constexprs[number] : &config->options[number - config->constexpr_count];
 }
 
-static void write_settings(const nj_table *table, nj_kernel_configs *it)
+static void write_configs(const nj_table *table, nj_kernel_configs *it)
 {
     settings_pen pen = {it->settings, it->items, it->texts};
     for (uint32_t i = 0; i < table->config_count; i++) {
@@ -86,7 +86,7 @@ static void write_settings(const nj_table *table, nj_kernel_configs *it)
     }
 }
 
-static void free_settings(nj_kernel_configs *it)
+static void free_configs(nj_kernel_configs *it)
 {
     if (it != NULL) {
         free(it->configs);
@@ -98,7 +98,7 @@ static void free_settings(nj_kernel_configs *it)
 }
 
 /* New; NULL without memory. */
-static nj_kernel_configs *make_settings(const nj_table *table)
+static nj_kernel_configs *make_configs(const nj_table *table)
 {
     settings_room room = {0};
     for (uint32_t i = 0; i < table->config_count; i++) {
@@ -119,37 +119,47 @@ static nj_kernel_configs *make_settings(const nj_table *table)
     it->items = malloc((room.items + 1) * sizeof *it->items);
     it->texts = malloc(room.chars + 1);
     if (it->configs == NULL || it->settings == NULL || it->items == NULL || it->texts == NULL) {
-        free_settings(it);
+        free_configs(it);
         return NULL;
     }
-    write_settings(table, it);
+    write_configs(table, it);
     return it;
 }
 
-size_t nj_kernel_config(const nj_kernel *kernel, size_t number, const nj_keyword **settings)
+/* Finds what was made, or makes it; NULL without memory. */
+static nj_kernel_configs *find_configs(const nj_kernel *kernel)
 {
-    const nj_table *table = &kernel->table;
     _Atomic(nj_kernel_configs *) *kept = (_Atomic(nj_kernel_configs *) *)&kernel->configs;
-    nj_kernel_configs *known = atomic_load_explicit(kept, memory_order_acquire), *made = known;
-    *settings = NULL;
+    nj_kernel_configs *known = atomic_load_explicit(kept, memory_order_acquire);
+    if (known != NULL) {
+        return known;
+    }
+    nj_kernel_configs *made = make_configs(&kernel->table);
+    if (made != NULL && !atomic_compare_exchange_strong(kept, &known, made)) {
+        free_configs(made); /* another thread was faster */
+        made = known;
+    }
+    return made;
+}
+
+nj_code nj_kernel_config(const nj_kernel *kernel, size_t number, nj_config_info *info, nj_error *error)
+{
+    static const nj_sized sized = {"nj_config_info", sizeof *info, NJ_END_OF(nj_config_info, setting_count), -1};
+    const nj_table *table = &kernel->table;
     if (number >= table->config_count) {
-        return 0;
+        return nj_refuse_number(kernel, number, table->config_count, "configs", error);
     }
-    if (known == NULL) {
-        made = make_settings(table);
-        if (made != NULL && !atomic_compare_exchange_strong(kept, &known, made)) {
-            free_settings(made); /* another thread was faster */
-            made = known;
-        }
-    }
+    const nj_kernel_configs *made = find_configs(kernel);
     if (made == NULL) {
-        return 0;
+        nj_no_memory(error);
+        return NJ_ERROR_MEMORY;
     }
-    *settings = made->configs[number];
-    return table->configs[number].constexpr_count + table->configs[number].option_count;
+    const nj_config *config = &table->configs[number];
+    nj_config_info all = {sizeof all, made->configs[number], config->constexpr_count + config->option_count};
+    return nj_fill(&sized, info, &all, error);
 }
 
 void nj_kernel_close_configs(nj_kernel *kernel)
 {
-    free_settings(atomic_load(&kernel->configs));
+    free_configs(atomic_load(&kernel->configs));
 }

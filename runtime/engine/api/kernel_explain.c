@@ -180,13 +180,13 @@ static void write_reason(reason_writer *w, nj_stage stage)
     }
 }
 
-static void tell_all(nj_call_choice *it, const nj_bound_call *call, size_t chosen, nj_visitor visit, void *user)
+static void tell_all(nj_call_choice *it, const nj_bound_call *call, size_t chosen, nj_reason_visitor visit, void *user)
 {
     const nj_table *table = &it->kernel->table;
     int stop = 0;
     for (size_t row = 0; stop == 0 && row < table->rows; row++) {
         reason_writer w = {.it = it, .call = call, .row = row};
-        w.reason = (nj_reason){.size = sizeof w.reason, .number = row, .config = nj_table_at(table, NJ_COLUMN_CONFIG, row)};
+        w.reason = (nj_reason){.size = sizeof w.reason, .variant = row, .config = nj_table_at(table, NJ_COLUMN_CONFIG, row)};
         if (row == chosen) {
             w.reason.code = NJ_REASON_CHOSEN;
         } else {
@@ -199,7 +199,7 @@ static void tell_all(nj_call_choice *it, const nj_bound_call *call, size_t chose
     }
 }
 
-static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call *call, nj_visitor visit, void *user, nj_error *error)
+static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call *call, nj_reason_visitor visit, void *user, nj_error *error)
 {
     nj_call_choice it;
     nj_key key;
@@ -217,8 +217,8 @@ static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call
     return open;
 }
 
-nj_code nj_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                   const nj_launch_setup *setup, nj_visitor visit, void *user, nj_error *error)
+nj_code nj_kernel_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
+                   const nj_launch_setup *setup, nj_reason_visitor visit, void *user, nj_error *error)
 {
     nj_error own;
     nj_bound_call call;

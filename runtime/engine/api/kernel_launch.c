@@ -89,7 +89,7 @@ static bool launch_call(const nj_plan *plan, const nj_launch_setup *setup, const
     return nj_plan_enqueue(plan, &launch, error);
 }
 
-nj_code nj_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
+nj_code nj_kernel_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
                   const nj_launch_setup *setup, nj_error *error)
 {
     nj_error own;
@@ -101,7 +101,7 @@ nj_code nj_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const
     return plan != NULL && launch_call(plan, &all, &call, error) ? NJ_OK : error->code;
 }
 
-const nj_plan *nj_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
+const nj_plan *nj_kernel_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
                     const nj_launch_setup *setup, nj_error *error)
 {
     nj_error own;

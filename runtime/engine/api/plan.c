@@ -1,6 +1,5 @@
 #include "api/plan.h"
 
-#include "base/sized.h"
 #include "base/texts.h"
 #include "driver/library.h"
 #include "launch/row.h"
@@ -119,20 +118,25 @@ nj_plan *nj_plan_of(nj_kernel *kernel, size_t row, int device, nj_error *error)
 
 /* -- questions -- */
 
-void nj_plan_about(const nj_plan *plan, nj_plan_info *info)
+nj_code nj_plan_about(const nj_plan *plan, nj_plan_info *info, nj_error *error)
 {
+    static const nj_sized sized = {"nj_plan_info", sizeof *info, NJ_END_OF(nj_plan_info, value_count), -1};
     const nj_table *table = &plan->kernel->table;
-    nj_plan_info all = {info->size, plan->symbol, plan->row, nj_table_at(table, NJ_COLUMN_CONFIG, plan->row), plan->it.ordinal,
+    nj_plan_info all = {sizeof all, plan->symbol, plan->row, nj_table_at(table, NJ_COLUMN_CONFIG, plan->row), plan->it.ordinal,
                         plan->num_warps, plan->it.num_ctas, plan->it.shared_bytes, plan->registers, plan->values.count};
-    nj_sized_fill(info, &all, sizeof all);
+    return nj_fill(&sized, info, &all, error);
 }
 
-void nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info *info)
+nj_code nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info *info, nj_error *error)
 {
+    static const nj_sized sized = {"nj_plan_value_info", sizeof *info, NJ_END_OF(nj_plan_value_info, hint), -1};
+    if (number >= plan->values.count) {
+        return nj_refuse_number(plan->kernel, number, plan->values.count, "values", error);
+    }
     const nj_leaf_value *value = &plan->values.all[number];
-    nj_plan_value_info all = {info->size, plan->values.names[number], plan->values.types[number],
+    nj_plan_value_info all = {sizeof all, plan->values.names[number], plan->values.types[number],
                               value->is_descriptor ? sizeof(nj_tensor_descriptor) : value->bytes, value->hint};
-    nj_sized_fill(info, &all, sizeof all);
+    return nj_fill(&sized, info, &all, error);
 }
 
 /* -- launched with values -- */

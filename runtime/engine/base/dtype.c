@@ -6,25 +6,25 @@
 
 const nj_dtype_facts nj_dtypes[NJ_DTYPE_COUNT + 1] = {
     [NJ_DTYPE_NONE] = {"", "", NJ_OF_NOTHING, 0, false, 0, NJ_NOT_IN_DLPACK},
-    [NJ_I1] = {"i1", "int1", NJ_OF_BOOLS, 1, true, 0, kDLBool},
-    [NJ_U1] = {"u1", "int1", NJ_OF_BOOLS, 1, true, 0, NJ_NOT_IN_DLPACK},
-    [NJ_I8] = {"i8", "int8", NJ_OF_INTS, 1, true, 0, kDLInt},
-    [NJ_I16] = {"i16", "int16", NJ_OF_INTS, 2, true, 1, kDLInt},
-    [NJ_I32] = {"i32", "int32", NJ_OF_INTS, 4, true, 3, kDLInt},
-    [NJ_I64] = {"i64", "int64", NJ_OF_INTS, 8, true, 5, kDLInt},
-    [NJ_U8] = {"u8", "uint8", NJ_OF_UINTS, 1, true, 0, kDLUInt},
-    [NJ_U16] = {"u16", "uint16", NJ_OF_UINTS, 2, true, 1, kDLUInt},
-    [NJ_U32] = {"u32", "uint32", NJ_OF_UINTS, 4, true, 2, kDLUInt},
-    [NJ_U64] = {"u64", "uint64", NJ_OF_UINTS, 8, true, 4, kDLUInt},
-    [NJ_FP16] = {"fp16", "fp16", NJ_OF_FLOATS, 2, true, 6, kDLFloat},
-    [NJ_BF16] = {"bf16", "bf16", NJ_OF_FLOATS, 2, true, 9, kDLBfloat},
-    [NJ_FP32] = {"fp32", "fp32", NJ_OF_FLOATS, 4, true, 7, kDLFloat},
-    [NJ_FP64] = {"fp64", "fp64", NJ_OF_FLOATS, 8, true, 8, kDLFloat},
-    [NJ_FP8E4NV] = {"fp8e4nv", "fp8e4nv", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e4m3fn},
-    [NJ_FP8E5] = {"fp8e5", "fp8e5", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e5m2},
-    [NJ_FP8E4B8] = {"fp8e4b8", "fp8e4b8", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e4m3fnuz},
-    [NJ_FP8E5B16] = {"fp8e5b16", "fp8e5b16", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e5m2fnuz},
-    [NJ_FP8E4B15] = {"fp8e4b15", "fp8e4b15", NJ_OF_FLOATS, 1, false, 0, NJ_NOT_IN_DLPACK},
+    [NJ_DTYPE_I1] = {"i1", "int1", NJ_OF_BOOLS, 1, true, 0, kDLBool},
+    [NJ_DTYPE_U1] = {"u1", "int1", NJ_OF_BOOLS, 1, true, 0, NJ_NOT_IN_DLPACK},
+    [NJ_DTYPE_I8] = {"i8", "int8", NJ_OF_INTS, 1, true, 0, kDLInt},
+    [NJ_DTYPE_I16] = {"i16", "int16", NJ_OF_INTS, 2, true, 1, kDLInt},
+    [NJ_DTYPE_I32] = {"i32", "int32", NJ_OF_INTS, 4, true, 3, kDLInt},
+    [NJ_DTYPE_I64] = {"i64", "int64", NJ_OF_INTS, 8, true, 5, kDLInt},
+    [NJ_DTYPE_U8] = {"u8", "uint8", NJ_OF_UINTS, 1, true, 0, kDLUInt},
+    [NJ_DTYPE_U16] = {"u16", "uint16", NJ_OF_UINTS, 2, true, 1, kDLUInt},
+    [NJ_DTYPE_U32] = {"u32", "uint32", NJ_OF_UINTS, 4, true, 2, kDLUInt},
+    [NJ_DTYPE_U64] = {"u64", "uint64", NJ_OF_UINTS, 8, true, 4, kDLUInt},
+    [NJ_DTYPE_FP16] = {"fp16", "fp16", NJ_OF_FLOATS, 2, true, 6, kDLFloat},
+    [NJ_DTYPE_BF16] = {"bf16", "bf16", NJ_OF_FLOATS, 2, true, 9, kDLBfloat},
+    [NJ_DTYPE_FP32] = {"fp32", "fp32", NJ_OF_FLOATS, 4, true, 7, kDLFloat},
+    [NJ_DTYPE_FP64] = {"fp64", "fp64", NJ_OF_FLOATS, 8, true, 8, kDLFloat},
+    [NJ_DTYPE_FP8E4NV] = {"fp8e4nv", "fp8e4nv", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e4m3fn},
+    [NJ_DTYPE_FP8E5] = {"fp8e5", "fp8e5", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e5m2},
+    [NJ_DTYPE_FP8E4B8] = {"fp8e4b8", "fp8e4b8", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e4m3fnuz},
+    [NJ_DTYPE_FP8E5B16] = {"fp8e5b16", "fp8e5b16", NJ_OF_FLOATS, 1, false, 0, kDLFloat8_e5m2fnuz},
+    [NJ_DTYPE_FP8E4B15] = {"fp8e4b15", "fp8e4b15", NJ_OF_FLOATS, 1, false, 0, NJ_NOT_IN_DLPACK},
     [NJ_DTYPE_COUNT] = {"", "", NJ_OF_NOTHING, 0, false, 0, NJ_NOT_IN_DLPACK},
 };
 
@@ -35,34 +35,34 @@ typedef struct {
 
 /* What frameworks and array interfaces call them: numpy's names, torch's without "torch.", typestr. */
 static const spelling of_tensors[] = {
-    {"bool", NJ_I1},         {"int1", NJ_I1},
-    {"|b1", NJ_I1},
-    {"int8", NJ_I8},         {"|i1", NJ_I8},
-    {"int16", NJ_I16},       {"<i2", NJ_I16},
-    {"int32", NJ_I32},       {"<i4", NJ_I32},
-    {"int64", NJ_I64},       {"<i8", NJ_I64},
-    {"uint8", NJ_U8},        {"|u1", NJ_U8},
-    {"uint16", NJ_U16},      {"<u2", NJ_U16},
-    {"uint32", NJ_U32},      {"<u4", NJ_U32},
-    {"uint64", NJ_U64},      {"<u8", NJ_U64},
-    {"float16", NJ_FP16},    {"<f2", NJ_FP16},
-    {"bfloat16", NJ_BF16},   {"float32", NJ_FP32},
-    {"<f4", NJ_FP32},        {"float64", NJ_FP64},
-    {"<f8", NJ_FP64},        {"float8_e4m3fn", NJ_FP8E4NV},
-    {"float8_e5m2", NJ_FP8E5}, {"float8_e4m3fnuz", NJ_FP8E4B8},
-    {"float8_e5m2fnuz", NJ_FP8E5B16},
+    {"bool", NJ_DTYPE_I1},         {"int1", NJ_DTYPE_I1},
+    {"|b1", NJ_DTYPE_I1},
+    {"int8", NJ_DTYPE_I8},         {"|i1", NJ_DTYPE_I8},
+    {"int16", NJ_DTYPE_I16},       {"<i2", NJ_DTYPE_I16},
+    {"int32", NJ_DTYPE_I32},       {"<i4", NJ_DTYPE_I32},
+    {"int64", NJ_DTYPE_I64},       {"<i8", NJ_DTYPE_I64},
+    {"uint8", NJ_DTYPE_U8},        {"|u1", NJ_DTYPE_U8},
+    {"uint16", NJ_DTYPE_U16},      {"<u2", NJ_DTYPE_U16},
+    {"uint32", NJ_DTYPE_U32},      {"<u4", NJ_DTYPE_U32},
+    {"uint64", NJ_DTYPE_U64},      {"<u8", NJ_DTYPE_U64},
+    {"float16", NJ_DTYPE_FP16},    {"<f2", NJ_DTYPE_FP16},
+    {"bfloat16", NJ_DTYPE_BF16},   {"float32", NJ_DTYPE_FP32},
+    {"<f4", NJ_DTYPE_FP32},        {"float64", NJ_DTYPE_FP64},
+    {"<f8", NJ_DTYPE_FP64},        {"float8_e4m3fn", NJ_DTYPE_FP8E4NV},
+    {"float8_e5m2", NJ_DTYPE_FP8E5}, {"float8_e4m3fnuz", NJ_DTYPE_FP8E4B8},
+    {"float8_e5m2fnuz", NJ_DTYPE_FP8E5B16},
 };
 
 /* What Triton's own dtypes, C and torch call them besides. */
 static const spelling of_constexprs[] = {
-    {"uint1", NJ_I1},           {"u1", NJ_I1},          {"int", NJ_I32},
-    {"half", NJ_FP16},          {"float", NJ_FP32},     {"double", NJ_FP64},
-    {"float8e4nv", NJ_FP8E4NV}, {"float8e5", NJ_FP8E5}, {"float8e4b15", NJ_FP8E4B15},
-    {"float8e4b8", NJ_FP8E4B8}, {"float8e5b16", NJ_FP8E5B16},
+    {"uint1", NJ_DTYPE_I1},           {"u1", NJ_DTYPE_I1},          {"int", NJ_DTYPE_I32},
+    {"half", NJ_DTYPE_FP16},          {"float", NJ_DTYPE_FP32},     {"double", NJ_DTYPE_FP64},
+    {"float8e4nv", NJ_DTYPE_FP8E4NV}, {"float8e5", NJ_DTYPE_FP8E5}, {"float8e4b15", NJ_DTYPE_FP8E4B15},
+    {"float8e4b8", NJ_DTYPE_FP8E4B8}, {"float8e5b16", NJ_DTYPE_FP8E5B16},
 };
 
 enum {
-    NAMES = NJ_DTYPE_COUNT - NJ_I1,
+    NAMES = NJ_DTYPE_COUNT - NJ_DTYPE_I1,
     TENSOR_NAMES = sizeof of_tensors / sizeof *of_tensors,
     CONSTEXPR_NAMES = sizeof of_constexprs / sizeof *of_constexprs,
 };
@@ -79,7 +79,7 @@ static nj_dtype find(const spelling *known, size_t count, nj_span text)
 
 nj_dtype nj_dtype_of(nj_span text)
 {
-    int dtype = NJ_I1;
+    int dtype = NJ_DTYPE_I1;
     while (dtype < NJ_DTYPE_COUNT && !nj_span_is(text, nj_dtypes[dtype].name)) {
         dtype++;
     }
@@ -101,7 +101,7 @@ nj_dtype nj_dtype_parse(const char *text)
 const char *nj_dtype_spelling(size_t number)
 {
     if (number < NAMES) {
-        return nj_dtypes[NJ_I1 + number].name;
+        return nj_dtypes[NJ_DTYPE_I1 + number].name;
     }
     return number - NAMES < TENSOR_NAMES ? of_tensors[number - NAMES].name : NULL;
 }
@@ -172,9 +172,9 @@ bool nj_dtype_pack(nj_dtype dtype, double number, uint64_t *cell)
     uint32_t bits;
     memcpy(&bits, &single, sizeof bits);
     switch (dtype) {
-    case NJ_FP16: return round_half(number, cell);
-    case NJ_BF16: *cell = bits >> 16; return true; /* cut off, not rounded: as Triton does */
-    case NJ_FP32: *cell = bits; return true;
+    case NJ_DTYPE_FP16: return round_half(number, cell);
+    case NJ_DTYPE_BF16: *cell = bits >> 16; return true; /* cut off, not rounded: as Triton does */
+    case NJ_DTYPE_FP32: *cell = bits; return true;
     default: memcpy(cell, &number, sizeof number); return true;
     }
 }

@@ -41,11 +41,11 @@ static inline const char *nj_dtype_name(nj_dtype dtype)
 /* What memory of a dtype is called: Triton has two names of a bool. */
 static inline nj_dtype nj_dtype_of_memory(nj_dtype dtype)
 {
-    return dtype == NJ_U1 ? NJ_I1 : dtype;
+    return dtype == NJ_DTYPE_U1 ? NJ_DTYPE_I1 : dtype;
 }
 
 /* Reads the spelling of types, such as "fp16", and no other; NJ_DTYPE_COUNT if unknown. */
-NJ_INTERNAL nj_dtype nj_dtype_of(nj_span text);
+nj_dtype nj_dtype_of(nj_span text);
 
 /* Reads Triton's spelling, a framework's ("torch.float16", "bfloat16") included; NJ_DTYPE_COUNT if unknown. */
 NJ_INTERNAL nj_dtype nj_dtype_parse(const char *text);

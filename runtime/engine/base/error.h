@@ -41,7 +41,7 @@ bool nj_at(nj_error *error, const char *where);
 
 void nj_note_break(nj_error *error, const char *rule, const char *got, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
-NJ_INTERNAL void nj_note_difference(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
+void nj_note_difference(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
 void nj_note_driver(nj_error *error, const char *call, int code, const char *name, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
 void nj_note_argument(nj_error *error, int argument, const char *got, const char *what, ...) __attribute__((format(printf, 4, 5)));
@@ -49,21 +49,21 @@ void nj_note_argument(nj_error *error, int argument, const char *got, const char
 NJ_INTERNAL void nj_note_lack(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
 
 /* Says that memory ran out. False, for the caller to return. */
-NJ_INTERNAL bool nj_no_memory(nj_error *error);
+bool nj_no_memory(nj_error *error);
 
 /* Puts a step before the place of an error, as each reader does on the way out: "[3]", then ".kernels", then "$" make
  * $.kernels[3]. */
 void nj_note_step(nj_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts a larger place before the place of an error, a space between them. False, for the caller to return. */
-NJ_INTERNAL bool nj_note_place(nj_error *error, const char *place);
+bool nj_note_place(nj_error *error, const char *place);
 
 /* A text made of numbers, for `got`. */
 typedef struct {
     char text[256];
 } nj_text;
 
-NJ_INTERNAL nj_text nj_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+nj_text nj_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Quotes bytes as Python's repr does, at most 120 of them. Takes microseconds: for errors alone. */
 nj_text nj_quote(nj_span bytes);

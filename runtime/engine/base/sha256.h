@@ -12,7 +12,7 @@
 NJ_INTERNAL void nj_sha256(nj_span bytes, unsigned char digest[NJ_SHA256_BYTES]);
 
 /* Spells a digest in lower-case hex, with a 0 behind it. */
-NJ_INTERNAL void nj_sha256_spell(const unsigned char digest[NJ_SHA256_BYTES], char spelled[NJ_SHA256_CHARS + 1]);
+void nj_sha256_spell(const unsigned char digest[NJ_SHA256_BYTES], char spelled[NJ_SHA256_CHARS + 1]);
 
 /* Reads NJ_SHA256_CHARS hex digits in lower case. */
 void nj_sha256_read(const unsigned char *spelled, unsigned char digest[NJ_SHA256_BYTES]);

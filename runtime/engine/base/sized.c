@@ -1,9 +1,16 @@
 #include "base/sized.h"
 
+/* Whether a caller has set the size of its struct. */
+static bool check_size(const nj_sized *it, size_t size, nj_error *error)
+{
+    return (size >= it->least && size <= NJ_SIZED_MAX) ||
+           nj_refuse_argument(error, it->argument, nj_format("%zu", size).text, "expected %s to have its size set", it->name);
+}
+
 bool nj_sized_take_other(const nj_sized *it, const void *theirs, size_t size, void *ours, nj_error *error)
 {
-    if (size < it->least) {
-        return nj_refuse_argument(error, it->argument, nj_format("%zu", size).text, "expected %s to have its size set", it->name);
+    if (!check_size(it, size, error)) {
+        return false;
     }
     for (size_t i = it->ours; i < size; i++) {
         if (((const unsigned char *)theirs)[i] != 0) {
@@ -16,12 +23,17 @@ bool nj_sized_take_other(const nj_sized *it, const void *theirs, size_t size, vo
     return true;
 }
 
-void nj_sized_fill(void *theirs, const void *ours, size_t size)
+bool nj_sized_fill(const nj_sized *it, void *theirs, const void *ours, nj_error *error)
 {
-    size_t room;
-    memcpy(&room, theirs, sizeof room);
-    if (room > size) {
-        memset((unsigned char *)theirs + size, 0, room - size);
+    size_t size;
+    memcpy(&size, theirs, sizeof size);
+    if (!check_size(it, size, error)) {
+        return false;
     }
-    memcpy(theirs, ours, room < size ? room : size);
+    if (size > it->ours) {
+        memset((unsigned char *)theirs + it->ours, 0, size - it->ours);
+    }
+    memcpy((unsigned char *)theirs + sizeof size, (const unsigned char *)ours + sizeof size,
+           (size < it->ours ? size : it->ours) - sizeof size);
+    return true;
 }

@@ -7,7 +7,10 @@
 /* Where a struct ends that goes as far as a member: the least size that a caller may set, once newer members follow it. */
 #define NJ_END_OF(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
 
-/* How a struct of a caller is read. */
+/* No struct grows to so many bytes: a size above is one that nobody has set. */
+#define NJ_SIZED_MAX 4096
+
+/* How a struct of a caller is read or filled. A member that is added starts where the struct ended before, behind its padding. */
 typedef struct {
     const char *name; /* for errors */
     size_t ours, least;
@@ -30,7 +33,8 @@ static inline bool nj_sized_take(const nj_sized *it, const void *theirs, void *o
     return nj_sized_take_other(it, theirs, size, ours, error);
 }
 
-/* Fills a caller's struct, as far as its size goes; what it has beyond ours is 0. */
-void nj_sized_fill(void *theirs, const void *ours, size_t size);
+/* Fills a caller's struct, as far as its size goes; what it has beyond ours is 0, and its size stays. False with `error` filled where
+ * its size was not set. */
+bool nj_sized_fill(const nj_sized *it, void *theirs, const void *ours, nj_error *error);
 
 #endif

@@ -16,6 +16,6 @@ typedef struct {
 } nj_header;
 
 /* Reads the start of a file. False with `error` filled (may be NULL) where a rule is broken. */
-NJ_INTERNAL bool nj_header_read(nj_span file, nj_header *header, nj_error *error);
+bool nj_header_read(nj_span file, nj_header *header, nj_error *error);
 
 #endif

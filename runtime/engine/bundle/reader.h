@@ -57,7 +57,7 @@ NJ_INTERNAL bool nj_frame_read(const nj_reader_calls *calls, nj_span frame, void
 /* Opens a file, or takes memory as one (`file` then has it), and reads the header and the index. False with `error` filled (may be
  * NULL), as in all of these; its place is within the bundle. To be closed if this succeeds. */
 NJ_INTERNAL bool nj_reader_open(nj_reader *reader, const char *path, const nj_reader_calls *calls, nj_error *error);
-NJ_INTERNAL bool nj_reader_take(nj_reader *reader, nj_span memory, const nj_reader_calls *calls, nj_error *error);
+bool nj_reader_take(nj_reader *reader, nj_span memory, const nj_reader_calls *calls, nj_error *error);
 NJ_INTERNAL void nj_reader_close(nj_reader *reader);
 
 /* Finds a kernel by its name; -1 if there is none. */

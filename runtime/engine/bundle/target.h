@@ -21,7 +21,7 @@ static inline unsigned int nj_warp_threads(int number)
 }
 
 /* Spells the arch of a device: `sm_90`, `gfx942`. */
-NJ_INTERNAL nj_text nj_arch_spell(int number);
+nj_text nj_arch_spell(int number);
 
 /* The architecture that an image was assembled for. */
 typedef struct {
@@ -33,7 +33,7 @@ typedef struct {
 NJ_INTERNAL bool nj_image_arch_take(nj_span text, nj_image_arch *image);
 
 /* Reads an image arch of an index, which was checked. */
-NJ_INTERNAL nj_image_arch nj_image_arch_read(nj_span text);
+nj_image_arch nj_image_arch_read(nj_span text);
 
 /* How well such images fit a device of an arch (90 for 9.0), the higher the better: those of exactly the chip, then of
  * its family, then of the nearest minor version. 0 if they do not run there. */

@@ -23,9 +23,9 @@ typedef struct {
 } nj_hsaco_kernel;
 
 /* Reads an image up to its kernels. False with `error` filled (may be NULL) where a rule is broken. */
-NJ_INTERNAL bool nj_hsaco_read(nj_span image, nj_hsaco *hsaco, nj_error *error);
+bool nj_hsaco_read(nj_span image, nj_hsaco *hsaco, nj_error *error);
 
 /* Takes the next of the kernels that `rest` holds, which is the image's `kernels` at first, and checks it. */
-NJ_INTERNAL bool nj_hsaco_kernel_take(const nj_hsaco *hsaco, nj_cursor *rest, nj_hsaco_kernel *kernel, nj_error *error);
+bool nj_hsaco_kernel_take(const nj_hsaco *hsaco, nj_cursor *rest, nj_hsaco_kernel *kernel, nj_error *error);
 
 #endif

@@ -50,14 +50,14 @@ template <typename T> constexpr nj_dtype dtype_of()
     if constexpr (std::is_void_v<plain>) {
         return NJ_DTYPE_NONE;
     } else if constexpr (std::is_same_v<plain, bool>) {
-        return NJ_I1;
+        return NJ_DTYPE_I1;
     } else if constexpr (std::is_same_v<plain, float>) {
-        return NJ_FP32;
+        return NJ_DTYPE_FP32;
     } else if constexpr (std::is_same_v<plain, double>) {
-        return NJ_FP64;
+        return NJ_DTYPE_FP64;
     } else {
-        static_assert(std::is_integral_v<plain>, "say the dtype: nojit::arg::pointer(address, NJ_BF16)");
-        constexpr nj_dtype with_sign[] = {NJ_I8, NJ_I16, NJ_I32, NJ_I64}, without[] = {NJ_U8, NJ_U16, NJ_U32, NJ_U64};
+        static_assert(std::is_integral_v<plain>, "say the dtype: nojit::arg::pointer(address, NJ_DTYPE_BF16)");
+        constexpr nj_dtype with_sign[] = {NJ_DTYPE_I8, NJ_DTYPE_I16, NJ_DTYPE_I32, NJ_DTYPE_I64}, without[] = {NJ_DTYPE_U8, NJ_DTYPE_U16, NJ_DTYPE_U32, NJ_DTYPE_U64};
         constexpr int place = sizeof(plain) == 1 ? 0 : sizeof(plain) == 2 ? 1 : sizeof(plain) == 4 ? 2 : 3;
         return std::is_signed_v<plain> ? with_sign[place] : without[place];
     }
@@ -80,7 +80,8 @@ template <typename T> T *check(T *made, const nj_error &found)
 
 } // namespace detail
 
-// One argument of a call, made of a C++ value. Texts, tuples and descriptors are borrowed: they have to live during the call.
+// One argument of a call, made of a C++ value. Texts, tuples and descriptors are borrowed: they have to live until the call returns, so
+// that none is made of a temporary.
 class arg {
 public:
     arg(std::nullptr_t) noexcept : it_(nj_arg_none()) {}
@@ -88,7 +89,9 @@ public:
     arg(double number) noexcept : it_(nj_arg_float(number)) {}
     arg(const char *text) noexcept : it_(nj_arg_text(text)) {}
     arg(const std::string &text) noexcept : it_(nj_arg_text(text.c_str())) {}
+    arg(const std::string &&) = delete;
     arg(const nj_tensor_descriptor &descriptor) noexcept : it_(nj_arg_descriptor(&descriptor)) {}
+    arg(const nj_tensor_descriptor &&) = delete;
     arg(const nj_arg &it) noexcept : it_(it) {}
     template <typename T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
     arg(T number) noexcept
@@ -106,13 +109,17 @@ public:
     {
         return nj_arg_pointer(reinterpret_cast<std::uintptr_t>(address), dtype);
     }
-    // A dtype as a constexpr: "bf16".
-    static arg dtype(const char *name) noexcept
+    // A dtype as a constexpr: "bf16". A function as one: "package.module.function".
+    static arg dtype(const char *name) noexcept { return nj_arg_dtype(name); }
+    static arg function(const char *name) noexcept { return nj_arg_function(name); }
+    // A tuple of arguments; and a param that is left to its default.
+    static arg tuple(const std::vector<arg> &items) noexcept
     {
-        nj_arg it = nj_arg_of(NJ_ARG_DTYPE);
-        it.text = name;
-        return it;
+        static_assert(sizeof(arg) == sizeof(nj_arg), "arguments are passed to C as they are");
+        return nj_arg_tuple(reinterpret_cast<const nj_arg *>(items.data()), items.size());
     }
+    static arg tuple(const std::vector<arg> &&) = delete;
+    static arg by_default() noexcept { return nj_arg_default(); }
 
     const nj_arg &get() const noexcept { return it_; }
 
@@ -159,7 +166,7 @@ struct launch {
 
     nj_launch_setup setup() const noexcept
     {
-        return {sizeof(nj_launch_setup), stream, device, grid.rank(), {grid.sizes()[0], grid.sizes()[1], grid.sizes()[2]}};
+        return {sizeof(nj_launch_setup), stream, device, grid.rank(), {grid.sizes()[0], grid.sizes()[1], grid.sizes()[2]}, 0};
     }
 };
 
@@ -177,18 +184,18 @@ public:
 
     nj_plan_info about() const
     {
-        nj_plan_info info = {};
-        info.size = sizeof info;
-        nj_plan_about(it_, &info);
+        nj_plan_info info = NJ_PLAN_INFO_INIT;
+        nj_error found;
+        detail::check(nj_plan_about(it_, &info, &found), found);
         return info;
     }
 
     // What one of the values points to; `number` is below `about().value_count`.
     nj_plan_value_info value(std::size_t number) const
     {
-        nj_plan_value_info info = {};
-        info.size = sizeof info;
-        nj_plan_value(it_, number, &info);
+        nj_plan_value_info info = NJ_PLAN_VALUE_INFO_INIT;
+        nj_error found;
+        detail::check(nj_plan_value(it_, number, &info, &found), found);
         return info;
     }
 
@@ -208,7 +215,7 @@ public:
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
         const nj_launch_setup setup = where.setup();
         nj_error found;
-        detail::check(nj_launch(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, &found), found);
+        detail::check(nj_kernel_launch(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, &found), found);
     }
 
     // Selects and loads the variant, and enqueues nothing.
@@ -218,7 +225,7 @@ public:
         const nj_launch_setup setup = where.setup();
         nj_error found;
         return plan(detail::check(
-            nj_prepare(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, &found), found));
+            nj_kernel_prepare(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, &found), found));
     }
 
     // Calls `visit` with an nj_reason of each variant: whether it serves the call, and why not. Ends where `visit` throws.
@@ -242,7 +249,7 @@ public:
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
         const nj_launch_setup setup = where.setup();
         nj_error found;
-        detail::check(nj_explain(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, visitor::call, &told,
+        detail::check(nj_kernel_explain(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, visitor::call, &told,
                                  &found),
                       found);
         if (told.thrown != nullptr) {
@@ -257,16 +264,31 @@ public:
         detail::check(nj_kernel_load(it_, device, &found), found);
     }
 
-    const char *name() const noexcept { return nj_kernel_name(it_); }
+    nj_kernel_info about() const
+    {
+        nj_kernel_info info = NJ_KERNEL_INFO_INIT;
+        nj_error found;
+        detail::check(nj_kernel_about(it_, &info, &found), found);
+        return info;
+    }
 
     std::vector<nj_param_info> params() const
     {
-        std::vector<nj_param_info> all(nj_kernel_param_count(it_));
+        std::vector<nj_param_info> all(about().param_count, NJ_PARAM_INFO_INIT);
+        nj_error found;
         for (std::size_t i = 0; i < all.size(); i++) {
-            all[i].size = sizeof all[i];
-            nj_kernel_param(it_, i, &all[i]);
+            detail::check(nj_kernel_param(it_, i, &all[i], &found), found);
         }
         return all;
+    }
+
+    // The constexprs and options of a config; `number` is below `about().config_count`.
+    nj_config_info config(std::size_t number) const
+    {
+        nj_config_info info = NJ_CONFIG_INFO_INIT;
+        nj_error found;
+        detail::check(nj_kernel_config(it_, number, &info, &found), found);
+        return info;
     }
 
     nj_kernel *get() const noexcept { return it_; }
@@ -325,9 +347,9 @@ public:
 
     nj_bundle_info about() const
     {
-        nj_bundle_info info = {};
-        info.size = sizeof info;
-        nj_bundle_about(it_, &info);
+        nj_bundle_info info = NJ_BUNDLE_INFO_INIT;
+        nj_error found;
+        detail::check(nj_bundle_about(it_, &info, &found), found);
         return info;
     }
 

@@ -36,7 +36,7 @@ bool nj_descriptor_check_options(const nj_descriptor *it, int argument, nj_error
     if (it->pads_nan && nj_dtypes[it->base.dtype].kind != NJ_OF_FLOATS) {
         return nj_refuse_argument(error, argument, dtype, "expected a descriptor with padding 'nan' to be of floats");
     }
-    return !it->rounds_tf32 || it->base.dtype == NJ_FP32 ||
+    return !it->rounds_tf32 || it->base.dtype == NJ_DTYPE_FP32 ||
            nj_refuse_argument(error, argument, dtype, "expected a descriptor with round_f32_to_tf32 to be of fp32");
 }
 
@@ -53,10 +53,14 @@ static bool take_box(const nj_tensor_descriptor *from, int argument, nj_descript
 
 bool nj_descriptor_take(const nj_tensor_descriptor *from, int argument, nj_descriptor *it, nj_error *error)
 {
-    const nj_sized sized = {"nj_tensor_descriptor", sizeof *from, NJ_END_OF(nj_tensor_descriptor, rounds_tf32), argument};
+    const nj_sized sized = {"nj_tensor_descriptor", sizeof *from, NJ_END_OF(nj_tensor_descriptor, reserved), argument};
     nj_tensor_descriptor given;
     if (!nj_sized_take(&sized, from, &given, error)) {
         return false;
+    }
+    int reserved = given.reserved[0] | given.reserved[1] | given.reserved[2];
+    if (reserved != 0) {
+        return refuse(argument, reserved, error, "expected nj_tensor_descriptor.reserved to be 0");
     }
     if (given.rank < 1 || given.rank > NJ_RANK_MAX) {
         return refuse(argument, given.rank, error, nj_format("shape: expected 1 to %d dimensions", NJ_RANK_MAX).text);

@@ -31,7 +31,7 @@ static const nj_value *find_value(const nj_slot *slot, const nj_arguments *argum
 
 static bool pack_shape(const nj_slot *slot, int64_t size, uint64_t *cell, nj_error *error)
 {
-    if (slot->dtype == NJ_I32 && size > INT32_MAX) {
+    if (slot->dtype == NJ_DTYPE_I32 && size > INT32_MAX) {
         return nj_refuse_argument(error, slot->source, nj_format("%lld", (long long)size).text,
                                   "expected a descriptor's dimensions below 2^31");
     }

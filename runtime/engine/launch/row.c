@@ -158,11 +158,11 @@ static bool read_grid(row_reading *it)
 uint32_t nj_param_bytes(nj_span type, uint8_t *dtype)
 {
     if (type.size > 0 && *type.at == '*') {
-        *dtype = NJ_U64;
+        *dtype = NJ_DTYPE_U64;
         return POINTER_BYTES;
     }
     if (nj_span_is(type, "tensormap")) {
-        *dtype = NJ_U64;
+        *dtype = NJ_DTYPE_U64;
         return TENSOR_MAP_BYTES;
     }
     *dtype = (uint8_t)nj_dtype_of(type);

@@ -29,7 +29,7 @@ typedef struct {
     int16_t leaf;   /* which of the argument's entries in `leaves`; -1: the argument itself */
     uint8_t part;
     uint8_t index;  /* which of the maps, or which dimension */
-    uint8_t dtype;  /* how its bytes are made; pointers and maps count as NJ_U64 */
+    uint8_t dtype;  /* how its bytes are made; pointers and maps count as NJ_DTYPE_U64 */
 } nj_slot_facts;
 
 typedef struct {

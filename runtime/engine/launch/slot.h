@@ -17,7 +17,7 @@ typedef struct nj_slot {
     uint8_t packing;
     uint8_t part;
     uint8_t index;
-    uint8_t dtype; /* how its bytes are made; pointers count as NJ_U64 */
+    uint8_t dtype; /* how its bytes are made; pointers count as NJ_DTYPE_U64 */
 } nj_slot;
 
 /* Copies slots and maps, which `nj_row_read` has checked; false with `error` filled. */

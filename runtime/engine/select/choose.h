@@ -103,7 +103,7 @@ NJ_INTERNAL bool nj_choice_sets(const nj_choice *choice, uint32_t config, size_t
 NJ_INTERNAL bool nj_choice_asks(const nj_choice *choice, size_t place);
 
 /* whether a config's `requires` holds in a case whose point is the call's; */
-NJ_INTERNAL bool nj_choice_requires(nj_choice *choice, uint32_t case_number, uint32_t config);
+bool nj_choice_requires(nj_choice *choice, uint32_t case_number, uint32_t config);
 
 /* what derived constexprs come to there, until the next is asked for: NJ_TAG_MISSING where one cannot be computed; */
 NJ_INTERNAL const nj_value *nj_choice_derive(nj_choice *choice, uint32_t case_number, uint32_t config);

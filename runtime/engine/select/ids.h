@@ -24,7 +24,7 @@ NJ_INTERNAL bool nj_ids_add(nj_ids *ids, const nj_constant *constant, nj_value *
 
 /* The two for a string. */
 NJ_INTERNAL nj_value nj_ids_find_text(const nj_ids *ids, nj_span text);
-NJ_INTERNAL bool nj_ids_add_text(nj_ids *ids, nj_span text, nj_value *value);
+bool nj_ids_add_text(nj_ids *ids, nj_span text, nj_value *value);
 
 /* Makes the instruction that pushes what expressions see of a constant, which gets an id; false for an int that no program holds,
  * or without memory, which `starved` says. */

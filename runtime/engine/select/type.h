@@ -24,11 +24,11 @@ typedef struct nj_type {
 
 /* Reads Triton's spelling; false with `error` filled. A type that this runtime cannot pass takes nothing. `ids` gets what a
  * constant is. `nj_type_clear` is due in either case. */
-NJ_INTERNAL bool nj_type_read(nj_span text, nj_ids *ids, nj_type *type, nj_error *error);
-NJ_INTERNAL void nj_type_clear(nj_type *type);
+bool nj_type_read(nj_span text, nj_ids *ids, nj_type *type, nj_error *error);
+void nj_type_clear(nj_type *type);
 
 /* Reads `tensordesc<fp16[128,64]>`: a type that takes nothing if it is not spelled so. */
-NJ_INTERNAL nj_type nj_descriptor_type(nj_span text);
+nj_type nj_descriptor_type(nj_span text);
 
 /* The width of an int's type in bits, of all ints of a tuple together; 0 for any other. */
 uint32_t nj_type_bits(const nj_type *type);
