@@ -1,4 +1,4 @@
-"""Device functions that the Triton attention kernels share: loads and stores of tiles, and which keys a query sees.
+"""Device functions that the Triton attention kernels share: places and tiles, which keys a query sees, the online softmax.
 
 A mask is a band: query m sees the keys from m + `left` to m + `right`. `MASK` tells which bounds exist: ``"none"``,
 ``"causal"`` (only `right`) or ``"window"`` (both). Kernels skip tiles outside the band, and mask only tiles that its
@@ -10,6 +10,34 @@ import triton.language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def place_queries(heads, group, q_len, BLOCK_M: tl.constexpr):
+    """Return this program's first query, batch and head as one number, batch, head, and key head; the grid is in x.
+
+    Under a causal mask the last tiles take longest: they start first, so that short ones fill the end of the last wave.
+    """
+    tiles = tl.cdiv(q_len, BLOCK_M)
+    tile = tiles - 1 - tl.program_id(0) % tiles
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // heads).to(tl.int64)
+    index_h = (batch_head % heads).to(tl.int64)
+    return tile * BLOCK_M, batch_head, index_b, index_h, index_h // group
+
+
+@triton.jit
+def place_keys(kv_heads, kv_len, BLOCK_N: tl.constexpr):
+    """Return this program's first key, batch and key head as one number, batch, and key head; the grid is in x.
+
+    Under a causal mask the first tiles take longest, and start first.
+    """
+    tiles = tl.cdiv(kv_len, BLOCK_N)
+    tile = tl.program_id(0) % tiles
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // kv_heads).to(tl.int64)
+    index_kv = (batch_head % kv_heads).to(tl.int64)
+    return tile * BLOCK_N, batch_head, index_b, index_kv
 
 
 @triton.jit
@@ -82,3 +110,26 @@ def in_band(rows, keys, left, right, MASK: tl.constexpr):
     if MASK == "window":
         seen = seen & (keys >= rows + left)
     return seen
+
+
+@triton.jit
+def weigh(scores, row_max, row_sum):
+    """Return the exponentials of base-2 scores, the factor for previous sums, the new maximum and the new sum of each row."""
+    new_max = tl.maximum(row_max, tl.max(scores, 1))
+    # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
+    shift = tl.where(new_max == float("-inf"), 0.0, new_max)
+    weights = tl.exp2(scores - shift[:, None])
+    keep = tl.exp2(row_max - shift)
+    return weights, keep, new_max, row_sum * keep + tl.sum(weights, 1)
+
+
+@triton.jit
+def outputs_of(acc, row_sum):
+    """Return weighted sums of values divided by the sums of weights; a fully masked row gives 0."""
+    return acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+
+
+@triton.jit
+def log_sums(row_max, row_sum):
+    """Return the log-sum of each row in base 2: a fully masked row has sum 0 and maximum -inf, and log2(0) is -inf already."""
+    return row_max + tl.log2(row_sum)

@@ -14,8 +14,12 @@ from nojit.kernels.attention.kernel_tiles import (
     hidden_tile,
     in_band,
     load_tile,
+    log_sums,
+    outputs_of,
+    place_queries,
     span_of,
     store_tile,
+    weigh,
 )
 
 
@@ -72,23 +76,21 @@ def _attend(
             if MASK != "none":
                 visible = visible & in_band(rows[:, None], keys[None, :], left, right, MASK)
             scores = tl.where(visible, scores * qk_scale, float("-inf"))
-            new_max = tl.maximum(row_max, tl.max(scores, 1))
-            # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
-            shift = tl.where(new_max == float("-inf"), 0.0, new_max)
-            weights = tl.exp2(scores - shift[:, None])
+            weights, keep, row_max, row_sum = weigh(scores, row_max, row_sum)
         else:
+            # scale within the exponent: that fuses with the subtraction
             new_max = tl.maximum(row_max, tl.max(scores, 1) * qk_scale)
             shift = tl.where(new_max == float("-inf"), 0.0, new_max)
             weights = tl.exp2(scores * qk_scale - shift[:, None])
-        keep = tl.exp2(row_max - shift)
-        row_sum = row_sum * keep + tl.sum(weights, 1)
+            keep = tl.exp2(row_max - shift)
+            row_sum = row_sum * keep + tl.sum(weights, 1)
+            row_max = new_max
         v_tile = v_head_ptr + key_rows * stride_vn + v_cols[None, :]
         v = load_tile(v_tile, keys, kv_len, v_cols, v_dim, MASKED, not EVEN_D)
         if v.dtype == tl.float8e4nv:
             # fp16 represents all e4m3 values, and weights rounded to it are precise enough
             v = v.to(tl.float16)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
-        row_max = new_max
     return acc, row_sum, row_max
 
 
@@ -136,16 +138,8 @@ def flash_attention_fwd_kernel(
     `right` if ``"window"``. A fully masked row gives 0 and lse -inf. `EVEN_D` states that the head dimensions equal
     BLOCK_D and BLOCK_DV. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x, since y and z are limited to 65,535.
     """
-    tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles take longest: start them first, so that short ones fill the end of the last
-    # wave
-    tile = tiles - 1 - tl.program_id(0) % tiles
-    batch_head = tl.program_id(0) // tiles
-    index_b = (batch_head // heads).to(tl.int64)
-    index_h = (batch_head % heads).to(tl.int64)
-    index_kv = index_h // group
+    row_start, batch_head, index_b, index_h, index_kv = place_queries(heads, group, q_len, BLOCK_M)
 
-    row_start = tile * BLOCK_M
     rows = row_start + tl.arange(0, BLOCK_M)
     k_cols = tl.arange(0, BLOCK_D)
     v_cols = tl.arange(0, BLOCK_DV)
@@ -177,12 +171,11 @@ def flash_attention_fwd_kernel(
         MASK, EVEN_D, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
 
-    out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    out = outputs_of(acc, row_sum)
     out_ptrs = (
         out_ptr + index_b * stride_ob + index_h * stride_oh + rows.to(tl.int64)[:, None] * stride_om + v_cols[None, :]
     )
     store_tile(out_ptrs, out, rows, q_len, v_cols, v_dim, not EVEN_D)
     if lse_ptr is not None:
-        # a fully masked row has sum 0 and maximum -inf: log2(0) is -inf already
-        lse = (row_max + tl.log2(row_sum)) * LN_2
+        lse = log_sums(row_max, row_sum) * LN_2
         tl.store(lse_ptr + batch_head.to(tl.int64) * q_len + rows, lse, mask=rows < q_len)

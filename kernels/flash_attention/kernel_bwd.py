@@ -16,13 +16,7 @@ kernel, the compiler keeps addresses of both, and the sums spill registers at a 
 
 import triton
 import triton.language as tl
-from nojit.kernels.attention.kernel_tiles import (
-    LOG2_E,
-    in_band,
-    load_tile,
-    span_of,
-    store_tile,
-)
+from nojit.kernels.attention.kernel_tiles import LOG2_E, in_band, load_tile, place_keys, span_of, store_tile
 
 
 @triton.jit
@@ -184,14 +178,7 @@ def flash_attention_bwd_dkdv_kernel(
     kv_heads * group, q_len]. `scale`, `MASK`, `left` and `right` are the arguments of the forward kernel. A key that no
     query sees has gradient 0. Grid: cdiv(kv_len, BLOCK_N) * batch * kv_heads in x.
     """
-    tiles = tl.cdiv(kv_len, BLOCK_N)
-    # under a causal mask the first tiles take longest, and start first
-    tile = tl.program_id(0) % tiles
-    batch_head = tl.program_id(0) // tiles
-    index_b = (batch_head // kv_heads).to(tl.int64)
-    index_kv = (batch_head % kv_heads).to(tl.int64)
-
-    key_start = tile * BLOCK_N
+    key_start, batch_head, index_b, index_kv = place_keys(kv_heads, kv_len, BLOCK_N)
     keys = key_start + tl.arange(0, BLOCK_N)
     key_rows = keys.to(tl.int64)[:, None]
     k_cols = tl.arange(0, BLOCK_D)

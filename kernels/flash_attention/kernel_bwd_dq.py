@@ -2,13 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.attention.kernel_tiles import (
-    LOG2_E,
-    in_band,
-    load_tile,
-    span_of,
-    store_tile,
-)
+from nojit.kernels.attention.kernel_tiles import LOG2_E, in_band, load_tile, place_queries, span_of, store_tile
 
 
 @triton.jit
@@ -114,15 +108,8 @@ def flash_attention_bwd_dq_kernel(
     `scale`, `MASK`, `left` and `right` are the arguments of the forward kernel. A query that sees no key has gradient
     0. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
-    tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles take longest, and start first
-    tile = tiles - 1 - tl.program_id(0) % tiles
-    batch_head = tl.program_id(0) // tiles
-    index_b = (batch_head // heads).to(tl.int64)
-    index_h = (batch_head % heads).to(tl.int64)
-    index_kv = index_h // group
+    row_start, batch_head, index_b, index_h, index_kv = place_queries(heads, group, q_len, BLOCK_M)
 
-    row_start = tile * BLOCK_M
     rows = row_start + tl.arange(0, BLOCK_M)
     query_rows = rows.to(tl.int64)[:, None]
     k_cols = tl.arange(0, BLOCK_D)

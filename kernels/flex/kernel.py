@@ -6,8 +6,8 @@ the sum of the softmax so far, and the output so far, all in fp32. Exponentials 
 
 import triton
 import triton.language as tl
-from nojit.kernels.attention.kernel_tiles import LN_2, load_tile, store_tile
-from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
+from nojit.kernels.attention.kernel_tiles import LN_2, load_tile, log_sums, outputs_of, place_queries, store_tile, weigh
+from nojit.kernels.flex.kernel_tiles import modified, tile_at, visible, walk_of
 
 
 @triton.jit
@@ -79,21 +79,13 @@ def flex_attention_fwd_kernel(
     in units of one head's table. For the mode ``"bitmap"``, `block` is a multiple of BLOCK_M and BLOCK_N. Grid:
     cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
-    tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles take longest: start them first, so that short ones fill the end of the last
-    # wave
-    tile = tiles - 1 - tl.program_id(0) % tiles
-    batch_head = tl.program_id(0) // tiles
-    index_b = (batch_head // heads).to(tl.int64)
-    index_h = (batch_head % heads).to(tl.int64)
-    index_kv = index_h // group
+    row_start, batch_head, index_b, index_h, index_kv = place_queries(heads, group, q_len, BLOCK_M)
     mods = (
         (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
         (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
         (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
     )
 
-    row_start = tile * BLOCK_M
     rows = row_start + tl.arange(0, BLOCK_M)
     lanes = tl.arange(0, BLOCK_N)
     k_cols = tl.arange(0, BLOCK_D)
@@ -109,10 +101,8 @@ def flex_attention_fwd_kernel(
     acc = tl.zeros([BLOCK_M, BLOCK_DV], tl.float32)
 
     table = index_b * mask_batch + index_h * mask_head
-    table_ptr = spans_ptr + table * (tl.cdiv(q_len, block) * 3 if MASK == "bitmap" else q_len * 2)
-    first, end = own_spans(table_ptr, rows, q_len, kv_len, MASK)
-    walk, count = walk_of(
-        table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
+    first, end, walk, count = walk_of(
+        spans_ptr, table, rows, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
     )  # fmt: skip
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
@@ -129,19 +119,12 @@ def flex_attention_fwd_kernel(
                 bitmap, block, BLOCK_M, BLOCK_N, False, MASK,
             )  # fmt: skip
             scores = tl.where(seen & (keys < kv_len)[None, :], scores, float("-inf"))
-        new_max = tl.maximum(row_max, tl.max(scores, 1))
-        # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
-        shift = tl.where(new_max == float("-inf"), 0.0, new_max)
-        weights = tl.exp2(scores - shift[:, None])
-        keep = tl.exp2(row_max - shift)
-        row_sum = row_sum * keep + tl.sum(weights, 1)
+        weights, keep, row_max, row_sum = weigh(scores, row_max, row_sum)
         v = load_tile(v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, True)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
-        row_max = new_max
 
-    out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    out = outputs_of(acc, row_sum)
     out_ptrs = out_ptr + index_b * stride_ob + index_h * stride_oh + query_rows * stride_om + v_cols[None, :]
     store_tile(out_ptrs, out, rows, q_len, v_cols, v_dim, True)
-    # a fully masked row has sum 0 and maximum -inf: log2(0) is -inf already
-    lse = (row_max + tl.log2(row_sum)) * LN_2
+    lse = log_sums(row_max, row_sum) * LN_2
     tl.store(lse_ptr + batch_head.to(tl.int64) * q_len + rows, lse, mask=rows < q_len)

@@ -13,8 +13,8 @@ Exponentials use base 2.
 
 import triton
 import triton.language as tl
-from nojit.kernels.attention.kernel_tiles import LOG2_E, load_tile, store_tile
-from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
+from nojit.kernels.attention.kernel_tiles import LOG2_E, load_tile, place_keys, store_tile
+from nojit.kernels.flex.kernel_tiles import modified, tile_at, visible, walk_of
 
 
 @triton.jit
@@ -94,19 +94,13 @@ def flex_attention_bwd_dkdv_kernel(
     mask's tables are the `by_key` ones of `nojit.kernels.flex.tables`. A key that no query sees has gradient 0. Grid:
     cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads in x.
     """
-    tiles = tl.cdiv(kv_len, BLOCK_N)
-    # under a causal mask the first tiles take longest, and start first
-    tile = tl.program_id(0) % tiles
-    batch_head = tl.program_id(0) // tiles
-    index_kb = (batch_head // kv_heads).to(tl.int64)
-    index_kv = (batch_head % kv_heads).to(tl.int64)
+    key_start, _, index_kb, index_kv = place_keys(kv_heads, kv_len, BLOCK_N)
     mods = (
         (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
         (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
         (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
     )
 
-    key_start = tile * BLOCK_N
     keys = key_start + tl.arange(0, BLOCK_N)
     lanes = tl.arange(0, BLOCK_M)
     key_rows = keys.to(tl.int64)[:, None]
@@ -126,11 +120,9 @@ def flex_attention_bwd_dkdv_kernel(
         dout_head_ptr = dout_ptr + index_b * stride_gb + index_h * stride_gh
         row = (index_b * kv_heads * group + index_h) * q_len
         table = index_b * mask_batch + index_h * mask_head
-        table_ptr = spans_ptr + table * (tl.cdiv(kv_len, block) * 3 if MASK == "bitmap" else kv_len * 2)
-        first, end = own_spans(table_ptr, keys, kv_len, q_len, MASK)
         # key n is visible to the queries from n - right to n - left
-        walk, count = walk_of(
-            table_ptr, keys, first, end, -right, -left, kv_len, q_len, block, BLOCK_N, BLOCK_M, MASK
+        first, end, walk, count = walk_of(
+            spans_ptr, table, keys, -right, -left, kv_len, q_len, block, BLOCK_N, BLOCK_M, MASK
         )  # fmt: skip
         for number in range(count):
             start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_M, MASK)

@@ -12,9 +12,9 @@ contribution of each row's excess sum.
 
 import triton
 import triton.language as tl
-from nojit.kernels.attention.kernel_tiles import LN_2, LOG2_E, load_tile
+from nojit.kernels.attention.kernel_tiles import LN_2, LOG2_E, load_tile, place_queries
 from nojit.kernels.flex.kernel_mods import add_gradient, subtract_unbalanced
-from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
+from nojit.kernels.flex.kernel_tiles import modified, tile_at, visible, walk_of
 
 
 @triton.jit
@@ -97,20 +97,13 @@ def flex_attention_bwd_captured_kernel(
     library. `first_wanted` and `second_wanted` are the kinds of the slots whose gradients are requested, else 0. The
     gradients have strides of their own, 0 for shared dimensions. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
-    tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles take longest, and start first
-    tile = tiles - 1 - tl.program_id(0) % tiles
-    batch_head = tl.program_id(0) // tiles
-    index_b = (batch_head // heads).to(tl.int64)
-    index_h = (batch_head % heads).to(tl.int64)
-    index_kv = index_h // group
+    row_start, batch_head, index_b, index_h, index_kv = place_queries(heads, group, q_len, BLOCK_M)
     mods = (
         (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
         (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
         (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
     )
 
-    row_start = tile * BLOCK_M
     rows = row_start + tl.arange(0, BLOCK_M)
     lanes = tl.arange(0, BLOCK_N)
     query_rows = rows.to(tl.int64)[:, None]
@@ -132,10 +125,8 @@ def flex_attention_bwd_captured_kernel(
     dbias = (dbias_ptr, dbias_stride_b, dbias_stride_h, dbias_stride_m, dbias_stride_n)
 
     table = index_b * mask_batch + index_h * mask_head
-    table_ptr = spans_ptr + table * (tl.cdiv(q_len, block) * 3 if MASK == "bitmap" else q_len * 2)
-    first, end = own_spans(table_ptr, rows, q_len, kv_len, MASK)
-    walk, count = walk_of(
-        table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
+    first, end, walk, count = walk_of(
+        spans_ptr, table, rows, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
     )  # fmt: skip
     # the excess sum of a row's gradients, 0 up to rounding; the lse of a fully masked row has no gradient
     rest = -tl.load(dlse_ptr + row + rows, mask=lse < float("inf"), other=0.0)

@@ -2,8 +2,8 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.attention.kernel_tiles import LOG2_E, load_tile, store_tile
-from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
+from nojit.kernels.attention.kernel_tiles import LOG2_E, load_tile, place_queries, store_tile
+from nojit.kernels.flex.kernel_tiles import modified, tile_at, visible, walk_of
 
 
 @triton.jit
@@ -77,20 +77,13 @@ def flex_attention_bwd_dq_kernel(
     The mask's tables and the score modification are those of `flex_attention_fwd_kernel`. A query that sees no key has
     gradient 0. Grid: cdiv(q_len, BLOCK_M) * batch * heads in x.
     """
-    tiles = tl.cdiv(q_len, BLOCK_M)
-    # under a causal mask the last tiles take longest, and start first
-    tile = tiles - 1 - tl.program_id(0) % tiles
-    batch_head = tl.program_id(0) // tiles
-    index_b = (batch_head // heads).to(tl.int64)
-    index_h = (batch_head % heads).to(tl.int64)
-    index_kv = index_h // group
+    row_start, batch_head, index_b, index_h, index_kv = place_queries(heads, group, q_len, BLOCK_M)
     mods = (
         (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
         (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
         (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
     )
 
-    row_start = tile * BLOCK_M
     rows = row_start + tl.arange(0, BLOCK_M)
     lanes = tl.arange(0, BLOCK_N)
     query_rows = rows.to(tl.int64)[:, None]
@@ -110,10 +103,8 @@ def flex_attention_bwd_dq_kernel(
     dq = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
 
     table = index_b * mask_batch + index_h * mask_head
-    table_ptr = spans_ptr + table * (tl.cdiv(q_len, block) * 3 if MASK == "bitmap" else q_len * 2)
-    first, end = own_spans(table_ptr, rows, q_len, kv_len, MASK)
-    walk, count = walk_of(
-        table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
+    first, end, walk, count = walk_of(
+        spans_ptr, table, rows, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
     )  # fmt: skip
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)

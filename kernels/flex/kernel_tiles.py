@@ -12,7 +12,7 @@ WORD = tl.constexpr(32)
 
 
 @triton.jit
-def own_spans(spans_ptr, places, count, seen_count, MASK: tl.constexpr):
+def _own_spans(spans_ptr, places, count, seen_count, MASK: tl.constexpr):
     """Load the interval that each position of the owned tile sees; positions past `count` see nothing.
 
     `spans_ptr` is int32 [count, 2] in the mode ``"interval"``; there are `seen_count` positions to see.
@@ -32,9 +32,8 @@ def own_spans(spans_ptr, places, count, seen_count, MASK: tl.constexpr):
 @triton.jit
 def walk_of(
     spans_ptr,
+    table,
     places,
-    first,
-    end,
     left,
     right,
     count,
@@ -46,19 +45,24 @@ def walk_of(
 ):
     """Return the walk of the `OWN` positions from ``places[0]`` on, in tiles of `STEP`.
 
-    `places`, `first`, `end`, `count` and `seen_count` are those of `own_spans`. In a band, position p sees positions p
-    + `left` to p + `right`. `OWN` and `STEP` divide `block`, the rows and columns of a block of bitmaps.
+    `spans_ptr` has the mask's tables one after another, and `table` is the number of that of this batch and head. There
+    are `count` positions, of which those past the end see nothing, and `seen_count` positions to see. In a band,
+    position p sees positions p + `left` to p + `right`. `OWN` and `STEP` divide `block`, the rows and columns of a block
+    of bitmaps.
 
     Returns:
-        The walk and its number of tiles. A walk has the start of its first tile, and start and end of the fully visible
-        tiles; for bitmaps, its first entry in the list of blocks and its number of full tiles.
+        In the mode ``"interval"``, the first position that each one sees, and the exclusive end; the walk; its number of
+        tiles. A walk has the start of its first tile, and start and end of the fully visible tiles; for bitmaps, its
+        first entry in the list of blocks and its number of full tiles.
     """
+    spans_ptr += table * (tl.cdiv(count, block) * 3 if MASK == "bitmap" else count * 2)
+    first, end = _own_spans(spans_ptr, places, count, seen_count, MASK)
     start = tl.min(places, 0)
     if MASK == "bitmap":
         span_ptr = spans_ptr + start // block * 3
         entry = tl.load(span_ptr)
         steps = block // STEP
-        return (entry, 0, tl.load(span_ptr + 1) * steps), tl.load(span_ptr + 2) * steps
+        return first, end, (entry, 0, tl.load(span_ptr + 1) * steps), tl.load(span_ptr + 2) * steps
     elif MASK == "interval":  # noqa: RET505 - Triton compiles only the branch taken
         there = places < count
         begin = tl.min(first, 0) // STEP * STEP
@@ -66,10 +70,10 @@ def walk_of(
         full_last = tl.maximum(begin, tl.min(tl.where(there, end, seen_count), 0) // STEP * STEP)
         full_first = tl.cdiv(tl.max(tl.where(there, first, 0), 0), STEP) * STEP
         full_first = tl.minimum(full_first, full_last)
-        return (begin, full_first, full_last), tl.cdiv(tl.maximum(last - begin, 0), STEP)
+        return first, end, (begin, full_first, full_last), tl.cdiv(tl.maximum(last - begin, 0), STEP)
     else:
         begin, full_first, full_last, last = span_of(start, left, right, seen_count, OWN, STEP, True, True)
-        return (begin, full_first, full_last), tl.cdiv(tl.maximum(last - begin, 0), STEP)
+        return first, end, (begin, full_first, full_last), tl.cdiv(tl.maximum(last - begin, 0), STEP)
 
 
 @triton.jit

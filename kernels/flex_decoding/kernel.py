@@ -7,9 +7,8 @@ masks stored as lists of blocks with bitmaps. `nojit.kernels.flex.tables` descri
 
 import triton
 import triton.language as tl
+from nojit.kernels.attention.kernel_tiles import LN_2, LOG2_E, weigh
 from nojit.kernels.flex_decoding.kernel_tiles import (
-    LN_2,
-    LOG2_E,
     WORD,
     band_at,
     length_of,
@@ -22,7 +21,6 @@ from nojit.kernels.flex_decoding.kernel_tiles import (
     place_program,
     rows_of,
     store_results,
-    weigh,
 )
 from nojit.kernels.kernel_functions import let_next_start, wait_for_last
 

@@ -1,4 +1,4 @@
-"""Device functions that the decoding kernels share: assignment of work, the online softmax, and stores.
+"""Device functions that the decoding kernels share: assignment of work, rows of keys, and stores.
 
 A program owns a *tile*, up to `BLOCK_M` rows of queries that read the same head of keys and values, and one *split*, a
 part of the keys that they see. Rows are packed: row r of a group of `pack` heads is query ``r // pack`` of head ``r %
@@ -10,9 +10,8 @@ Table entries are loaded one step ahead, so that copies of keys do not wait for 
 
 import triton
 import triton.language as tl
+from nojit.kernels.attention.kernel_tiles import LN_2, LOG2_E, log_sums, outputs_of
 
-LOG2_E = tl.constexpr(1.4426950408889634)
-LN_2 = tl.constexpr(0.6931471805599453)
 WORD = tl.constexpr(32)
 """Keys in a 32-bit word of a bitmap."""
 
@@ -104,17 +103,6 @@ def modify(scores, index_b, own, places, keys, seen, first, second, bias, SCORE_
 
 
 @triton.jit
-def weigh(scores, row_max, row_sum):
-    """Return the exponentials of base-2 scores, the factor for previous sums, the new maximum and the new sum of each row."""
-    new_max = tl.maximum(row_max, tl.max(scores, 1))
-    # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
-    shift = tl.where(new_max == float("-inf"), 0.0, new_max)
-    weights = tl.exp2(scores - shift[:, None])
-    keep = tl.exp2(row_max - shift)
-    return weights, keep, new_max, row_sum * keep + tl.sum(weights, 1)
-
-
-@triton.jit
 def store_results(
     acc, row_sum, row_max, out_ptr, lse_ptr, part_ptr, has_lse, index_b, heads, own, queries, inside, split, splits, q_len,
     v_dim, width, stride_ob, stride_oh, stride_om, BLOCK_DV: tl.constexpr,
@@ -124,9 +112,8 @@ def store_results(
     Parts are fp32 [batch, heads, q_len, splits, width]: `v_dim` numbers of the output, then their log-sum in base 2. If
     a row sees nothing in a split, only the log-sum, -inf, is written.
     """
-    out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
-    # a fully masked row has sum 0 and maximum -inf: log2(0) is -inf already
-    sums = row_max + tl.log2(row_sum)
+    out = outputs_of(acc, row_sum)
+    sums = log_sums(row_max, row_sum)
     cols = tl.arange(0, BLOCK_DV)
     in_cols = (cols < v_dim)[None, :]
     numbers = (index_b * heads + own) * q_len + queries
