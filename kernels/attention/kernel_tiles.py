@@ -23,7 +23,9 @@ def place_queries(heads, group, q_len, BLOCK_M: tl.constexpr):
     batch_head = tl.program_id(0) // tiles
     index_b = (batch_head // heads).to(tl.int64)
     index_h = (batch_head % heads).to(tl.int64)
-    return tile * BLOCK_M, batch_head, index_b, index_h, index_h // group
+    index_kv = index_h // group
+    row_start = tile * BLOCK_M
+    return row_start, batch_head, index_b, index_h, index_kv
 
 
 @triton.jit

@@ -7,7 +7,7 @@ the sum of the softmax so far, and the output so far, all in fp32. Exponentials 
 import triton
 import triton.language as tl
 from nojit.kernels.attention.kernel_tiles import LN_2, load_tile, log_sums, outputs_of, place_queries, store_tile, weigh
-from nojit.kernels.flex.kernel_tiles import modified, tile_at, visible, walk_of
+from nojit.kernels.flex.kernel_tiles import score_tile, seen_keys, walk_of
 
 
 @triton.jit
@@ -105,22 +105,19 @@ def flex_attention_fwd_kernel(
         spans_ptr, table, rows, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
     )  # fmt: skip
     for number in range(count):
-        start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
-        keys = start + lanes
-        # recompute these offsets: hoisted pointers of unaligned calls, one for each element, would fill the registers
-        key_rows = keys.to(tl.int64)[:, None]
-        k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
-        products = tl.dot(q, tl.trans(k), input_precision="ieee")
-        inside = (rows < q_len)[:, None] & (keys < kv_len)[None, :]
-        scores, _ = modified(products, scale, index_b, index_h, rows[:, None], keys[None, :], inside, mods, SCORE_MOD)
+        start, is_cut, bitmap, keys, _, _, scores, _ = score_tile(
+            number, walk, q, rows, lanes, k_cols, k_head_ptr, stride_kn, q_len, kv_len, head_dim, blocks_ptr, block, scale,
+            index_b, index_h, mods, MASK, SCORE_MOD,
+        )  # fmt: skip
         if is_cut:
-            seen = visible(
-                rows[:, None], keys[None, :], row_start, start, first[:, None], end[:, None], left, right, bits_ptr,
-                bitmap, block, BLOCK_M, BLOCK_N, False, MASK,
+            seen = seen_keys(
+                rows, keys, row_start, start, first, end, left, right, bits_ptr, bitmap, block, kv_len, BLOCK_M, BLOCK_N,
+                MASK,
             )  # fmt: skip
-            scores = tl.where(seen & (keys < kv_len)[None, :], scores, float("-inf"))
+            scores = tl.where(seen, scores, float("-inf"))
         weights, keep, row_max, row_sum = weigh(scores, row_max, row_sum)
-        v = load_tile(v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, True)
+        v_ptrs = v_head_ptr + keys.to(tl.int64)[:, None] * stride_vn + v_cols[None, :]
+        v = load_tile(v_ptrs, keys, kv_len, v_cols, v_dim, True, True)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
 
     out = outputs_of(acc, row_sum)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from nojit.kernels.attention.kernel_tiles import LN_2, LOG2_E, load_tile, place_queries
 from nojit.kernels.flex.kernel_mods import add_gradient, subtract_unbalanced
-from nojit.kernels.flex.kernel_tiles import modified, tile_at, visible, walk_of
+from nojit.kernels.flex.kernel_tiles import score_tile, seen_keys, walk_of
 
 
 @triton.jit
@@ -133,24 +133,19 @@ def flex_attention_bwd_captured_kernel(
     first_pull = tl.zeros([BLOCK_M], tl.float32)
     second_pull = tl.zeros([BLOCK_M], tl.float32)
     for number in range(count):
-        start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
-        keys = start + lanes
-        # recompute these offsets: hoisted pointers of unaligned calls would fill the registers
-        key_rows = keys.to(tl.int64)[:, None]
-        k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
-        products = tl.dot(q, tl.trans(k), input_precision="ieee")
-        inside = (rows < q_len)[:, None] & (keys < kv_len)[None, :]
-        scores, _ = modified(
-            products, scale, index_b, index_h, rows[:, None], keys[None, :], inside, mods, SCORE_MOD
+        start, is_cut, bitmap, keys, _, inside, scores, _ = score_tile(
+            number, walk, q, rows, lanes, k_cols, k_head_ptr, stride_kn, q_len, kv_len, head_dim, blocks_ptr, block, scale,
+            index_b, index_h, mods, MASK, SCORE_MOD,
         )  # fmt: skip
         weights = tl.exp2(scores - lse[:, None])
         if is_cut:
-            seen = visible(
-                rows[:, None], keys[None, :], row_start, start, first[:, None], end[:, None], left, right, bits_ptr,
-                bitmap, block, BLOCK_M, BLOCK_N, False, MASK,
+            seen = seen_keys(
+                rows, keys, row_start, start, first, end, left, right, bits_ptr, bitmap, block, kv_len, BLOCK_M, BLOCK_N,
+                MASK,
             )  # fmt: skip
-            weights = tl.where(seen & (keys < kv_len)[None, :], weights, 0.0)
-        v = load_tile(v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, True)
+            weights = tl.where(seen, weights, 0.0)
+        v_ptrs = v_head_ptr + keys.to(tl.int64)[:, None] * stride_vn + v_cols[None, :]
+        v = load_tile(v_ptrs, keys, kv_len, v_cols, v_dim, True, True)
         dweights = tl.dot(dout, tl.trans(v), input_precision="ieee")
         grad = weights * (dweights - delta[:, None])
         # rows past the end have weight 0, but 0 times an undefined value need not be 0

@@ -6,7 +6,7 @@ to visit; the mask's mode (`nojit.kernels.flex.tables`) determines how it is fou
 
 import triton
 import triton.language as tl
-from nojit.kernels.attention.kernel_tiles import LOG2_E, in_band, span_of
+from nojit.kernels.attention.kernel_tiles import LOG2_E, in_band, load_tile, span_of
 
 WORD = tl.constexpr(32)
 
@@ -45,10 +45,9 @@ def walk_of(
 ):
     """Return the walk of the `OWN` positions from ``places[0]`` on, in tiles of `STEP`.
 
-    `spans_ptr` has the mask's tables one after another, and `table` is the number of that of this batch and head. There
-    are `count` positions, of which those past the end see nothing, and `seen_count` positions to see. In a band,
-    position p sees positions p + `left` to p + `right`. `OWN` and `STEP` divide `block`, the rows and columns of a block
-    of bitmaps.
+    `spans_ptr` has the mask's tables one after another; this batch and head has table number `table`. There are `count`
+    positions, and positions past them see nothing; there are `seen_count` positions to see. In a band, position p sees
+    positions p + `left` to p + `right`. `OWN` and `STEP` divide `block`, the rows and columns of a block of bitmaps.
 
     Returns:
         In the mode ``"interval"``, the first position that each one sees, and the exclusive end; the walk; its number of
@@ -162,3 +161,43 @@ def modified(products, scale, batch, head, rows, keys, inside, mods, SCORE_MOD: 
         first, second, bias = mods
         scores, slope = SCORE_MOD(products * scale, batch, head, rows, keys, inside, first, second, bias)
         return scores * LOG2_E, slope
+
+
+@triton.jit
+def score_tile(
+    number, walk, q, rows, lanes, cols, k_head_ptr, stride_kn, q_len, kv_len, head_dim, blocks_ptr, block, scale, batch,
+    head, mods, MASK: tl.constexpr, SCORE_MOD: tl.constexpr,
+):  # fmt: skip
+    """Load tile `number` of a walk over keys, and compute its scores with the queries `q` at positions `rows`.
+
+    `walk`: as `walk_of` returns it; `mods`: as for `modified`.
+
+    Returns:
+        The tile's start, whether it is partial, and its bitmap, as `tile_at` returns them; the positions of its keys; the
+        keys [BLOCK_N, BLOCK_D]; the elements of the tile that exist; scores and slope, as `modified` returns them.
+    """
+    start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, lanes.shape[0], MASK)
+    keys = start + lanes
+    # recompute these offsets: hoisted pointers of unaligned calls, one for each element, would fill the registers
+    k_ptrs = k_head_ptr + keys.to(tl.int64)[:, None] * stride_kn + cols[None, :]
+    k = load_tile(k_ptrs, keys, kv_len, cols, head_dim, True, True)
+    products = tl.dot(q, tl.trans(k), input_precision="ieee")
+    inside = (rows < q_len)[:, None] & (keys < kv_len)[None, :]
+    scores, slope = modified(products, scale, batch, head, rows[:, None], keys[None, :], inside, mods, SCORE_MOD)
+    return start, is_cut, bitmap, keys, k, inside, scores, slope
+
+
+@triton.jit
+def seen_keys(
+    rows, keys, row_start, start, first, end, left, right, bits_ptr, bitmap, block, kv_len, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, MASK: tl.constexpr,
+):  # fmt: skip
+    """Return the elements [BLOCK_M, BLOCK_N] of a tile of `score_tile` that exist and that the mask leaves visible.
+
+    `first` and `end` are the interval of each row, `left` and `right` the bounds of a band.
+    """
+    seen = visible(
+        rows[:, None], keys[None, :], row_start, start, first[:, None], end[:, None], left, right, bits_ptr, bitmap,
+        block, BLOCK_M, BLOCK_N, False, MASK,
+    )  # fmt: skip
+    return seen & (keys < kv_len)[None, :]
