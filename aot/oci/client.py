@@ -17,6 +17,7 @@ from urllib.parse import urljoin, urlsplit
 from nojit.aot.oci.address import Address
 from nojit.aot.oci.credentials import Credentials
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX
+from nojit.aot.oci.pace import SlowError, paced_adapter
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.tries import Limits, Tries
 from nojit.runtime.errors import RegistryError
@@ -182,7 +183,7 @@ class Client:
         import requests  # noqa: PLC0415 - of an extra
 
         if self._session is None:
-            self._session = _new_session(plain=self._plain)
+            self._session = _new_session(self.limits, plain=self._plain)
         host = self.address.host
         if not self._plain and urlsplit(url).scheme != "https":
             what = f"expected {host} to stay with HTTPS"
@@ -295,10 +296,12 @@ class Client:
         return token
 
 
-def _new_session(*, plain: bool) -> requests.Session:
+def _new_session(limits: Limits, *, plain: bool) -> requests.Session:
     """Return a session that follows redirects with no credentials but its own.
 
-    `plain`: whether HTTP without TLS is allowed.
+    Args:
+        limits: the slowest pace of answers.
+        plain: whether HTTP without TLS is allowed.
     """
     from http.cookiejar import DefaultCookiePolicy  # noqa: PLC0415 - slow to import
 
@@ -313,6 +316,8 @@ def _new_session(*, plain: bool) -> requests.Session:
                 raise requests.exceptions.InvalidSchema("expected HTTPS")
 
     session = Session()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, paced_adapter(limits))
     session.max_redirects = _REDIRECTS_MAX
     # some registries take a client with cookies for a browser
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -349,13 +354,16 @@ def _broken(error: BaseException) -> str:
     """Return how a connection broke, without the URL, which may hold a signature."""
     import requests  # noqa: PLC0415 - of an extra
 
-    if isinstance(error, requests.Timeout) or "timed out" in str(error).lower():
-        return "no answer in time"
     seen: list[BaseException] = [error]
     # the list grows while it is read
     for each in seen:
         inner = (each.__cause__, each.__context__, getattr(each, "reason", None), *each.args)
         seen += [one for one in inner if isinstance(one, BaseException) and one not in seen]
+        if isinstance(each, SlowError):
+            return f"an answer that trickles, {each}"
+    if isinstance(error, requests.Timeout) or "timed out" in str(error).lower():
+        return "no answer in time"
+    for each in seen:
         if isinstance(each, socket.gaierror):
             return "no host of this name"
         if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):

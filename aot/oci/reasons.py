@@ -20,7 +20,7 @@ REASONS: Final = {
     "not-ours": "the tag or digest is that of something else, such as a container image",
     "plain-http": "the registry speaks HTTP without TLS, which needs `--insecure`",
     "tls": "no TLS connection, for example because this machine does not trust the registry's certificate",
-    "unavailable": "the registry could not be reached, did not answer in time, broke the connection, or answered 429 or 5xx, at each try",
+    "unavailable": "the registry did not answer in time, sent too slowly, could not be reached, broke the connection, or answered 429 or 5xx, at each try",
 }
 
 ADVICE: Final = {

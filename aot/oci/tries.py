@@ -16,7 +16,9 @@ class Limits:
 
     connect_s: float = 10.0
     read_s: float = 60.0
-    """Longest time without any byte of an answer."""
+    """Longest time without any byte of an answer, and the time over which its pace is measured."""
+    bytes_s_min: int = 1000
+    """Slowest pace of an answer, after its first byte, in bytes a second."""
     tries: int = 4
     pause_s: float = 0.5
     """Time before the second try; it doubles with each further one."""

@@ -27,7 +27,8 @@ class Fault:
     Attributes:
         method: method of the requests that fail.
         path: pattern that is searched in their paths.
-        kind: a status such as ``500``; ``stall``, ``cut`` (a truncated answer), ``tamper`` (a changed byte) or ``hang up``.
+        kind: a status such as ``500``; ``stall``, ``drip`` (a byte at a time), ``drip content``, ``cut`` (a truncated answer),
+            ``tamper`` (a changed byte) or ``hang up``.
         times: how many requests fail.
         headers: further headers of the answer.
     """
@@ -84,11 +85,37 @@ class FakeRegistry:
         return digest
 
 
+class _Drip:
+    """Writes a byte each hundredth of a second, until the test or the connection ends."""
+
+    def __init__(self, file: Any, end: threading.Event) -> None:
+        self._file = file
+        self._end = end
+
+    def write(self, data: bytes) -> None:
+        for byte in data:
+            self._file.write(bytes([byte]))
+            self._file.flush()
+            if self._end.wait(0.01):
+                raise ConnectionAbortedError
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._file.closed)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # an answer is one packet: otherwise each waits for the client's acknowledgement
     wbufsize = -1
     registry: FakeRegistry
+    fault: Fault | None = None
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class calls it
         pass
@@ -101,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content)
+            drips = self.fault and self.fault.kind == "drip content"
+            (_Drip(self.wfile, self.registry.release) if drips else self.wfile).write(content)
         self.wfile.flush()
 
     def refuse(self, status: int, code: str, **headers: str) -> None:
@@ -139,6 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self.fault = fault
+            if fault and fault.kind == "drip":
+                self.wfile = _Drip(self.wfile, registry.release)  # type: ignore[assignment] # what is used of a file
+                self.close_connection = True
             self.route()
 
     do_GET = do_HEAD = do_PUT = do_POST = handle_one  # noqa: N815 - names of the base class

@@ -38,7 +38,7 @@ class Wire:
 
 
 def client(monkeypatch: pytest.MonkeyPatch, wire: Wire) -> Client:
-    monkeypatch.setattr("nojit.aot.oci.client._new_session", lambda **_: wire)
+    monkeypatch.setattr("nojit.aot.oci.client._new_session", lambda _, **__: wire)
     return Client(parse_address("oci://registry.example/acme:1"), USER, insecure=False, limits=FAST, agent="test")
 
 
@@ -113,10 +113,10 @@ def test_redirects_carry_no_credentials(scheme: str, monkeypatch: pytest.MonkeyP
     netrc, place = tmp_path / "netrc", f"{scheme}://storage.test/blob"
     netrc.write_text("machine storage.test login me password hunter2\n", encoding="ascii")
     monkeypatch.setenv("NETRC", str(netrc))
-    session, adapter = _new_session(plain=False), Redirecting(place)
+    session, adapter = _new_session(FAST, plain=False), Redirecting(place)
     for mounted in ("https://", "http://"):
         session.mount(mounted, adapter)
-    monkeypatch.setattr("nojit.aot.oci.client._new_session", lambda **_: session)
+    monkeypatch.setattr("nojit.aot.oci.client._new_session", lambda _, **__: session)
     registry = Client(parse_address("oci://registry.example/acme:1"), None, insecure=False, limits=FAST, agent="test")
     first = "https://registry.example/v2/acme/blobs/1", None
     if scheme == "https":

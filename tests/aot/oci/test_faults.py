@@ -9,6 +9,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import socket
 import ssl
@@ -101,6 +102,24 @@ def test_a_registry_that_does_not_answer_is_given_up(
     fake.fail("GET", "/manifests/", "stall", times=99)
     error = document("pull", pushed[0], "--arch", "all", code=1)["error"]
     assert (error["reason"], "no answer in time" in error["message"]) == ("unavailable", True)
+
+
+@pytest.mark.parametrize("fault", [("drip", "/blobs/"), ("drip content", "/blobs/"), ("drip content", "/manifests/")])
+def test_a_registry_that_drips_is_given_up(
+    fault: tuple[str, str],
+    pushed: tuple[str, Path],
+    fake: FakeRegistry,
+    document: Document,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kind, path = fault
+    # each byte comes in time
+    monkeypatch.setattr("nojit.aot.cli.registries.LIMITS", replace(FAST, read_s=0.2, tries=2))
+    fake.fail("GET", path, kind, times=99)
+    error = document("pull", pushed[0], "--arch", "all", code=1)["error"]
+    assert error["reason"] == "unavailable"
+    assert re.search(r"an answer that trickles, \d+ bytes in 0\.\d+ s, at each of 2 tries", error["message"])
+    assert len(fake.requests("GET", path)) == 2
 
 
 @pytest.mark.parametrize("ranges", [True, False])
