@@ -5,6 +5,7 @@
     python benchmarks/build_bars.py shared [--variants 400] [--builds 16] [--cache s3://bucket/empty]
     python benchmarks/build_bars.py dask [--arch sm_90] [--kernel K ...] [--workers 4] [--repeat 3]
     python benchmarks/build_bars.py size BUNDLE [--every 1]
+    python benchmarks/build_bars.py families [--variants 120] [--seed 0] [--family sm_100f ...]
 
 `time` compiles the same variants twice with cold caches: in a bare `multiprocessing.Pool` that calls `triton.compile` as a
 script would, and with `nojit build`. Then it builds again without changes. `again` writes a project of small kernels, builds it,
@@ -12,18 +13,21 @@ and times builds without changes: with the stamp, and with `--recheck`. `shared`
 one empty shared cache, each with a local cache of its own, then times one more. `dask` starts a scheduler and workers of one thread each
 in an empty folder, from the installed nojit, and times cold builds of `manifests/` with them and with as many local processes, in turns; it
 compares the bundles. Workers are new for each build: they have not imported Triton. `size` compares a bundle of `manifests/` (full profile)
-with its cubins in Triton's cache, line info included: it compiles every n-th variant as Triton would, and extrapolates. Needs
-no GPU.
+with its cubins in Triton's cache, line info included: it compiles every n-th variant as Triton would, and extrapolates. `families` compiles
+a random sample of `manifests/` (full profile), in one process, for a chip and for its family, and compares the sizes of the compressed images.
+Needs no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import lzma
 import multiprocessing
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -34,7 +38,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
 ROOT = Path(__file__).resolve().parent.parent
+# of the images of a bundle
+_LEVEL = 12
 
 
 def tasks(archs: list[str], kernels: list[str], every: int) -> list[tuple[Any, Any]]:
@@ -311,6 +319,33 @@ def size_bars(given: argparse.Namespace) -> None:
     )
 
 
+def family_bars(given: argparse.Namespace) -> None:
+    """Print the compressed size of a sample's images for each family, relative to those of its chip."""
+    from nojit.aot.compile import compiler
+    from nojit.runtime.errors import CompileError
+
+    for family in given.family or ["sm_100f", "sm_120f"]:
+        chip = family.removesuffix("f")
+        known = tasks([chip], [], 1)
+        chosen = random.Random(given.seed).sample(known, min(given.variants, len(known)))  # noqa: S311 - no secret
+        sizes, alike, refused = {chip: 0, family: 0}, 0, []
+        for variant, place in chosen:
+            pair = [dataclasses.replace(variant, arch=arch) for arch in sizes]
+            try:
+                images = [compiler.compile_variant(each, place).image for each in pair]
+            except CompileError as error:
+                refused.append(f"{error.where}: {error.got}")
+                continue
+            alike += len({*map(len, images)}) == 1
+            for arch, image in zip(sizes, images, strict=True):
+                sizes[arch] += len(zstandard.ZstdCompressor(level=_LEVEL).compress(image))
+        print(
+            f"{family:<8} {sizes[family] / sizes[chip]:.4f} x {chip}   ({sizes[family]:,} / {sizes[chip]:,} bytes of "
+            f"{len(chosen) - len(refused)} of {len(known):,} variants, {alike} of one length)   bar 1.15"
+        )
+        print(*(f"not compiled: {each}" for each in refused), sep="\n", flush=True)
+
+
 def main() -> None:
     """Print the figures with their bars."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -341,6 +376,11 @@ def main() -> None:
     sizing.add_argument("bundle", type=Path)
     sizing.add_argument("--every", type=int, default=1, help="compile only every n-th variant, and scale")
     sizing.set_defaults(measure=size_bars)
+    relating = modes.add_parser("families")
+    relating.add_argument("--family", action="append", help="default: sm_100f and sm_120f")
+    relating.add_argument("--variants", type=int, default=120, help="size of the sample of each family")
+    relating.add_argument("--seed", type=int, default=0)
+    relating.set_defaults(measure=family_bars)
     given = parser.parse_args()
     given.measure(given)
 
