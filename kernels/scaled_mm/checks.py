@@ -27,6 +27,7 @@ __all__ = [
     "check_bias",
     "check_no_gradient",
     "check_operands",
+    "check_order",
     "check_out",
     "check_out_dtype",
 ]
@@ -59,13 +60,22 @@ def check_operands(a: Tensor, b: Tensor) -> None:
     check_counted("b", b)
     if a.shape[1] != b.shape[0]:
         refuse_value("b", f"{a.shape[1]} rows, as many as a has columns", b.shape[0])
-    for argument, value in (("a", a), ("b", b)):
-        if value.shape[1] % UNIT:
-            refuse_value(argument, f"a multiple of {UNIT} columns", value.shape[1])
-    if a.numel() and a.stride(1) != 1:
-        refuse_value("a", "contiguous rows (row-major)", f"strides {a.stride()}")
-    if b.numel() and b.stride(0) != 1:
-        refuse_value("b", "contiguous columns (column-major), as those of weight.t()", f"strides {b.stride()}")
+    check_order(a=a, b=b)
+
+
+def check_order(**factors: Tensor) -> None:
+    """Require that K is contiguous in both factors, the left and the right one, and that K and N are multiples of 16.
+
+    `factors`: by argument name, for the error. The right one may be a batch of matrices.
+    """
+    (left, a), (right, b) = factors.items()
+    for argument, value in factors.items():
+        if value.shape[-1] % UNIT:
+            refuse_value(argument, f"a multiple of {UNIT} columns", value.shape[-1])
+    if a.numel() and a.stride(-1) != 1:
+        refuse_value(left, "contiguous rows (row-major)", f"strides {a.stride()}")
+    if b.numel() and b.stride(-2) != 1:
+        refuse_value(right, "contiguous columns (column-major), as those of weight.mT", f"strides {b.stride()}")
 
 
 def check_bias(bias: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:
@@ -79,12 +89,12 @@ def check_bias(bias: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> No
     check_shape("bias", bias, shape, "N" if bias.dim() != MATRIX else "1, N")
 
 
-def check_out(out: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:
-    """Require that `out` has the result's shape and dtype."""
+def check_out(out: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype, first: str = "a") -> None:
+    """Require that `out` has the result's shape and dtype. `first`: the argument's name of `a`, for the error."""
     if out.dtype != out_dtype:
         refuse_type("out", f"{out_dtype} as out_dtype says", out.dtype)
-    check_like_device("out", out, "a", a)
-    check_shape("out", out, (a.shape[0], b.shape[1]), "M, N")
+    check_like_device("out", out, first, a)
+    check_shape("out", out, (a.shape[0], b.shape[-1]), "M, N")
     if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
         refuse_value("out", "a tensor without repeated elements", f"strides {out.stride()}")
 
@@ -108,7 +118,9 @@ def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
 
 
 def check_no_gradient(**values: Tensor | None) -> None:
-    """Require tensors that need no gradient: scaled products have no derivative, like torch's."""
+    """Require tensors that need no gradient: fp8 products have no derivative, like torch's."""
     for argument, value in values.items():
         if differentiates(value):
-            refuse_value(argument, "a tensor that requires no grad, as scaled_mm has no derivative", "one that does")
+            refuse_value(
+                argument, "a tensor that requires no grad, as fp8 products have no derivative", "one that does"
+            )

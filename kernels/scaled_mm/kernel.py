@@ -41,6 +41,35 @@ def _add_step(
 
 
 @triton.jit
+def add_steps(
+    acc, a_ptrs, b_ptrs, row_ptrs, column_ptrs, in_rows, in_cols, start, depth, stride_sak, stride_sbk,
+    A_E5M2: tl.constexpr, B_E5M2: tl.constexpr, BLOCK_SCALES: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Add the product over [start, start + depth) of K to the fp32 sums `acc`; with `BLOCK_SCALES`, scale each block's.
+
+    `a_ptrs` and `b_ptrs` point to the first step, `row_ptrs` and `column_ptrs` to the scales of block 0. `start` is a
+    multiple of BLOCK_K, which divides 128.
+    """
+    lanes = tl.arange(0, BLOCK_K)
+    whole = depth // BLOCK_K * BLOCK_K
+    # use offsets from the first step: pointers carried through the loop would take registers
+    for place in range(0, whole, BLOCK_K):
+        block = ((start + place) // DEEP).to(tl.int64)
+        scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
+        acc = _add_step(
+            acc, a_ptrs + place, b_ptrs + place, in_rows[:, None], in_cols[None, :], scales, A_E5M2, B_E5M2, BLOCK_SCALES
+        )  # fmt: skip
+    left = depth - whole
+    if left > 0:
+        block = ((start + whole) // DEEP).to(tl.int64)
+        scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
+        in_a = in_rows[:, None] & (lanes < left)[None, :]
+        in_b = in_cols[None, :] & (lanes < left)[:, None]
+        acc = _add_step(acc, a_ptrs + whole, b_ptrs + whole, in_a, in_b, scales, A_E5M2, B_E5M2, BLOCK_SCALES)
+    return acc
+
+
+@triton.jit
 def scaled_mm_kernel(
     a_ptr,
     b_ptr,
@@ -98,21 +127,10 @@ def scaled_mm_kernel(
     column_ptrs = scale_b_ptr + (cols // b_span).to(tl.int64) * stride_sbn
     depth = tl.minimum(last * BLOCK_K, k_len) - start
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    whole = depth // BLOCK_K * BLOCK_K
-    # use offsets from the first step: pointers carried through the loop would take registers
-    for place in range(0, whole, BLOCK_K):
-        block = ((start + place) // DEEP).to(tl.int64)
-        scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
-        acc = _add_step(
-            acc, a_ptrs + place, b_ptrs + place, in_rows[:, None], in_cols[None, :], scales, A_E5M2, B_E5M2, BLOCK_SCALES
-        )  # fmt: skip
-    left = depth - whole
-    if left > 0:
-        block = ((start + whole) // DEEP).to(tl.int64)
-        scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
-        in_a = in_rows[:, None] & (lanes < left)[None, :]
-        in_b = in_cols[None, :] & (lanes < left)[:, None]
-        acc = _add_step(acc, a_ptrs + whole, b_ptrs + whole, in_a, in_b, scales, A_E5M2, B_E5M2, BLOCK_SCALES)
+    acc = add_steps(
+        acc, a_ptrs, b_ptrs, row_ptrs, column_ptrs, in_rows, in_cols, start, depth, stride_sak, stride_sbk, A_E5M2, B_E5M2,
+        BLOCK_SCALES, BLOCK_K,
+    )  # fmt: skip
     inside = in_rows[:, None] & in_cols[None, :]
     if splits == 1:
         if not BLOCK_SCALES:

@@ -44,6 +44,40 @@ def _of_blocks(scales):
     return scales in {"tiles", "rows"}
 
 
+@gluon.constexpr_function
+def width_of(tile, fast):
+    """Return the number of columns of a part of the tile, whose sums `sum_steps` returns apart."""
+    return tile[1] if fast or tile[1] < WIDEST else int(WIDEST)
+
+
+@gluon.jit
+def sum_steps(
+    OWN: gl.constexpr, memory, barriers, used, place, first, last, vectors, FAST: gl.constexpr, SCALES: gl.constexpr,
+    TILE: gl.constexpr, TOGETHER: gl.constexpr,
+):  # fmt: skip
+    """Return the products of consumer `OWN`'s rows by the steps [first, last), one sum for each part of the columns.
+
+    `used` steps came before. With `FAST`, wgmma accumulates all of them; else, `TOGETHER` steps at a time. The sums are
+    scaled if each block of K has scales of its own.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides; `place`: the tile's split-K part, matrix, first
+    row and first column.
+    """
+    WIDTH: gl.constexpr = width_of(TILE, FAST)
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
+    if FAST:
+        acc = gl.zeros([OWNED, WIDTH], gl.float32, layout)
+        before = gl.to_tensor(-1)
+        acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, (False, True))
+        sums = (finish(acc, barriers[1], before),)
+    else:
+        sums = ()
+        for _ in gl.static_range(TILE[1] // WIDTH):
+            sums = sums + (gl.zeros([OWNED, WIDTH], gl.float32, layout),)  # noqa: RUF005 - Triton's tuples
+        sums = _promote_steps(OWN, sums, memory, barriers, used, place, first, last, vectors, SCALES, TILE, TOGETHER)
+    return sums
+
+
 @gluon.jit
 def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
     """Load the scales of a consumer's rows for a step of K; with `SHARED`, 1 or 128 rows share a scale.
@@ -163,7 +197,7 @@ def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
 
 
 @gluon.jit
-def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
+def prefetch_ends(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
     """Prefetch a tile's scales and bias to L1, since the end of a tile waits for them; run by one warp.
 
     `vectors`: for both scales and the bias: pointer, sizes and strides.
@@ -179,6 +213,17 @@ def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
     prefetch(scale_b_ptr + cols * stride_n)
     if has_bias != 0:
         prefetch(bias_ptr + cols)
+
+
+@gluon.jit
+def scale_ends(acc, vectors, row, col):
+    """Return a part of a tile, at (row, col), times the scales of its rows and columns.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides.
+    """
+    scale_ptr, n_len, _, stride_n = vectors[1]
+    acc = acc * _row_scales(vectors, row, gl.to_tensor(0), acc, False)
+    return acc * _of_columns(scale_ptr, n_len, stride_n, col, acc)
 
 
 @gluon.jit
@@ -198,11 +243,10 @@ def _store_scaled(
     else:
         vectors, whole = epilogue
         _, _, row, col = place
-        scale_ptr, n_len, _, stride_n = vectors[1]
+        n_len = vectors[1][1]
         if whole:
             if SCALES == "ends":
-                acc = acc * _row_scales(vectors, row, gl.to_tensor(0), acc, False)
-                acc = acc * _of_columns(scale_ptr, n_len, stride_n, col + STORED, acc)
+                acc = scale_ends(acc, vectors, row, col + STORED)
             if vectors[2][1] != 0:
                 acc = acc + _of_columns(vectors[2][0], n_len, vectors[2][1], col + STORED, acc).to(gl.float32)
         store_rows(OWN, out_map, out_memory, acc, place, (), STORED, PANEL, False)
@@ -226,7 +270,7 @@ def _produce(
         )
         # the producer prefetches these, since consumers have no registers to spare
         if SCALES == "ends":
-            _prefetch(vectors, row, col, TILE[0], TILE[1])
+            prefetch_ends(vectors, row, col, TILE[0], TILE[1])
 
 
 @gluon.jit
@@ -238,8 +282,7 @@ def _consume(
 
     `vectors`: for both scales and the bias: pointer, sizes and strides.
     """
-    WIDTH: gl.constexpr = TILE[1] if FAST or TILE[1] < WIDEST else WIDEST
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
+    WIDTH: gl.constexpr = width_of(TILE, FAST)
     # with split-K, the merge kernel scales the sums
     whole = sizes[4] == 1
     scale = 1.0
@@ -252,16 +295,7 @@ def _consume(
         place, first, last = piece_at(number, opaque(sizes), DEEP, TILE, TOGETHER)
         split, _, row, col = place
         own = (split, 0, row + OWN * OWNED, col)
-        if FAST:
-            acc = gl.zeros([OWNED, WIDTH], gl.float32, layout)
-            before = gl.to_tensor(-1)
-            acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, (False, True))
-            sums = (finish(acc, barriers[1], before),)
-        else:
-            sums = ()
-            for _ in gl.static_range(TILE[1] // WIDTH):
-                sums = sums + (gl.zeros([OWNED, WIDTH], gl.float32, layout),)  # noqa: RUF005 - Triton's tuples
-            sums = _promote_steps(OWN, sums, memory, barriers, used, own, first, last, vectors, SCALES, TILE, TOGETHER)
+        sums = sum_steps(OWN, memory, barriers, used, own, first, last, vectors, FAST, SCALES, TILE, TOGETHER)
         used += last - first
         for part in gl.static_range(TILE[1] // WIDTH):
             if SCALES == "whole":

@@ -16,7 +16,7 @@ from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 
-__all__ = ["Operands", "Prepared", "prepare"]
+__all__ = ["Operands", "Prepared", "prepare", "takes_bytes"]
 
 FP8_BYTES: Final = 1
 MULTIPLIES: Final = (9, 0)
@@ -133,17 +133,17 @@ def _maps_of(left: Layout, right: Layout, result: Layout, result_bytes: int) -> 
     return of_a, of_b, of_out
 
 
-def _takes_bytes(a: Tensor) -> bool:
-    """Return whether the device of `a` has no kernel with fp8 products, so that operands are passed as bytes."""
+def takes_bytes(a: Tensor, name: str) -> bool:
+    """Return whether the device of `a` cannot run the kernel `name`, with fp8 products, and so takes operands as bytes."""
     if not a.is_cuda or (found := capability(a)) >= MULTIPLIES:
         return False
-    return found < FIRST or not _is_built(a.device)
+    return found < FIRST or not _is_built(name, a.device)
 
 
-def _is_built(device: torch.device) -> bool:
-    """Return whether a bundle at hand has the kernel with fp8 products for `device`."""
+def _is_built(name: str, device: torch.device) -> bool:
+    """Return whether a bundle at hand has the kernel `name` for `device`."""
     try:
-        kernel = library.get("scaled_mm")
+        kernel = library.get(name)
     except KernelNotFoundError:
         return False
     # a kernel that a test installs has no `fits` and runs on any device
@@ -227,7 +227,7 @@ class _Whole:
         )
         numbers = (*self.sizes, self.splits, padded_width(self.sizes[1]), self._has_bias, a_span, b_span, *strides)
         named: dict[str, Any] = {"BLOCK_SCALES": kind != "ends"}
-        as_bytes = _takes_bytes(self.operands.a)
+        as_bytes = takes_bytes(self.operands.a, "scaled_mm")
         if as_bytes:
             named["A_E5M2"] = self.operands.a.dtype == torch.float8_e5m2
             named["B_E5M2"] = self.operands.b.dtype == torch.float8_e5m2

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from unittest import mock
 
 import torch
@@ -24,6 +25,29 @@ WHOLE = (1312, 2112, 144)
 DEEP = (1312, 2112, 400)
 FEW = (7, 208, 400)
 CUT = (48, 208, 2064)
+
+
+def fp8(shape: tuple[int, ...], seed: int, format_: torch.dtype = E4, offset: int = 0) -> Tensor:
+    """Make an fp8 tensor so many bytes past an aligned address."""
+    values = view(shape, torch.bfloat16, seed).to(format_)
+    flat = torch.empty(values.numel() + offset, dtype=format_, device="cuda")
+    flat[offset:].view(torch.uint8).copy_(values.flatten().view(torch.uint8))
+    return flat[offset:].view(shape)
+
+
+def torch_sums(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, *, fast: bool, whole: bool) -> Tensor:
+    """Multiply by torch's operator: scales are applied to what it returns in fp32, unless `whole` of blocks one after the other."""
+    one, depth = torch.ones((), device="cuda"), a.shape[1]
+    total = torch.zeros(a.shape[0], b.shape[1], device="cuda")
+    for start in range(0, depth, depth if whole else 128):
+        part = slice(start, depth if whole else min(start + 128, depth))
+        # torch wants rows at multiples of 16 bytes, however those of `a` and `b` lie
+        left, right = a[:, part].clone(), b[part].t().clone().t()
+        raw = torch._scaled_mm(left, right, one, one, out_dtype=torch.float32, use_fast_accum=fast and whole)
+        of_a = reference.spread(scale_a, a).expand(a.shape)
+        of_b = reference.spread(scale_b, b).expand(b.shape)
+        total += raw * of_a[:, start : start + 1] * of_b[start : start + 1]
+    return total
 
 
 @dataclass(frozen=True)
@@ -60,7 +84,7 @@ class Case:
         """Make both operands, their scales and the bias."""
         m, n, k = self.sizes
         a, b = (
-            self._fp8(shape, seed, format_)
+            fp8(shape, seed, format_, self.offset)
             for shape, seed, format_ in zip(((m, k), (n, k)), (1, 2), self.formats, strict=True)
         )
         scales = (
@@ -68,12 +92,6 @@ class Case:
         )
         bias = view((n,), torch.float32, 5).to(self.dtype) if self.biased else None
         return a, b.t(), *scales, bias  # type: ignore[return-value]
-
-    def _fp8(self, shape: tuple[int, int], seed: int, format_: torch.dtype) -> Tensor:
-        values = view(shape, torch.bfloat16, seed).to(format_)
-        flat = torch.empty(values.numel() + self.offset, dtype=format_, device="cuda")
-        flat[self.offset :].view(torch.uint8).copy_(values.flatten().view(torch.uint8))
-        return flat[self.offset :].view(shape)
 
     def _shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         m, n, k = self.sizes
@@ -93,21 +111,9 @@ class Case:
             return (scaled_mm(*self.inputs(), out_dtype=self.dtype, use_fast_accum=self.fast, out=out),)
 
     def torchs(self) -> Outputs:
-        """Multiply by torch's operator: scales are applied to what it returns in fp32, of blocks one after the other."""
+        """Multiply by torch's operator, and add the bias in fp32."""
         a, b, scale_a, scale_b, bias = self.inputs()
-        one = torch.ones((), device="cuda")
-        whole = self.kind in {"whole", "ends"}
-        depth = self.sizes[2]
-        total = torch.zeros(self.sizes[:2], device="cuda")
-        for start in range(0, depth, depth if whole else 128):
-            part = slice(start, depth if whole else min(start + 128, depth))
-            # torch wants rows at multiples of 16 bytes, however those of `a` and `b` lie
-            left, right = a[:, part].clone(), b[part].t().clone().t()
-            fast = self.fast and whole
-            raw = torch._scaled_mm(left, right, one, one, out_dtype=torch.float32, use_fast_accum=fast)
-            of_a = reference.spread(scale_a, a).expand(a.shape)
-            of_b = reference.spread(scale_b, b).expand(b.shape)
-            total += raw * of_a[:, start : start + 1] * of_b[start : start + 1]
+        total = torch_sums(a, b, scale_a, scale_b, fast=self.fast, whole=self.kind in {"whole", "ends"})
         return ((total if bias is None else total + bias.float()).to(self.dtype),)
 
     def call(self) -> Call:
@@ -121,13 +127,13 @@ class Case:
 
 
 @contextmanager
-def prepared_anew(maps: bool) -> Iterator[None]:
-    """Prepare calls anew, for the kernels that may run."""
+def prepared_anew(maps: bool, operator: ModuleType = op, launches: ModuleType = launch) -> Iterator[None]:
+    """Prepare the calls of an operator anew, for the kernels that may run."""
     with ExitStack() as stack:
-        stack.callback(op._MEMO.forget)
-        op._MEMO.forget()
+        stack.callback(operator._MEMO.forget)
+        operator._MEMO.forget()
         if not maps:
-            stack.enter_context(mock.patch.object(launch, "has_maps", return_value=False))
+            stack.enter_context(mock.patch.object(launches, "has_maps", return_value=False))
         yield
 
 

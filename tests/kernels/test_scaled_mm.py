@@ -138,7 +138,7 @@ def test_nothing_to_multiply(m, n, k, kind):
 
 @pytest.mark.parametrize("formats", PAIRS, ids=["e4m3 e4m3", "e4m3 e5m2", "e5m2 e4m3"])
 def test_devices_without_fp8_multiply_bytes(formats, monkeypatch):
-    monkeypatch.setattr(launch_module, "_takes_bytes", lambda _: True)
+    monkeypatch.setattr(launch_module, "takes_bytes", lambda *_: True)
     asked = []
     source = library.CURRENT.source
     with library.override(lambda name: asked.append(name) or source.kernel(name)):
@@ -153,7 +153,7 @@ def test_devices_without_fp8_multiply_bytes(formats, monkeypatch):
 @pytest.mark.parametrize("as_bytes", [False, True])
 @pytest.mark.parametrize("format_", [E4, E5], ids=str)
 def test_every_value_of_a_format(format_, as_bytes, monkeypatch):
-    monkeypatch.setattr(launch_module, "_takes_bytes", lambda _: as_bytes)
+    monkeypatch.setattr(launch_module, "takes_bytes", lambda *_: as_bytes)
     values = torch.arange(256, dtype=torch.uint8).view(format_)
     # one value in each row, and what it is multiplied by is 1
     a = torch.zeros(256, 16).to(format_)
