@@ -7,7 +7,6 @@ variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.ta
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Sequence
 from operator import itemgetter
@@ -353,7 +352,9 @@ class KernelTable(Record):
             [encode_value(value) for value in self.derived_values[derived]],
             [list(hint) for hint in self.hint_sets[hints]],
         ]
-        return f"{self.kernel}-{hashlib.sha256(canonical_json(facts)).hexdigest()[:12]}"
+        from nojit.runtime._core import sha256  # noqa: PLC0415 - the core imports tables; hashlib would load OpenSSL
+
+        return f"{self.kernel}-{sha256(canonical_json(facts)).hex()[:12]}"
 
 
 # `__getattr__` makes those of a table that was read
