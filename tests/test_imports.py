@@ -287,7 +287,7 @@ def test_the_url_of_a_shared_cache_alone_loads_fsspec():
 
 def test_a_request_to_a_registry_alone_loads_requests():
     importers = {(found.importer, found.lazy) for found in imports() if top(found.target) == "requests"}
-    assert importers == {("nojit.aot.oci.client", True), ("nojit.aot.cli.registries", True)}
+    assert importers == {("nojit.aot.oci.client", True), ("nojit.aot.cli.options.registries", True)}
 
 
 def test_nothing_loads_the_compiler_at_once():

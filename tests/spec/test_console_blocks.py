@@ -156,9 +156,9 @@ def test_the_commands_of_a_page_work_in_order(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("nojit.runtime.discovery.discover._own_checkout", lambda: folder)
     compiler = PagesCompiler(tmp_path / "journal", {})
-    monkeypatch.setattr("nojit.aot.cli.building.run.load_compiler", lambda *_: compiler)
+    monkeypatch.setattr("nojit.aot.cli.building.run_build.load_compiler", lambda *_: compiler)
     # there is nothing to compile that would take a process of its own
-    monkeypatch.setattr("nojit.aot.cli.building.run.WorkerPool", lambda *_: ThreadPoolExecutor(1))
+    monkeypatch.setattr("nojit.aot.cli.building.run_build.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     monkeypatch.setattr("nojit.aot.compile.processes.pool.WorkerPool", lambda *_: ThreadPoolExecutor(1))
     problems: list[str] = []
     lines = [line.replace("$PWD", str(folder)) for line in command_lines(page) if not LEFT_OUT.match(line)]

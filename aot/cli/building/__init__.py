@@ -1,1 +1,1 @@
-"""Run, progress and results of ``nojit build``; `nojit.aot.cli.commands.build` has its options."""
+"""Run and results of ``nojit build``; `nojit.aot.cli.commands.build` has its options."""

@@ -11,13 +11,13 @@ import click
 from nojit.aot.backends.registry import parse_driver
 from nojit.aot.base.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.cache.folder import default_cache_folder
-from nojit.aot.cli.assemblers import assembler_options, given_assemblers
-from nojit.aot.cli.building.report import Failures, show_result
-from nojit.aot.cli.building.request import Request
-from nojit.aot.cli.caches import given_shared, shared_options
+from nojit.aot.cli.building.results import Failures, show_result
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
-from nojit.aot.cli.executors import executor_option, given_executor
-from nojit.aot.cli.toolchains import toolchain_option
+from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
+from nojit.aot.cli.options.build_request import Request
+from nojit.aot.cli.options.caches import given_shared, shared_options
+from nojit.aot.cli.options.executors import executor_option, given_executor
+from nojit.aot.cli.options.toolchains import toolchain_option
 from nojit.aot.pipeline.stamp import Stamp, asked_of, changes, find_stamp
 from nojit.runtime.errors import few
 
@@ -265,7 +265,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         return 0
     if out.verbosity > 0 and not recheck and (changed := changes(request.cache_folder, asked)):
         out.note(f"changed since the last build: {few(changed, _FEW)}")
-    from nojit.aot.cli.building.run import run  # noqa: PLC0415 - slow to import, and not needed if nothing has changed
+    from nojit.aot.cli.building.run_build import run  # noqa: PLC0415 - slow to import, and not needed if nothing has changed
 
     return run(out, request, asked)
 

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import PLACE, Output, output_options
-from nojit.aot.cli.registries import ADDRESS, TAG_NAME, insecure_option, pull_options, pull_to, push_to, release_in
+from nojit.aot.cli.options.registries import (
+    ADDRESS,
+    TAG_NAME,
+    insecure_option,
+    pull_options,
+    pull_to,
+    push_to,
+    release_in,
+)
 from nojit.aot.oci.address import Address
 from nojit.aot.oci.layout import LayoutFolder
 

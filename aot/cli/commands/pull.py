@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import PLACE, Output, output_options
-from nojit.aot.cli.registries import ADDRESS, insecure_option, open_repository, pull_options, pull_to
+from nojit.aot.cli.options.registries import ADDRESS, insecure_option, open_repository, pull_options, pull_to
 from nojit.aot.oci.address import Address
 from nojit.aot.oci.release import read_release
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import Output, output_options
-from nojit.aot.cli.registries import TAG_NAME, copy_to, insecure_option, open_repository
+from nojit.aot.cli.options.registries import TAG_NAME, copy_to, insecure_option, open_repository
 from nojit.aot.cli.shipping import read_newest, tell_changes, tell_unsigned
 from nojit.aot.oci.address import SCHEME, TAG, Address, parse_address
 from nojit.aot.oci.layout import LayoutFolder

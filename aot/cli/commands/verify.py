@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 import click
 from nojit.aot.backends.registry import pin, vendor_named
-from nojit.aot.cli.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import exit_code
-from nojit.aot.cli.keys import given_keys
-from nojit.aot.cli.toolchains import toolchain_option
+from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
+from nojit.aot.cli.options.keys import given_keys
+from nojit.aot.cli.options.toolchains import toolchain_option
 from nojit.aot.inspect.places import Place, bundles_at
 from nojit.aot.inspect.statement import Statement
 from nojit.aot.inspect.verification import verify_bundle
@@ -140,7 +140,7 @@ def _rebuild(
     tell: Callable[[str], None],
 ) -> None:
     # only --rebuild needs these modules, which import Triton and msgspec
-    from nojit.aot.cli.building.run import load_compiler  # noqa: PLC0415
+    from nojit.aot.cli.building.run_build import load_compiler  # noqa: PLC0415
     from nojit.aot.compile.processes.pool import WorkerPool  # noqa: PLC0415
     from nojit.aot.trust.rebuild import rebuild  # noqa: PLC0415
 

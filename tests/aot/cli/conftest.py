@@ -99,7 +99,7 @@ def use_compiler(
 
     def use(**facts: Any) -> FakeCompiler:
         compiler = demo_compiler(tmp_path, **facts)
-        monkeypatch.setattr("nojit.aot.cli.building.run.load_compiler", lambda *_: compiler)
+        monkeypatch.setattr("nojit.aot.cli.building.run_build.load_compiler", lambda *_: compiler)
         return compiler
 
     return use

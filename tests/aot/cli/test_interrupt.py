@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from tests.aot.cli.conftest import demo_compiler
 from nojit.aot.cli import main
-from nojit.aot.cli.building import run as build
+from nojit.aot.cli.building import run_build as build
 signal.signal(signal.SIGINT, signal.default_int_handler)
 folder = Path(sys.argv.pop(1))
 build.load_compiler = lambda *_: demo_compiler(folder, mishaps={"sm_": "hang"})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from nojit.aot.cli.commands.tune import run as tune_run
 from nojit.aot.cli.console import Output
-from nojit.aot.cli.tune.progress import Lines, follow_tuning
+from nojit.aot.cli.progress.tuning import Lines, follow_tuning
 from nojit.aot.tune.measure.events import Fault, Listed, Lost
 from nojit.aot.tune.measure.request import ProblemRun
 from nojit.aot.tune.measure.worker import Setup

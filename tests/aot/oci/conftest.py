@@ -37,7 +37,7 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "ORAS_USER", "ORAS_PASS", "NOJIT_TRUST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("nojit.aot.cli.registries.LIMITS", FAST)
+    monkeypatch.setattr("nojit.aot.cli.options.registries.LIMITS", FAST)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def have(*capabilities: int, driver: int = 13000) -> None:
         state = DriverState(driver, capabilities, "" if capabilities else "no NVIDIA driver")
-        monkeypatch.setattr("nojit.aot.cli.registries.probe_driver", lambda: state)
+        monkeypatch.setattr("nojit.aot.cli.options.registries.probe_driver", lambda: state)
 
     return have
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from nojit.aot.cli.registries import open_repository
+from nojit.aot.cli.options.registries import open_repository
 from nojit.aot.oci.address import parse_address
 from nojit.aot.oci.receive import Received, receive
 from nojit.aot.oci.release import BUNDLE, read_release
@@ -98,7 +98,7 @@ def test_a_lasting_failure_says_what_the_registry_answers(
 def test_a_registry_that_does_not_answer_is_given_up(
     pushed: tuple[str, Path], fake: FakeRegistry, document: Document, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nojit.aot.cli.registries.LIMITS", replace(FAST, read_s=0.05, tries=2))
+    monkeypatch.setattr("nojit.aot.cli.options.registries.LIMITS", replace(FAST, read_s=0.05, tries=2))
     fake.fail("GET", "/manifests/", "stall", times=99)
     error = document("pull", pushed[0], "--arch", "all", code=1)["error"]
     assert (error["reason"], "no answer in time" in error["message"]) == ("unavailable", True)

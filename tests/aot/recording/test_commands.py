@@ -45,7 +45,7 @@ def test_a_second_build_reads_nothing_and_a_changed_recording_is_built_again(
     run(*words)
     assert "is up to date" in run(*words).stdout
     with monkeypatch.context() as patch:
-        patch.setattr("nojit.aot.cli.building.run.run", lambda *_: pytest.fail("expected a stamp"))
+        patch.setattr("nojit.aot.cli.building.run_build.run", lambda *_: pytest.fail("expected a stamp"))
         assert "is up to date" in run(*words).stdout
     recorder.call(programs.add, Tensor(), Tensor(), 7, BLOCK=128)
     assert "2 variants (1 cached)" in run(*words).stdout

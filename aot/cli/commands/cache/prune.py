@@ -12,8 +12,8 @@ from typing import Final
 import click
 from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cache.upkeep import OldEntries, open_places
-from nojit.aot.cli.caches import url_option
 from nojit.aot.cli.console import PLACE, Output, output_options, size
+from nojit.aot.cli.options.caches import url_option
 
 __all__ = ["command"]
 

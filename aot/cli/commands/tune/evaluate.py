@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import EXIT_FAILED
-from nojit.aot.cli.tune.options import (
+from nojit.aot.cli.options.tuning import (
     PERCENT,
     SHARE,
     TUNED,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
-from nojit.aot.cli.tune.options import configs_option, loss_option, out_option
+from nojit.aot.cli.options.tuning import configs_option, loss_option, out_option
 from nojit.aot.tune.imports.convert import TableRequest, to_tuned
 from nojit.aot.tune.imports.importers import ForeignFile, read_foreign
 from nojit.aot.tune.select.configs import Bounds

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
-from nojit.aot.cli.tune.options import (
+from nojit.aot.cli.options.tuning import (
     TUNED,
     configs_option,
     database_argument,

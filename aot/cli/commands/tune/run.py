@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, duration, output_options
 from nojit.aot.cli.group import EXIT_FAILED
-from nojit.aot.cli.tune.progress import follow_tuning
+from nojit.aot.cli.progress.tuning import follow_tuning
 from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
 from nojit.aot.tune.measure.run import tune
 from nojit.aot.tune.measure.worker import Setup

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from nojit.aot.cache.objects import check_url
-from nojit.aot.cli.building.request import SharedRequest
 from nojit.aot.cli.console import PLACE
+from nojit.aot.cli.options.build_request import SharedRequest
 
 if TYPE_CHECKING:
     from nojit.aot.cache.shared import SharedCache

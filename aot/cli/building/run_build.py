@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from nojit.aot.backends.registry import pin
 from nojit.aot.cache.cache import Cache
 from nojit.aot.cache.folder import as_default
-from nojit.aot.cli.building.progress import Counts, View, follow_build
-from nojit.aot.cli.building.report import (
+from nojit.aot.cli.building.results import (
     Failures,
     plan_document,
     show_plans,
@@ -25,10 +24,11 @@ from nojit.aot.cli.building.report import (
     tell_of_kept,
     warn_of_absent,
 )
-from nojit.aot.cli.building.request import Request
-from nojit.aot.cli.caches import open_shared
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.options.build_request import Request
+from nojit.aot.cli.options.caches import open_shared
+from nojit.aot.cli.progress.building import Counts, View, follow_build
 from nojit.aot.compile.by_toolchain import ToolchainCompiler, find_toolchains
 from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.processes.pool import WorkerPool
@@ -361,7 +361,7 @@ def _connect(
     """Start to connect to the requested scheduler, so that its workers get ready while the build plans; None without one."""
     if not request.executor or request.dry_run or request.plan:
         return nullcontext()
-    from nojit.aot.cli.executors import open_remote  # noqa: PLC0415 - of an extra
+    from nojit.aot.cli.options.executors import open_remote  # noqa: PLC0415 - of an extra
 
     return open_remote(request, compiler, partial(_open_local, request), tell)
 

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from nojit.aot.cli.building.request import Request
+from nojit.aot.cli.options.build_request import Request
 from nojit.aot.remote.address import dask_address
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, size
-from nojit.aot.cli.keys import given_keys
+from nojit.aot.cli.options.keys import given_keys
 from nojit.aot.inspect.doctor import probe_driver
 from nojit.aot.oci.address import TAG, Address, parse_address
 from nojit.aot.oci.choice import ALL, NATIVE, for_arch, for_devices, too_new

@@ -1,0 +1,1 @@
+"""Progress of long commands: a bar on a terminal, lines elsewhere, nothing with -q."""

@@ -1,1 +1,0 @@
-"""Options and progress that the commands of ``nojit tune`` share."""
