@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from bars import cold_start_verdicts
+from nojit.aot.bench.benchmarks import bench_cold_start, save
 from nojit.aot.bench.cold_start import ColdStartBench
-from nojit.aot.bench.run import bench_cold_start, save
 from nojit.runtime.errors import NojitError
 
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from bars import launch_verdicts
+from nojit.aot.bench.benchmarks import bench_launch, save
 from nojit.aot.bench.launch import LaunchBench
-from nojit.aot.bench.run import bench_launch, save
 from nojit.runtime.errors import NojitError
 
 

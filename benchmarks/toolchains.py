@@ -20,14 +20,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.request import TuneRequest
-from nojit.aot.tune.measure.run import tune
-from nojit.aot.tune.measure.worker import Setup
-from nojit.aot.tune.select.configs import Bounds, select
+from nojit.aot.tune.measure.tuning_run import tune
 from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.lookup import find_config, look_up
 from nojit.aot.tune.select.manifest_rules import read_rules
 from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.select.selection import Bounds, select
 from nojit.aot.tune.store.database import open_database
 from nojit.runtime.errors import NojitError
 from nojit.runtime.tuning.tuned import TunedConfig, TunedTable

@@ -20,10 +20,10 @@ import sys
 import time
 from pathlib import Path
 
+from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Event, Fault, Listed, Lost, identity_of
 from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
-from nojit.aot.tune.measure.run import tune
-from nojit.aot.tune.measure.worker import Setup
+from nojit.aot.tune.measure.tuning_run import tune
 from nojit.aot.tune.store.database import Database, open_database
 from nojit.aot.tune.store.records import Device
 from nojit.runtime.errors import NojitError

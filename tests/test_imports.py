@@ -332,6 +332,18 @@ def test_packages_of_the_build_import_what_stands_above_them():
         assert order.index(aot_package(each.target)) <= order.index(aot_package(each.importer)), each
 
 
+def test_modules_of_the_build_have_names_of_their_own():
+    """Backends of vendors have the same modules, and a command may be named as what it calls."""
+    named: dict[str, list[str]] = {}
+    for name in modules():
+        beside = re.match(r"nojit\.aot\.(cli\.commands|backends\.\w+)\.", name)
+        if within(name, "nojit.aot") and modules()[name].name != "__init__.py" and not beside:
+            named.setdefault(name.rpartition(".")[2], []).append(name)
+    several = {word for word, names in named.items() if len(names) > 1}
+    # a compiler's option, and the options of all compilers
+    assert several == {"address", "options"}
+
+
 def runtime_package(name: str) -> str:
     """Return the package of a module; empty for a module beside the packages."""
     parts = name.split(".")

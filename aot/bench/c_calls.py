@@ -6,7 +6,7 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.bench.stage import Stage, Unavailable
+from nojit.aot.bench.case_setup import Stage, Unavailable
 from nojit.runtime import _core
 
 __all__ = ["Arg", "CallInC", "LaunchSetup", "Value", "library_path"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.bench.c_calls import CallInC
-from nojit.aot.bench.stage import Stage, Timer, Unavailable, timed
+from nojit.aot.bench.case_setup import Stage, Timer, Unavailable, timed
 
 __all__ = ["FLOOR", "OURS", "Contender", "c_launch", "c_loop", "c_plan", "compile_loops", "nojit"]
 

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nojit.aot.bench.case_setup import Stage, Timer, Unavailable
 from nojit.aot.bench.contenders import FLOOR, OURS, Contender
 from nojit.aot.bench.rivals import RIVALS
-from nojit.aot.bench.stage import Stage, Timer, Unavailable
 
 __all__ = ["CONTENDERS", "LaunchBench", "LaunchFigure", "Unmeasured", "chosen", "measure"]
 

@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from nojit.aot.bench.case_setup import Stage
 from nojit.aot.bench.cases import CASES, LENGTH, Case
 from nojit.aot.bench.launch import LaunchBench, chosen, measure
-from nojit.aot.bench.stage import Stage
 from nojit.aot.inspect.doctor import describe
 from nojit.runtime.loader import Bundle
 

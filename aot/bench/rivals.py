@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from nojit.aot.bench.case_setup import Stage, Timer, Unavailable, timed
 from nojit.aot.bench.cases import BLOCK, NUM_WARPS
 from nojit.aot.bench.contenders import Contender
-from nojit.aot.bench.stage import Stage, Timer, Unavailable, timed
 
 __all__ = ["RIVALS"]
 

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import NoReturn
 
-from nojit.aot.inspect.choice import BundleState, driver_for, taken
+from nojit.aot.inspect.device_choice import BundleState, driver_for, taken
 from nojit.aot.inspect.statement import expiry_of
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.runtime.bundle.file import Accept, BundleFile

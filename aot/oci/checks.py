@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator
 
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, Descriptor, Document, parse_document
+from nojit.aot.oci.endpoints import Source
 from nojit.aot.oci.reasons import refusal
-from nojit.aot.oci.store import Source
 
 __all__ = ["checked", "checked_document", "other_digest", "read_whole"]
 

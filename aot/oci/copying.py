@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nojit.aot.oci.documents import Descriptor, Document
+from nojit.aot.oci.endpoints import Source, Target
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import Release
-from nojit.aot.oci.store import Source, Target
 
 __all__ = ["Copied", "copy_release", "read_listed"]
 

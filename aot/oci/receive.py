@@ -16,11 +16,11 @@ from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.oci.checks import read_whole
 from nojit.aot.oci.copying import read_listed
 from nojit.aot.oci.documents import Descriptor
+from nojit.aot.oci.endpoints import Source
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import BUNDLE, SIGNED, STATEMENT, Offer
 from nojit.aot.oci.staging import Staging, disk_errors, locked
-from nojit.aot.oci.store import Source
-from nojit.aot.trust.content import VerifiedBundle, read_bundle
+from nojit.aot.trust.shipped_bundles import VerifiedBundle, read_bundle
 from nojit.aot.trust.verify_signature import read_vouched, verify_signed
 from nojit.runtime.errors import BundleError, NojitError, PackageError
 from nojit.runtime.trust.policy import Claim, read_claim, signed_path, split_envelope

@@ -34,10 +34,10 @@ from nojit.aot.oci.documents import (
     digest_of,
     encode,
 )
+from nojit.aot.oci.endpoints import Content, Source
 from nojit.aot.oci.reasons import refusal
-from nojit.aot.oci.store import Content, Source
 from nojit.aot.oci.tries import Limits
-from nojit.aot.trust.content import VerifiedBundle
+from nojit.aot.trust.shipped_bundles import VerifiedBundle
 from nojit.runtime.bundle.format import FORMAT_VERSION, SUFFIX
 from nojit.runtime.errors import PackageError, worded
 from nojit.runtime.trust.policy import PAYLOAD_TYPE, read_beside, signed_path

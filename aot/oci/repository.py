@@ -22,8 +22,8 @@ from nojit.aot.oci.documents import (
     encode,
     parse_document,
 )
+from nojit.aot.oci.endpoints import Content, Source
 from nojit.aot.oci.reasons import refusal
-from nojit.aot.oci.store import Content, Source
 from nojit.aot.oci.tries import Limits, Tries
 from nojit.runtime.errors import RegistryError
 

@@ -14,8 +14,8 @@ from typing import IO, Final
 from nojit.aot.base.files import check_folder
 from nojit.aot.oci.checks import other_digest
 from nojit.aot.oci.documents import Descriptor
+from nojit.aot.oci.endpoints import Source
 from nojit.aot.oci.reasons import refusal
-from nojit.aot.oci.store import Source
 from nojit.aot.oci.tries import Tries
 from nojit.runtime.errors import PackageError, RegistryError, worded
 

@@ -18,7 +18,7 @@ from nojit.aot.plan.plan import PlannedKernel
 from nojit.aot.plan.points import hint_places
 from nojit.aot.plan.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant
 from nojit.aot.plan.space import expand_space, narrowed
-from nojit.aot.plan.toolchains import with_toolchain
+from nojit.aot.plan.toolchain_configs import with_toolchain
 from nojit.aot.plan.tuned import expand_tuned
 from nojit.aot.plan.variant import Variant, functions_of
 from nojit.runtime.errors import ManifestError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from nojit.aot.recording.specs import RecordedKernel, Spec, kernels_of
+from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of
 from nojit.runtime.errors import few
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.strict import canonical_json

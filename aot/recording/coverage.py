@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nojit.aot.manifest.archs import arch_number, arch_order
 from nojit.aot.manifest.types import plain, types_of
-from nojit.aot.recording.specs import RecordedKernel, Spec, kernels_of, option_default
+from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of, option_default
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, few
 from nojit.runtime.explain.explanation import explain

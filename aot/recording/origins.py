@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nojit.aot.recording.specs import RecordedKernel, option_default
+from nojit.aot.recording.specializations import RecordedKernel, option_default
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.closure import fingerprint
 from nojit.runtime.recording.file import Recording

@@ -19,9 +19,9 @@ from nojit.aot.pipeline.twins import twin_plan
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.recording.places import is_recording, read_recordings
-from nojit.aot.recording.plan import TRIALS
-from nojit.aot.recording.plan import make_plans as make_recorded_plans
+from nojit.aot.recording.inputs import is_recording, read_recordings
+from nojit.aot.recording.recorded_plans import TRIALS
+from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import TWIN
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError, few

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.bench import bundles
-from nojit.aot.bench.run import bench_cold_start, bench_launch
+from nojit.aot.bench.benchmarks import bench_cold_start, bench_launch
 
 
 @pytest.fixture(scope="module")

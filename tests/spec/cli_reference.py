@@ -12,7 +12,7 @@ import click
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cache import cache, upkeep
 from nojit.aot.cli.group import cli
-from nojit.aot.inspect import choice, contents, diff, doctor, statement
+from nojit.aot.inspect import contents, device_choice, diff, doctor, statement
 from nojit.aot.oci import receive
 from nojit.aot.pipeline import report, targets
 from nojit.aot.plan import left_out
@@ -20,7 +20,7 @@ from nojit.aot.recording import coverage
 from nojit.aot.trust import sign
 from nojit.aot.tune.measure import request
 from nojit.aot.tune.report import importance
-from nojit.aot.tune.report import kernels as tune_report
+from nojit.aot.tune.report import measurements as tune_report
 from nojit.aot.tune.select import evaluate, summaries
 from nojit.aot.tune.store import records
 
@@ -55,8 +55,8 @@ FACTS = (
     diff.VariantChange,
     diff.Change,
     doctor.DriverState,
-    choice.BundleState,
-    choice.DeviceChoice,
+    device_choice.BundleState,
+    device_choice.DeviceChoice,
     doctor.TuningState,
     doctor.CacheState,
     launch.LaunchBench,

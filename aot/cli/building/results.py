@@ -19,7 +19,7 @@ from nojit.aot.plan.left_out import Absence, Pruned
 from nojit.runtime.errors import few
 
 if TYPE_CHECKING:
-    from nojit.aot.cli.progress.building import View
+    from nojit.aot.cli.progress.build_progress import View
     from nojit.aot.pipeline.targets import KernelTarget
     from nojit.aot.plan.plan import Plan
 

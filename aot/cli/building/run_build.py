@@ -28,7 +28,7 @@ from nojit.aot.cli.console import Output
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.options.caches import open_shared
-from nojit.aot.cli.progress.building import Counts, View, follow_build
+from nojit.aot.cli.progress.build_progress import Counts, View, follow_build
 from nojit.aot.compile.by_toolchain import ToolchainCompiler, find_toolchains
 from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.processes.pool import WorkerPool
@@ -48,9 +48,9 @@ from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.plan import Plan, absent_kernels
 from nojit.aot.plan.planner import make_plans
+from nojit.aot.recording.inputs import bundle_name, is_recording, read_recordings
 from nojit.aot.recording.origins import recorded_triton
-from nojit.aot.recording.places import bundle_name, is_recording, read_recordings
-from nojit.aot.recording.plan import make_plans as make_recorded_plans
+from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
 from nojit.aot.trust.provenance import Invocation, attest, is_attested
 from nojit.runtime.errors import ManifestError, PackageError
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import click
 from nojit.aot.bench import bundles
+from nojit.aot.bench.benchmarks import bench_cold_start, bench_launch, save
 from nojit.aot.bench.cases import CASES
 from nojit.aot.bench.cold_start import WAYS, ColdStartBench
 from nojit.aot.bench.launch import LaunchBench
 from nojit.aot.bench.rivals import RIVALS
-from nojit.aot.bench.run import bench_cold_start, bench_launch, save
 from nojit.aot.cli.console import PLACE, Arch, Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 

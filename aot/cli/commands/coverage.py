@@ -11,7 +11,7 @@ from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.inspect.places import bundles_at
 from nojit.aot.recording.coverage import Checked, Coverage, coverage_of
-from nojit.aot.recording.places import read_recordings
+from nojit.aot.recording.inputs import read_recordings
 
 __all__ = ["command"]
 

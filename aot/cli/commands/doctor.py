@@ -12,7 +12,7 @@ from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cli.console import Output, counted, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.inspect import doctor
-from nojit.aot.inspect.choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
+from nojit.aot.inspect.device_choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
 from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningState
 from nojit.runtime.discovery import discover
 from nojit.runtime.discovery.versions import newer_lies_beside

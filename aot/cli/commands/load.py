@@ -16,7 +16,7 @@ from nojit.aot.cli.options.registries import (
     release_in,
 )
 from nojit.aot.oci.address import Address
-from nojit.aot.oci.layout import LayoutFolder
+from nojit.aot.oci.layout_folder import LayoutFolder
 
 __all__ = ["command"]
 

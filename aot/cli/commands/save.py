@@ -9,9 +9,9 @@ from nojit.aot.cli.console import Output, output_options
 from nojit.aot.cli.options.registries import TAG_NAME, copy_to, insecure_option, open_repository
 from nojit.aot.cli.shipping import read_newest, tell_changes, tell_unsigned
 from nojit.aot.oci.address import SCHEME, TAG, Address, parse_address
-from nojit.aot.oci.layout import LayoutFolder
+from nojit.aot.oci.endpoints import Source
+from nojit.aot.oci.layout_folder import LayoutFolder
 from nojit.aot.oci.release import LocalRelease, Release, open_release, read_release, ship
-from nojit.aot.oci.store import Source
 
 __all__ = ["command"]
 

@@ -13,8 +13,8 @@ from nojit.aot.backends.registry import pin, vendor_named
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import exit_code
 from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
-from nojit.aot.cli.options.keys import given_keys
 from nojit.aot.cli.options.toolchains import toolchain_option
+from nojit.aot.cli.options.trusted_keys import given_keys
 from nojit.aot.inspect.places import Place, bundles_at
 from nojit.aot.inspect.statement import Statement
 from nojit.aot.inspect.verification import verify_bundle

@@ -12,19 +12,19 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, size
-from nojit.aot.cli.options.keys import given_keys
+from nojit.aot.cli.options.trusted_keys import given_keys
 from nojit.aot.inspect.doctor import probe_driver
 from nojit.aot.oci.address import TAG, Address, parse_address
-from nojit.aot.oci.choice import ALL, NATIVE, for_arch, for_devices, too_new
+from nojit.aot.oci.bundle_choice import ALL, NATIVE, for_arch, for_devices, too_new
 from nojit.aot.oci.client import Client
 from nojit.aot.oci.copying import copy_release
 from nojit.aot.oci.credentials import find_credentials
-from nojit.aot.oci.layout import LayoutFolder
+from nojit.aot.oci.endpoints import Source, Target
+from nojit.aot.oci.layout_folder import LayoutFolder
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.receive import Received, receive
 from nojit.aot.oci.release import Offer, Release, open_release
 from nojit.aot.oci.repository import Repository
-from nojit.aot.oci.store import Source, Target
 from nojit.aot.oci.tries import Limits
 
 __all__ = [

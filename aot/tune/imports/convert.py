@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nojit.aot.tune.imports.importers import ForeignFile, ForeignRow, Settings
-from nojit.aot.tune.select.configs import Bounds
 from nojit.aot.tune.select.portfolio import loss_curve, smallest
+from nojit.aot.tune.select.selection import Bounds
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import Value

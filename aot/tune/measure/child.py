@@ -1,4 +1,4 @@
-"""Parent side of the measuring process, `nojit.aot.tune.measure.worker`: start it, send tasks, receive events, kill it."""
+"""Parent side of the measuring process, `nojit.aot.tune.measure.child_main`: start it, send tasks, receive events, kill it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
+from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Event, Hello, Lost, Refused, Task
-from nojit.aot.tune.measure.worker import Setup
 from nojit.runtime.errors import NojitError
 
 __all__ = ["Child"]
@@ -49,7 +49,7 @@ class Child:
     def _start(self) -> Hello:
         connection, theirs = Pipe()
         with theirs:
-            command = [sys.executable, "-m", "nojit.aot.tune.measure.worker", str(theirs.fileno())]
+            command = [sys.executable, "-m", "nojit.aot.tune.measure.child_main", str(theirs.fileno())]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=_STANDARD_ERROR)
         self._connection: Connection[Any, Any] = connection
         try:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Event, Listed
-from nojit.aot.tune.measure.worker import Setup
 from nojit.aot.tune.store.records import Device
 
 __all__ = ["ProblemRun", "TuneRequest", "TuneRun", "View", "round_robin"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from nojit.aot.tune.report.importance import Importance
-from nojit.aot.tune.report.kernels import ClassFacts, KernelReport
+from nojit.aot.tune.report.measurements import ClassFacts, KernelReport
 from nojit.aot.tune.report.svg import bars_svg, curve_svg, heat_svg
 from nojit.aot.tune.select.summaries import GroupFacts, QualityFacts
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from nojit.aot.base.files import write_file
-from nojit.aot.tune.report.kernels import KernelReport
+from nojit.aot.tune.report.measurements import KernelReport
 from nojit.aot.tune.select.summaries import QualityFacts
 from nojit.runtime.errors import TuningError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from nojit.aot.tune.report.kernels import HeatMap
+from nojit.aot.tune.report.measurements import HeatMap
 from nojit.aot.tune.select.summaries import CurveStep
 
 __all__ = ["bars_svg", "curve_svg", "heat_svg"]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nojit.aot.tune.select.configs import Selection, config_label
 from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import find_config, look_up
 from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.select.selection import Selection, config_label
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import parse
 from nojit.runtime.tuning.tuned import TunedTable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nojit.aot.tune.select.configs import Bounds, Group, Selection, config_label
 from nojit.aot.tune.select.evaluate import Evaluation
 from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.portfolio import Portfolio
+from nojit.aot.tune.select.selection import Bounds, Group, Selection, config_label
 
 __all__ = ["CurveStep", "GroupFacts", "QualityFacts", "TableFacts", "quality_facts", "table_facts"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from nojit.aot.bench.case_setup import Stage
 from nojit.aot.bench.cases import BLOCK, Case
-from nojit.aot.bench.stage import Stage
 from nojit.runtime.loader import Bundle
 
 from tests.fakecuda import FakeCuda

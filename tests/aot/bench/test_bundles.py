@@ -94,7 +94,7 @@ def test_the_kernels_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert set(launch.kernels) == {"launch_1", "launch_4", "launch_12", "launch_30"}
 
 
-@pytest.mark.parametrize("module", ["run", "launch_child", "cold_start", "rivals", "contenders", "bundles"])
+@pytest.mark.parametrize("module", ["benchmarks", "launch_child", "cold_start", "rivals", "contenders", "bundles"])
 def test_the_benchmarks_import_neither_torch_nor_triton(module: str) -> None:
     code = (
         f"import sys, nojit.aot.bench.{module}; print([n for n in ('torch', 'triton', 'msgspec') if n in sys.modules])"

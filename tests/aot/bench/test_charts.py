@@ -7,11 +7,11 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from nojit.aot.bench.benchmarks import save
 from nojit.aot.bench.charts import cold_start_chart, launch_chart
 from nojit.aot.bench.cold_start import ColdStartBench, StartFigure, StartStage, Unstarted
 from nojit.aot.bench.launch import LaunchBench, LaunchFigure, Unmeasured
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
-from nojit.aot.bench.run import save
 
 from benchmarks import bars
 from benchmarks.scatter import Panel, Point, draw_panels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nojit.aot.bench import run
+from nojit.aot.bench import benchmarks
 from nojit.aot.bench.bundles import cold_name
 from nojit.aot.bench.cold_start import REFERENCE, WAYS, Fixture, Way, measure
 from nojit.runtime.errors import NojitError
@@ -33,7 +33,7 @@ def fixture(folder: Path, kernels: int) -> Fixture:
 
 
 def test_every_stage_is_told_in_order(folder: Path) -> None:
-    bench = run.bench_cold_start(folder, (1, 3), ("none",), 2, check=False)
+    bench = benchmarks.bench_cold_start(folder, (1, 3), ("none",), 2, check=False)
     assert bench.unmeasured == ()
     assert [(figure.way, figure.kernels) for figure in bench.figures] == [
         ("ctypes", 1), ("nojit", 1), ("ctypes", 3), ("nojit", 3)]  # fmt: skip
@@ -84,4 +84,4 @@ def test_images_are_taken_out_of_the_bundle_with_their_launch_facts(folder: Path
 def test_without_a_device_nothing_is_measured(folder: Path, fakecuda: FakeCuda) -> None:
     fakecuda.set_devices()
     with pytest.raises(NojitError, match="expected a GPU to measure on, got no device"):
-        run.bench_cold_start(folder, (1,), (), 1)
+        benchmarks.bench_cold_start(folder, (1,), (), 1)

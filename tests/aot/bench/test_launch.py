@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 from nojit.aot.bench import contenders, rivals
+from nojit.aot.bench.case_setup import Stage, Timer, Unavailable, timed
 from nojit.aot.bench.cases import CASES, Case
 from nojit.aot.bench.contenders import FLOOR, OURS, Contender
 from nojit.aot.bench.launch import chosen, measure
-from nojit.aot.bench.stage import Stage, Timer, Unavailable, timed
 from nojit.runtime.kernel import Kernel
 
 from tests.aot.bench.conftest import SetUp

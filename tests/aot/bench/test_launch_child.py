@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from nojit.aot.bench import launch_child, run
+from nojit.aot.bench import benchmarks, launch_child
 from nojit.aot.bench.bundles import LAUNCH
 from nojit.aot.bench.cases import CASES
 from nojit.runtime.errors import NojitError
@@ -84,7 +84,7 @@ def test_a_request_in_a_file_is_answered_in_a_file(bundle: Path, tmp_path: Path)
     asked, answer = tmp_path / "asked.json", tmp_path / "answer.json"
     asked.write_text(json.dumps(request))
     launch_child.main([str(asked), str(answer)])
-    bench = run._launch_bench(json.loads(answer.read_text()))
+    bench = benchmarks._launch_bench(json.loads(answer.read_text()))
     assert (bench.rounds, bench.launches) == (2, 3)
     measured = {(figure.contender, figure.arguments) for figure in bench.figures}
     assert measured >= {(name, count) for name in ("c-loop", "nojit", "nojit-own-grid") for count in (4, 1)}
@@ -101,22 +101,22 @@ def test_the_launches_are_asked_of_a_child(
         asked.append((module, request))
         return {"environment": {}, "rounds": 1, "launches": 2, "figures": [], "unmeasured": []}
 
-    monkeypatch.setattr(run.children, "call", call)
-    monkeypatch.setattr(run, "find_spec", lambda _: object())
-    assert run.bench_launch(tmp_path, (4,), ("triton",), 1, 2).figures == ()
+    monkeypatch.setattr(benchmarks.children, "call", call)
+    monkeypatch.setattr(benchmarks, "find_spec", lambda _: object())
+    assert benchmarks.bench_launch(tmp_path, (4,), ("triton",), 1, 2).figures == ()
     wanted = {"bundle": str(bundle), "arguments": [4], "against": ["triton"], "rounds": 1, "launches": 2}
     assert asked == [("nojit.aot.bench.launch_child", wanted)]
 
 
 def test_launches_need_torch(fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(run, "find_spec", lambda _: None)
+    monkeypatch.setattr(benchmarks, "find_spec", lambda _: None)
     with pytest.raises(NojitError, match="for the launches: pip install torch"):
-        run.bench_launch(tmp_path, (4,), (), 1, 1)
+        benchmarks.bench_launch(tmp_path, (4,), (), 1, 1)
 
 
 def test_launches_without_a_bundle_need_triton(
     fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(run, "find_spec", lambda name: None if name == "triton" else object())
+    monkeypatch.setattr(benchmarks, "find_spec", lambda name: None if name == "triton" else object())
     with pytest.raises(NojitError, match=r"expected Triton, or --bundle with the output of `nojit bench bundles`"):
-        run.bench_launch(None, (4,), (), 1, 1)
+        benchmarks.bench_launch(None, (4,), (), 1, 1)

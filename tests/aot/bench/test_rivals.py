@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from nojit.aot.bench import rivals
+from nojit.aot.bench.case_setup import Unavailable
 from nojit.aot.bench.cases import CASES
-from nojit.aot.bench.stage import Unavailable
 
 from tests.aot.bench.conftest import SetUp
 

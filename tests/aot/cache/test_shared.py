@@ -10,7 +10,7 @@ from nojit.aot.cache.entry import entry_name, open_entry, seal, split_signed, wi
 from nojit.aot.cache.store import Folder, Store
 from nojit.aot.compile.farm import Finished
 from nojit.aot.plan.variant import CompiledVariant, encode_compiled
-from nojit.aot.trust.entries import EntrySigner, EntryVerifier, read_verifier
+from nojit.aot.trust.cache_signatures import EntrySigner, EntryVerifier, read_verifier
 from nojit.aot.trust.sign import make_key, read_signer
 
 from tests.aot.cache.jobs import PLACE, Machine, job, jobs

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.cli.progress.building import Lines
+from nojit.aot.cli.progress.build_progress import Lines
 from nojit.runtime.bundle.file import BundleFile
 
 from tests.aot.cli.conftest import Run
@@ -185,7 +185,7 @@ def test_what_is_said_while_a_bar_is_shown_goes_by_it(
     use_compiler()
     said: list[str] = []
     manifest.write_text(f'{manifest.read_text()}configs = [{{ archs = ["sm_100"] }}]\n')
-    monkeypatch.setattr("nojit.aot.cli.progress.building.Lines", lambda _write: Lines(said.append))
+    monkeypatch.setattr("nojit.aot.cli.progress.build_progress.Lines", lambda _write: Lines(said.append))
     result = run("build", manifest, "--dry-run", "--arch", "sm_80", "--arch", "sm_90")
     assert result.stderr == ""
     assert said == ["neg of demo has no variant for sm_80, sm_90 in profile full"]
@@ -340,7 +340,7 @@ def test_interrupt_at_each_tick_leaves_nothing(
 
             note = failure
 
-        monkeypatch.setattr("nojit.aot.cli.progress.building.Lines", lambda _write: View())
+        monkeypatch.setattr("nojit.aot.cli.progress.build_progress.Lines", lambda _write: View())
         result = run("build", manifest, "--out", tmp_path / "out", "--cache-dir", tmp_path / f"cache{tick}", "-j", 1)
         assert result.exit_code == 130
         assert list((tmp_path / "tmp").iterdir()) == []

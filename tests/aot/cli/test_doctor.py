@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.inspect.choice import BundleState, Raising, choose
+from nojit.aot.inspect.device_choice import BundleState, Raising, choose
 from nojit.aot.inspect.doctor import DriverState, examine_bundle, examine_cache, probe_driver
 from nojit.kernels import library
 from nojit.runtime.bundle.format import TargetInfo

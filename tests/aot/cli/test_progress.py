@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.cli.console import Output
-from nojit.aot.cli.progress.building import Counts, Lines, follow_build
+from nojit.aot.cli.progress.build_progress import Counts, Lines, follow_build
 from nojit.aot.compile.farm import Finished, Job
 from nojit.aot.plan.plan import Planned
 from nojit.aot.plan.source import SourcePlace
@@ -120,7 +120,7 @@ def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bar_on_a_terminal() -> None:
     code = (
         "from nojit.aot.cli.console import Output\n"
-        "from nojit.aot.cli.progress.building import Counts, follow_build\n"
+        "from nojit.aot.cli.progress.build_progress import Counts, follow_build\n"
         "with follow_build(Output(json=False, verbosity=0)) as view:\n"
         "    view.failure('FAILED \\x1b[2J this')\n"
         "    view.warn('demo has no variant')\n"

@@ -297,7 +297,7 @@ def test_a_page_without_marks_is_refused_before_anything_is_written(run: Run, da
 def test_report_names_the_extra_that_it_needs(run: Run, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.delitem(sys.modules, "sklearn.ensemble", raising=False)
-    for name in [name for name in sys.modules if name.startswith("nojit.aot.tune.report.kernels")]:
+    for name in [name for name in sys.modules if name.startswith("nojit.aot.tune.report.measurements")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "nojit.aot.tune.report.importance", raising=False)
     result = run("tune", "report", database, "--out", "r.html")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from nojit.aot.cli.commands.tune import run as tune_run
 from nojit.aot.cli.console import Output
-from nojit.aot.cli.progress.tuning import Lines, follow_tuning
+from nojit.aot.cli.progress.tuning_progress import Lines, follow_tuning
+from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Fault, Listed, Lost
 from nojit.aot.tune.measure.request import ProblemRun
-from nojit.aot.tune.measure.worker import Setup
 from nojit.aot.tune.store.database import open_database
 from nojit.aot.tune.store.records import Device
 

@@ -14,8 +14,8 @@ from nojit.aot.draft.from_recording import Written, manifest_of
 from nojit.aot.draft.grids import Sample, grid_of
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.recording.places import read_recordings
-from nojit.aot.recording.plan import make_plans as make_recorded_plans
+from nojit.aot.recording.inputs import read_recordings
+from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
 from nojit.runtime import load
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.tuning.tuned import TunedDevice

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.recording.places import bundle_name, find_recordings, is_recording
+from nojit.aot.recording.inputs import bundle_name, find_recordings, is_recording
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.recording.file import read_recording, write_recording
 

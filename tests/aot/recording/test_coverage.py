@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import triton.language as tl
 from nojit.aot.recording.coverage import Coverage, coverage_of
-from nojit.aot.recording.places import read_recordings
+from nojit.aot.recording.inputs import read_recordings
 from nojit.runtime.bundle.file import BundleFile
 
 from tests.aot.recording import programs

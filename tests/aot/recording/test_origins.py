@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from nojit.aot.compile.triton import compiler
+from nojit.aot.recording.inputs import read_recordings
 from nojit.aot.recording.origins import recorded_triton
-from nojit.aot.recording.places import read_recordings
-from nojit.aot.recording.plan import make_plans
+from nojit.aot.recording.recorded_plans import make_plans
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.closure import capture, drift_of
 from nojit.runtime.recording.origins import ATTACHMENT, Distribution, Origins, Winner, read_origins

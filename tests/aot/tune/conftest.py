@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.tune.measure.worker import Setup
+from nojit.aot.tune.measure.child_main import Setup
 
 from tests.support.bundles import kernel, make_bundle
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Candidate, Hello, Listed, Opened
 from nojit.aot.tune.measure.stage import ContextLost, Unready
-from nojit.aot.tune.measure.worker import Setup
 from nojit.aot.tune.store.records import Device, Status
 from nojit.runtime.errors import NojitError
 

@@ -24,10 +24,10 @@ from nojit.aot.cli.options.tuning import (
     rules_of,
     tables_option,
 )
-from nojit.aot.tune.select.configs import Bounds, select
 from nojit.aot.tune.select.evaluate import Drift, Evaluation, ProblemShare, evaluate, mean_share, repeat
 from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import table_for
+from nojit.aot.tune.select.selection import Bounds, select
 from nojit.runtime.errors import TuningError
 from nojit.runtime.target import by_arch
 from nojit.runtime.tuning.tuned import TunedTable

@@ -12,7 +12,7 @@ from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.aot.cli.options.tuning import configs_option, loss_option, out_option
 from nojit.aot.tune.imports.convert import TableRequest, to_tuned
 from nojit.aot.tune.imports.importers import ForeignFile, read_foreign
-from nojit.aot.tune.select.configs import Bounds
+from nojit.aot.tune.select.selection import Bounds
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.tuning.tuned import TunedDevice

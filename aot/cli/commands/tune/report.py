@@ -22,11 +22,11 @@ from nojit.aot.cli.options.tuning import (
     rules_of,
     tables_option,
 )
-from nojit.aot.tune.select.configs import Bounds
 from nojit.aot.tune.select.evaluate import evaluate
 from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import table_for
 from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.select.selection import Bounds
 from nojit.aot.tune.select.summaries import QualityFacts, quality_facts
 
 __all__ = ["command"]
@@ -67,8 +67,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     command needs the extra `tune` (scikit-learn).
     """
     from nojit.aot.tune.report.html import render_html  # noqa: PLC0415 - only this command needs it
-    from nojit.aot.tune.report.kernels import report  # noqa: PLC0415 - only this command needs the extra `tune`
     from nojit.aot.tune.report.markdown import update_page  # noqa: PLC0415 - only this command needs it
+    from nojit.aot.tune.report.measurements import report  # noqa: PLC0415 - only this command needs the extra `tune`
 
     found = evidence_of(database, use, kernels)
     others = evidence_by_use(database, kernels)

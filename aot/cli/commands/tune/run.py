@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, duration, output_options
 from nojit.aot.cli.group import EXIT_FAILED
-from nojit.aot.cli.progress.tuning import follow_tuning
+from nojit.aot.cli.progress.tuning_progress import follow_tuning
+from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
-from nojit.aot.tune.measure.run import tune
-from nojit.aot.tune.measure.worker import Setup
+from nojit.aot.tune.measure.tuning_run import tune
 from nojit.aot.tune.store.database import Database, open_database
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import NojitError, few

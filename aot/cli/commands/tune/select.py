@@ -20,8 +20,8 @@ from nojit.aot.cli.options.tuning import (
     out_option,
     rules_of,
 )
-from nojit.aot.tune.select.configs import Bounds, select
 from nojit.aot.tune.select.evidence import Evidence
+from nojit.aot.tune.select.selection import Bounds, select
 from nojit.aot.tune.select.summaries import GroupFacts, TableFacts, table_facts
 from nojit.aot.tune.select.tuned_file import write_tuned
 

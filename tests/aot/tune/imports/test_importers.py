@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.tune.imports.convert import TableRequest, to_tuned
 from nojit.aot.tune.imports.importers import read_foreign
-from nojit.aot.tune.select.configs import Bounds
+from nojit.aot.tune.select.selection import Bounds
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.runtime.errors import TuningError
 from nojit.runtime.tuning.tuned import TunedDevice, read_tuned

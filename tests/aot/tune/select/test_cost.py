@@ -13,12 +13,12 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from nojit.aot.tune.select.configs import Bounds, Selection, select
 from nojit.aot.tune.select.cost import Cost, Estimates, Point, Terms, fit_costs
 from nojit.aot.tune.select.evaluate import evaluate
 from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.lookup import look_up
 from nojit.aot.tune.select.rules import TuningRules, spell_class
+from nojit.aot.tune.select.selection import Bounds, Selection, select
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.aot.tune.store.database import open_database
 from nojit.aot.tune.store.records import Config

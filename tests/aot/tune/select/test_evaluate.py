@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.tune.select.configs import Bounds, select
 from nojit.aot.tune.select.evaluate import evaluate, mean_share, repeat
 from nojit.aot.tune.select.lookup import find_config, look_up, table_for
 from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.select.selection import Bounds, select
 from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedTable
 
-from tests.aot.tune.select.test_configs import evidence
+from tests.aot.tune.select.test_selection import evidence
 from tests.aot.tune.synthetic import plain_time, problem, write_database
 
 RULES = TuningRules()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from nojit.aot.tune.store.database import Database, open_database
 from nojit.aot.tune.store.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
-from nojit.aot.tune.store.schema import VERSION
+from nojit.aot.tune.store.sql_schema import VERSION
 from nojit.runtime.errors import NojitError
 from nojit.runtime.values import DType
 

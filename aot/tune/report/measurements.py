@@ -16,10 +16,10 @@ from nojit.aot.manifest.archs import arch_number
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.aot.tune.report.importance import Importance, Observation, explain, rank
-from nojit.aot.tune.select.configs import Bounds, config_label, select
 from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import find_config
 from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.select.selection import Bounds, config_label, select
 from nojit.aot.tune.select.summaries import TableFacts, table_facts
 from nojit.aot.tune.store.records import Problem
 from nojit.runtime.expr import expression as expr

@@ -16,10 +16,10 @@ from types import SimpleNamespace
 
 import pytest
 from nojit.aot.tune.measure.child import Child
+from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Event, Listed, Lost, Opened, Task, Trying
 from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun, round_robin
-from nojit.aot.tune.measure.run import read_pruned, tune
-from nojit.aot.tune.measure.worker import Setup
+from nojit.aot.tune.measure.tuning_run import read_pruned, tune
 from nojit.aot.tune.store.database import Database, open_database
 from nojit.aot.tune.store.records import Device, Pruned, identity_of
 from nojit.runtime.bundle.file import BundleFile
@@ -268,7 +268,7 @@ def test_a_budget_ends_a_run_and_the_next_goes_on(
     setup = fake(problems=6)
     # a clock that goes on by a minute whenever somebody looks at it
     clock = SimpleNamespace(monotonic=map(float, range(0, 1 << 20, 60)).__next__)
-    monkeypatch.setattr("nojit.aot.tune.measure.run.time", clock)
+    monkeypatch.setattr("nojit.aot.tune.measure.tuning_run.time", clock)
     first = run(setup, database, budget_s=900)
     assert 0 < first.left < 6
     second = run(setup, database)

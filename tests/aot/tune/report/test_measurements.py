@@ -15,14 +15,14 @@ import pytest
 pytest.importorskip("sklearn")
 
 from nojit.aot.tune.report.html import render_html
-from nojit.aot.tune.report.kernels import KernelReport, report
 from nojit.aot.tune.report.markdown import BEGIN, END, render_markdown, update_page
-from nojit.aot.tune.select.configs import Bounds
+from nojit.aot.tune.report.measurements import KernelReport, report
 from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.select.selection import Bounds
 from nojit.aot.tune.select.summaries import QualityFacts
 from nojit.runtime.errors import TuningError
 
-from tests.aot.tune.select.test_configs import evidence
+from tests.aot.tune.select.test_selection import evidence
 from tests.aot.tune.synthetic import plain_time, write_database
 
 USUAL = {"BLOCK_M": 32, "BLOCK_N": 64, "num_warps": 4, "archs": ["sm_90"], "when": "dtype == 'bf16'"}

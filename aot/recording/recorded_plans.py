@@ -15,9 +15,9 @@ from nojit.aot.plan.left_out import Refused
 from nojit.aot.plan.plan import Plan, Planned, PlannedKernel
 from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import Variant
+from nojit.aot.recording.inputs import Recorded
 from nojit.aot.recording.origins import origins_of
-from nojit.aot.recording.places import Recorded
-from nojit.aot.recording.specs import RecordedKernel, Spec, kernels_of, option_default
+from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of, option_default
 from nojit.runtime.errors import BundleFormatError, ManifestError, NojitError, RecordingError, nearest_or_few
 from nojit.runtime.explain.options import BUILT_WITH
 from nojit.runtime.recording.origins import ATTACHMENT, encode_origins

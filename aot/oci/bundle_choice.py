@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nojit.aot.inspect.choice import old_driver
+from nojit.aot.inspect.device_choice import old_driver
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import Offer

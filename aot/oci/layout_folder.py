@@ -17,9 +17,9 @@ from typing import Final
 from nojit.aot.base.files import write_file
 from nojit.aot.oci.checks import checked, checked_document
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, INDEX, Descriptor, Document, encode
+from nojit.aot.oci.endpoints import Content, Source
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.staging import Staging, disk_errors, locked
-from nojit.aot.oci.store import Content, Source
 from nojit.aot.oci.tries import Limits
 from nojit.runtime.errors import PackageError, RegistryError, worded
 

@@ -1,6 +1,6 @@
 """The measuring process: a kernel that kills it cannot destroy measurements, because the parent process stores them.
 
-    python -m nojit.aot.tune.measure.worker FD
+    python -m nojit.aot.tune.measure.child_main FD
 
 The parent sends a `Setup` and then tasks over socket FD; the worker answers with events.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from nojit.aot.oci.choice import for_arch, for_devices, too_new
+from nojit.aot.oci.bundle_choice import for_arch, for_devices, too_new
 from nojit.aot.oci.documents import Descriptor
 from nojit.aot.oci.release import Offer
 from nojit.runtime.errors import RegistryError

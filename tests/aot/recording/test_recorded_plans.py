@@ -20,8 +20,8 @@ from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.triton import compiler
 from nojit.aot.pipeline.build import build
 from nojit.aot.plan.plan import Plan
-from nojit.aot.recording.places import read_recordings
-from nojit.aot.recording.plan import make_plans
+from nojit.aot.recording.inputs import read_recordings
+from nojit.aot.recording.recorded_plans import make_plans
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import ArgumentError, ManifestError, NoMatchingVariantError, RecordingError
 from nojit.runtime.loader import Bundle

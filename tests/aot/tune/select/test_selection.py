@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.tune.select.configs import Bounds, Selection, select
 from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.rules import TuningRules
+from nojit.aot.tune.select.selection import Bounds, Selection, select
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.aot.tune.store.database import open_database
 from nojit.runtime.tuning.tuned import TunedTable, read_tuned
