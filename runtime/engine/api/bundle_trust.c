@@ -34,15 +34,6 @@ static void *read_statement(const char *path, size_t *size)
     return read;
 }
 
-static bool refuse_trust(nj_error *error, const char *got, const char *what)
-{
-    nj_note_difference(error, got, "%s", what);
-    if (error != NULL) {
-        error->code = NJ_ERROR_TRUST;
-    }
-    return false;
-}
-
 static bool ask_verifier(const nj_bundle *it, const char *digest, nj_error *error)
 {
     size_t size = 0;
@@ -50,7 +41,7 @@ static bool ask_verifier(const nj_bundle *it, const char *digest, nj_error *erro
     nj_claim claim = {sizeof claim, it->path, digest, statement, size};
     bool allowed = it->options.verify(it->options.user, &claim) == 0;
     free(statement);
-    return allowed || refuse_trust(error, "", "nj_options.verify refuses the bundle");
+    return allowed || nj_fail(error, NJ_ERROR_TRUST, "", "nj_options.verify refuses the bundle");
 }
 
 bool nj_bundle_verify(void *context, const char *digest, nj_error *error)
@@ -58,12 +49,13 @@ bool nj_bundle_verify(void *context, const char *digest, nj_error *error)
     const nj_bundle *it = context;
     const char *policy = getenv("NOJIT_TRUST");
     if (policy != NULL && strcmp(policy, "any") != 0 && strcmp(policy, "signed") != 0) {
-        refuse_trust(error, nj_quote((nj_span){(const unsigned char *)policy, strlen(policy)}).text, "expected any or signed");
+        nj_note_failure(error, NJ_ERROR_TRUST, nj_quote((nj_span){(const unsigned char *)policy, strlen(policy)}).text,
+                        "expected any or signed");
         return nj_at(error, "NOJIT_TRUST");
     }
     if (it->options.verify != NULL) {
         return ask_verifier(it, digest, error);
     }
     return policy == NULL || strcmp(policy, "any") == 0 ||
-           refuse_trust(error, "none", "expected nj_options.verify to be set, which NOJIT_TRUST=signed needs");
+           nj_fail(error, NJ_ERROR_TRUST, "none", "expected nj_options.verify to be set, which NOJIT_TRUST=signed needs");
 }

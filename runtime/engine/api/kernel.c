@@ -146,11 +146,8 @@ void nj_kernel_close(nj_kernel *it)
 
 static nj_kernel *refuse_name(const nj_bundle *bundle, const char *name, nj_error *error)
 {
-    nj_note_difference(error, nj_quote((nj_span){(const unsigned char *)name, strlen(name)}).text, "expected one of %zu kernels",
-                       bundle->reader.index.kernel_count);
-    if (error != NULL) {
-        error->code = NJ_ERROR_NO_KERNEL;
-    }
+    nj_note_failure(error, NJ_ERROR_NO_KERNEL, nj_quote((nj_span){(const unsigned char *)name, strlen(name)}).text,
+                    "expected one of %zu kernels", bundle->reader.index.kernel_count);
     nj_within_bundle(bundle, error);
     return NULL;
 }
@@ -182,12 +179,8 @@ static bool check_arch(const nj_kernel *kernel, int device, nj_error *error)
         return true;
     }
     nj_text arch = nj_arch_spell(capability);
-    nj_note_difference(error, arch.text, "expected a device that runs %s: nojit build --arch %s builds for this one",
-                       kernel->bundle->image_arch_name, arch.text);
-    if (error != NULL) {
-        error->code = NJ_ERROR_NO_VARIANT;
-    }
-    return false;
+    return nj_fail(error, NJ_ERROR_NO_VARIANT, arch.text, "expected a device that runs %s: nojit build --arch %s builds for this one",
+                   kernel->bundle->image_arch_name, arch.text);
 }
 
 static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *error)

@@ -10,15 +10,6 @@ void nj_call_choice_close(nj_call_choice *it)
     nj_constants_drop(&it->constants);
 }
 
-static bool refuse_variant(nj_error *error)
-{
-    nj_note_difference(error, "none", "expected a variant that serves the call; nj_kernel_explain says why each does not");
-    if (error != NULL) {
-        error->code = NJ_ERROR_NO_VARIANT;
-    }
-    return false;
-}
-
 /* Says why a kernel can never take a call. */
 static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fault *fault, nj_error *error)
 {
@@ -34,7 +25,8 @@ static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fa
         nj_note_argument(error, -1, "none", "expected a value for constexpr %s", nj_quote(axis).text);
         return false;
     }
-    default: return refuse_variant(error);
+    default:
+        return nj_fail(error, NJ_ERROR_NO_VARIANT, "none", "expected a variant that serves the call; nj_kernel_explain says why each does not");
     }
 }
 

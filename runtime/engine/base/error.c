@@ -45,6 +45,14 @@ void nj_note_break(nj_error *error, const char *rule, const char *got, const cha
     va_end(numbers);
 }
 
+void nj_note_failure(nj_error *error, nj_code code, const char *got, const char *what, ...)
+{
+    va_list numbers;
+    va_start(numbers, what);
+    fill(error, code, "", got, what, numbers);
+    va_end(numbers);
+}
+
 void nj_note_difference(nj_error *error, const char *got, const char *what, ...)
 {
     va_list numbers;
@@ -75,9 +83,8 @@ void nj_note_lack(nj_error *error, const char *got, const char *what, ...)
 
 bool nj_system_failed(nj_error *error, const char *call, int code)
 {
-    nj_note_difference(error, strerror(code), "expected %s to succeed", call);
+    nj_note_failure(error, NJ_ERROR_SYSTEM, strerror(code), "expected %s to succeed", call);
     if (error != NULL) {
-        error->code = NJ_ERROR_SYSTEM;
         error->system_code = code;
         copy(error->call, sizeof error->call, call);
     }
@@ -86,11 +93,7 @@ bool nj_system_failed(nj_error *error, const char *call, int code)
 
 bool nj_no_memory(nj_error *error)
 {
-    nj_note_difference(error, "", "expected more memory");
-    if (error != NULL) {
-        error->code = NJ_ERROR_MEMORY;
-    }
-    return false;
+    return nj_fail(error, NJ_ERROR_MEMORY, "", "expected more memory");
 }
 
 /* Puts a text before the place of an error. An innermost step that finds no room is cut. */

@@ -33,6 +33,11 @@
  *     nj_lacks(error, got, what, ...) */
 #define nj_lacks(...) (nj_note_lack(__VA_ARGS__), false)
 
+/* As `nj_break`, for a failure of another code, which has nothing but its words.
+ *
+ *     nj_fail(error, code, got, what, ...) */
+#define nj_fail(...) (nj_note_failure(__VA_ARGS__), false)
+
 /* As `nj_break`, for a system call that gave an errno. */
 bool nj_system_failed(nj_error *error, const char *call, int code);
 
@@ -41,6 +46,7 @@ bool nj_at(nj_error *error, const char *where);
 
 void nj_note_break(nj_error *error, const char *rule, const char *got, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
+void nj_note_failure(nj_error *error, nj_code code, const char *got, const char *what, ...) __attribute__((format(printf, 4, 5)));
 void nj_note_difference(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
 void nj_note_driver(nj_error *error, const char *call, int code, const char *name, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
