@@ -10,7 +10,7 @@ from typing import Any
 
 from nojit.runtime import _core
 from nojit.runtime.errors import NojitError
-from nojit.runtime.target import is_gfx, spell_arch
+from nojit.runtime.target import is_gfx, spell_arch, warp_threads
 
 __all__ = ["Driver", "current_stream"]
 
@@ -27,7 +27,6 @@ _PROPERTIES = {
 # these chips have shared memory beyond what attribute 97 says
 _OVERSIZED_SHARED = frozenset({107})
 _OVERSIZED_SHARED_BYTES = 150
-_WARP_SIZE = 32
 
 
 class Driver:
@@ -91,7 +90,8 @@ class Driver:
         """Return the ``GPUTarget`` of the current device."""
         from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - Triton is there
 
-        return GPUTarget("cuda", _capability(self.get_current_device()), _WARP_SIZE)
+        number = _capability(self.get_current_device())
+        return GPUTarget("cuda", number, warp_threads(number))
 
     def get_active_torch_device(self) -> Any:
         """Return torch's current device."""

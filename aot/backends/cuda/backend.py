@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from nojit.aot.backends.cuda.archs import arch_number, chip_of, image_arch, is_arch, is_family
 from nojit.aot.backends.cuda.code import code_of
-from nojit.aot.backends.cuda.limits import OLDEST, WARP_SIZE
+from nojit.aot.backends.cuda.limits import OLDEST
 from nojit.aot.backends.cuda.ptxas import gpu_names
 from nojit.aot.backends.device import Device, driver_of, install
 from nojit.aot.backends.interface import Tool
 from nojit.runtime.errors import CompileError
-from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, parse_image_arch
+from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, parse_image_arch, warp_threads
 from triton import knobs
 from triton._C.libtriton import getenv
 from triton.backends.compiler import GPUTarget
@@ -118,7 +118,7 @@ def _ptxas(arch: str) -> knobs.NvidiaTool:
 def target(arch: str) -> GPUTarget:
     """Return Triton's target object for an arch."""
     # an integer: Triton before 3.9 does not take a string
-    return GPUTarget("cuda", arch_number(arch), WARP_SIZE)
+    return GPUTarget("cuda", arch_number(arch), warp_threads(arch_number(arch)))
 
 
 def begin(arch: str) -> tuple[Device, Any]:

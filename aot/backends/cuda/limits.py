@@ -6,11 +6,10 @@ from typing import Final
 
 from nojit.runtime.recording.fake.properties import shared_bytes_max
 
-__all__ = ["OLDEST", "REGISTERS_MAX", "REGISTER_UNIT", "THREADS_MAX", "WARP_SIZE", "shared_bytes_max"]
+__all__ = ["OLDEST", "REGISTERS_MAX", "REGISTER_UNIT", "THREADS_MAX", "shared_bytes_max"]
 
 OLDEST: Final = 75
 """Number of the oldest arch that every supported version of Triton can build for: 75 stands for `sm_75`."""
-WARP_SIZE: Final = 32
 
 THREADS_MAX: Final = 1024
 REGISTERS_MAX: Final = 65536

@@ -17,12 +17,11 @@ from nojit.aot.backends.cuda.limits import (
     REGISTER_UNIT,
     REGISTERS_MAX,
     THREADS_MAX,
-    WARP_SIZE,
     shared_bytes_max,
 )
 from nojit.aot.backends.cuda.options import OPTIONS
 from nojit.aot.backends.cuda.settings import KNOBS, LEFT_OUT, VARIABLES
-from nojit.runtime.target import ARCHS
+from nojit.runtime.target import ARCHS, warp_threads
 
 if TYPE_CHECKING:
     from nojit.aot.backends.interface import Backend, Limits
@@ -76,7 +75,7 @@ def target_of(arch: str) -> TargetInfo:
     """
     from nojit.runtime.bundle.format import TargetInfo  # noqa: PLC0415 - commands check archs before they need more
 
-    return TargetInfo(NAME, chip_of(arch), image_arch(arch), WARP_SIZE)
+    return TargetInfo(NAME, chip_of(arch), image_arch(arch), warp_threads(arch_number(arch)))
 
 
 def limits(arch: str) -> Limits:
