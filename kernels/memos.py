@@ -14,15 +14,13 @@ from typing import Any, Final, Protocol
 import torch
 from nojit.kernels import library
 from nojit.kernels.dispatch import PLAIN, autocasts
-from nojit.runtime._core import Described, Memo, Recipe
+from nojit.runtime._core import MADE_MAX, Described, Memo, Recipe
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
 __all__ = ["DIRECT", "Caller", "Memo", "Recording", "made_and_remembered", "new_contiguous", "new_memo"]
 
 _CONSTANT: Final = -1
-_MOST_MADE: Final = 128
-"""The most operands and intermediate results in a recipe: ``PY_MADE_MAX`` of the C code."""
 
 
 class Caller(Protocol):
@@ -136,7 +134,7 @@ class Recording:
     @property
     def fits(self) -> bool:
         """True if a recipe can hold as many tensors as were recorded."""
-        return self._made <= _MOST_MADE
+        return self._made <= MADE_MAX
 
     def recipe(self, *results: Tensor) -> Recipe:
         """Return the recorded recipe; its replay returns `results`, one tensor or a tuple."""

@@ -23,6 +23,8 @@ Ordering: TypeAlias = tuple[Tuning, int, int]
 
 ARGUMENTS_MAX: int
 INTERESTS_MAX: int
+MADE_MAX: int
+"""The most operands and intermediate results in a recipe."""
 # limits of bundle format 2
 HEADER_BYTES: int
 FORMAT_VERSION: int

@@ -274,7 +274,8 @@ static int add_types(PyObject *module)
         return -1;
     }
     if (PyModule_AddIntConstant(module, "INTERESTS_MAX", NJ_PROGRAMS_MAX) < 0 ||
-        PyModule_AddIntConstant(module, "ARGUMENTS_MAX", NJ_ARGUMENTS_MAX) < 0) {
+        PyModule_AddIntConstant(module, "ARGUMENTS_MAX", NJ_ARGUMENTS_MAX) < 0 ||
+        PyModule_AddIntConstant(module, "MADE_MAX", PY_MADE_MAX) < 0) {
         return -1;
     }
     atomic_store(&made, true);
