@@ -5,7 +5,8 @@
 Nobody tuned for these shapes: sizes are drawn log-uniformly within the range that models use, and the seed is the digest of the
 measured bundles, which nobody knows before they are built. Operands are random. Each call runs in a CUDA graph after an L2 flush,
 contenders take turns, and figures are medians of device time. A ratio above 1 means that nojit is faster than the fastest library
-that supports the call. Calls that take nojit less than 5 us are summed up apart. Exits 1 if a result is wrong.
+that supports the call. Calls that take nojit less than 5 us are summed up apart. Several GPUs share the families, and each family has a
+process of its own. Exits 1 if a result is wrong or a family breaks off, after the others.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
+import multiprocessing
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from random import Random
 
 import attention
@@ -292,24 +297,52 @@ def main() -> None:
         parser.error(f"--only: expected some of {','.join(FAMILIES)}, got {','.join(unknown)}")
     given.seed = given.seed or digest_of(given.bundles)
     os.environ["NOJIT_BUNDLES"] = given.bundles
-    torch.manual_seed(int.from_bytes(given.seed.encode(), "little") % 2**63)
-    torch.backends.cudnn.benchmark = True
-    print(f"{torch.cuda.get_device_name()}, seed {given.seed}")
-    panels, lines = [], []
-    for family in families:
-        own = []
-        for row in measured(family, given):
-            own.append(row)
-            print(row.line(), flush=True)
-        if panel := panel_of(family, own):
-            panels.append(panel)
-        lines.append(summary(family, own))
-        # a run that is cut off has said what it found
-        print(lines[-1], flush=True)
+    print(f"{torch.cuda.get_device_name()}, seed {given.seed}", flush=True)
+    free: SimpleQueue[int] = SimpleQueue()
+    for number in range(torch.cuda.device_count()):
+        free.put(number)
+    panels, lines, broken = [], [], []
+    with ThreadPoolExecutor(torch.cuda.device_count()) as pool:
+        for family, future in [(family, pool.submit(in_process, free, family, given)) for family in families]:
+            try:
+                rows = future.result()
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the other families still count
+                broken.append(family)
+                lines.append(f"{family}: broken off: {error}")
+                continue
+            if panel := panel_of(family, rows):
+                panels.append(panel)
+            lines.append(summary(family, rows))
     if given.svg:
         where = f"Speed relative to the best library over work; {torch.cuda.get_device_name()}, seed {given.seed}"
         given.svg.write_text(draw_panels("Random shapes", where, panels), encoding="utf-8")
     print("\n".join(lines))
+    if broken:
+        sys.exit(f"broken off: {', '.join(broken)}")
+
+
+def in_process(free: SimpleQueue[int], family: str, given: argparse.Namespace) -> list[Row]:
+    """Measure a family in a process of its own, on a GPU that is free."""
+    device = free.get()
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(rows_of, family, given, device).result()
+    finally:
+        free.put(device)
+
+
+def rows_of(family: str, given: argparse.Namespace, device: int) -> list[Row]:
+    """Measure a family on a GPU, and print each row."""
+    torch.cuda.set_device(device)
+    torch.manual_seed(int.from_bytes(given.seed.encode(), "little") % 2**63)
+    torch.backends.cudnn.benchmark = True
+    rows = []
+    for row in measured(family, given):
+        rows.append(row)
+        print(row.line(), flush=True)
+    # a run that is cut off has said what it found
+    print(summary(family, rows), flush=True)
+    return rows
 
 
 if __name__ == "__main__":
