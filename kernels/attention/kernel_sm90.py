@@ -16,6 +16,48 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+LOG2_E = gl.constexpr(1.4426950408889634)
+LN_2 = gl.constexpr(0.6931471805599453)
+
+
+@gluon.jit
+def barriers_for(STAGES: gl.constexpr, Q_STAGES: gl.constexpr, CONSUMERS: gl.constexpr, TURNS: gl.constexpr):
+    """Return full and empty barriers of queries, of keys and of values, then those of `take_turn`."""
+    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
+    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    IN_TURN: gl.constexpr = CONSUMERS if TURNS else 1
+    order = gl.allocate_shared_memory(gl.int64, [IN_TURN, 1], mbarrier.MBarrierLayout())
+    for own in gl.static_range(IN_TURN):
+        mbarrier.init(order.index(own), count=1)
+    for own in gl.static_range(Q_STAGES):
+        mbarrier.init(q_full.index(own), count=1)
+        mbarrier.init(q_empty.index(own), count=CONSUMERS)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(k_full.index(stage), count=1)
+        mbarrier.init(k_empty.index(stage), count=CONSUMERS)
+        mbarrier.init(v_full.index(stage), count=1)
+        mbarrier.init(v_empty.index(stage), count=CONSUMERS)
+    fence_async_shared()
+    return q_full, q_empty, k_full, k_empty, v_full, v_empty, order
+
+
+@gluon.jit
+def copy_tile(tile_map, place, full, empty, memory, copied):
+    """Copy a tile of keys or of values to its stage, as soon as that is free; `copied` tiles were copied before.
+
+    `full` and `empty`: barriers of the stages of `memory`.
+    """
+    STAGES: gl.constexpr = memory.shape[0]
+    stage = copied % STAGES
+    phase = (copied // STAGES & 1) ^ 1
+    mbarrier.wait(empty.index(stage), phase)
+    mbarrier.expect(full.index(stage), tile_map.block_type.nbytes)
+    copy_in(tile_map, place, full.index(stage), memory.index(stage))
+
 
 @gluon.jit
 def copy_queries(q_map, batch, head, row_start, memory, full, empty, turn):

@@ -6,8 +6,12 @@ up the values of the previous tile. Programs are persistent. `kernel_sm90_walks`
 """
 
 from nojit.kernels.attention.kernel_sm90 import (
+    LN_2,
+    LOG2_E,
+    barriers_for,
     both_products,
     copy_queries,
+    copy_tile,
     first_scores,
     last_values,
     queries_of,
@@ -16,13 +20,10 @@ from nojit.kernels.attention.kernel_sm90 import (
     write_rows,
 )
 from nojit.kernels.flex.kernel_sm90_walks import hide, intervals_of, modified, tile_at, walk_of
-from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-LOG2_E = gl.constexpr(1.4426950408889634)
-LN_2 = gl.constexpr(0.6931471805599453)
 ROWS = gl.constexpr(64)
 
 
@@ -51,7 +52,6 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
     q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
     v_full, v_empty = barriers[4], barriers[5]
     batch, heads, group, shared, q_len, kv_len, mask_batch, mask_head = sizes
-    STAGES: gl.constexpr = k_memory.shape[0]
     Q_STAGES: gl.constexpr = q_full.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
@@ -70,18 +70,12 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
         walk = walk_of(tables, tile * BLOCK_M, table, q_len, kv_len, BLOCK_M, BLOCK_N, MASK)
         for place in range(walk[0]):
             start, _ = tile_at(place, walk, tables[1], BLOCK_N, MASK)
-            stage = copied % STAGES
-            phase = (copied // STAGES & 1) ^ 1
-            mbarrier.wait(k_empty.index(stage), phase)
-            mbarrier.expect(k_full.index(stage), k_map.block_type.nbytes)
-            copy_in(k_map, [index_kb, index_kv, start, 0], k_full.index(stage), k_memory.index(stage))
+            copy_tile(k_map, [index_kb, index_kv, start, 0], k_full, k_empty, k_memory, copied)
             if Q_STAGES == 1:  # noqa: SIM102 - Triton evaluates one of the two at compile time
                 # the consumers need the previous tile's queries longer than its keys: copy keys first
                 if place == 0:
                     copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
-            mbarrier.wait(v_empty.index(stage), phase)
-            mbarrier.expect(v_full.index(stage), v_map.block_type.nbytes)
-            copy_in(v_map, [index_kb, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
+            copy_tile(v_map, [index_kb, index_kv, start, 0], v_full, v_empty, v_memory, copied)
             copied += 1
         turn += 1  # noqa: SIM113 - Triton has no enumerate
 
@@ -256,28 +250,9 @@ def flex_attention_fwd_sm90_kernel(
     out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
     k_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_D], k_map.layout)
     v_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_DV], v_map.layout)
-    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
-    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    IN_TURN: gl.constexpr = CONSUMERS if TURNS else 1
-    order = gl.allocate_shared_memory(gl.int64, [IN_TURN, 1], mbarrier.MBarrierLayout())
-    for own in gl.static_range(IN_TURN):
-        mbarrier.init(order.index(own), count=1)
-    for own in gl.static_range(Q_STAGES):
-        mbarrier.init(q_full.index(own), count=1)
-        mbarrier.init(q_empty.index(own), count=CONSUMERS)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(k_full.index(stage), count=1)
-        mbarrier.init(k_empty.index(stage), count=CONSUMERS)
-        mbarrier.init(v_full.index(stage), count=1)
-        mbarrier.init(v_empty.index(stage), count=CONSUMERS)
-    fence_async_shared()
+    barriers = barriers_for(STAGES, Q_STAGES, CONSUMERS, TURNS)
     maps = (q_map, k_map, v_map, out_map)
     memory = (q_memory, k_memory, v_memory, out_memory)
-    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty, order)
     tables = (spans_ptr, blocks_ptr, bits_ptr, left, right)
     sizes = (batch, heads, group, shared, q_len, kv_len, mask_batch, mask_head)
     mods = (
