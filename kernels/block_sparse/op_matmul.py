@@ -24,7 +24,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.block_sparse import launch, op_matmul_autograd
+from nojit.kernels.block_sparse import launch_matmul, op_matmul_autograd
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, precision, written
@@ -322,7 +322,7 @@ def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) ->
     own = packing.sizes
     recording.constant(*packing.tables)
     out = recording.make(Tensor.new_empty, a, a.shape[0], own.nnz, own.block, own.block)
-    launch.run_sdd(a, b, packing.tables, own, out, recording)
+    launch_matmul.run_sdd(a, b, packing.tables, own, out, recording)
     return out
 
 
@@ -340,5 +340,5 @@ def _record_dsd(
     sides = (own.rows_of(is_transposed), d.shape[3])
     result = recording.make(Tensor.new_empty, d, *d.shape[:2], *(reversed(sides) if flip else sides))
     out = recording.stands(result.mT, result) if flip else result
-    launch.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, recording)
+    launch_matmul.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, recording)
     return result

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
-from nojit.kernels.block_sparse.launch import run_dsd, run_sdd
+from nojit.kernels.block_sparse.launch_matmul import run_dsd, run_sdd
 from nojit.kernels.block_sparse.packing import Packing, Sizes
 from nojit.kernels.dispatch import is_plain, shown
 from nojit.kernels.memos import DIRECT

@@ -10,7 +10,7 @@ from functools import cache
 from unittest import mock
 
 import torch
-from nojit.kernels.block_sparse import launch_tma, packing, reference
+from nojit.kernels.block_sparse import launch_matmul_tma, packing, reference
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.op_matmul import block_sparse_matmul
 from torch import Tensor
@@ -78,7 +78,7 @@ class Case:
             yield
 
     def _kernels(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.maps else mock.patch.object(launch_tma, "takes_maps", return_value=False)
+        return nullcontext() if self.maps else mock.patch.object(launch_matmul_tma, "takes_maps", return_value=False)
 
     def inputs(self, layout: BlockLayout) -> tuple[Tensor, Tensor]:
         (rows, cols), (trans_a, trans_b, trans_c) = layout.shape, self.trans
@@ -152,7 +152,12 @@ def _both_ways(  # noqa: PLR0917 - the facts of a case
     mode: str, dtype: torch.dtype, block: int, tile: tuple[int, int], offset: int, tf32: bool
 ) -> Iterator[Case]:
     """List the transposes of both operands, over pointers and, where there are such kernels, over maps."""
-    mappable = dtype != torch.float32 and block >= launch_tma.LEAST_BLOCK and tile[0] == launch_tma.ROWS and not offset
+    mappable = (
+        dtype != torch.float32
+        and block >= launch_matmul_tma.LEAST_BLOCK
+        and tile[0] == launch_matmul_tma.ROWS
+        and not offset
+    )
     for trans_a, trans_b, maps in itertools.product((False, True), (False, True), (False, True)):
         if mappable or not maps:
             yield Case(mode, dtype, block, tile, (trans_a, trans_b, False), offset, tf32=tf32, maps=maps)

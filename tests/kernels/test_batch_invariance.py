@@ -9,7 +9,7 @@ from nojit.kernels.b2b_gemm import op as b2b_gemm
 from nojit.kernels.b2b_gemm.launch import chosen
 from nojit.kernels.b2b_gemm.launch import prepare as prepare_b2b
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax, launch_softmax
-from nojit.kernels.block_sparse.launch import strips_of
+from nojit.kernels.block_sparse.launch_matmul import strips_of
 from nojit.kernels.bmm import op as bmm
 from nojit.kernels.bmm.launch import prepare as prepare_bmm
 from nojit.kernels.flex import flex_attention

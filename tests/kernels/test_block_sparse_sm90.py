@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, launch_tma, packing, reference
-from nojit.kernels.block_sparse import launch as products
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, launch_matmul_tma, packing, reference
+from nojit.kernels.block_sparse import launch_matmul as products
 from nojit.kernels.maps import Described
 from torch import Tensor
 
@@ -71,8 +71,8 @@ def merge(partial: Tensor, out: Tensor, merges: Tensor, *numbers: int) -> None:
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
     """Have a device that takes maps, and cut rows that are not long."""
-    monkeypatch.setattr(launch_tma, "takes_maps", lambda value: value.element_size() == 2)
-    monkeypatch.setattr(launch_tma, "processors", lambda _: PROGRAMS)
+    monkeypatch.setattr(launch_matmul_tma, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(launch_matmul_tma, "processors", lambda _: PROGRAMS)
     monkeypatch.setattr(packing, "LONG_ROWS", 64)
     with library.override(provide):
         yield

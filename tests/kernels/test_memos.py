@@ -15,8 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nojit.kernels import library, maps
 from nojit.kernels.b2b_gemm import b2b_gemm
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, launch_tma, op
-from nojit.kernels.block_sparse import launch as products
+from nojit.kernels.block_sparse import (
+    BlockLayout,
+    block_sparse_matmul,
+    block_sparse_softmax,
+    launch_matmul_tma,
+    op_softmax,
+)
+from nojit.kernels.block_sparse import launch_matmul as products
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.conv import conv2d, conv3d
 from nojit.kernels.conv import launch_tma as conv_mapped
@@ -78,7 +84,7 @@ def launches() -> Iterator[Launches]:
 @pytest.fixture(params=[False, True], ids=["pointers", "maps"])
 def device(request, monkeypatch):
     """Say of the CPU that it has kernels over tensor maps, or not."""
-    for module in (flash_launch, launch_tma, flex_forward, conv_mapped):
+    for module in (flash_launch, launch_matmul_tma, flex_forward, conv_mapped):
         monkeypatch.setattr(module, "takes_maps", lambda value: request.param and value.element_size() == 2)
     monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
 
@@ -89,7 +95,7 @@ def checked(monkeypatch):
     seen: list[str] = []
     for module, name in (
         (attention, "check_operands"),
-        (op, "check_sparse"),
+        (op_softmax, "check_sparse"),
         (products, "run_sdd"),
         (products, "run_dsd"),
     ):
