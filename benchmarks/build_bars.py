@@ -321,7 +321,7 @@ def size_bars(given: argparse.Namespace) -> None:
 
 def family_bars(given: argparse.Namespace) -> None:
     """Print the compressed size of a sample's images for each family, relative to those of its chip."""
-    from nojit.aot.compile import compiler
+    from nojit.aot.compile.triton import compiler
     from nojit.runtime.errors import CompileError
 
     for family in given.family or ["sm_100f", "sm_120f"]:

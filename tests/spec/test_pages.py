@@ -34,6 +34,14 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(file), target
 
 
+def test_the_files_and_folders_that_the_architecture_names_exist() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:aot|autoserve|kernels|manifests|package|runtime)(?:/[\w*<>.]+)*/?)`", page)
+    assert len(named) > 50
+    missing = [each for each in named if not any(ROOT.glob(re.sub(r"<\w+>", "*", each)))]
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_nothing_of_one_machine_is_written_down(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
