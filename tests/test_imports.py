@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import TopologicalSorter
@@ -384,21 +384,43 @@ def test_packages_of_the_runtime_import_few_others():
     ] == []
 
 
-def test_folders_of_the_engine_include_those_before_them():
-    folder = ROOT / "runtime/engine"
-    assert {path.parent.name for path in folder.rglob("*.c")} == {*ENGINE}
-    found = {
+def folders_included(root: Path, names: Collection[str]) -> dict[str, set[str]]:
+    """List, for each folder of C, the other folders of whose headers it includes some."""
+    return {
         name: {
             included
-            for path in (folder / name).glob("*.[ch]")
+            for path in (root / name).glob("*.[ch]")
             for included in re.findall(r'^#include "(\w+)/', path.read_text(encoding="utf-8"), re.MULTILINE)
         }
         - {name}
-        for name in ENGINE
+        for name in names
     }
-    assert found == ENGINE
+
+
+def test_folders_of_the_engine_include_those_before_them():
+    folder = ROOT / "runtime/engine"
+    assert {path.parent.name for path in folder.rglob("*.c")} == {*ENGINE}
+    assert folders_included(folder, ENGINE) == ENGINE
     order = list(ENGINE)
     assert [(name, each) for name in order for each in ENGINE[name] if order.index(each) > order.index(name)] == []
+
+
+def test_folders_of_the_binding_include_those_before_them():
+    folder = ROOT / "runtime/binding"
+    order = [name for name, _ in rows(folder / "README.md", "binding")]
+    assert {path.parent.name for path in folder.rglob("*/*.c")} == {*order}
+    assert not {*order} & {*ENGINE}
+    found = folders_included(folder, order)
+    assert [
+        (name, each) for name in order for each in found[name] - {*ENGINE} if order.index(each) > order.index(name)
+    ] == []
+    assert folders_included(folder, ["."])["."] <= {"python", *ENGINE}
+
+
+def test_no_header_of_the_binding_is_called_as_one_of_the_engine():
+    engine, binding = ([path.name for path in (ROOT / "runtime" / room).rglob("*.h")] for room in ("engine", "binding"))
+    assert not {*engine} & {*binding}
+    assert len({*binding}) == len(binding)
 
 
 def test_the_page_of_the_architecture_shows_these_imports():

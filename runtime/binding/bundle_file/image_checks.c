@@ -1,14 +1,11 @@
-#include "bundle_file/image_checks.h"
-
+/* Reads images, and checks that they are what a table describes: a border around the engine's image/. */
+#include "module.h"
 #include "python/exceptions.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
 
 #include "image/cubin.h"
 #include "image/entry.h"
-
-static PyObject *bytes_of(nj_span span)
-{
-    return PyBytes_FromStringAndSize((const char *)span.at, (Py_ssize_t)span.size);
-}
 
 /* Raises what the engine found in an image that nobody has named. */
 static PyObject *raise_unnamed(const nj_error *error)
@@ -40,27 +37,28 @@ static int read_sizes(PyObject *sizes, nj_entry *entry)
     return 0;
 }
 
+static PyObject *make_param(void *Py_UNUSED(context), const void *kernel, size_t number)
+{
+    const nj_image_kernel *it = kernel;
+    return Py_BuildValue("(ii)", it->params[number].offset, it->params[number].size);
+}
+
+/* (offset, size) of each param. */
 static PyObject *params_of(const nj_image_kernel *kernel)
 {
-    PyObject *list = PyList_New((Py_ssize_t)kernel->param_count);
-    for (size_t i = 0; list != NULL && i < kernel->param_count; i++) {
-        PyObject *pair = Py_BuildValue("(ii)", kernel->params[i].offset, kernel->params[i].size);
-        if (pair == NULL) {
-            Py_CLEAR(list);
-            break;
-        }
-        PyList_SET_ITEM(list, (Py_ssize_t)i, pair);
-    }
-    return list;
+    return py_tuple(kernel->param_count, make_param, NULL, kernel);
 }
 
 static PyObject *facts_of(const nj_entry_facts *facts)
 {
-    PyObject *params = params_of(&facts->kernel);
-    return params == NULL ? NULL : Py_BuildValue("(NII)", params, facts->own_shared_bytes, facts->kernel.registers);
+    PyObject *params = params_of(&facts->kernel), *listed = params == NULL ? NULL : PySequence_List(params);
+    Py_XDECREF(params);
+    return listed == NULL ? NULL : Py_BuildValue("(NII)", listed, facts->own_shared_bytes, facts->kernel.registers);
 }
 
-PyObject *py_read_entry(PyObject *facts, nj_entry *entry)
+/* Reads what an image is held against: (symbol, sizes, num_warps, num_ctas, sm, arch_specific). What holds the symbol, new; NULL
+ * with an exception raised. */
+static PyObject *read_entry(PyObject *facts, nj_entry *entry)
 {
     PyObject *symbol, *sizes;
     long long warps, ctas;
@@ -71,7 +69,7 @@ PyObject *py_read_entry(PyObject *facts, nj_entry *entry)
     }
     PyObject *name = PyUnicode_AsEncodedString(symbol, "utf-8", "backslashreplace");
     if (name != NULL) {
-        entry->symbol = (nj_span){(const unsigned char *)PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name)};
+        entry->symbol = py_span(name);
     }
     entry->num_warps = clamp(warps);
     entry->num_ctas = clamp(ctas);
@@ -79,7 +77,10 @@ PyObject *py_read_entry(PyObject *facts, nj_entry *entry)
     return name;
 }
 
-PyObject *py_check_image(PyObject *Py_UNUSED(module), PyObject *args)
+/* `check_image(image, symbol, sizes, num_warps, num_ctas, sm, arch_specific, where)`: checks that an image is the one that a table
+ * describes. Returns the list of (offset, size) of the kernel's params, the bytes of its own static shared memory, and the registers
+ * of a thread. Raises BundleFormatError or BundleIntegrityError at `where`. */
+static PyObject *check_image(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer image;
     PyObject *told = NULL, *where, *unread;
@@ -89,9 +90,9 @@ PyObject *py_check_image(PyObject *Py_UNUSED(module), PyObject *args)
     }
     nj_entry_facts facts;
     nj_error error;
-    PyObject *asked = PyTuple_GetSlice(args, 1, 7), *name = asked == NULL ? NULL : py_read_entry(asked, &entry);
+    PyObject *asked = PyTuple_GetSlice(args, 1, 7), *name = asked == NULL ? NULL : read_entry(asked, &entry);
     if (name != NULL) {
-        bool good = nj_entry_check((nj_span){image.buf, (size_t)image.len}, &entry, &facts, &error);
+        bool good = nj_entry_check(py_buffer_span(&image), &entry, &facts, &error);
         told = good ? facts_of(&facts) : py_raise(&error, where);
     }
     Py_XDECREF(name);
@@ -107,32 +108,22 @@ static PyObject *declared(const nj_declared *it)
 
 static PyObject *kernel_of(const nj_cubin *cubin, const nj_image_kernel *it)
 {
-    PyObject *params = params_of(it);
-    PyObject *pairs = params == NULL ? NULL : PyList_AsTuple(params);
-    Py_XDECREF(params);
-    return pairs == NULL ? NULL
-                         : Py_BuildValue("(s#NINNNIIKKI)", (const char *)it->symbol.at, (Py_ssize_t)it->symbol.size, pairs, it->param_base,
-                                         declared(&it->block), declared(&it->largest_block), declared(&it->cluster), it->registers,
-                                         it->stack_bytes, (unsigned long long)it->static_shared_bytes,
-                                         (unsigned long long)it->text_bytes, nj_cubin_own_shared(cubin, it));
+    return Py_BuildValue("(s#NINNNIIKKI)", (const char *)it->symbol.at, (Py_ssize_t)it->symbol.size, params_of(it), it->param_base,
+                         declared(&it->block), declared(&it->largest_block), declared(&it->cluster), it->registers, it->stack_bytes,
+                         (unsigned long long)it->static_shared_bytes, (unsigned long long)it->text_bytes,
+                         nj_cubin_own_shared(cubin, it));
 }
 
-static PyObject *kernels_of(nj_cubin *cubin, nj_error *error)
+static PyObject *make_kernel(void *context, const void *Py_UNUSED(items), size_t number)
 {
-    PyObject *kernels = PyTuple_New((Py_ssize_t)cubin->kernel_count);
+    nj_cubin *cubin = context;
     nj_image_kernel kernel;
-    for (size_t i = 0; kernels != NULL && i < cubin->kernel_count; i++) {
-        PyObject *told = nj_cubin_kernel_read(cubin, i, &kernel, error) ? kernel_of(cubin, &kernel) : raise_unnamed(error);
-        if (told == NULL) {
-            Py_CLEAR(kernels);
-            break;
-        }
-        PyTuple_SET_ITEM(kernels, (Py_ssize_t)i, told);
-    }
-    return kernels;
+    nj_error error;
+    return nj_cubin_kernel_read(cubin, number, &kernel, &error) ? kernel_of(cubin, &kernel) : raise_unnamed(&error);
 }
 
-PyObject *py_read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
+/* `read_cubin(image)`: what a cubin says of itself, as fields of `CubinInfo` and `CubinKernel`. Raises BundleFormatError. */
+static PyObject *read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
 {
     Py_buffer bytes;
     nj_cubin cubin;
@@ -141,9 +132,9 @@ PyObject *py_read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
     if (PyObject_GetBuffer(image, &bytes, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    if (!nj_cubin_read((nj_span){bytes.buf, (size_t)bytes.len}, &cubin, &error)) {
+    if (!nj_cubin_read(py_buffer_span(&bytes), &cubin, &error)) {
         raise_unnamed(&error);
-    } else if ((kernels = kernels_of(&cubin, &error)) != NULL) {
+    } else if ((kernels = py_tuple(cubin.kernel_count, make_kernel, &cubin, NULL)) != NULL) {
         told = Py_BuildValue("(NINiIN)", kernels, cubin.sm, PyBool_FromLong(cubin.arch_specific), cubin.elf.abi, cubin.toolkit,
                              PyBool_FromLong(nj_cubin_has_debug(&cubin)));
     }
@@ -151,7 +142,8 @@ PyObject *py_read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
     return told;
 }
 
-PyObject *py_read_sections(PyObject *Py_UNUSED(module), PyObject *image)
+/* `read_sections(image)`: the (name, content) of each section of a cubin. Raises BundleFormatError. */
+static PyObject *read_sections(PyObject *Py_UNUSED(module), PyObject *image)
 {
     Py_buffer bytes;
     nj_elf elf;
@@ -160,19 +152,29 @@ PyObject *py_read_sections(PyObject *Py_UNUSED(module), PyObject *image)
     if (PyObject_GetBuffer(image, &bytes, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    nj_span whole = {bytes.buf, (size_t)bytes.len};
+    nj_span whole = py_buffer_span(&bytes);
     if (!nj_elf_read(whole, nj_elf_kind_of(whole), &elf, &error)) {
         raise_unnamed(&error);
-    } else if ((told = PyList_New((Py_ssize_t)elf.section_count)) != NULL) {
-        for (size_t i = 0; i < elf.section_count; i++) {
-            PyObject *pair = Py_BuildValue("(NN)", bytes_of(elf.sections[i].name), bytes_of(elf.sections[i].content));
-            if (pair == NULL) {
+    } else if ((told = PyList_New(0)) != NULL) {
+        for (size_t i = 0; told != NULL && i < elf.section_count; i++) {
+            if (!py_append(told, Py_BuildValue("(NN)", py_bytes(elf.sections[i].name), py_bytes(elf.sections[i].content)))) {
                 Py_CLEAR(told);
-                break;
             }
-            PyList_SET_ITEM(told, (Py_ssize_t)i, pair);
         }
     }
     PyBuffer_Release(&bytes);
     return told;
+}
+
+static PyMethodDef functions[] = {
+    {"check_image", check_image, METH_VARARGS,
+     PyDoc_STR("Check that an image is the one that a table describes; return its params, own shared bytes and registers.")},
+    {"read_cubin", read_cubin, METH_O, PyDoc_STR("What a cubin says of itself.")},
+    {"read_sections", read_sections, METH_O, PyDoc_STR("The name and the content of each section of a cubin.")},
+    {NULL},
+};
+
+int py_add_image_checks(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
 }

@@ -1,32 +1,18 @@
 #include "bundle_file/index_records.h"
 
+#include "module.h"
 #include "python/exceptions.h"
 #include "python/records.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
 
-#include "bundle/header.h"
 #include "bundle/index.h"
-#include "bundle/json.h"
-#include "bundle/target.h"
-#include "bundle/text.h"
-#include "table/cost.h"
-#include "table/table.h"
-#include "table/type_name.h"
 
 enum { INDEX_FIELDS = 8, TARGET_FIELDS = 4, ENTRY_FIELDS = 6, SECTION_FIELDS = 3, ATTACHMENT_FIELDS = 2 };
 
 typedef struct {
-    nj_record index, target, entry, section, attachment;
+    py_record index, target, entry, section, attachment;
 } py_records;
-
-static nj_span span_of(const Py_buffer *buffer)
-{
-    return (nj_span){buffer->buf, (size_t)buffer->len};
-}
-
-static PyObject *text_of(nj_span utf8)
-{
-    return PyUnicode_DecodeUTF8((const char *)utf8.at, (Py_ssize_t)utf8.size, NULL);
-}
 
 static PyObject *number_of(uint64_t number)
 {
@@ -35,77 +21,47 @@ static PyObject *number_of(uint64_t number)
 
 static PyObject *target_of(const py_records *records, const nj_index *index)
 {
-    PyObject *values[TARGET_FIELDS] = {text_of(index->backend), text_of(index->arch), text_of(index->image_arch),
+    PyObject *values[TARGET_FIELDS] = {py_text(index->backend), py_text(index->arch), py_text(index->image_arch),
                                        number_of(index->warp_size)};
     return py_record_make(&records->target, values);
 }
 
-static PyObject *toolchain_of(const nj_index *index)
+static PyObject *make_tool(void *Py_UNUSED(context), const void *items, size_t number)
 {
-    PyObject *tools = PyTuple_New((Py_ssize_t)index->tool_count);
-    for (size_t i = 0; tools != NULL && i < index->tool_count; i++) {
-        PyObject *pair = Py_BuildValue("(NN)", text_of(index->tools[i].name), text_of(index->tools[i].version));
-        if (pair == NULL) {
-            Py_CLEAR(tools);
-            break;
-        }
-        PyTuple_SET_ITEM(tools, (Py_ssize_t)i, pair);
-    }
-    return tools;
+    const nj_index *index = items;
+    return Py_BuildValue("(NN)", py_text(index->tools[number].name), py_text(index->tools[number].version));
 }
 
 static PyObject *section_of(const py_records *records, const nj_stored_section *section)
 {
-    PyObject *values[SECTION_FIELDS] = {number_of(section->stored_bytes), number_of(section->raw_bytes), text_of(section->sha256)};
+    PyObject *values[SECTION_FIELDS] = {number_of(section->stored_bytes), number_of(section->raw_bytes), py_text(section->sha256)};
     return py_record_make(&records->section, values);
 }
 
-static PyObject *entry_of(const py_records *records, const nj_kernel_entry *kernel)
+static PyObject *make_entry(void *context, const void *kernels, size_t number)
 {
-    PyObject *values[ENTRY_FIELDS] = {text_of(kernel->name),     number_of(kernel->variants),      number_of(kernel->images),
+    const py_records *records = context;
+    const nj_kernel_entry *kernel = (const nj_kernel_entry *)kernels + number;
+    PyObject *values[ENTRY_FIELDS] = {py_text(kernel->name),     number_of(kernel->variants),      number_of(kernel->images),
                                       number_of(kernel->groups), number_of(kernel->payload_bytes), section_of(records, &kernel->section)};
     return py_record_make(&records->entry, values);
 }
 
-static PyObject *kernels_of(const py_records *records, const nj_index *index)
+static PyObject *make_attachment(void *context, const void *attachments, size_t number)
 {
-    PyObject *kernels = PyTuple_New((Py_ssize_t)index->kernel_count);
-    for (size_t i = 0; kernels != NULL && i < index->kernel_count; i++) {
-        PyObject *entry = entry_of(records, &index->kernels[i]);
-        if (entry == NULL) {
-            Py_CLEAR(kernels);
-            break;
-        }
-        PyTuple_SET_ITEM(kernels, (Py_ssize_t)i, entry);
-    }
-    return kernels;
-}
-
-static PyObject *attachment_of(const py_records *records, const nj_attachment_entry *attachment)
-{
-    PyObject *values[ATTACHMENT_FIELDS] = {text_of(attachment->name), section_of(records, &attachment->section)};
+    const py_records *records = context;
+    const nj_attachment_entry *attachment = (const nj_attachment_entry *)attachments + number;
+    PyObject *values[ATTACHMENT_FIELDS] = {py_text(attachment->name), section_of(records, &attachment->section)};
     return py_record_make(&records->attachment, values);
 }
 
-static PyObject *attachments_of(const py_records *records, const nj_index *index)
+static PyObject *record_of(py_records *records, const nj_index *index)
 {
-    PyObject *attachments = PyTuple_New((Py_ssize_t)index->attachment_count);
-    for (size_t i = 0; attachments != NULL && i < index->attachment_count; i++) {
-        PyObject *attachment = attachment_of(records, &index->attachments[i]);
-        if (attachment == NULL) {
-            Py_CLEAR(attachments);
-            break;
-        }
-        PyTuple_SET_ITEM(attachments, (Py_ssize_t)i, attachment);
-    }
-    return attachments;
-}
-
-static PyObject *record_of(const py_records *records, const nj_index *index)
-{
-    PyObject *values[INDEX_FIELDS] = {text_of(index->name),         text_of(index->version),      target_of(records, index),
-                                      toolchain_of(index),          number_of(index->min_driver), text_of(index->inputs),
-                                      kernels_of(records, index),   attachments_of(records, index)};
+    PyObject *values[INDEX_FIELDS] = {py_text(index->name),         py_text(index->version),      target_of(records, index),
+                                      py_tuple(index->tool_count, make_tool, NULL, index),
+                                      number_of(index->min_driver), py_text(index->inputs),
+                                      py_tuple(index->kernel_count, make_entry, records, index->kernels),
+                                      py_tuple(index->attachment_count, make_attachment, records, index->attachments)};
     return py_record_make(&records->index, values);
 }
 
@@ -129,7 +85,8 @@ PyObject *py_index_record(const nj_index *index, PyObject *classes)
     return record;
 }
 
-PyObject *py_read_index(PyObject *Py_UNUSED(module), PyObject *args)
+/* `read_index(raw, where, (BundleIndex, TargetInfo, KernelEntry, Section, Attachment))`: the index as a record. Raises BundleFormatError. */
+static PyObject *read_index(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;
     PyObject *where, *classes;
@@ -138,84 +95,18 @@ PyObject *py_read_index(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y*OO!:read_index", &raw, &where, &PyTuple_Type, &classes)) {
         return NULL;
     }
-    PyObject *record = nj_index_read(span_of(&raw), &index, &error) ? py_index_record(&index, classes) : py_raise(&error, where);
+    PyObject *record = nj_index_read(py_buffer_span(&raw), &index, &error) ? py_index_record(&index, classes) : py_raise(&error, where);
     nj_index_close(&index);
     PyBuffer_Release(&raw);
     return record;
 }
 
-PyObject *py_check_json_of(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer raw;
-    PyObject *where;
-    nj_error error;
-    if (!PyArg_ParseTuple(args, "y*O:check_json", &raw, &where)) {
-        return NULL;
-    }
-    PyObject *checked = nj_check_json(span_of(&raw), &error) ? Py_NewRef(Py_None) : py_raise(&error, where);
-    PyBuffer_Release(&raw);
-    return checked;
-}
+static PyMethodDef functions[] = {
+    {"read_index", read_index, METH_VARARGS, PyDoc_STR("The index of a bundle as a record.")},
+    {NULL},
+};
 
-/* Asks a rule about a text; surrogates, which UTF-8 has none of, are part of what it sees. */
-static PyObject *ask(PyObject *text, bool (*rule)(nj_span utf8))
+int py_add_index_records(PyObject *module)
 {
-    PyObject *utf8 = PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
-    if (utf8 == NULL) {
-        return NULL;
-    }
-    nj_span span = {(const unsigned char *)PyBytes_AS_STRING(utf8), (size_t)PyBytes_GET_SIZE(utf8)};
-    PyObject *answer = PyBool_FromLong(rule(span));
-    Py_DECREF(utf8);
-    return answer;
-}
-
-PyObject *py_is_printable_of(PyObject *Py_UNUSED(module), PyObject *text)
-{
-    return ask(text, nj_is_printable);
-}
-
-PyObject *py_is_name_of(PyObject *Py_UNUSED(module), PyObject *text)
-{
-    return ask(text, nj_is_name);
-}
-
-int py_limits_init(PyObject *module)
-{
-    static const struct {
-        const char *name;
-        long long value;
-    } limits[] = {
-        {"HEADER_BYTES", NJ_HEADER_BYTES},
-        {"FORMAT_VERSION", NJ_FORMAT_VERSION},
-        {"GFX_FIRST", NJ_GFX_FIRST},
-        {"INDEX_BYTES_MAX", NJ_INDEX_BYTES_MAX},
-        {"SECTION_BYTES_MAX", NJ_SECTION_BYTES_MAX},
-        {"ATTACHMENT_BYTES_MAX", NJ_ATTACHMENT_BYTES_MAX},
-        {"GROUP_BYTES_MAX", NJ_GROUP_BYTES_MAX},
-        {"IMAGE_BYTES_MAX", NJ_IMAGE_BYTES_MAX},
-        {"ATTACHMENTS_MAX", NJ_ATTACHMENTS_MAX},
-        {"KERNELS_MAX", NJ_KERNELS_MAX},
-        {"VARIANTS_MAX", NJ_VARIANTS_MAX},
-        {"FREE_BYTES", NJ_FREE_BYTES},
-        {"SECTION_RATIO_MAX", NJ_SECTION_RATIO_MAX},
-        {"PAYLOAD_RATIO_MAX", NJ_PAYLOAD_RATIO_MAX},
-        {"ATTACHMENT_RATIO_MAX", NJ_ATTACHMENT_RATIO_MAX},
-        {"WINDOW_LOG_MAX", NJ_WINDOW_LOG_MAX},
-        {"JSON_BYTES_MAX", NJ_JSON_BYTES_MAX},
-        {"JSON_COMMAS_MAX", NJ_JSON_COMMAS_MAX},
-        {"JSON_DIGITS_MAX", NJ_JSON_DIGITS_MAX},
-        {"TEXT_CHARS_MAX", NJ_TEXT_MAX},
-        {"TUNING_KEYS_MAX", NJ_TUNING_KEYS_MAX},
-        {"COSTS_MAX", NJ_COSTS_MAX},
-        {"BEHIND_MAX", NJ_BEHIND_MAX},
-        {"LEAVES_MAX", NJ_TYPE_LEAVES_MAX},
-        {"RANK_MAX", NJ_TYPE_RANK_MAX},
-    };
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        if (PyModule_AddIntConstant(module, limits[i].name, (long)limits[i].value) < 0) {
-            return -1;
-        }
-    }
-    return 0;
+    return PyModule_AddFunctions(module, functions);
 }

@@ -1,18 +1,21 @@
-#include "bundle_file/open_bundle.h"
-
+/* Open bundles of the engine: `_core.Bundle`. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 
-#include "python/exceptions.h"
+#include "bundle_file/decompress.h"
 #include "bundle_file/index_records.h"
-#include "gpu/py_function.h"
 #include "bundle_file/py_placement.h"
+#include "gpu/py_function.h"
+#include "module.h"
+#include "python/at_import.h"
+#include "python/exceptions.h"
+#include "python/utf8.h"
 #include "variant_table/py_row.h"
 
-#include "bundle/frame.h"
 #include "bundle/reader.h"
-#include "bundle/target.h"
 #include "bundle/zstd.h"
 
 typedef struct {
@@ -22,75 +25,9 @@ typedef struct {
     nj_reader it;
 } py_bundle;
 
-/* Notes what a BundleError says: there is nothing to decompress with. */
-static void note_lack(PyObject *raised, nj_error *error)
-{
-    PyObject *what = PyObject_GetAttrString(raised, "what"), *got = PyObject_GetAttrString(raised, "got");
-    const char *expected = what == NULL ? NULL : PyUnicode_AsUTF8(what), *found = got == NULL ? NULL : PyUnicode_AsUTF8(got);
-    if (expected != NULL && found != NULL) {
-        nj_note_lack(error, found, "%s", expected);
-    }
-    Py_XDECREF(what);
-    Py_XDECREF(got);
-}
-
-static void note_broken(PyObject *raised, nj_error *error)
-{
-    PyObject *text = PyObject_Str(raised);
-    const char *said = text == NULL ? NULL : PyUnicode_AsUTF8(text);
-    if (said != NULL) {
-        nj_frame_broken(error, said);
-    }
-    Py_XDECREF(text);
-}
-
-/* Turns what a decompressor raises into an error of the engine. A ValueError is the frame's fault; others stay raised. */
-static bool refuse_frame(nj_error *error)
-{
-    PyObject *type, *raised, *traceback;
-    PyErr_Fetch(&type, &raised, &traceback);
-    PyErr_NormalizeException(&type, &raised, &traceback);
-    if (!PyErr_GivenExceptionMatches(type, PyExc_ValueError)) {
-        PyErr_Restore(type, raised, traceback);
-        return false;
-    }
-    if (py_is_bundle_error(type)) {
-        note_lack(raised, error);
-    } else {
-        note_broken(raised, error);
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(raised);
-    Py_XDECREF(traceback);
-    return false;
-}
-
-/* Makes views of a frame and of the room for what it holds, and calls a callable with them. NULL with an exception raised. */
-static PyObject *call_with_views(PyObject *callable, nj_span frame, void *raw, size_t raw_bytes)
-{
-    PyObject *stored = PyMemoryView_FromMemory((char *)frame.at, (Py_ssize_t)frame.size, PyBUF_READ);
-    PyObject *room = stored == NULL ? NULL : PyMemoryView_FromMemory(raw, (Py_ssize_t)raw_bytes, PyBUF_WRITE);
-    PyObject *done = room == NULL ? NULL : PyObject_CallFunctionObjArgs(callable, stored, room, NULL);
-    Py_XDECREF(room);
-    Py_XDECREF(stored);
-    return done;
-}
-
-/* Decompresses with a callable, which is the context. */
-static bool decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
-{
-    PyObject *callable = context;
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *done = call_with_views(callable, frame, raw, raw_bytes);
-    bool good = done != NULL || refuse_frame(error);
-    Py_XDECREF(done);
-    PyGILState_Release(state);
-    return good;
-}
-
 static bool decompress_of(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
 {
-    return decompress(((py_bundle *)context)->decompress, frame, raw, raw_bytes, error);
+    return py_decompress(((py_bundle *)context)->decompress, frame, raw, raw_bytes, error);
 }
 
 /* What it raises stays raised. */
@@ -174,14 +111,13 @@ static PyObject *bundle_index(py_bundle *self, PyObject *classes)
 /* Finds a part of the bundle by its name; -1 if there is none. */
 static int find_number(const py_bundle *self, PyObject *name, int (*find)(const nj_reader *, nj_span))
 {
-    Py_ssize_t size;
-    const char *utf8 = PyUnicode_AsUTF8AndSize(name, &size);
-    if (utf8 == NULL) {
+    nj_span text;
+    if (!py_borrow_text(name, &text)) {
         /* a surrogate, or no text: nothing has such a name */
         PyErr_Clear();
         return -1;
     }
-    return find(&self->it, (nj_span){(const unsigned char *)utf8, (size_t)size});
+    return find(&self->it, text);
 }
 
 static PyObject *bundle_find(py_bundle *self, PyObject *name)
@@ -228,8 +164,7 @@ static PyObject *bundle_section(py_bundle *self, PyObject *number)
     if (!read) {
         return raise_found(self, &error);
     }
-    PyObject *parts = Py_BuildValue("(y#y#)", (const char *)section.table.at, (Py_ssize_t)section.table.size,
-                                    (const char *)section.placement.at, (Py_ssize_t)section.placement.size);
+    PyObject *parts = Py_BuildValue("(NN)", py_bytes(section.table), py_bytes(section.placement));
     free(section.raw);
     return parts;
 }
@@ -283,7 +218,7 @@ static PyObject *bundle_image(py_bundle *self, PyObject *args)
         !read_image(self, kernel_number, placed, image_number, &image)) {
         return NULL;
     }
-    PyObject *content = PyBytes_FromStringAndSize((const char *)image.content.at, (Py_ssize_t)image.content.size);
+    PyObject *content = py_bytes(image.content);
     nj_image_drop(&image);
     return content;
 }
@@ -372,107 +307,8 @@ static PyType_Spec bundle_spec = {
     .slots = bundle_slots,
 };
 
-int py_bundle_init(PyObject *module)
+int py_add_bundle(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&bundle_spec);
-    int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
-    Py_XDECREF(type);
-    return status;
-}
-
-PyObject *py_sha256_of(PyObject *Py_UNUSED(module), PyObject *data)
-{
-    Py_buffer bytes;
-    unsigned char digest[NJ_SHA256_BYTES];
-    if (PyObject_GetBuffer(data, &bytes, PyBUF_SIMPLE) < 0) {
-        return NULL;
-    }
-    nj_sha256((nj_span){bytes.buf, (size_t)bytes.len}, digest);
-    PyBuffer_Release(&bytes);
-    return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
-}
-
-PyObject *py_read_frame(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer frame;
-    Py_ssize_t raw_bytes;
-    PyObject *callable, *where;
-    nj_error error;
-    if (!PyArg_ParseTuple(args, "y*nOO:read_frame", &frame, &raw_bytes, &callable, &where)) {
-        return NULL;
-    }
-    nj_span stored = {frame.buf, (size_t)frame.len};
-    nj_reader_calls calls = {callable, callable == Py_None ? nj_zstd_decompress : decompress, NULL};
-    /* a wrong size is refused before memory is asked for */
-    PyObject *raw = nj_frame_check(stored, (uint64_t)raw_bytes, &error) ? PyBytes_FromStringAndSize(NULL, raw_bytes)
-                                                                         : py_raise(&error, where);
-    if (raw != NULL && !nj_frame_read(&calls, stored, PyBytes_AS_STRING(raw), (uint64_t)raw_bytes, &error)) {
-        Py_CLEAR(raw);
-        if (!PyErr_Occurred()) {
-            py_raise(&error, where);
-        }
-    }
-    PyBuffer_Release(&frame);
-    return raw;
-}
-
-PyObject *py_read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)
-{
-    Py_ssize_t size;
-    const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
-    nj_image_arch arch;
-    if (utf8 == NULL && !PyErr_ExceptionMatches(PyExc_UnicodeError)) {
-        return NULL;
-    }
-    if (utf8 == NULL || !nj_image_arch_take((nj_span){(const unsigned char *)utf8, (size_t)size}, &arch)) {
-        PyErr_Clear();
-        return Py_NewRef(Py_None);
-    }
-    return Py_BuildValue("is#", arch.number, &arch.suffix, (Py_ssize_t)(arch.suffix != 0));
-}
-
-PyObject *py_warp_threads_of(PyObject *Py_UNUSED(module), PyObject *number)
-{
-    long arch = PyLong_AsLong(number);
-    return arch == -1 && PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(nj_warp_threads((int)arch));
-}
-
-PyObject *py_image_fit_of(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    int number, capability;
-    const char *suffix;
-    return PyArg_ParseTuple(args, "isi:image_fit", &number, &suffix, &capability)
-               ? PyLong_FromLong(nj_image_fit((nj_image_arch){number, *suffix}, capability))
-               : NULL;
-}
-
-PyObject *py_image_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
-{
-    PyObject *families = PyDict_New();
-    nj_family_member next;
-    for (size_t i = 0; families != NULL && (next = nj_image_family(i)).name != 0; i++) {
-        PyObject *name = PyLong_FromLong(next.name), *member = PyLong_FromLong(next.member), *none = PyList_New(0);
-        PyObject *members = name == NULL || none == NULL ? NULL : PyDict_SetDefault(families, name, none);
-        if (members == NULL || member == NULL || PyList_Append(members, member) < 0) {
-            Py_CLEAR(families);
-        }
-        Py_XDECREF(name);
-        Py_XDECREF(member);
-        Py_XDECREF(none);
-    }
-    return families;
-}
-
-PyObject *py_lone_archs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
-{
-    PyObject *archs = PyList_New(0);
-    int next;
-    for (size_t i = 0; archs != NULL && (next = nj_lone_arch(i)) != 0; i++) {
-        PyObject *arch = PyLong_FromLong(next);
-        if (arch == NULL || PyList_Append(archs, arch) < 0) {
-            Py_CLEAR(archs);
-        }
-        Py_XDECREF(arch);
-    }
-    return archs;
+    static PyTypeObject *type;
+    return py_add_type(module, &bundle_spec, &type);
 }

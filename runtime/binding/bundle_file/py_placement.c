@@ -1,9 +1,12 @@
 #include "bundle_file/py_placement.h"
 
+#include "module.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
 
-#include "bundle/frame.h"
-#include "bundle/header.h"
+#include "base/sha256.h"
 #include "bundle/placement.h"
 
 PyTypeObject *py_placement_type;
@@ -13,58 +16,6 @@ typedef struct {
     PyObject *raw; /* bytes, in which the placement lies */
     nj_placement placement;
 } py_placement;
-
-static nj_span span_of(const Py_buffer *buffer)
-{
-    return (nj_span){buffer->buf, (size_t)buffer->len};
-}
-
-static PyObject *bytes_of(nj_span span)
-{
-    return PyBytes_FromStringAndSize((const char *)span.at, (Py_ssize_t)span.size);
-}
-
-PyObject *py_check_frame(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer frame;
-    unsigned long long raw_bytes;
-    PyObject *where;
-    nj_error error;
-    if (!PyArg_ParseTuple(args, "y*KO:check_frame", &frame, &raw_bytes, &where)) {
-        return NULL;
-    }
-    PyObject *checked = nj_frame_check(span_of(&frame), raw_bytes, &error) ? Py_NewRef(Py_None) : py_raise(&error, where);
-    PyBuffer_Release(&frame);
-    return checked;
-}
-
-PyObject *py_check_section(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    unsigned long long stored_bytes, raw_bytes;
-    PyObject *where;
-    nj_error error;
-    if (!PyArg_ParseTuple(args, "KKO:check_section", &stored_bytes, &raw_bytes, &where)) {
-        return NULL;
-    }
-    return nj_section_check(stored_bytes, raw_bytes, &error) ? Py_NewRef(Py_None) : py_raise(&error, where);
-}
-
-PyObject *py_split_section(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    Py_buffer raw;
-    unsigned long long images, groups;
-    PyObject *where, *parts;
-    nj_span table, placement;
-    nj_error error;
-    if (!PyArg_ParseTuple(args, "y*KKO:split_section", &raw, &images, &groups, &where)) {
-        return NULL;
-    }
-    parts = nj_section_split(span_of(&raw), images, groups, &table, &placement, &error)
-                ? Py_BuildValue("(NN)", bytes_of(table), bytes_of(placement))
-                : py_raise(&error, where);
-    PyBuffer_Release(&raw);
-    return parts;
-}
 
 static PyObject *placement_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(named))
 {
@@ -79,8 +30,7 @@ static PyObject *placement_new(PyTypeObject *type, PyObject *args, PyObject *Py_
         return NULL;
     }
     self->raw = Py_NewRef(raw);
-    nj_span span = {(const unsigned char *)PyBytes_AS_STRING(raw), (size_t)PyBytes_GET_SIZE(raw)};
-    if (!nj_placement_read(span, images, payload_bytes, &self->placement, &error)) {
+    if (!nj_placement_read(py_span(raw), images, payload_bytes, &self->placement, &error)) {
         py_raise(&error, where);
         Py_CLEAR(self);
     }
@@ -126,20 +76,16 @@ static PyObject *placement_find(py_placement *self, PyObject *number)
                          (unsigned long long)place.start, (unsigned long long)place.end);
 }
 
+static PyObject *make_group(void *Py_UNUSED(context), const void *placement, size_t number)
+{
+    nj_group group = nj_placement_group(placement, number);
+    return Py_BuildValue("(IIIy#)", group.images, group.stored_bytes, group.raw_bytes, (const char *)group.sha256,
+                         (Py_ssize_t)NJ_SHA256_BYTES);
+}
+
 static PyObject *placement_groups(py_placement *self, PyObject *Py_UNUSED(none))
 {
-    PyObject *groups = PyTuple_New((Py_ssize_t)self->placement.groups);
-    for (size_t i = 0; groups != NULL && i < self->placement.groups; i++) {
-        nj_group group = nj_placement_group(&self->placement, i);
-        PyObject *fields = Py_BuildValue("(IIIy#)", group.images, group.stored_bytes, group.raw_bytes, (const char *)group.sha256,
-                                         (Py_ssize_t)NJ_SHA256_BYTES);
-        if (fields == NULL) {
-            Py_CLEAR(groups);
-            break;
-        }
-        PyTuple_SET_ITEM(groups, (Py_ssize_t)i, fields);
-    }
-    return groups;
+    return py_tuple(self->placement.groups, make_group, NULL, &self->placement);
 }
 
 static PyMethodDef placement_methods[] = {
@@ -163,8 +109,7 @@ static PyType_Spec placement_spec = {
     .slots = placement_slots,
 };
 
-int py_placement_init(PyObject *module)
+int py_add_placement(PyObject *module)
 {
-    py_placement_type = (PyTypeObject *)PyType_FromSpec(&placement_spec);
-    return py_placement_type == NULL ? -1 : PyModule_AddType(module, py_placement_type);
+    return py_add_type(module, &placement_spec, &py_placement_type);
 }

@@ -1,5 +1,7 @@
-/* Binding: which object of a call belongs to which param. */
+#include "call/bind.h"
+
 #include "call/bound_call.h"
+#include "call/signature.h"
 #include "python/exceptions.h"
 
 /* The index of `name` among params, options and "stream", -1 if it is none. Callers mostly keep to the order of the

@@ -1,34 +1,18 @@
-/* Classification: what each argument of a call is, and on which device the tensors lie. */
-#include "call/bound_call.h"
-#include "select/passed.h"
-#include "tensor/read_descriptor.h"
+#include "call/classify.h"
+
+#include "call/signature.h"
 #include "gpu/py_driver.h"
+#include "module.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
 #include "python/records.h"
 #include "python/threads.h"
+#include "tensor/read_descriptor.h"
+#include "tensor/tensor.h"
+#include "values/py_value.h"
 
 #include "driver/query.h"
-#include "tensor/tensor.h"
-
-/* An int that is no bool. Beyond 64 bits it is unknown here, and the slow path says so. */
-static void read_int(PyObject *object, nj_value *value)
-{
-    int overflow;
-    value->bits = PyLong_AsLongLongAndOverflow(object, &overflow);
-    value->tag = NJ_TAG_INT;
-    if (overflow == 0) {
-        return;
-    }
-    *value = (nj_value){.tag = NJ_TAG_UNKNOWN, .bits = NJ_UNKNOWN_INT};
-    if (overflow > 0) {
-        unsigned long long number = PyLong_AsUnsignedLongLong(object);
-        if (PyErr_Occurred()) {
-            PyErr_Clear();
-        } else {
-            *value = (nj_value){.tag = NJ_TAG_UINT, .bits = (int64_t)number};
-        }
-    }
-}
+#include "select/passed.h"
 
 /* Replaces the address of pinned host memory by the one that the device of the call knows it by, as Triton does: 0, or -1 with an
  * exception raised where no device reaches the memory. */
@@ -125,7 +109,7 @@ static int read_number(PyObject *object, nj_value *value)
         PyErr_Clear();
         return 0;
     }
-    read_int(number, value);
+    py_read_int(number, value);
     Py_DECREF(number);
     return 0;
 }
@@ -196,12 +180,15 @@ static bool is_triton_constexpr(PyObject *object)
     return strcmp(Py_TYPE(object)->tp_name, "constexpr") == 0;
 }
 
-static PyObject *value_name; /* "value", set once by `py_classify_init` */
+static PyObject *value_name; /* "value", set once by `py_add_call_names` */
 
-int py_classify_init(void)
+int py_add_call_names(PyObject *Py_UNUSED(module))
 {
-    Py_XSETREF(value_name, PyUnicode_InternFromString("value"));
-    return value_name == NULL ? -1 : 0;
+    static const py_interned wanted[] = {
+        {&value_name, "value"},
+        {NULL},
+    };
+    return py_intern(wanted);
 }
 
 /* What is no number, tensor or tuple may be a constant that some variant was compiled with: a string, a dtype, a function. Not inline:
@@ -249,7 +236,7 @@ static int classify_other(const py_signature *signature, Py_ssize_t at, PyObject
                           nj_value *value)
 {
     if (PyLong_Check(object)) {
-        read_int(object, value);
+        py_read_int(object, value);
         return 0;
     }
     if (PyTuple_Check(object)) {
@@ -281,7 +268,7 @@ static inline __attribute__((always_inline)) int classify_common(const py_signat
 {
     *value = (nj_value){.tag = NJ_TAG_UNKNOWN};
     if (PyLong_CheckExact(object)) {
-        read_int(object, value);
+        py_read_int(object, value);
     } else if (object == Py_None) {
         value->tag = NJ_TAG_NONE;
     } else if (PyBool_Check(object)) {
@@ -307,7 +294,7 @@ static int classify_constexpr(const py_signature *signature, PyObject *owner, Py
         return 0;
     }
     if (PyLong_CheckExact(object)) {
-        read_int(object, value);
+        py_read_int(object, value);
         if (value->tag == NJ_TAG_UINT) {
             value->tag = NJ_TAG_UNKNOWN;
         }

@@ -1,5 +1,7 @@
-/* What a call says, as Python objects for the slow path. */
-#include "call/bound_call.h"
+#include "call/facts.h"
+
+#include "call/signature.h"
+#include "python/tuples.h"
 
 static PyObject *argument_fact(const py_call *call, const nj_value *value, PyObject *object);
 
@@ -23,16 +25,7 @@ static PyObject *tuple_fact(const py_call *call, const nj_value *value, PyObject
 /* ("descriptor", dtype, block shape). */
 static PyObject *descriptor_fact(const nj_descriptor *descriptor)
 {
-    PyObject *block = PyTuple_New(descriptor->rank);
-    for (Py_ssize_t i = 0; block != NULL && i < descriptor->rank; i++) {
-        PyObject *size = PyLong_FromUnsignedLong(descriptor->block[i]);
-        if (size == NULL) {
-            Py_CLEAR(block);
-            break;
-        }
-        PyTuple_SET_ITEM(block, i, size);
-    }
-    return block == NULL ? NULL : Py_BuildValue("(ssN)", "descriptor", nj_dtype_name(descriptor->base.dtype), block);
+    return Py_BuildValue("(ssN)", "descriptor", nj_dtype_name(descriptor->base.dtype), py_tuple_of_numbers(descriptor->block, descriptor->rank));
 }
 
 /* (kind, dtype, value) of an argument, as `Kernel` reads it. */

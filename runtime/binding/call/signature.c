@@ -1,6 +1,9 @@
-/* How a kernel is called: the names of its params and options. */
-#include "call/bound_call.h"
+#include "call/signature.h"
+
 #include "python/records.h"
+#include "python/tuples.h"
+
+#include "expr/arguments.h"
 
 /* One of `params`: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
 static int read_param(py_signature *signature, Py_ssize_t at, PyObject *param)

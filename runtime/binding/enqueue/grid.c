@@ -1,6 +1,8 @@
 /* Grids: as the caller gives them, as the caller computes them, as the bundle does. */
-#include "python/exceptions.h"
 #include "enqueue/grid.h"
+
+#include "call/signature.h"
+#include "python/exceptions.h"
 
 static int parse_dimension(const py_signature *signature, Py_ssize_t at, PyObject *item, int64_t *out)
 {

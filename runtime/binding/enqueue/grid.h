@@ -2,6 +2,7 @@
 #ifndef NOJIT_GRID_H
 #define NOJIT_GRID_H
 
+#include "call/bound_call.h"
 #include "plan/py_plan.h"
 
 /* Reads a tuple or list of one to three ints: 0, or -1 with ArgumentError raised. Limits are the launch's. */

@@ -1,5 +1,7 @@
 #include "enqueue/hooks.h"
 
+#include "call/signature.h"
+#include "module.h"
 #include "python/threads.h"
 
 atomic_bool py_hooked;
@@ -7,7 +9,8 @@ atomic_bool py_hooked;
 static PyObject *hooks; /* (enter, leave), owned; NULL if there are none */
 static py_mutex lock;
 
-PyObject *py_set_hooks(PyObject *Py_UNUSED(module), PyObject *args)
+/* `set_hooks(enter, leave)`: two callables, or None twice. */
+static PyObject *set_hooks(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *enter, *leave;
     if (!PyArg_ParseTuple(args, "OO:set_hooks", &enter, &leave)) {
@@ -72,4 +75,15 @@ int py_hooks_leave(PyObject *entered)
         PyErr_Restore(type, value, traceback);
     }
     return status;
+}
+
+static PyMethodDef functions[] = {
+    {"set_hooks", set_hooks, METH_VARARGS,
+     PyDoc_STR("Call `enter(kernel, plan, grid, stream)` before and `leave(entered)` after every launch.")},
+    {NULL},
+};
+
+int py_add_hooks(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
 }

@@ -1,8 +1,10 @@
-/* The launch: what needs Python around what the engine does. */
-#include "python/exceptions.h"
+#include "enqueue/run_plan.h"
+
+#include "call/signature.h"
 #include "enqueue/hooks.h"
 #include "enqueue/scratch.h"
 #include "enqueue/stream.h"
+#include "python/exceptions.h"
 
 #include "launch/pack.h"
 

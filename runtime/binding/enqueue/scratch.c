@@ -1,8 +1,10 @@
 #include "enqueue/scratch.h"
 
+#include "call/signature.h"
+#include "module.h"
 #include "python/exceptions.h"
-#include "tensor/overlap.h"
 #include "python/threads.h"
+#include "tensor/overlap.h"
 #include "tensor/tensor.h"
 
 #include "base/dlpack.h"
@@ -11,7 +13,8 @@
 static PyObject *allocator; /* owned; NULL if there is none */
 static py_mutex allocator_lock;
 
-PyObject *py_set_allocator(PyObject *Py_UNUSED(module), PyObject *callable)
+/* `set_allocator(callable or None)`. */
+static PyObject *set_allocator(PyObject *Py_UNUSED(module), PyObject *callable)
 {
     if (callable != Py_None && !PyCallable_Check(callable)) {
         return PyErr_Format(PyExc_TypeError, "expected an allocator that can be called, or None, got %s",
@@ -230,4 +233,15 @@ void py_scratch_return(py_scratch_held *held)
         Py_XDECREF(held->objects[i]);
     }
     PyErr_Restore(type, value, traceback);
+}
+
+static PyMethodDef functions[] = {
+    {"set_allocator", set_allocator, METH_O,
+     PyDoc_STR("Take scratch memory from `allocator(size, alignment, stream)`; from the tensors' framework if None.")},
+    {NULL},
+};
+
+int py_add_scratch(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
 }

@@ -2,6 +2,7 @@
 #ifndef NOJIT_SCRATCH_H
 #define NOJIT_SCRATCH_H
 
+#include "call/bound_call.h"
 #include "plan/py_plan.h"
 
 /* What is held until the kernel is enqueued. */
@@ -9,9 +10,6 @@ typedef struct {
     DLManagedTensorVersioned *managed[2]; /* global, profile */
     PyObject *objects[2];
 } py_scratch_held;
-
-/* `set_allocator(callable or None)`. */
-PyObject *py_set_allocator(PyObject *module, PyObject *allocator);
 
 /* Fills `scratch_address`: 0, or -1 with an exception raised. `held` is given back in either case. */
 int py_scratch_borrow(const py_plan *plan, const py_signature *signature, const py_call *call, nj_launch_state *launch,

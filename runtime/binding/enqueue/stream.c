@@ -1,52 +1,30 @@
 #include "enqueue/stream.h"
 
+#include "call/signature.h"
+#include "module.h"
+#include "python/at_import.h"
+#include "python/attributes.h"
 #include "python/exceptions.h"
 #include "python/threads.h"
+#include "tensor/torch.h"
 
 #include "driver/driver.h"
 
-/* Set once by `py_stream_init` under the import lock. */
+/* Set once by `py_add_stream_names` under the import lock. */
 static struct {
-    PyObject *torch, *tensor, *bindings, *raw_stream, *cuda_stream, *cupy_pointer;
+    PyObject *bindings, *raw_stream, *cuda_stream, *cupy_pointer;
 } names;
 
-int py_stream_init(void)
+int py_add_stream_names(PyObject *Py_UNUSED(module))
 {
-    const struct {
-        PyObject **name;
-        const char *text;
-    } wanted[] = {
-        {&names.torch, "torch"},
-        {&names.tensor, "Tensor"},
+    static const py_interned wanted[] = {
         {&names.bindings, "_C"},
         {&names.raw_stream, "_cuda_getCurrentRawStream"},
         {&names.cuda_stream, "cuda_stream"},
         {&names.cupy_pointer, "ptr"},
+        {NULL},
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
-        if (*wanted[i].name == NULL) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* An attribute of torch, new; NULL without an exception where torch is not loaded, or not that far yet. */
-static PyObject *of_torch(PyObject *name)
-{
-    PyObject *torch = py_dict_get(PyImport_GetModuleDict(), names.torch);
-    PyObject *found = torch == NULL ? NULL : py_optional_attribute(torch, name);
-    Py_XDECREF(torch);
-    return found;
-}
-
-int py_is_torch(PyObject *object)
-{
-    PyObject *tensor = of_torch(names.tensor);
-    bool is = tensor != NULL && PyType_Check(tensor) && PyType_IsSubtype(Py_TYPE(object), (PyTypeObject *)tensor);
-    Py_XDECREF(tensor);
-    return PyErr_Occurred() ? -1 : is;
+    return py_intern(wanted);
 }
 
 static int as_stream(PyObject *number, void **stream)
@@ -60,7 +38,7 @@ static int as_stream(PyObject *number, void **stream)
  * raised. */
 static int current_of_torch(const py_signature *signature, const py_call *call, void **stream)
 {
-    PyObject *bindings = of_torch(names.bindings);
+    PyObject *bindings = py_of_torch(names.bindings);
     PyObject *ask = bindings == NULL ? NULL : py_optional_attribute(bindings, names.raw_stream);
     Py_XDECREF(bindings);
     if (ask == NULL) {

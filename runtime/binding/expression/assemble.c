@@ -1,6 +1,8 @@
-#include "expression/assemble.h"
+/* Expressions in postfix and their programs, as Python asks for them. */
+#include "module.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
 
-#include "python/records.h"
 #include "expr/infix.h"
 #include "expr/postfix.h"
 
@@ -62,49 +64,53 @@ static bool find_name(void *context, nj_span word, nj_instruction *push)
     return slot != NULL;
 }
 
-PyObject *py_assemble_words(nj_span words, PyObject *values, PyObject *slots, PyObject *constant)
+/* `assemble(words, values, slots, constant)`: the bytes of a program over `values` and `slots`, dicts by name; empty if the words have
+ * none. `constant` gives the instruction that pushes a value which is neither int, bool nor None. */
+static PyObject *assemble(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    py_names names = {values, slots, constant};
+    const char *words;
+    Py_ssize_t size;
     nj_assembly made;
-    bool whole = nj_assemble(words, find_name, &names, SIZE_MAX, &made);
+    py_names names;
+    if (!PyArg_ParseTuple(args, "s#O!O!O:assemble", &words, &size, &PyDict_Type, &names.values, &PyDict_Type, &names.slots,
+                          &names.constant)) {
+        return NULL;
+    }
+    bool whole = nj_assemble((nj_span){(const unsigned char *)words, (size_t)size}, find_name, &names, SIZE_MAX, &made);
     if (PyErr_Occurred()) {
         return NULL;
     }
     return PyBytes_FromStringAndSize((const char *)made.code, whole ? (Py_ssize_t)(made.length * sizeof *made.code) : 0);
 }
 
-PyObject *py_assemble_text(PyObject *Py_UNUSED(module), PyObject *args)
+/* `postfix(text)`: the postfix of an expression, or why the text is none as `(what, column)`. */
+static PyObject *postfix(PyObject *Py_UNUSED(module), PyObject *text)
 {
-    const char *text;
-    Py_ssize_t size;
-    PyObject *values, *slots, *constant;
-    if (!PyArg_ParseTuple(args, "s#O!O!O:assemble", &text, &size, &PyDict_Type, &values, &PyDict_Type, &slots, &constant)) {
+    nj_span infix;
+    if (!py_borrow_text(text, &infix)) {
         return NULL;
     }
-    return py_assemble_words((nj_span){(const unsigned char *)text, (size_t)size}, values, slots, constant);
-}
-
-PyObject *py_words_of(PyObject *text)
-{
-    Py_ssize_t size;
-    const char *bytes = PyUnicode_AsUTF8AndSize(text, &size);
-    char *words = bytes == NULL ? NULL : PyMem_Malloc(nj_postfix_room((size_t)size));
+    char *words = PyMem_Malloc(nj_postfix_room(infix.size));
     if (words == NULL) {
-        return bytes == NULL ? NULL : PyErr_NoMemory();
+        return PyErr_NoMemory();
     }
     size_t length;
     nj_syntax_error error;
-    bool whole = nj_postfix((nj_span){(const unsigned char *)bytes, (size_t)size}, words, &length, &error);
+    bool whole = nj_postfix(infix, words, &length, &error);
     PyObject *found = whole ? PyUnicode_FromStringAndSize(words, (Py_ssize_t)length)
                             : Py_BuildValue("(sn)", error.what, (Py_ssize_t)error.column);
     PyMem_Free(words);
     return found;
 }
 
-PyObject *py_postfix_of(PyObject *Py_UNUSED(module), PyObject *text)
+static PyMethodDef functions[] = {
+    {"assemble", assemble, METH_VARARGS,
+     PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
+    {"postfix", postfix, METH_O, PyDoc_STR("An expression in postfix; why it is none as (what, column).")},
+    {NULL},
+};
+
+int py_add_assemble(PyObject *module)
 {
-    if (!PyUnicode_Check(text)) {
-        return PyErr_Format(PyExc_TypeError, "expected a str, got %.100s", Py_TYPE(text)->tp_name);
-    }
-    return py_words_of(text);
+    return PyModule_AddFunctions(module, functions);
 }

@@ -1,5 +1,7 @@
 #include "gpu/py_function.h"
 
+#include "module.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
 
 PyTypeObject *py_function_type;
@@ -80,8 +82,7 @@ static PyType_Spec function_spec = {
     .slots = function_slots,
 };
 
-int py_function_init(PyObject *module)
+int py_add_function(PyObject *module)
 {
-    py_function_type = (PyTypeObject *)PyType_FromSpec(&function_spec);
-    return py_function_type == NULL ? -1 : PyModule_AddType(module, py_function_type);
+    return py_add_type(module, &function_spec, &py_function_type);
 }

@@ -14,9 +14,6 @@ typedef struct {
 
 extern PyTypeObject *py_function_type;
 
-/* Makes the type; once, at import. */
-int py_function_init(PyObject *module);
-
 /* Loads an image, and returns its kernel and whether the driver loaded it now. Raises BundleFormatError, BundleIntegrityError or
  * DriverError at `where`. */
 PyObject *py_load_function(const nj_image *image, int device, PyObject *where);

@@ -1,4 +1,4 @@
-/* Kernels as Python calls them. */
+/* Kernels as Python calls them: `_core.Dispatcher`, the base of `Kernel`. */
 #ifndef NOJIT_DISPATCHER_H
 #define NOJIT_DISPATCHER_H
 
@@ -13,9 +13,6 @@ typedef struct {
 } py_dispatcher;
 
 struct py_launcher;
-
-/* Makes the type; once, at import. */
-int py_dispatcher_init(PyObject *module);
 
 /* 0, or -1 with RuntimeError raised if __init__ has not run. */
 int py_dispatcher_check(const py_dispatcher *self);

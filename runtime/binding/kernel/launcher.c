@@ -2,8 +2,12 @@
 
 #include <structmember.h>
 
-#include "python/exceptions.h"
+#include "call/bind.h"
+#include "call/bound_call.h"
 #include "enqueue/grid.h"
+#include "module.h"
+#include "python/at_import.h"
+#include "python/exceptions.h"
 #include "python/threads.h"
 
 static PyTypeObject *launcher_type;
@@ -186,8 +190,7 @@ static PyType_Spec launcher_spec = {
     .slots = launcher_slots,
 };
 
-int py_launcher_init(PyObject *module)
+int py_add_launcher(PyObject *module)
 {
-    launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec);
-    return launcher_type == NULL ? -1 : PyModule_AddType(module, launcher_type);
+    return py_add_type(module, &launcher_spec, &launcher_type);
 }

@@ -22,9 +22,6 @@ typedef struct py_launcher {
     PyObject *asked;
 } py_launcher;
 
-/* Makes the type; once, at import. */
-int py_launcher_init(PyObject *module);
-
 /* A launcher without fixed arguments, which the garbage collector does not track yet; NULL with an exception raised. `grid` is NULL
  * for the bundle's. */
 py_launcher *py_launcher_make(py_dispatcher *kernel, PyObject *grid);

@@ -1,8 +1,12 @@
 /* Kernels that stand for functions of Triton: `fn[grid](...)` launches from a bundle, and Python takes over what that cannot. */
-#include "kernel/served.h"
-
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <structmember.h>
 
+#include "kernel/launcher.h"
+#include "module.h"
+#include "python/at_import.h"
+#include "python/attributes.h"
 #include "python/exceptions.h"
 #include "python/threads.h"
 
@@ -263,11 +267,8 @@ static PyType_Spec subscript_spec = {
     .slots = subscript_slots,
 };
 
-int py_served_init(PyObject *module)
+int py_add_served(PyObject *module)
 {
-    PyTypeObject *subscript_type = (PyTypeObject *)PyType_FromSpec(&subscript_spec);
-    served_type = (PyTypeObject *)PyType_FromSpec(&served_spec);
-    int status = subscript_type == NULL || served_type == NULL ? -1 : PyModule_AddType(module, subscript_type);
-    Py_XDECREF((PyObject *)subscript_type);
-    return status < 0 ? -1 : PyModule_AddType(module, served_type);
+    static PyTypeObject *subscript_type;
+    return py_add_type(module, &subscript_spec, &subscript_type) < 0 ? -1 : py_add_type(module, &served_spec, &served_type);
 }

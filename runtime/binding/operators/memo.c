@@ -1,11 +1,15 @@
-#include "operators/memo.h"
-
+/* Memos: recipes of calls that were checked, by all that the checks looked at. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <structmember.h>
 
-#include "tensor/overlap.h"
+#include "module.h"
 #include "operators/plain_calls.h"
 #include "operators/recipe.h"
+#include "python/at_import.h"
 #include "python/threads.h"
+#include "tensor/overlap.h"
+
 #include "expr/value.h"
 
 /* A call's entry lies in one of as many places, which its hash gives: what is full forgets, and nothing grows. */
@@ -475,10 +479,8 @@ static PyType_Spec memo_spec = {
     .slots = memo_slots,
 };
 
-int py_memo_init(PyObject *module)
+int py_add_memo(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&memo_spec);
-    int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
-    Py_XDECREF(type);
-    return status;
+    static PyTypeObject *type;
+    return py_add_type(module, &memo_spec, &type);
 }

@@ -2,12 +2,15 @@
 
 #include <structmember.h>
 
+#include "module.h"
+#include "python/at_import.h"
+#include "python/attributes.h"
 #include "python/threads.h"
 #include "tensor/tensor.h"
 
 PyTypeObject *py_plain_type;
 
-/* What frameworks call the devices; set once by `py_plain_init` under the import lock. */
+/* What frameworks call the devices; set once by `py_add_plain` under the import lock. */
 static PyObject *cpu, *cuda;
 
 int py_states_check(PyObject *states)
@@ -244,11 +247,8 @@ static PyType_Spec plain_spec = {
     .slots = plain_slots,
 };
 
-int py_plain_init(PyObject *module)
+int py_add_plain(PyObject *module)
 {
-    Py_XSETREF(cpu, PyUnicode_InternFromString("cpu"));
-    Py_XSETREF(cuda, PyUnicode_InternFromString("cuda"));
-    py_plain_type = (PyTypeObject *)PyType_FromSpec(&plain_spec);
-    bool made = cpu != NULL && cuda != NULL && py_plain_type != NULL;
-    return made ? PyModule_AddType(module, py_plain_type) : -1;
+    static const py_interned wanted[] = {{&cpu, "cpu"}, {&cuda, "cuda"}, {NULL}};
+    return py_intern(wanted) < 0 ? -1 : py_add_type(module, &plain_spec, &py_plain_type);
 }

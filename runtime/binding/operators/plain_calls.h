@@ -27,9 +27,6 @@ typedef struct {
 
 extern PyTypeObject *py_plain_type;
 
-/* Makes the type; once, at import. */
-int py_plain_init(PyObject *module);
-
 /* Whether every state is what it has to be: (function, result) or (dict, name, value), by identity: 1, 0, or -1 with an
  * exception raised. */
 int py_states_hold(PyObject *states);

@@ -3,8 +3,11 @@
 #include <structmember.h>
 
 #include "kernel/dispatcher.h"
+#include "module.h"
+#include "python/at_import.h"
 #include "python/records.h"
 #include "python/threads.h"
+#include "python/tuples.h"
 
 PyTypeObject *py_recipe_type;
 
@@ -252,8 +255,8 @@ static PyType_Spec recipe_spec = {
     .slots = recipe_slots,
 };
 
-int py_recipe_init(PyObject *module)
+int py_add_recipe(PyObject *module)
 {
-    py_recipe_type = (PyTypeObject *)PyType_FromSpec(&recipe_spec);
-    return py_recipe_type == NULL ? -1 : PyModule_AddType(module, py_recipe_type);
+    static const py_number limits[] = {{"MADE_MAX", PY_MADE_MAX}, {NULL}};
+    return py_add_numbers(module, limits) < 0 ? -1 : py_add_type(module, &recipe_spec, &py_recipe_type);
 }

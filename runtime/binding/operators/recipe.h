@@ -46,9 +46,6 @@ typedef struct {
 
 extern PyTypeObject *py_recipe_type;
 
-/* Makes the type; once, at import. */
-int py_recipe_init(PyObject *module);
-
 /* Makes the calls; what was asked for, alone or as a tuple, new. NULL with the exception of the call that failed. `views` are
  * those of the operands that are tensors, or NULL. */
 PyObject *py_recipe_follow(const py_recipe *recipe, PyObject *const *operands, const DLTensor *views);

@@ -1,6 +1,9 @@
 #include "plan/choose_row.h"
 
+#include "call/signature.h"
+#include "python/utf8.h"
 #include "values/py_constant.h"
+
 #include "select/choose.h"
 
 /* A call's constexprs and options as the engine takes them. */
@@ -44,10 +47,7 @@ static int read_given(PyObject *owner, const py_signature *signature, const py_c
             status = value == NULL ? -1 : py_constant_from(value, &made->pile, &made->constants[i]);
         }
         if (status == 0 && i >= signature->param_count) {
-            Py_ssize_t size;
-            const char *name = PyUnicode_AsUTF8AndSize(signature->names[i], &size);
-            made->options[i - signature->param_count] = (nj_span){(const unsigned char *)name, (size_t)size};
-            status = name == NULL ? -1 : 0;
+            status = py_borrow_text(signature->names[i], &made->options[i - signature->param_count]) ? 0 : -1;
         }
     }
     return status;

@@ -2,32 +2,12 @@
 
 #include <structmember.h>
 
-#include "variant_table/py_row.h"
+#include "module.h"
+#include "python/at_import.h"
 #include "python/threads.h"
+#include "variant_table/py_row.h"
 
 PyTypeObject *py_plan_type;
-
-int py_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program)
-{
-    if (!PyBytes_Check(bytes) || PyBytes_GET_SIZE(bytes) % (Py_ssize_t)sizeof(nj_instruction) != 0) {
-        PyErr_SetString(PyExc_ValueError, "expected the bytes of a program");
-        return -1;
-    }
-    size_t length = (size_t)PyBytes_GET_SIZE(bytes) / sizeof(nj_instruction);
-    nj_instruction *code = PyMem_Malloc((size_t)PyBytes_GET_SIZE(bytes) + 1);
-    if (code == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    memcpy(code, PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes));
-    if (!nj_program_valid(code, length, (size_t)slots)) {
-        PyMem_Free(code);
-        PyErr_SetString(PyExc_ValueError, "expected a program that stays within its stack and its slots");
-        return -1;
-    }
-    *program = (nj_program){(uint32_t)length, code};
-    return 0;
-}
 
 /* Raises what the engine found: -1. */
 static int refuse(const py_plan *self, const nj_error *error)
@@ -168,8 +148,7 @@ static PyType_Spec plan_spec = {
     .slots = plan_slots,
 };
 
-int py_plan_init(PyObject *module)
+int py_add_plan(PyObject *module)
 {
-    py_plan_type = (PyTypeObject *)PyType_FromSpec(&plan_spec);
-    return py_plan_type == NULL ? -1 : PyModule_AddType(module, py_plan_type);
+    return py_add_type(module, &plan_spec, &py_plan_type);
 }

@@ -2,9 +2,9 @@
 #ifndef NOJIT_PY_PLAN_H
 #define NOJIT_PY_PLAN_H
 
-#include "call/bound_call.h"
-#include "launch/launch.h"
 #include "gpu/py_function.h"
+
+#include "launch/launch.h"
 
 typedef struct {
     PyObject_HEAD
@@ -16,17 +16,5 @@ typedef struct {
 } py_plan;
 
 extern PyTypeObject *py_plan_type;
-
-/* Makes the type; once, at import. */
-int py_plan_init(PyObject *module);
-
-/* Copies a program out of bytes that a Python `compile` made; 0, or -1 with ValueError raised. */
-int py_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program);
-
-/* Works out what a launch passes, and enqueues nothing: 0, or -1 with an exception raised. */
-int py_plan_pack(const py_plan *plan, const py_signature *signature, const py_call *call, nj_launch_state *launch);
-
-/* Enqueues the kernel; 0, or -1 with an exception raised. A zero in `grid` launches nothing. */
-int py_run_plan(const py_plan *plan, const py_signature *signature, const py_call *call, const int64_t grid[3]);
 
 #endif

@@ -1,8 +1,10 @@
 #include "plan/py_spec.h"
 
+#include "module.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
-#include "variant_table/py_table.h"
 #include "python/threads.h"
+#include "variant_table/py_table.h"
 
 PyTypeObject *py_spec_type;
 
@@ -115,8 +117,7 @@ static PyType_Spec spec_spec = {
     .slots = spec_slots,
 };
 
-int py_spec_init(PyObject *module)
+int py_add_spec(PyObject *module)
 {
-    py_spec_type = (PyTypeObject *)PyType_FromSpec(&spec_spec);
-    return py_spec_type == NULL ? -1 : PyModule_AddType(module, py_spec_type);
+    return py_add_type(module, &spec_spec, &py_spec_type);
 }

@@ -3,9 +3,11 @@
 #ifndef NOJIT_PY_SPEC_H
 #define NOJIT_PY_SPEC_H
 
-#include "plan/plan_cache.h"
 #include "call/bound_call.h"
+#include "plan/py_plan.h"
 #include "variant_table/py_tuning.h"
+
+#include "launch/cache.h"
 #include "select/spec.h"
 
 typedef struct {
@@ -18,8 +20,5 @@ typedef struct {
 } py_spec;
 
 extern PyTypeObject *py_spec_type;
-
-/* Makes the type; once, at import. */
-int py_spec_init(PyObject *module);
 
 #endif

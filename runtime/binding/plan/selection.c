@@ -1,10 +1,14 @@
-#include "plan/selection.h"
-
-#include "values/argument_records.h"
+/* A call set against a table, as a Python object: for who says why a variant does not serve, and for tools. */
+#include "module.h"
 #include "plan/choose_row.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
+#include "values/argument_records.h"
+#include "values/make_value.h"
 #include "variant_table/py_table.h"
-#include "variant_table/table_records.h"
+
 #include "select/choose.h"
 
 typedef struct {
@@ -33,14 +37,13 @@ static const char *const outcomes[] = {
 /* The place of a param by its name; -1 if there is none. */
 static Py_ssize_t place_of(const nj_table *table, PyObject *name)
 {
-    Py_ssize_t size;
-    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &size) : NULL;
-    if (text == NULL) {
+    nj_span text;
+    if (!py_borrow_text(name, &text)) {
         PyErr_Clear();
         return -1;
     }
     for (uint32_t i = 0; i < table->param_count; i++) {
-        if (nj_span_equal(table->params[i].name, (nj_span){(const unsigned char *)text, (size_t)size})) {
+        if (nj_span_equal(table->params[i].name, text)) {
             return (Py_ssize_t)i;
         }
     }
@@ -92,13 +95,11 @@ static int read_options(selection *self, PyObject *options, nj_constant *constan
 {
     const uint32_t first = py_table_of(self->table)->param_count;
     PyObject *name, *value;
-    Py_ssize_t at = 0, number = 0, size;
+    Py_ssize_t at = 0, number = 0;
     while (PyDict_Next(options, &at, &name, &value)) {
-        const char *text = PyUnicode_AsUTF8AndSize(name, &size);
-        if (text == NULL || py_constant_from(value, &self->pile, &constants[first + number]) < 0) {
+        if (!py_borrow_text(name, &names[number]) || py_constant_from(value, &self->pile, &constants[first + number]) < 0) {
             return -1;
         }
-        names[number] = (nj_span){(const unsigned char *)text, (size_t)size};
         given[first + number] = &constants[first + number];
         number++;
     }
@@ -236,11 +237,6 @@ static void selection_dealloc(selection *self)
     Py_DECREF(type);
 }
 
-static PyObject *make_text(nj_span text)
-{
-    return PyUnicode_FromStringAndSize((const char *)text.at, (Py_ssize_t)text.size);
-}
-
 /* None, or (what is wrong with the call, the param, axis or option that it is about). */
 static PyObject *selection_fault(selection *self, void *Py_UNUSED(closure))
 {
@@ -255,7 +251,7 @@ static PyObject *selection_fault(selection *self, void *Py_UNUSED(closure))
     nj_span name = self->outcome == NJ_VALUE_MISSING ? table->axes[place].name
                    : place < table->param_count      ? table->params[place].name
                                                      : self->passed.options[place - table->param_count];
-    PyObject *text = make_text(name);
+    PyObject *text = py_text(name);
     return text == NULL ? NULL : Py_BuildValue("(sN)", outcomes[self->outcome], text);
 }
 
@@ -269,30 +265,21 @@ static PyObject *selection_fitting(selection *self, void *Py_UNUSED(closure))
     return made;
 }
 
-static PyObject *tuple_of(const int64_t *numbers, size_t count)
+static PyObject *make_number(void *Py_UNUSED(context), const void *numbers, size_t number)
 {
-    PyObject *made = PyTuple_New((Py_ssize_t)count);
-    for (size_t i = 0; made != NULL && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (number == NULL) {
-            Py_CLEAR(made);
-            break;
-        }
-        PyTuple_SET_ITEM(made, (Py_ssize_t)i, number);
-    }
-    return made;
+    return PyLong_FromLongLong(((const int64_t *)numbers)[number]);
 }
 
 /* For each axis, the number of the call's value: -1 if it was not built, -2 for an axis that only spells types. */
 static PyObject *selection_wanted(selection *self, void *Py_UNUSED(closure))
 {
-    return tuple_of(self->choice.wanted, self->open ? self->typing.table->axis_count : 0);
+    return py_tuple(self->open ? self->typing.table->axis_count : 0, make_number, NULL, self->choice.wanted);
 }
 
 /* The numbers of the tuning key, before they are rounded. */
 static PyObject *selection_numbers(selection *self, void *Py_UNUSED(closure))
 {
-    return tuple_of(self->numbers, self->preference.key_count);
+    return py_tuple(self->preference.key_count, make_number, NULL, self->numbers);
 }
 
 /* 0 if the call can be asked about, else -1 with an exception raised. */
@@ -317,14 +304,6 @@ static bool read_index(PyObject *object, size_t limit, size_t *index)
     return true;
 }
 
-/* Appends an object, which it steals; false where that is NULL, or with MemoryError raised. */
-static bool append(PyObject *list, PyObject *object)
-{
-    bool added = object != NULL && PyList_Append(list, object) == 0;
-    Py_XDECREF(object);
-    return added;
-}
-
 /* A tuple of a list's items if it is whole, else NULL; the list, which may be NULL, ends. */
 static PyObject *ended(PyObject *list, bool whole)
 {
@@ -335,7 +314,7 @@ static PyObject *ended(PyObject *list, bool whole)
 
 static bool add_row(void *context, size_t row)
 {
-    return append(context, PyLong_FromSize_t(row));
+    return py_append(context, PyLong_FromSize_t(row));
 }
 
 static bool add_first_row(void *context, size_t row)
@@ -384,7 +363,7 @@ static PyObject *broken(selection *self, size_t of, uint32_t count, breaks is_br
     PyObject *parts = PyList_New(0);
     bool whole = parts != NULL;
     for (uint32_t i = 0; whole && i < count; i++) {
-        whole = !is_broken(self, of, i) || append(parts, PyLong_FromUnsignedLong(i));
+        whole = !is_broken(self, of, i) || py_append(parts, PyLong_FromUnsignedLong(i));
     }
     return ended(parts, whole);
 }
@@ -430,7 +409,7 @@ static PyObject *selection_unset(selection *self, PyObject *number)
     bool whole = names != NULL;
     for (size_t place = 0; whole && place < table->param_count + self->passed.option_count; place++) {
         if (nj_choice_asks(&self->choice, place) && !nj_choice_sets(&self->choice, (uint32_t)config, place)) {
-            whole = append(names, make_text(place < table->param_count ? table->params[place].name
+            whole = py_append(names, py_text(place < table->param_count ? table->params[place].name
                                                                        : self->passed.options[place - table->param_count]));
         }
     }
@@ -457,7 +436,7 @@ static PyObject *selection_underived(selection *self, PyObject *row)
     PyObject *numbers = PyList_New(0);
     bool whole = numbers != NULL;
     for (uint32_t i = 0; whole && i < table->derived_count; i++) {
-        whole = nj_choice_is_result(&self->choice, &results[i], &built[i]) || append(numbers, PyLong_FromUnsignedLong(i));
+        whole = nj_choice_is_result(&self->choice, &results[i], &built[i]) || py_append(numbers, PyLong_FromUnsignedLong(i));
     }
     return ended(numbers, whole);
 }
@@ -498,21 +477,17 @@ static PyObject *selection_find(selection *self, PyObject *args)
 {
     PyObject *number, *config, *name;
     size_t case_number, config_number;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "OOU:find", &number, &config, &name) || !read_site(self, number, config, &case_number, &config_number)) {
+    nj_span text;
+    if (!PyArg_ParseTuple(args, "OOU:find", &number, &config, &name) || !read_site(self, number, config, &case_number, &config_number) ||
+        !py_borrow_text(name, &text)) {
         return NULL;
     }
-    const char *text = PyUnicode_AsUTF8AndSize(name, &size);
-    if (text == NULL) {
-        return NULL;
-    }
-    nj_found_name found = nj_choice_name(&self->choice, (uint32_t)case_number, (uint32_t)config_number,
-                                         (nj_span){(const unsigned char *)text, (size_t)size});
+    nj_found_name found = nj_choice_name(&self->choice, (uint32_t)case_number, (uint32_t)config_number, text);
     switch (found.kind) {
     case NJ_NAME_ARCH: return Py_BuildValue("(i)", self->passed.arch);
     case NJ_NAME_ARGUMENT: Py_RETURN_TRUE;
     case NJ_NAME_CONSTANT: {
-        PyObject *value = py_constant_value(found.constant);
+        PyObject *value = py_make_one_value(found.constant);
         return value == NULL ? NULL : Py_BuildValue("(N)", value);
     }
     default: Py_RETURN_NONE;
@@ -556,10 +531,8 @@ static PyType_Spec selection_spec = {
     .slots = selection_slots,
 };
 
-int py_selection_init(PyObject *module)
+int py_add_selection(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&selection_spec);
-    int status = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
-    Py_XDECREF(type);
-    return status;
+    static PyTypeObject *type;
+    return py_add_type(module, &selection_spec, &type);
 }

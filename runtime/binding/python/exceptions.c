@@ -1,8 +1,11 @@
 #include "python/exceptions.h"
 
+#include "module.h"
+#include "python/at_import.h"
+
 #include "expr/value.h"
 
-/* Set once by `py_exceptions_init` under the import lock, and never changed. */
+/* Set once by `py_add_exceptions` under the import lock, and never changed. */
 static struct {
     PyObject *argument_error;
     PyObject *bundle_error;
@@ -13,24 +16,26 @@ static struct {
     PyObject *no_dtype;
 } classes;
 
-int py_exceptions_init(void)
+int py_add_exceptions(PyObject *Py_UNUSED(module))
 {
-    PyObject *module = PyImport_ImportModule("nojit.runtime.errors");
-    if (module == NULL) {
-        return -1;
+    static const struct {
+        const char *name;
+        PyObject **object;
+    } wanted[] = {
+        {"ArgumentError", &classes.argument_error},
+        {"BundleError", &classes.bundle_error},
+        {"BundleFormatError", &classes.format_error},
+        {"BundleIntegrityError", &classes.integrity_error},
+        {"DriverError", &classes.driver_error},
+        {"NoMatchingVariantError", &classes.no_matching_variant_error},
+        {"no_dtype", &classes.no_dtype},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        if (py_import("nojit.runtime.errors", wanted[i].name, wanted[i].object) < 0) {
+            return -1;
+        }
     }
-    Py_XSETREF(classes.argument_error, PyObject_GetAttrString(module, "ArgumentError"));
-    Py_XSETREF(classes.bundle_error, PyObject_GetAttrString(module, "BundleError"));
-    Py_XSETREF(classes.format_error, PyObject_GetAttrString(module, "BundleFormatError"));
-    Py_XSETREF(classes.integrity_error, PyObject_GetAttrString(module, "BundleIntegrityError"));
-    Py_XSETREF(classes.driver_error, PyObject_GetAttrString(module, "DriverError"));
-    Py_XSETREF(classes.no_matching_variant_error, PyObject_GetAttrString(module, "NoMatchingVariantError"));
-    Py_XSETREF(classes.no_dtype, PyObject_GetAttrString(module, "no_dtype"));
-    Py_DECREF(module);
-    return classes.argument_error != NULL && classes.bundle_error != NULL && classes.format_error != NULL && classes.integrity_error != NULL && classes.driver_error != NULL &&
-                   classes.no_matching_variant_error != NULL && classes.no_dtype != NULL
-               ? 0
-               : -1;
+    return 0;
 }
 
 /* Raises `cls(*args, **kwargs)`; steals both. */

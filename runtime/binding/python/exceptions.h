@@ -4,13 +4,9 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-
 #include <stdbool.h>
 
 #include "nojit.h"
-
-/* Finds the error classes; once, at import. */
-int py_exceptions_init(void);
 
 /* Raises ArgumentError at `argument` (NULL: the call as a whole) of `kernel`; steals `got`, which may be NULL. A pending
  * exception stays instead. */

@@ -1,15 +1,6 @@
 #include "python/records.h"
 
-bool py_is_tuple(PyObject *object, const char *what)
-{
-    bool is = object != NULL && PyTuple_Check(object);
-    if (!is && object != NULL) {
-        PyErr_Format(PyExc_TypeError, "expected %s, got %.200s", what, Py_TYPE(object)->tp_name);
-    }
-    return is;
-}
-
-void py_record_clear(nj_record *record)
+void py_record_clear(py_record *record)
 {
     while (record->field_count > 0) {
         Py_CLEAR(record->fields[--record->field_count]);
@@ -18,7 +9,7 @@ void py_record_clear(nj_record *record)
 }
 
 /* Takes the descriptor of each field; false with an exception raised. */
-static bool take_fields(PyObject *type, PyObject *names, nj_record *record)
+static bool take_fields(PyObject *type, PyObject *names, py_record *record)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
         PyObject *field = PyObject_GetAttr(type, PyTuple_GET_ITEM(names, i));
@@ -30,7 +21,7 @@ static bool take_fields(PyObject *type, PyObject *names, nj_record *record)
     return true;
 }
 
-int py_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record)
+int py_record_of(PyObject *type, Py_ssize_t field_count, py_record *record)
 {
     PyObject *names = PyObject_GetAttrString(type, "__match_args__");
     py_record_clear(record);
@@ -48,7 +39,7 @@ int py_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record)
     return taken ? 0 : -1;
 }
 
-int py_record_find(const char *module, const char *name, Py_ssize_t field_count, nj_record *record)
+int py_record_find(const char *module, const char *name, Py_ssize_t field_count, py_record *record)
 {
     PyObject *home = PyImport_ImportModule(module), *type = home == NULL ? NULL : PyObject_GetAttrString(home, name);
     int status = type == NULL ? -1 : py_record_of(type, field_count, record);
@@ -57,7 +48,7 @@ int py_record_find(const char *module, const char *name, Py_ssize_t field_count,
     return status;
 }
 
-PyObject *py_record_make(const nj_record *record, PyObject **values)
+PyObject *py_record_make(const py_record *record, PyObject **values)
 {
     bool whole = true;
     for (Py_ssize_t i = 0; i < record->field_count; i++) {

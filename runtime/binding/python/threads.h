@@ -40,16 +40,4 @@ typedef unsigned long long py_atomic_count;
     Py_TRASHCAN_BEGIN(self, dealloc)
 #define PY_END_FREE() Py_TRASHCAN_END
 
-/* The value of a key, new; NULL without an exception where there is none. */
-static inline PyObject *py_dict_get(PyObject *dict, PyObject *key)
-{
-#if PY_VERSION_HEX >= 0x030d0000
-    PyObject *value;
-    (void)PyDict_GetItemRef(dict, key, &value);
-    return value;
-#else
-    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
-#endif
-}
-
 #endif

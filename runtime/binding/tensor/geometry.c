@@ -2,8 +2,10 @@
 
 #include <structmember.h>
 
-#include "tensor/read_descriptor.h"
+#include "module.h"
+#include "python/at_import.h"
 #include "python/threads.h"
+#include "tensor/read_descriptor.h"
 
 PyTypeObject *py_described_type;
 static PyTypeObject *geometry_type;
@@ -181,12 +183,7 @@ static PyType_Spec described_spec = {
     .slots = described_slots,
 };
 
-int py_geometry_init(PyObject *module)
+int py_add_geometry(PyObject *module)
 {
-    geometry_type = (PyTypeObject *)PyType_FromSpec(&geometry_spec);
-    py_described_type = (PyTypeObject *)PyType_FromSpec(&described_spec);
-    if (geometry_type == NULL || py_described_type == NULL || PyModule_AddType(module, geometry_type) < 0) {
-        return -1;
-    }
-    return PyModule_AddType(module, py_described_type);
+    return py_add_type(module, &geometry_spec, &geometry_type) < 0 ? -1 : py_add_type(module, &described_spec, &py_described_type);
 }

@@ -2,7 +2,9 @@
 #ifndef NOJIT_GEOMETRY_H
 #define NOJIT_GEOMETRY_H
 
-#include "call/bound_call.h"
+#include "tensor/tensor.h"
+
+#include "expr/arguments.h"
 
 /* A shape with strides; called with a tensor, it describes it. */
 typedef struct {
@@ -22,8 +24,5 @@ typedef struct {
 } py_described;
 
 extern PyTypeObject *py_described_type;
-
-/* Makes the types; once, at import. */
-int py_geometry_init(PyObject *module);
 
 #endif

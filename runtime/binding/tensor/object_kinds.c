@@ -1,8 +1,14 @@
-/* What kind of thing an argument is, by its type: worked out once for each type that is met, where its objects are alike. */
-#include "python/threads.h"
-#include "tensor/tensor.h"
+#include "tensor/object_kinds.h"
 
-/* Set once by `py_kinds_init` under the import lock. */
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "module.h"
+#include "python/at_import.h"
+#include "python/attributes.h"
+#include "python/threads.h"
+
+/* Set once by `py_add_kind_names` under the import lock. */
 static PyObject *exchange_api_name, *block_shape_name, *base_name, *data_ptr_name;
 
 /* Types that were met, in the order of their hash; NULL where there is none yet. Entries are added and never change, so
@@ -26,24 +32,16 @@ static inline size_t home_of(const PyTypeObject *type)
     return (size_t)((uint64_t)(uintptr_t)type * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS));
 }
 
-int py_kinds_init(void)
+int py_add_kind_names(PyObject *Py_UNUSED(module))
 {
-    Py_XSETREF(exchange_api_name, PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
-    Py_XSETREF(block_shape_name, PyUnicode_InternFromString("block_shape"));
-    Py_XSETREF(base_name, PyUnicode_InternFromString("base"));
-    Py_XSETREF(data_ptr_name, PyUnicode_InternFromString("data_ptr"));
-    bool made = exchange_api_name != NULL && block_shape_name != NULL && base_name != NULL && data_ptr_name != NULL;
-    return made ? 0 : -1;
-}
-
-/* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
-PyObject *py_optional_attribute(PyObject *object, PyObject *name)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-    }
-    return value;
+    static const py_interned wanted[] = {
+        {&exchange_api_name, "__dlpack_c_exchange_api__"},
+        {&block_shape_name, "block_shape"},
+        {&base_name, "base"},
+        {&data_ptr_name, "data_ptr"},
+        {NULL},
+    };
+    return py_intern(wanted);
 }
 
 /* The table of DLPack 1 that a type's capsule holds; NULL with an exception if it holds something else. */

@@ -2,10 +2,10 @@
 #ifndef NOJIT_OVERLAP_H
 #define NOJIT_OVERLAP_H
 
-#include "tensor/dlpack_exchange.h"
-
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "tensor/dlpack_exchange.h"
 
 /* From the first byte of a tensor to the one behind its last. */
 typedef struct {

@@ -1,21 +1,21 @@
 #include "tensor/read_descriptor.h"
 
-#include "tensor/geometry.h"
+#include "module.h"
+#include "python/at_import.h"
+#include "python/attributes.h"
 #include "python/exceptions.h"
+#include "tensor/geometry.h"
 
 #include "launch/descriptor.h"
 
-/* Set once by `py_descriptor_init` under the import lock. */
+/* Set once by `py_add_descriptor_names` under the import lock. */
 static struct {
     PyObject *base, *shape, *strides, *block_shape, *padding, *round_f32_to_tf32, *box, *steps;
 } names;
 
-int py_descriptor_init(void)
+int py_add_descriptor_names(PyObject *Py_UNUSED(module))
 {
-    const struct {
-        PyObject **name;
-        const char *text;
-    } wanted[] = {
+    static const py_interned wanted[] = {
         {&names.base, "base"},
         {&names.shape, "shape"},
         {&names.strides, "strides"},
@@ -24,14 +24,9 @@ int py_descriptor_init(void)
         {&names.round_f32_to_tf32, "round_f32_to_tf32"},
         {&names.box, "box"},
         {&names.steps, "steps"},
+        {NULL},
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
-        if (*wanted[i].name == NULL) {
-            return -1;
-        }
-    }
-    return 0;
+    return py_intern(wanted);
 }
 
 /* Takes the ints of a sequence, which it steals and which may be NULL: how many, or -1 with an exception raised. */

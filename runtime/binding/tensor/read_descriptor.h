@@ -2,11 +2,9 @@
 #ifndef NOJIT_READ_DESCRIPTOR_H
 #define NOJIT_READ_DESCRIPTOR_H
 
-#include "call/bound_call.h"
 #include "tensor/tensor.h"
 
-/* Prepares the names that are looked up; once, at import. */
-int py_descriptor_init(void);
+#include "expr/arguments.h"
 
 /* Sets shape, strides and rank: 0, or -1 with an exception raised. Sizes are checked where a launch reads them. */
 int py_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descriptor);

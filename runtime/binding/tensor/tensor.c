@@ -1,14 +1,17 @@
 #include "tensor/tensor.h"
 
 #include "gpu/py_driver.h"
+#include "module.h"
+#include "python/at_import.h"
+#include "python/attributes.h"
 #include "python/exceptions.h"
-#include "enqueue/stream.h"
 #include "python/threads.h"
+#include "tensor/torch.h"
 
 #include "driver/driver.h"
 #include "driver/query.h"
 
-/* Set once by `py_tensor_init` under the import lock. */
+/* Set once by `py_add_tensor_names` under the import lock. */
 static struct {
     PyObject *cuda_array_interface;
     PyObject *data_ptr;
@@ -39,16 +42,9 @@ static void find_dtypes(void)
     }
 }
 
-int py_tensor_init(void)
+int py_add_tensor_names(PyObject *Py_UNUSED(module))
 {
-    find_dtypes();
-    if (py_kinds_init() < 0) {
-        return -1;
-    }
-    const struct {
-        PyObject **name;
-        const char *text;
-    } wanted[] = {
+    static const py_interned wanted[] = {
         {&names.cuda_array_interface, "__cuda_array_interface__"},
         {&names.data_ptr, "data_ptr"},
         {&names.data, "data"},
@@ -61,14 +57,10 @@ int py_tensor_init(void)
         {&names.stream, "stream"},
         {&names.base, "base"},
         {&names.is_nested, "is_nested"},
+        {NULL},
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
-        if (*wanted[i].name == NULL) {
-            return -1;
-        }
-    }
-    return 0;
+    find_dtypes();
+    return py_intern(wanted);
 }
 
 static nj_dtype dtype_of(DLDataType type)

@@ -6,6 +6,8 @@
 #include <Python.h>
 
 #include "tensor/dlpack_exchange.h"
+#include "tensor/object_kinds.h"
+
 #include "expr/value.h"
 
 enum {
@@ -14,12 +16,6 @@ enum {
     PY_DEVICE_UNSAID = -3, /* the tensor does not say: the driver will */
     PY_DEVICE_WRONG = -4,  /* what no device is called */
 };
-
-typedef enum {
-    PY_KIND_OTHER,
-    PY_KIND_EXCHANGE, /* a tensor with the exchange API */
-    PY_KIND_DESCRIPTOR,
-} py_kind;
 
 /* What a tensor without an exchange API of its own says of streams. */
 typedef enum {
@@ -61,20 +57,6 @@ static inline bool py_lacks_memory(const DLTensor *view)
     }
     return lacks;
 }
-
-/* What kind of thing an object is, by its type unless objects of that differ: 0, or -1 with an exception raised. */
-int py_kind_of(PyObject *object, py_kind *kind, const DLPackExchangeAPI **api);
-
-/* Whether this very object has what a descriptor has: 1, 0, or -1 with an exception raised. */
-int py_is_descriptor(PyObject *object);
-
-/* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
-PyObject *py_optional_attribute(PyObject *object, PyObject *name);
-
-int py_kinds_init(void);
-
-/* Prepares the names that are looked up; once, at import. */
-int py_tensor_init(void);
 
 /* 1 if `object` is a tensor, 0 if it is none, -1 with an exception raised for `argument` of `kernel`. `seen` may be
  * NULL. */

@@ -1,10 +1,14 @@
 #include "values/argument_records.h"
 
+#include "module.h"
 #include "python/exceptions.h"
 #include "python/records.h"
-#include "variant_table/table_records.h"
-#include "select/passed.h"
+#include "python/utf8.h"
+#include "values/make_value.h"
+#include "values/py_value.h"
+
 #include "select/constexpr.h"
+#include "select/passed.h"
 #include "select/typing.h"
 
 /* The fields of an `Argument`; owned. */
@@ -34,18 +38,6 @@ static bool take_fields(PyObject *argument, argument_fields *fields)
         return false;
     }
     return true;
-}
-
-static void read_int(PyObject *number, nj_value *value)
-{
-    int overflow;
-    *value = (nj_value){.tag = NJ_TAG_INT, .bits = PyLong_AsLongLongAndOverflow(number, &overflow)};
-    if (overflow != 0) {
-        unsigned long long wide = overflow > 0 ? PyLong_AsUnsignedLongLong(number) : 0;
-        bool fits = overflow > 0 && !PyErr_Occurred();
-        PyErr_Clear();
-        *value = fits ? (nj_value){.tag = NJ_TAG_UINT, .bits = (int64_t)wide} : (nj_value){.tag = NJ_TAG_UNKNOWN, .bits = NJ_UNKNOWN_INT};
-    }
 }
 
 /* What a pointer or a descriptor is of: NJ_DTYPE_COUNT, which no type is of, for a name that is none. */
@@ -136,7 +128,7 @@ static int read_fields(const argument_fields *fields, const nj_ids *ids, py_read
     if (strcmp(kind, "pointer") == 0 && PyLong_Check(fields->value)) {
         *value = (nj_value){.tag = NJ_TAG_POINTER, .dtype = dtype_of(fields->dtype), .bits = (int64_t)PyLong_AsUnsignedLongLongMask(fields->value)};
     } else if (strcmp(kind, "int") == 0 && PyLong_Check(fields->value)) {
-        read_int(fields->value, value);
+        py_read_int(fields->value, value);
     } else if (strcmp(kind, "bool") == 0) {
         *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = PyObject_IsTrue(fields->value)};
     } else if (strcmp(kind, "float") == 0 && PyFloat_Check(fields->value)) {
@@ -177,12 +169,9 @@ static bool read_types(PyObject *types, judged *it)
         return false;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        Py_ssize_t size;
-        const char *text = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(types, i), &size);
-        if (text == NULL) {
+        if (!py_borrow_text(PyTuple_GET_ITEM(types, i), &spelled[i])) {
             return false;
         }
-        spelled[i] = (nj_span){(const unsigned char *)text, (size_t)size};
     }
     if (!nj_param_init(&it->param, spelled, (size_t)count, it->ids, &error)) {
         py_raise(&error, Py_None);
@@ -213,7 +202,8 @@ static judged *read_judged(PyObject *types, PyObject *argument)
     return NULL;
 }
 
-PyObject *py_takes(PyObject *Py_UNUSED(module), PyObject *args)
+/* `takes(type, argument)`: whether a param of a type takes an argument. */
+static PyObject *takes(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *type, *argument;
     if (!PyArg_ParseTuple(args, "UO:takes", &type, &argument)) {
@@ -231,7 +221,8 @@ PyObject *py_takes(PyObject *Py_UNUSED(module), PyObject *args)
     return PyBool_FromLong(takes);
 }
 
-PyObject *py_coerced(PyObject *Py_UNUSED(module), PyObject *args)
+/* `coerced(types, argument)`: (kind, value) that Triton makes of an argument for a param of such types; None if it stays. */
+static PyObject *coerced(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *types, *argument;
     if (!PyArg_ParseTuple(args, "O!O:coerced", &PyTuple_Type, &types, &argument)) {
@@ -272,7 +263,8 @@ static const nj_constant **read_known(PyObject *known, py_pile **pile)
     return made;
 }
 
-PyObject *py_resolved(PyObject *Py_UNUSED(module), PyObject *args)
+/* `resolved(value, known)`: what a constexpr stands for where only dtypes are known. */
+static PyObject *resolved(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *value, *known, *made = NULL;
     py_pile *pile = NULL;
@@ -286,10 +278,23 @@ PyObject *py_resolved(PyObject *Py_UNUSED(module), PyObject *args)
         if (!nj_constexpr_resolve(&constant, built, (size_t)PyTuple_GET_SIZE(known), &items, &resolved)) {
             PyErr_NoMemory();
         } else {
-            made = nj_constant_same(&constant, &resolved) ? Py_NewRef(value) : py_constant_value(&resolved);
+            made = nj_constant_same(&constant, &resolved) ? Py_NewRef(value) : py_make_one_value(&resolved);
         }
     }
     nj_resolved_free(items);
     py_pile_free(pile);
     return made;
+}
+
+static PyMethodDef functions[] = {
+    {"takes", takes, METH_VARARGS, PyDoc_STR("Whether a param of a type takes an argument.")},
+    {"coerced", coerced, METH_VARARGS,
+     PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
+    {"resolved", resolved, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
+    {NULL},
+};
+
+int py_add_argument_records(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
 }

@@ -3,6 +3,7 @@
 #define NOJIT_ARGUMENT_RECORDS_H
 
 #include "values/py_constant.h"
+
 #include "expr/arguments.h"
 #include "select/ids.h"
 
@@ -16,14 +17,5 @@ typedef struct {
 
 /* Reads an `Argument`: 0, or -1 with an exception raised. Strings, dtypes and functions are looked up among `ids`. */
 int py_argument_read(PyObject *argument, const nj_ids *ids, py_read_arguments *into, nj_value *value);
-
-/* `takes(type, argument)`: whether a param of a type takes an argument. */
-PyObject *py_takes(PyObject *module, PyObject *args);
-
-/* `coerced(types, argument)`: (kind, value) that Triton makes of an argument for a param of such types; None if it stays. */
-PyObject *py_coerced(PyObject *module, PyObject *args);
-
-/* `resolved(value, known)`: what a constexpr stands for where only dtypes are known. */
-PyObject *py_resolved(PyObject *module, PyObject *args);
 
 #endif

@@ -1,5 +1,7 @@
 #include "values/py_constant.h"
 
+#include "python/utf8.h"
+
 void *py_pile_take(py_pile **pile, size_t size)
 {
     py_pile *made = PyMem_Malloc(sizeof *made + size);
@@ -53,10 +55,10 @@ static int read_int(PyObject *value, nj_constant *constant)
 
 static int read_text(PyObject *value, uint8_t kind, nj_constant *constant)
 {
-    Py_ssize_t size;
-    const char *text = PyUnicode_AsUTF8AndSize(value, &size);
-    *constant = (nj_constant){.kind = kind, .text = {(const unsigned char *)text, (size_t)size}};
-    if (text == NULL) {
+    nj_span text;
+    bool is_utf8 = py_borrow_text(value, &text);
+    *constant = (nj_constant){.kind = kind, .text = text};
+    if (!is_utf8) {
         if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
             return -1;
         }

@@ -1,7 +1,10 @@
 #include "values/py_ids.h"
 
-#include "values/py_constant.h"
+#include "module.h"
+#include "python/at_import.h"
+#include "python/attributes.h"
 #include "python/threads.h"
+#include "values/py_constant.h"
 
 PyTypeObject *py_ids_type;
 
@@ -112,8 +115,7 @@ static PyType_Spec ids_spec = {
     .slots = ids_slots,
 };
 
-int py_ids_init(PyObject *module)
+int py_add_ids(PyObject *module)
 {
-    py_ids_type = (PyTypeObject *)PyType_FromSpec(&ids_spec);
-    return py_ids_type == NULL ? -1 : PyModule_AddType(module, py_ids_type);
+    return py_add_type(module, &ids_spec, &py_ids_type);
 }

@@ -15,9 +15,6 @@ typedef struct {
 
 extern PyTypeObject *py_ids_type;
 
-/* Makes the type; once, at import. */
-int py_ids_init(PyObject *module);
-
 /* What a string stands for that is passed as a constexpr: 0, or -1 with an exception raised. */
 int py_ids_string(py_ids *self, PyObject *string, nj_value *value);
 

@@ -1,46 +1,31 @@
-#include "values/type_spellings.h"
-
-#include "variant_table/table_records.h"
+/* Types as signatures name them (engine/table/type_name.h), for Python. */
+#include "module.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
+#include "values/make_value.h"
 
 #include "launch/row.h"
 #include "table/type_name.h"
 
-/* The UTF-8 of a text, which may hold surrogates: those are part of no type. NULL with an exception raised. */
-static PyObject *utf8_of(PyObject *text)
+/* `is_type(text)`: whether it is a type, in its one spelling. */
+static PyObject *is_type(PyObject *Py_UNUSED(module), PyObject *text)
 {
-    if (!PyUnicode_Check(text)) {
-        return PyErr_Format(PyExc_TypeError, "expected a str, got %.100s", Py_TYPE(text)->tp_name);
-    }
-    return PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass");
-}
-
-static nj_span span_of(PyObject *utf8)
-{
-    return (nj_span){(const unsigned char *)PyBytes_AS_STRING(utf8), (size_t)PyBytes_GET_SIZE(utf8)};
-}
-
-static PyObject *text_of(nj_span text)
-{
-    return PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, "surrogatepass");
-}
-
-PyObject *py_is_type_of(PyObject *Py_UNUSED(module), PyObject *text)
-{
-    PyObject *utf8 = utf8_of(text);
-    PyObject *answer = utf8 == NULL ? NULL : PyBool_FromLong(nj_is_type(span_of(utf8)));
+    PyObject *utf8 = py_encode_text(text);
+    PyObject *answer = utf8 == NULL ? NULL : PyBool_FromLong(nj_is_type(py_span(utf8)));
     Py_XDECREF(utf8);
     return answer;
 }
 
-PyObject *py_constant_of(PyObject *Py_UNUSED(module), PyObject *type)
+/* `constant_of(type)`: the value of a constant. Raises ValueError for any other text. */
+static PyObject *constant_of(PyObject *Py_UNUSED(module), PyObject *type)
 {
-    PyObject *utf8 = utf8_of(type), *made = NULL;
+    PyObject *utf8 = py_encode_text(type), *made = NULL;
     unsigned char *decoded = utf8 == NULL ? NULL : PyMem_Malloc((size_t)PyBytes_GET_SIZE(utf8) + 1);
     nj_constant value;
     if (utf8 != NULL && decoded == NULL) {
         PyErr_NoMemory();
-    } else if (utf8 != NULL && nj_is_constant_type(span_of(utf8)) && nj_type_constant(span_of(utf8), decoded, &value)) {
-        made = py_constant_value(&value);
+    } else if (utf8 != NULL && nj_is_constant_type(py_span(utf8)) && nj_type_constant(py_span(utf8), decoded, &value)) {
+        made = py_make_one_value(&value);
     } else if (utf8 != NULL) {
         PyErr_Format(PyExc_ValueError, "expected a constant in canonical spelling, got %R", type);
     }
@@ -51,20 +36,18 @@ PyObject *py_constant_of(PyObject *Py_UNUSED(module), PyObject *type)
 
 static bool add_leaf(void *context, nj_span path, nj_span type)
 {
-    PyObject *leaf = Py_BuildValue("(NN)", text_of(path), text_of(type));
-    bool added = leaf != NULL && PyList_Append(context, leaf) == 0;
-    Py_XDECREF(leaf);
-    return added;
+    return py_append(context, Py_BuildValue("(NN)", py_text(path), py_text(type)));
 }
 
-PyObject *py_leaves_of(PyObject *Py_UNUSED(module), PyObject *args)
+/* `leaves(type, path)`: path and type of each leaf. */
+static PyObject *leaves(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *type, *path;
     if (!PyArg_ParseTuple(args, "UU:leaves", &type, &path)) {
         return NULL;
     }
-    PyObject *kind = utf8_of(type), *name = kind == NULL ? NULL : utf8_of(path), *list = name == NULL ? NULL : PyList_New(0);
-    bool walked = list != NULL && nj_walk_leaves(span_of(kind), span_of(name), add_leaf, list);
+    PyObject *kind = py_encode_text(type), *name = kind == NULL ? NULL : py_encode_text(path), *list = name == NULL ? NULL : PyList_New(0);
+    bool walked = list != NULL && nj_walk_leaves(py_span(kind), py_span(name), add_leaf, list);
     if (list != NULL && !walked && !PyErr_Occurred()) {
         PyErr_Format(PyExc_ValueError, "expected a path of at most %d bytes, got %R", NJ_PATH_BYTES_MAX, path);
     }
@@ -75,42 +58,28 @@ PyObject *py_leaves_of(PyObject *Py_UNUSED(module), PyObject *args)
     return leaves;
 }
 
-PyObject *py_members_of(PyObject *Py_UNUSED(module), PyObject *type)
+/* `members(type)`: the members of a tuple, in a list. */
+static PyObject *members(PyObject *Py_UNUSED(module), PyObject *type)
 {
-    PyObject *utf8 = utf8_of(type), *list = utf8 == NULL ? NULL : PyList_New(0);
-    nj_span all = utf8 == NULL ? (nj_span){0} : span_of(utf8), member;
+    PyObject *utf8 = py_encode_text(type), *list = utf8 == NULL ? NULL : PyList_New(0);
+    nj_span all = utf8 == NULL ? (nj_span){0} : py_span(utf8), member;
     nj_span rest = all.size < 2 ? (nj_span){0} : (nj_span){all.at + 1, all.size - 2};
     while (list != NULL && nj_next_member(&rest, &member)) {
-        PyObject *text = text_of(member);
-        if (text == NULL || PyList_Append(list, text) < 0) {
+        if (!py_append(list, py_text(member))) {
             Py_CLEAR(list);
         }
-        Py_XDECREF(text);
     }
     Py_XDECREF(utf8);
     return list;
 }
 
-static PyObject *block_of(const nj_descriptor_name *parts)
+/* `descriptor_parts(type)`: the element and the block of a descriptor. */
+static PyObject *descriptor_parts(PyObject *Py_UNUSED(module), PyObject *type)
 {
-    PyObject *block = PyTuple_New((Py_ssize_t)parts->rank);
-    for (uint32_t i = 0; block != NULL && i < parts->rank; i++) {
-        PyObject *number = PyLong_FromUnsignedLong(parts->block[i]);
-        if (number == NULL) {
-            Py_CLEAR(block);
-            break;
-        }
-        PyTuple_SET_ITEM(block, (Py_ssize_t)i, number);
-    }
-    return block;
-}
-
-PyObject *py_descriptor_parts_of(PyObject *Py_UNUSED(module), PyObject *type)
-{
-    PyObject *utf8 = utf8_of(type), *made = NULL;
-    if (utf8 != NULL && nj_is_descriptor_name(span_of(utf8)) && nj_is_type(span_of(utf8))) {
-        nj_descriptor_name parts = nj_descriptor_parts(span_of(utf8));
-        made = Py_BuildValue("(NN)", text_of(parts.element), block_of(&parts));
+    PyObject *utf8 = py_encode_text(type), *made = NULL;
+    if (utf8 != NULL && nj_is_descriptor_name(py_span(utf8)) && nj_is_type(py_span(utf8))) {
+        nj_descriptor_name parts = nj_descriptor_parts(py_span(utf8));
+        made = Py_BuildValue("(NN)", py_text(parts.element), py_tuple_of_numbers(parts.block, parts.rank));
     } else if (utf8 != NULL) {
         PyErr_Format(PyExc_ValueError, "expected the type of a descriptor, such as tensordesc<fp16[128,64]>, got %R", type);
     }
@@ -118,11 +87,12 @@ PyObject *py_descriptor_parts_of(PyObject *Py_UNUSED(module), PyObject *type)
     return made;
 }
 
-PyObject *py_param_bytes_of(PyObject *Py_UNUSED(module), PyObject *type)
+/* `param_bytes(type)`: the bytes of a parameter of the compiled kernel; 0 for a type that no single parameter has. */
+static PyObject *param_bytes(PyObject *Py_UNUSED(module), PyObject *type)
 {
     uint8_t dtype;
-    PyObject *utf8 = utf8_of(type);
-    PyObject *bytes = utf8 == NULL ? NULL : PyLong_FromUnsignedLong(nj_param_bytes(span_of(utf8), &dtype));
+    PyObject *utf8 = py_encode_text(type);
+    PyObject *bytes = utf8 == NULL ? NULL : PyLong_FromUnsignedLong(nj_param_bytes(py_span(utf8), &dtype));
     Py_XDECREF(utf8);
     return bytes;
 }
@@ -130,54 +100,70 @@ PyObject *py_param_bytes_of(PyObject *Py_UNUSED(module), PyObject *type)
 /* Reads the dtype that a text names: 1, 0 if it names none, -1 with an exception raised. */
 static int read_dtype(PyObject *text, const nj_dtype_facts **facts)
 {
-    PyObject *utf8 = utf8_of(text);
-    nj_dtype dtype = utf8 == NULL ? NJ_DTYPE_COUNT : nj_dtype_read(span_of(utf8));
+    PyObject *utf8 = py_encode_text(text);
+    nj_dtype dtype = utf8 == NULL ? NJ_DTYPE_COUNT : nj_dtype_read(py_span(utf8));
     Py_XDECREF(utf8);
     *facts = &nj_dtypes[dtype];
     return utf8 == NULL ? -1 : dtype != NJ_DTYPE_COUNT;
 }
 
-PyObject *py_element_name_of(PyObject *Py_UNUSED(module), PyObject *text)
+/* `element_name(text)`, `dtype_name(text)`: an element in the spelling of types, or of Triton's dtypes; None if the text names none. */
+static PyObject *element_name(PyObject *Py_UNUSED(module), PyObject *text)
 {
     const nj_dtype_facts *facts;
     int known = read_dtype(text, &facts);
     return known < 0 ? NULL : known == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(facts->name);
 }
 
-PyObject *py_dtype_name_of(PyObject *Py_UNUSED(module), PyObject *text)
+static PyObject *dtype_name(PyObject *Py_UNUSED(module), PyObject *text)
 {
     const nj_dtype_facts *facts;
     int known = read_dtype(text, &facts);
     return known < 0 ? NULL : known == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(facts->constexpr_name);
 }
 
-PyObject *py_dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+/* `dtype_words()`: every name of a dtype, without a module's. */
+static PyObject *dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     PyObject *words = PyList_New(0);
     const char *word;
     for (size_t i = 0; words != NULL && (word = nj_dtype_word(i)) != NULL; i++) {
-        PyObject *text = *word == '\0' ? Py_NewRef(Py_None) : PyUnicode_FromString(word);
-        if (text == NULL || (text != Py_None && PyList_Append(words, text) < 0)) {
+        if (*word != '\0' && !py_append(words, PyUnicode_FromString(word))) {
             Py_CLEAR(words);
         }
-        Py_XDECREF(text);
     }
     return words;
 }
 
-PyObject *py_dtypes_of(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+static PyObject *dtype_fact(void *Py_UNUSED(context), const void *Py_UNUSED(items), size_t number)
 {
     static const char *const kinds[] = {
         [NJ_OF_BOOLS] = "bool", [NJ_OF_INTS] = "int", [NJ_OF_UINTS] = "int", [NJ_OF_FLOATS] = "float"};
-    PyObject *all = PyTuple_New(NJ_DTYPE_COUNT - NJ_DTYPE_I1);
-    for (Py_ssize_t i = 0; all != NULL && i < PyTuple_GET_SIZE(all); i++) {
-        const nj_dtype_facts *facts = &nj_dtypes[NJ_DTYPE_I1 + i];
-        PyObject *one = Py_BuildValue("(ssiO)", facts->name, kinds[facts->kind], facts->bytes, facts->is_scalar ? Py_True : Py_False);
-        if (one == NULL) {
-            Py_CLEAR(all);
-            break;
-        }
-        PyTuple_SET_ITEM(all, i, one);
-    }
-    return all;
+    const nj_dtype_facts *facts = &nj_dtypes[NJ_DTYPE_I1 + number];
+    return Py_BuildValue("(ssiO)", facts->name, kinds[facts->kind], facts->bytes, facts->is_scalar ? Py_True : Py_False);
+}
+
+/* `dtypes()`: of each dtype its name in types, its kind, its bytes, and whether a param can be one. */
+static PyObject *dtypes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return py_tuple(NJ_DTYPE_COUNT - NJ_DTYPE_I1, dtype_fact, NULL, NULL);
+}
+
+static PyMethodDef functions[] = {
+    {"is_type", is_type, METH_O, PyDoc_STR("Whether a text is a type in its one spelling.")},
+    {"constant_of", constant_of, METH_O, PyDoc_STR("The value of a constant's type.")},
+    {"leaves", leaves, METH_VARARGS, PyDoc_STR("The path and the type of each leaf of a type.")},
+    {"members", members, METH_O, PyDoc_STR("The members of a tuple's type.")},
+    {"param_bytes", param_bytes, METH_O, PyDoc_STR("The bytes of a parameter by its type; 0 for a type that no parameter has.")},
+    {"element_name", element_name, METH_O, PyDoc_STR("An element in the spelling of types; None if the text names none.")},
+    {"dtype_name", dtype_name, METH_O, PyDoc_STR("The name of Triton's dtype; None if the text names none.")},
+    {"dtypes", dtypes, METH_NOARGS, PyDoc_STR("Of each dtype its name in types, its kind, its bytes, and whether a param can be one.")},
+    {"dtype_words", dtype_words, METH_NOARGS, PyDoc_STR("Every name of a dtype, without a module's.")},
+    {"descriptor_parts", descriptor_parts, METH_O, PyDoc_STR("The element and the block of a descriptor's type.")},
+    {NULL},
+};
+
+int py_add_type_spellings(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
 }

@@ -1,14 +1,14 @@
 #include "variant_table/columns.h"
 
-/* `array.array`; set once by `py_columns_init` under the import lock, and never changed. */
+#include "module.h"
+#include "python/at_import.h"
+
+/* `array.array`; set once by `py_add_columns` under the import lock, and never changed. */
 static PyObject *array;
 
-int py_columns_init(void)
+int py_add_columns(PyObject *Py_UNUSED(module))
 {
-    PyObject *module = PyImport_ImportModule("array");
-    Py_XSETREF(array, module == NULL ? NULL : PyObject_GetAttrString(module, "array"));
-    Py_XDECREF(module);
-    return array == NULL ? -1 : 0;
+    return py_import("array", "array", &array);
 }
 
 PyObject *py_columns_make(const unsigned char *columns, size_t rows)

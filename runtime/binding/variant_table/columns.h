@@ -8,9 +8,6 @@
 
 enum { PY_COLUMNS = 8 };
 
-/* Finds the class of arrays; once, at import. */
-int py_columns_init(void);
-
 /* Columns of `rows` numbers each, one after the other, as arrays: a dict by their names. */
 PyObject *py_columns_make(const unsigned char *columns, size_t rows);
 

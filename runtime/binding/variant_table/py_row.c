@@ -2,10 +2,14 @@
 
 #include <stdbool.h>
 
+#include "module.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
+#include "values/make_value.h"
 #include "values/py_ids.h"
 #include "variant_table/py_table.h"
-#include "variant_table/table_records.h"
 
 #include "table/packing.h"
 
@@ -75,18 +79,8 @@ static void row_dealloc(py_row *self)
 static PyObject *row_entry(py_row *self, void *Py_UNUSED(closure))
 {
     const nj_entry *entry = &self->facts.entry;
-    PyObject *sizes = PyTuple_New((Py_ssize_t)entry->param_count);
-    for (size_t i = 0; sizes != NULL && i < entry->param_count; i++) {
-        PyObject *size = PyLong_FromUnsignedLong(entry->sizes[i]);
-        if (size == NULL) {
-            Py_CLEAR(sizes);
-            break;
-        }
-        PyTuple_SET_ITEM(sizes, (Py_ssize_t)i, size);
-    }
-    return sizes == NULL ? NULL
-                         : Py_BuildValue("(s#NII)", (const char *)entry->symbol.at, (Py_ssize_t)entry->symbol.size, sizes, entry->num_warps,
-                                         entry->num_ctas);
+    return Py_BuildValue("(NNII)", py_text(entry->symbol), py_tuple_of_numbers(entry->sizes, entry->param_count), entry->num_warps,
+                         entry->num_ctas);
 }
 
 static PyObject *row_image(py_row *self, void *Py_UNUSED(closure))
@@ -115,23 +109,18 @@ static PyType_Spec row_spec = {
     .slots = row_slots,
 };
 
-int py_row_init(PyObject *module)
-{
-    py_row_type = (PyTypeObject *)PyType_FromSpec(&row_spec);
-    return py_row_type == NULL ? -1 : PyModule_AddType(module, py_row_type);
-}
-
 static bool set_constexpr(void *context, nj_span name, const nj_constant *value)
 {
-    PyObject *key = PyUnicode_DecodeUTF8((const char *)name.at, (Py_ssize_t)name.size, NULL);
-    PyObject *made = key == NULL ? NULL : py_constant_value(value);
+    PyObject *key = py_text(name);
+    PyObject *made = key == NULL ? NULL : py_make_one_value(value);
     bool set = made != NULL && PyDict_SetItem(context, key, made) == 0;
     Py_XDECREF(key);
     Py_XDECREF(made);
     return set;
 }
 
-PyObject *py_row_constexprs_of(PyObject *Py_UNUSED(module), PyObject *args)
+/* `row_constexprs(table, row)`: what each constexpr and option is for a row, as a dict. */
+static PyObject *row_constexprs(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *handle;
     Py_ssize_t row;
@@ -146,7 +135,9 @@ PyObject *py_row_constexprs_of(PyObject *Py_UNUSED(module), PyObject *args)
     return values;
 }
 
-PyObject *py_map_fault(PyObject *Py_UNUSED(module), PyObject *args)
+/* `map_fault(kind, swizzle, element_bytes, element_type, block, fp4_padded)`: what a tensor map lacks to be a descriptor's; None if
+ * nothing. */
+static PyObject *map_fault(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *kind;
     Py_ssize_t size;
@@ -163,4 +154,16 @@ PyObject *py_map_fault(PyObject *Py_UNUSED(module), PyObject *args)
     }
     nj_packing_fault fault = PyErr_Occurred() ? (nj_packing_fault){""} : nj_map_lacks((nj_span){(const unsigned char *)kind, (size_t)size}, &map);
     return PyErr_Occurred() ? NULL : *fault.text == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(fault.text);
+}
+
+static PyMethodDef functions[] = {
+    {"row_constexprs", row_constexprs, METH_VARARGS, PyDoc_STR("What each constexpr and option is for a row.")},
+    {"map_fault", map_fault, METH_VARARGS,
+     PyDoc_STR("What a tensor map must be to be that of a descriptor, and is not; None if nothing.")},
+    {NULL},
+};
+
+int py_add_row(PyObject *module)
+{
+    return py_add_type(module, &row_spec, &py_row_type) < 0 || PyModule_AddFunctions(module, functions) < 0 ? -1 : 0;
 }

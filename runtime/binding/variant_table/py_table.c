@@ -1,6 +1,9 @@
 #include "variant_table/py_table.h"
 
+#include "module.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
+#include "python/utf8.h"
 #include "variant_table/launch_records.h"
 #include "variant_table/table_records.h"
 
@@ -17,15 +20,11 @@ typedef struct {
     nj_table table;
 } py_table;
 
-/* Set once by `py_table_init` under the import lock, and never changed. */
+/* Set once by `py_add_table` under the import lock, and never changed. */
 static PyTypeObject *table_type;
 
-static nj_span span_of(PyObject *bytes)
-{
-    return (nj_span){(const unsigned char *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
-}
-
-PyObject *py_read_table(PyObject *Py_UNUSED(module), PyObject *args)
+/* `read_table(raw, rows, images, where)`: a `Table`. Raises the rule that is broken. */
+static PyObject *read_table(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *raw, *where;
     Py_ssize_t rows, images;
@@ -44,7 +43,7 @@ PyObject *py_read_table(PyObject *Py_UNUSED(module), PyObject *args)
     self->raw = Py_NewRef(raw);
     self->parts = PyDict_New();
     bool read = self->parts != NULL;
-    if (read && !nj_table_read(span_of(raw), (size_t)rows, (size_t)images, &self->table, &error)) {
+    if (read && !nj_table_read(py_span(raw), (size_t)rows, (size_t)images, &self->table, &error)) {
         py_raise(&error, where);
         read = false;
     }
@@ -128,8 +127,7 @@ static PyObject *table_layout(py_table *self, PyObject *number)
     if ((place == -1 && PyErr_Occurred()) || !read_number(place, self->table.layout_count, "layout")) {
         return NULL;
     }
-    nj_span text = self->table.layouts[place];
-    return PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, NULL);
+    return py_text(self->table.layouts[place]);
 }
 
 static PyObject *table_check(py_table *self, PyObject *where)
@@ -193,39 +191,37 @@ static PyType_Spec table_spec = {
     .slots = table_slots,
 };
 
-PyObject *py_is_cost_of(PyObject *Py_UNUSED(module), PyObject *args)
+/* `is_cost(words, keys)`: whether an expression in postfix is a number, over so many numbers of a key and the multiprocessors. */
+static PyObject *is_cost(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *words;
     unsigned int keys;
     if (!PyArg_ParseTuple(args, "UI:is_cost", &words, &keys)) {
         return NULL;
     }
-    PyObject *utf8 = PyUnicode_AsEncodedString(words, "utf-8", "surrogatepass");
-    PyObject *answer = utf8 == NULL ? NULL : PyBool_FromLong(nj_is_cost(span_of(utf8), keys));
+    PyObject *utf8 = py_encode_text(words);
+    PyObject *answer = utf8 == NULL ? NULL : PyBool_FromLong(nj_is_cost(py_span(utf8), keys));
     Py_XDECREF(utf8);
     return answer;
 }
 
-static int add_limits(PyObject *module)
-{
-    static const struct {
-        const char *name;
-        long value;
-    } limits[] = {
-        {"EXPRESSION_CHARS_MAX", NJ_EXPRESSION_CHARS_MAX}, {"EXPRESSION_SHARE", NJ_EXPRESSION_SHARE},
-        {"TYPED_WORK_MAX", NJ_TYPED_WORK_MAX},             {"CHOOSING_WORK_MAX", NJ_CHOOSING_WORK_MAX},
-        {"NAMING_WORK_MAX", NJ_NAMING_WORK_MAX},           {"POOL_MAX", NJ_POOL_MAX},
-    };
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        if (PyModule_AddIntConstant(module, limits[i].name, limits[i].value) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
+static PyMethodDef functions[] = {
+    {"read_table", read_table, METH_VARARGS, PyDoc_STR("A variant table, whose rules are checked.")},
+    {"is_cost", is_cost, METH_VARARGS, PyDoc_STR("Whether an expression in postfix is the cost of a config.")},
+    {NULL},
+};
 
-int py_table_init(PyObject *module)
+int py_add_table(PyObject *module)
 {
-    Py_XSETREF(table_type, (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL));
-    return table_type == NULL || PyModule_AddObjectRef(module, "Table", (PyObject *)table_type) < 0 ? -1 : add_limits(module);
+    static const py_number limits[] = {
+        {"EXPRESSION_CHARS_MAX", NJ_EXPRESSION_CHARS_MAX},
+        {"EXPRESSION_SHARE", NJ_EXPRESSION_SHARE},
+        {"TYPED_WORK_MAX", NJ_TYPED_WORK_MAX},
+        {"CHOOSING_WORK_MAX", NJ_CHOOSING_WORK_MAX},
+        {"NAMING_WORK_MAX", NJ_NAMING_WORK_MAX},
+        {"POOL_MAX", NJ_POOL_MAX},
+        {NULL},
+    };
+    return PyModule_AddFunctions(module, functions) < 0 || py_add_type(module, &table_spec, &table_type) < 0 ? -1
+                                                                                                             : py_add_numbers(module, limits);
 }

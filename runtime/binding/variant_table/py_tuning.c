@@ -1,8 +1,12 @@
 #include "variant_table/py_tuning.h"
 
 #include "gpu/py_driver.h"
+#include "module.h"
+#include "python/at_import.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
 #include "variant_table/py_table.h"
-#include "python/records.h"
+
 #include "select/costs.h"
 #include "select/spec.h"
 
@@ -90,14 +94,6 @@ static bool read_problems(PyObject *at, PyObject *use, PyObject *behind, uint32_
     return read;
 }
 
-static bool read_text(PyObject *text, nj_span *span)
-{
-    Py_ssize_t size;
-    const char *bytes = PyUnicode_AsUTF8AndSize(text, &size);
-    *span = (nj_span){(const unsigned char *)bytes, (size_t)size};
-    return bytes != NULL;
-}
-
 /* Reads pairs of a config and a cost. */
 static bool read_costs(PyObject *costs, py_pile **pile, nj_tuning_block *block)
 {
@@ -111,7 +107,7 @@ static bool read_costs(PyObject *costs, py_pile **pile, nj_tuning_block *block)
         PyObject *words, *pair = PyTuple_GET_ITEM(costs, i);
         unsigned int config;
         read = py_is_tuple(pair, "pairs of a config and a cost") && PyArg_ParseTuple(pair, "IU", &config, &words) &&
-               read_text(words, &estimates[i].picoseconds);
+               py_borrow_text(words, &estimates[i].picoseconds);
         if (read) {
             estimates[i].config = config;
         }
@@ -137,7 +133,7 @@ static bool read_table(PyObject *object, uint32_t key_count, py_pile **pile, nj_
     unsigned long long multiprocessors, memory_bytes;
     if (!py_is_tuple(object, "a table: (device, multiprocessors, bytes of memory, blocks)") ||
         !PyArg_ParseTuple(object, "UKKO!", &device, &multiprocessors, &memory_bytes, &PyTuple_Type, &blocks) ||
-        !read_text(device, &table->device)) {
+        !py_borrow_text(device, &table->device)) {
         return false;
     }
     table->multiprocessors = multiprocessors;
@@ -171,7 +167,7 @@ static bool read_tuning(PyObject *key, int bucket, PyObject *tables, py_tuning *
     own->tables = made;
     bool read = made != NULL;
     for (uint32_t i = 0; read && i < own->key_count; i++) {
-        read = read_text(PyTuple_GET_ITEM(key, i), &own->key[i]);
+        read = py_borrow_text(PyTuple_GET_ITEM(key, i), &own->key[i]);
     }
     for (uint32_t i = 0; read && i < own->table_count; i++) {
         made[i] = (nj_tuning_table){0};
@@ -220,7 +216,7 @@ static PyObject *tuning_closest(py_tuning *self, PyObject *args)
     PyObject *name;
     unsigned long long multiprocessors, memory_bytes;
     nj_span device;
-    if (!PyArg_ParseTuple(args, "UKK:closest", &name, &multiprocessors, &memory_bytes) || !read_text(name, &device)) {
+    if (!PyArg_ParseTuple(args, "UKK:closest", &name, &multiprocessors, &memory_bytes) || !py_borrow_text(name, &device)) {
         return NULL;
     }
     if (self->tuning->table_count == 0) {
@@ -301,21 +297,9 @@ static bool read_key(PyObject *key, long long multiprocessors, py_asked *asked)
     return read_point(key, asked->key, asked->preference.key_count);
 }
 
-static PyObject *make_order(const nj_order *order)
-{
-    PyObject *made = PyTuple_New((Py_ssize_t)order->count);
-    for (uint32_t i = 0; made != NULL && i < order->count; i++) {
-        PyObject *config = PyLong_FromUnsignedLong(order->configs[i]);
-        if (config == NULL) {
-            Py_CLEAR(made);
-            break;
-        }
-        PyTuple_SET_ITEM(made, (Py_ssize_t)i, config);
-    }
-    return made;
-}
-
-PyObject *py_rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
+/* `rank_configs(block, key, multiprocessors)`: the configs of a block, the best first. A block is (key values, configs, how far each
+ * is behind, costs), as `TuningBlock` gives them. */
+static PyObject *rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *block, *key, *made = NULL;
     long long multiprocessors;
@@ -326,14 +310,15 @@ PyObject *py_rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     if (read_key(key, multiprocessors, &asked) && read_block(block, asked.preference.key_count, &asked.pile, &read)) {
-        made = nj_rank(&read, &asked.preference, &order) ? make_order(&order) : PyErr_NoMemory();
+        made = nj_rank(&read, &asked.preference, &order) ? py_tuple_of_numbers(order.configs, order.count) : PyErr_NoMemory();
     }
     nj_order_clear(&order);
     py_pile_free(asked.pile);
     return made;
 }
 
-PyObject *py_estimate_costs(PyObject *Py_UNUSED(module), PyObject *args)
+/* `estimate(costs, key, multiprocessors)`: what each config is estimated to take; None where that cannot be computed. */
+static PyObject *estimate(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *costs, *key, *made = NULL;
     long long multiprocessors;
@@ -360,7 +345,8 @@ PyObject *py_estimate_costs(PyObject *Py_UNUSED(module), PyObject *args)
     return made;
 }
 
-PyObject *py_nearest_of(PyObject *Py_UNUSED(module), PyObject *args)
+/* `nearest(points, key)`: the place of the nearest point. */
+static PyObject *nearest(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *points, *key, *made = NULL;
     py_asked asked;
@@ -397,7 +383,8 @@ static PyObject *make_sums(const uint32_t *configs, const double *sums, size_t c
     return made;
 }
 
-PyObject *py_behind_sums(PyObject *Py_UNUSED(module), PyObject *args)
+/* `behind_in_sum(weights, configs, behind)`: how far each config is behind in sum, as a dict. */
+static PyObject *behind_in_sum(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *use, *behind, *made = NULL;
     py_pile *pile = NULL;
@@ -427,7 +414,8 @@ PyObject *py_behind_sums(PyObject *Py_UNUSED(module), PyObject *args)
     return made;
 }
 
-PyObject *py_bucket_value(PyObject *Py_UNUSED(module), PyObject *args)
+/* `bucket_of(kind, value)`: a number of a key, rounded. */
+static PyObject *bucket_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int kind, overflow;
     PyObject *value;
@@ -466,8 +454,17 @@ static PyType_Spec tuning_spec = {
     .slots = tuning_slots,
 };
 
-int py_tuning_init(PyObject *module)
+static PyMethodDef functions[] = {
+    {"rank_configs", rank_configs, METH_VARARGS, PyDoc_STR("The configs of a block for a key, the best first.")},
+    {"estimate", estimate, METH_VARARGS,
+     PyDoc_STR("What configs are estimated to take, in picoseconds; None where that cannot be computed.")},
+    {"nearest", nearest, METH_VARARGS, PyDoc_STR("The place of the point nearest to a key.")},
+    {"behind_in_sum", behind_in_sum, METH_VARARGS, PyDoc_STR("How far each config is behind the best of rows in sum.")},
+    {"bucket_of", bucket_of, METH_VARARGS, PyDoc_STR("A number of a tuning key, rounded to its bucket.")},
+    {NULL},
+};
+
+int py_add_tuning(PyObject *module)
 {
-    tuning_type = (PyTypeObject *)PyType_FromSpec(&tuning_spec);
-    return tuning_type == NULL ? -1 : PyModule_AddType(module, tuning_type);
+    return py_add_type(module, &tuning_spec, &tuning_type) < 0 || PyModule_AddFunctions(module, functions) < 0 ? -1 : 0;
 }

@@ -1,78 +1,38 @@
 #include "variant_table/table_records.h"
 
-#include "variant_table/columns.h"
+#include "module.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
 #include "python/records.h"
+#include "python/tuples.h"
+#include "python/utf8.h"
+#include "values/make_value.h"
+#include "variant_table/columns.h"
 
 #include "table/table.h"
 
-/* Set once by `py_table_records_init` under the import lock, and never changed. */
+/* Set once by `py_add_table_records` under the import lock, and never changed. */
 static struct {
-    nj_record param, axis, derived, one_case, config;
-    nj_record tuning, tuning_table, block, device;
-    nj_record dtype, function;
+    py_record param, axis, derived, one_case, config;
+    py_record tuning, tuning_table, block, device;
+    py_record dtype, function;
     PyObject *missing;
 } classes;
 
-static int find_missing(void)
-{
-    PyObject *module = PyImport_ImportModule("nojit.runtime.table.table");
-    Py_XSETREF(classes.missing, module == NULL ? NULL : PyObject_GetAttrString(module, "MISSING"));
-    Py_XDECREF(module);
-    return classes.missing == NULL ? -1 : 0;
-}
-
-int py_table_records_init(void)
-{
-    static const struct {
-        const char *home, *name;
-        Py_ssize_t fields;
-        nj_record *record;
-    } wanted[] = {
-        {"nojit.runtime.table.table", "Param", 3, &classes.param},
-        {"nojit.runtime.table.table", "Axis", 3, &classes.axis},
-        {"nojit.runtime.table.table", "Derived", 2, &classes.derived},
-        {"nojit.runtime.table.table", "Case", 2, &classes.one_case},
-        {"nojit.runtime.table.table", "Config", 3, &classes.config},
-        {"nojit.runtime.table.tuning", "Tuning", 3, &classes.tuning},
-        {"nojit.runtime.table.tuning", "TuningTable", 2, &classes.tuning_table},
-        {"nojit.runtime.table.tuning", "TuningBlock", 3, &classes.block},
-        {"nojit.runtime.table.tuning", "TunedDevice", 4, &classes.device},
-        {"nojit.runtime.values", "DType", 1, &classes.dtype},
-        {"nojit.runtime.values", "FunctionRef", 1, &classes.function},
-    };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        if (py_record_find(wanted[i].home, wanted[i].name, wanted[i].fields, wanted[i].record) < 0) {
-            return -1;
-        }
-    }
-    return find_missing();
-}
-
-enum { WORDS = 64 };
-
-/* What a part is made with. Most of a table is a few texts over and over: the last of each mark is kept. */
+/* What a part is made with. */
 typedef struct {
     const nj_table *table;
-    struct {
-        nj_span text;
-        PyObject *object;
-    } words[WORDS];
+    py_texts texts;
 } py_maker;
 
 static PyObject *text_of(py_maker *it, nj_span text)
 {
-    size_t mark = text.size == 0 ? 0 : text.size * 7 + text.at[0] * 3u + text.at[text.size - 1] * 5u + text.at[text.size / 2];
-    PyObject **word = &it->words[mark % WORDS].object;
-    if (*word == NULL || !nj_span_equal(it->words[mark % WORDS].text, text)) {
-        PyObject *object = PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, NULL);
-        if (object == NULL) {
-            return NULL;
-        }
-        Py_XSETREF(*word, object);
-        it->words[mark % WORDS].text = text;
-    }
-    return Py_NewRef(*word);
+    return py_texts_make(&it->texts, text);
+}
+
+static PyObject *value_of(py_maker *it, const nj_constant *value)
+{
+    return py_make_value(&it->texts, value);
 }
 
 static PyObject *number_of(uint64_t number)
@@ -80,95 +40,51 @@ static PyObject *number_of(uint64_t number)
     return PyLong_FromUnsignedLongLong(number);
 }
 
-/* Makes one of some items. */
-typedef PyObject *(*py_make)(py_maker *it, const void *items, size_t number);
-
-static PyObject *tuple_of(py_maker *it, const void *items, size_t count, py_make make)
+static PyObject *tuple_of(py_maker *it, const void *items, size_t count, py_item item)
 {
-    PyObject *made = PyTuple_New((Py_ssize_t)count);
-    for (size_t i = 0; made != NULL && i < count; i++) {
-        PyObject *item = make(it, items, i);
-        if (item == NULL) {
-            Py_CLEAR(made);
-            break;
-        }
-        PyTuple_SET_ITEM(made, (Py_ssize_t)i, item);
-    }
-    return made;
+    return py_tuple(count, item, it, items);
 }
 
-static PyObject *make_text(py_maker *it, const void *items, size_t number)
+static PyObject *make_text(void *it, const void *items, size_t number)
 {
     return text_of(it, ((const nj_span *)items)[number]);
 }
 
-static PyObject *make_index(py_maker *Py_UNUSED(it), const void *items, size_t number)
-{
-    return number_of(((const uint32_t *)items)[number]);
-}
-
-static PyObject *make_constant(py_maker *it, const void *items, size_t number);
-
-static PyObject *int_of(const nj_constant *value)
-{
-    PyObject *magnitude = number_of(value->magnitude);
-    if (magnitude == NULL || !value->negative) {
-        return magnitude;
-    }
-    PyObject *negative = PyNumber_Negative(magnitude);
-    Py_DECREF(magnitude);
-    return negative;
-}
-
-static PyObject *value_of(py_maker *it, const nj_constant *value)
-{
-    switch (value->kind) {
-    case NJ_CONSTANT_BOOL: return PyBool_FromLong(value->truth);
-    case NJ_CONSTANT_INT: return int_of(value);
-    case NJ_CONSTANT_FLOAT: return PyFloat_FromDouble(value->number);
-    case NJ_CONSTANT_TEXT: return text_of(it, value->text);
-    case NJ_CONSTANT_DTYPE: return py_record_make(&classes.dtype, (PyObject *[]){text_of(it, value->text)});
-    case NJ_CONSTANT_FUNCTION: return py_record_make(&classes.function, (PyObject *[]){text_of(it, value->text)});
-    case NJ_CONSTANT_TUPLE: return tuple_of(it, value->items, value->count, make_constant);
-    default: Py_RETURN_NONE;
-    }
-}
-
-static PyObject *make_constant(py_maker *it, const void *items, size_t number)
+static PyObject *make_constant(void *it, const void *items, size_t number)
 {
     return value_of(it, (const nj_constant *)items + number);
 }
 
-static PyObject *make_param(py_maker *it, const void *items, size_t number)
+static PyObject *make_param(void *it, const void *items, size_t number)
 {
     const nj_param *param = (const nj_param *)items + number;
     PyObject *given = param->has_default ? value_of(it, &param->fallback) : Py_NewRef(classes.missing);
     return py_record_make(&classes.param, (PyObject *[]){text_of(it, param->name), PyBool_FromLong(param->is_constexpr), given});
 }
 
-static PyObject *make_axis(py_maker *it, const void *items, size_t number)
+static PyObject *make_axis(void *it, const void *items, size_t number)
 {
     const nj_axis *axis = (const nj_axis *)items + number;
     return py_record_make(&classes.axis, (PyObject *[]){text_of(it, axis->name), PyBool_FromLong(axis->is_type),
                                                         tuple_of(it, axis->values, axis->count, make_constant)});
 }
 
-static PyObject *make_derived(py_maker *it, const void *items, size_t number)
+static PyObject *make_derived(void *it, const void *items, size_t number)
 {
     const nj_derived *derived = (const nj_derived *)items + number;
     return py_record_make(&classes.derived, (PyObject *[]){text_of(it, derived->name), text_of(it, derived->expression)});
 }
 
-static PyObject *make_signature(py_maker *it, const void *items, size_t number)
+static PyObject *make_signature(void *it, const void *items, size_t number)
 {
-    return tuple_of(it, ((const nj_span *const *)items)[number], it->table->runtime_count, make_text);
+    return tuple_of(it, ((const nj_span *const *)items)[number], ((py_maker *)it)->table->runtime_count, make_text);
 }
 
-static PyObject *make_case(py_maker *it, const void *items, size_t number)
+static PyObject *make_case(void *it, const void *items, size_t number)
 {
     const nj_case *point = (const nj_case *)items + number;
     return py_record_make(&classes.one_case, (PyObject *[]){number_of(point->signature),
-                                                           tuple_of(it, point->places, it->table->axis_count, make_index)});
+                                                           py_tuple_of_numbers(point->places, ((py_maker *)it)->table->axis_count)});
 }
 
 /* Pairs two objects, which it steals; NULL if one is NULL, with an exception raised. */
@@ -180,13 +96,13 @@ static PyObject *pair_of(PyObject *first, PyObject *second)
     return pair;
 }
 
-static PyObject *make_setting(py_maker *it, const void *items, size_t number)
+static PyObject *make_setting(void *it, const void *items, size_t number)
 {
     const nj_setting *setting = (const nj_setting *)items + number;
     return pair_of(text_of(it, setting->name), value_of(it, &setting->value));
 }
 
-static PyObject *make_config(py_maker *it, const void *items, size_t number)
+static PyObject *make_config(void *it, const void *items, size_t number)
 {
     const nj_config *config = (const nj_config *)items + number;
     return py_record_make(&classes.config, (PyObject *[]){tuple_of(it, config->constexprs, config->constexpr_count, make_setting),
@@ -194,36 +110,31 @@ static PyObject *make_config(py_maker *it, const void *items, size_t number)
                                                           text_of(it, config->requires)});
 }
 
-static PyObject *make_hint(py_maker *it, const void *items, size_t number)
+static PyObject *make_hint(void *it, const void *items, size_t number)
 {
     const nj_hint *hint = (const nj_hint *)items + number;
     return pair_of(text_of(it, hint->leaf), number_of(hint->value));
 }
 
-static PyObject *make_hint_set(py_maker *it, const void *items, size_t number)
+static PyObject *make_hint_set(void *it, const void *items, size_t number)
 {
     const nj_hint_set *set = (const nj_hint_set *)items + number;
     return tuple_of(it, set->hints, set->count, make_hint);
 }
 
-static PyObject *make_derived_values(py_maker *it, const void *items, size_t number)
+static PyObject *make_derived_values(void *it, const void *items, size_t number)
 {
-    return tuple_of(it, ((const nj_constant *const *)items)[number], it->table->derived_count, make_constant);
+    return tuple_of(it, ((const nj_constant *const *)items)[number], ((py_maker *)it)->table->derived_count, make_constant);
 }
 
-static PyObject *bytes_of(nj_span span)
-{
-    return PyBytes_FromStringAndSize((const char *)span.at, (Py_ssize_t)span.size);
-}
-
-static PyObject *make_block(py_maker *it, const void *items, size_t number)
+static PyObject *make_block(void *Py_UNUSED(it), const void *items, size_t number)
 {
     const nj_tuning_block *block = (const nj_tuning_block *)items + number;
-    return py_record_make(&classes.block, (PyObject *[]){tuple_of(it, block->cases, block->case_count, make_index),
-                                                         bytes_of(block->problems_text), bytes_of(block->estimates_text)});
+    return py_record_make(&classes.block, (PyObject *[]){py_tuple_of_numbers(block->cases, block->case_count),
+                                                         py_bytes(block->problems_text), py_bytes(block->estimates_text)});
 }
 
-static PyObject *make_tuning_table(py_maker *it, const void *items, size_t number)
+static PyObject *make_tuning_table(void *it, const void *items, size_t number)
 {
     const nj_tuning_table *table = (const nj_tuning_table *)items + number;
     PyObject *device = py_record_make(&classes.device, (PyObject *[]){text_of(it, table->device), text_of(it, table->arch),
@@ -327,20 +238,13 @@ static const struct {
     {"batch", make_batch},
 };
 
-static void forget_words(py_maker *it)
-{
-    for (size_t i = 0; i < WORDS; i++) {
-        Py_CLEAR(it->words[i].object);
-    }
-}
-
 PyObject *py_table_part(const nj_table *table, PyObject *name)
 {
     py_maker it = {.table = table};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, parts[i].name) == 0) {
             PyObject *made = parts[i].make(&it);
-            forget_words(&it);
+            py_texts_clear(&it.texts);
             return made;
         }
     }
@@ -348,31 +252,27 @@ PyObject *py_table_part(const nj_table *table, PyObject *name)
     return NULL;
 }
 
-PyObject *py_constant_value(const nj_constant *value)
+int py_add_table_records(PyObject *Py_UNUSED(module))
 {
-    py_maker it = {.table = NULL};
-    PyObject *made = value_of(&it, value);
-    forget_words(&it);
-    return made;
-}
-
-PyObject *py_read_value(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *raw, *where;
-    nj_lone_constant constant;
-    nj_error error;
-    if (!PyArg_ParseTuple(args, "SO:read_value", &raw, &where)) {
-        return NULL;
+    static const struct {
+        const char *home, *name;
+        Py_ssize_t fields;
+        py_record *record;
+    } wanted[] = {
+        {"nojit.runtime.table.table", "Param", 3, &classes.param},
+        {"nojit.runtime.table.table", "Axis", 3, &classes.axis},
+        {"nojit.runtime.table.table", "Derived", 2, &classes.derived},
+        {"nojit.runtime.table.table", "Case", 2, &classes.one_case},
+        {"nojit.runtime.table.table", "Config", 3, &classes.config},
+        {"nojit.runtime.table.tuning", "Tuning", 3, &classes.tuning},
+        {"nojit.runtime.table.tuning", "TuningTable", 2, &classes.tuning_table},
+        {"nojit.runtime.table.tuning", "TuningBlock", 3, &classes.block},
+        {"nojit.runtime.table.tuning", "TunedDevice", 4, &classes.device},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        if (py_record_find(wanted[i].home, wanted[i].name, wanted[i].fields, wanted[i].record) < 0) {
+            return -1;
+        }
     }
-    nj_span span = {(const unsigned char *)PyBytes_AS_STRING(raw), (size_t)PyBytes_GET_SIZE(raw)};
-    PyObject *made = NULL;
-    if (nj_constant_read(span, &constant, &error)) {
-        made = py_constant_value(&constant.value);
-    } else {
-        /* the caller knows the place of the value */
-        error.where[0] = 0;
-        py_raise(&error, where);
-    }
-    nj_constant_close(&constant);
-    return made;
+    return py_import("nojit.runtime.table.table", "MISSING", &classes.missing);
 }

@@ -1,0 +1,38 @@
+#include "python/at_import.h"
+
+#include "module.h"
+
+int py_intern(const py_interned *wanted)
+{
+    for (; wanted->text != NULL; wanted++) {
+        Py_XSETREF(*wanted->string, PyUnicode_InternFromString(wanted->text));
+        if (*wanted->string == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int py_import(const char *module, const char *name, PyObject **object)
+{
+    PyObject *home = PyImport_ImportModule(module);
+    Py_XSETREF(*object, home == NULL ? NULL : PyObject_GetAttrString(home, name));
+    Py_XDECREF(home);
+    return *object == NULL ? -1 : 0;
+}
+
+int py_add_numbers(PyObject *module, const py_number *numbers)
+{
+    for (; numbers->name != NULL; numbers++) {
+        if (PyModule_AddIntConstant(module, numbers->name, (long)numbers->value) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int py_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
+{
+    Py_XSETREF(*type, (PyTypeObject *)PyType_FromSpec(spec));
+    return *type == NULL ? -1 : PyModule_AddType(module, *type);
+}

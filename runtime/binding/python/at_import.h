@@ -1,0 +1,30 @@
+/* What files add to the module and look up for themselves, once, under the import lock. */
+#ifndef NOJIT_AT_IMPORT_H
+#define NOJIT_AT_IMPORT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+typedef struct {
+    PyObject **string;
+    const char *text;
+} py_interned;
+
+/* Interns strings, up to one without a text: 0, or -1 with an exception raised. */
+int py_intern(const py_interned *wanted);
+
+/* Imports an attribute of a module; 0, or -1 with an exception raised. */
+int py_import(const char *module, const char *name, PyObject **object);
+
+typedef struct {
+    const char *name;
+    long long value;
+} py_number;
+
+/* Adds constants to the module, up to one without a name: 0, or -1 with an exception raised. */
+int py_add_numbers(PyObject *module, const py_number *numbers);
+
+/* Makes a type, keeps it in `type`, and adds it to the module: 0, or -1 with an exception raised. */
+int py_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
+
+#endif
