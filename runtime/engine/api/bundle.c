@@ -37,16 +37,6 @@ bool nj_within_bundle(const nj_bundle *bundle, nj_error *error)
     return bundle->path == NULL ? false : nj_note_place(error, bundle->path);
 }
 
-bool nj_find_device(int device, int *ordinal, nj_error *error)
-{
-    *ordinal = device == NJ_CURRENT_DEVICE ? nj_current_device(error) : device;
-    if (device == NJ_CURRENT_DEVICE) {
-        return *ordinal >= 0;
-    }
-    return (device >= 0 && device < NJ_DEVICES_MAX) ||
-           nj_refuse_argument(error, -1, nj_format("%d", device).text, "expected the ordinal of a device, or NJ_CURRENT_DEVICE");
-}
-
 /* -- what the caller gives -- */
 
 static bool decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
@@ -227,18 +217,13 @@ const void *nj_bundle_attachment(nj_bundle *it, const char *name, size_t *size, 
 
 /* -- questions -- */
 
-nj_code nj_fill(const nj_sized *sized, void *theirs, const void *ours, nj_error *error)
-{
-    return nj_sized_fill(sized, theirs, ours, error) ? NJ_OK : NJ_ERROR_ARGUMENT;
-}
-
 nj_code nj_bundle_about(const nj_bundle *it, nj_bundle_info *info, nj_error *error)
 {
     static const nj_sized sized = {"nj_bundle_info", sizeof *info, NJ_END_OF(nj_bundle_info, kernel_count), -1};
     const nj_index *index = &it->reader.index;
     nj_bundle_info all = {sizeof all, it->name, it->version, it->arch_name, it->image_arch_name, it->reader.digest,
                           (int)index->min_driver, index->kernel_count};
-    return nj_fill(&sized, info, &all, error);
+    return nj_sized_fill(&sized, info, &all, error);
 }
 
 const char *nj_bundle_kernel_name(const nj_bundle *it, size_t number)
@@ -251,7 +236,7 @@ nj_code nj_bundle_fit(const nj_bundle *it, int device, int *fit, nj_error *error
     int capability;
     nj_error own;
     error = error == NULL ? &own : error;
-    if (!nj_find_device(device, &device, error) || !nj_device_capability(device, &capability, error)) {
+    if (!nj_device_find(device, &device, error) || !nj_device_capability(device, &capability, error)) {
         return error->code;
     }
     *fit = nj_image_fit(it->image_arch, capability);

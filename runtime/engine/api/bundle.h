@@ -33,10 +33,4 @@ bool nj_bundle_verify(void *context, const char *digest, nj_error *error);
 void nj_bundle_tell(const nj_bundle *bundle, const char *kind, const char *kernel, const char *detail, int device, uint64_t began_ns);
 uint64_t nj_now_ns(void);
 
-/* Fills a caller's struct from ours; `error` may be NULL. */
-nj_code nj_fill(const nj_sized *sized, void *theirs, const void *ours, nj_error *error);
-
-/* Finds the ordinal of a device, which NJ_CURRENT_DEVICE may stand for. False with `error` filled. */
-bool nj_find_device(int device, int *ordinal, nj_error *error);
-
 #endif

@@ -231,7 +231,7 @@ nj_code nj_kernel_about(const nj_kernel *it, nj_kernel_info *info, nj_error *err
 {
     static const nj_sized sized = {"nj_kernel_info", sizeof *info, NJ_END_OF(nj_kernel_info, config_count), -1};
     nj_kernel_info all = {sizeof all, it->name, it->param_count, it->table.rows, it->table.config_count};
-    return nj_fill(&sized, info, &all, error);
+    return nj_sized_fill(&sized, info, &all, error);
 }
 
 nj_code nj_kernel_param(const nj_kernel *it, size_t number, nj_param_info *info, nj_error *error)
@@ -242,5 +242,5 @@ nj_code nj_kernel_param(const nj_kernel *it, size_t number, nj_param_info *info,
     }
     const nj_param *param = &it->table.params[number];
     nj_param_info all = {sizeof all, it->names[number], param->is_constexpr, param->has_default};
-    return nj_fill(&sized, info, &all, error);
+    return nj_sized_fill(&sized, info, &all, error);
 }

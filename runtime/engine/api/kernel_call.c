@@ -1,6 +1,7 @@
 #include "api/kernel_call.h"
 
 #include "base/sized.h"
+#include "driver/query.h"
 #include "launch/descriptor.h"
 #include "select/passed.h"
 
@@ -18,7 +19,7 @@ bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error
     if (read->reserved != 0) {
         return nj_refuse_argument(error, -1, nj_format("%u", read->reserved).text, "expected nj_launch_setup.reserved to be 0");
     }
-    return nj_find_device(read->device, &read->device, error);
+    return nj_device_find(read->device, &read->device, error);
 }
 
 /* -- bound -- */

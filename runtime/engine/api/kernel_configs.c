@@ -156,7 +156,7 @@ nj_code nj_kernel_config(const nj_kernel *kernel, size_t number, nj_config_info 
     }
     const nj_config *config = &table->configs[number];
     nj_config_info all = {sizeof all, made->configs[number], config->constexpr_count + config->option_count};
-    return nj_fill(&sized, info, &all, error);
+    return nj_sized_fill(&sized, info, &all, error);
 }
 
 void nj_kernel_close_configs(nj_kernel *kernel)

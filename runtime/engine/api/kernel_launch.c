@@ -3,6 +3,7 @@
 #include "api/plan.h"
 
 #include "driver/library.h"
+#include "driver/query.h"
 #include "launch/pack.h"
 
 #include <stdlib.h>
@@ -116,7 +117,7 @@ nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error)
 {
     nj_error own;
     error = error == NULL ? &own : error;
-    if (!nj_find_device(device, &device, error) || nj_kernel_on(kernel, device, error) == NULL) {
+    if (!nj_device_find(device, &device, error) || nj_kernel_on(kernel, device, error) == NULL) {
         nj_within_kernel(kernel, error);
         return error->code;
     }

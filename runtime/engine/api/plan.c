@@ -124,7 +124,7 @@ nj_code nj_plan_about(const nj_plan *plan, nj_plan_info *info, nj_error *error)
     const nj_table *table = &plan->kernel->table;
     nj_plan_info all = {sizeof all, plan->symbol, plan->row, nj_table_at(table, NJ_COLUMN_CONFIG, plan->row), plan->it.ordinal,
                         plan->num_warps, plan->it.num_ctas, plan->it.shared_bytes, plan->registers, plan->values.count};
-    return nj_fill(&sized, info, &all, error);
+    return nj_sized_fill(&sized, info, &all, error);
 }
 
 nj_code nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info *info, nj_error *error)
@@ -136,7 +136,7 @@ nj_code nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info *in
     const nj_leaf_value *value = &plan->values.all[number];
     nj_plan_value_info all = {sizeof all, plan->values.names[number], plan->values.types[number],
                               value->is_descriptor ? sizeof(nj_tensor_descriptor) : value->bytes, value->hint};
-    return nj_fill(&sized, info, &all, error);
+    return nj_sized_fill(&sized, info, &all, error);
 }
 
 /* -- launched with values -- */

@@ -1,8 +1,6 @@
 /* Plans enqueued, with the scratch memory that they need. */
 #include "api/plan.h"
 
-#include "driver/query.h"
-
 #include <stdlib.h>
 
 /* What is allocated for a launch. */

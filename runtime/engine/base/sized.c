@@ -23,17 +23,17 @@ bool nj_sized_take_other(const nj_sized *it, const void *theirs, size_t size, vo
     return true;
 }
 
-bool nj_sized_fill(const nj_sized *it, void *theirs, const void *ours, nj_error *error)
+nj_code nj_sized_fill(const nj_sized *it, void *theirs, const void *ours, nj_error *error)
 {
     size_t size;
     memcpy(&size, theirs, sizeof size);
     if (!check_size(it, size, error)) {
-        return false;
+        return NJ_ERROR_ARGUMENT;
     }
     if (size > it->ours) {
         memset((unsigned char *)theirs + it->ours, 0, size - it->ours);
     }
     memcpy((unsigned char *)theirs + sizeof size, (const unsigned char *)ours + sizeof size,
            (size < it->ours ? size : it->ours) - sizeof size);
-    return true;
+    return NJ_OK;
 }

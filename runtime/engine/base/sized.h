@@ -33,8 +33,8 @@ static inline bool nj_sized_take(const nj_sized *it, const void *theirs, void *o
     return nj_sized_take_other(it, theirs, size, ours, error);
 }
 
-/* Fills a caller's struct, as far as its size goes; what it has beyond ours is 0, and its size stays. False with `error` filled where
- * its size was not set. */
-bool nj_sized_fill(const nj_sized *it, void *theirs, const void *ours, nj_error *error);
+/* Fills a caller's struct, as far as its size goes; what it has beyond ours is 0, and its size stays. NJ_ERROR_ARGUMENT, with
+ * `error` filled (may be NULL), where its size was not set. */
+nj_code nj_sized_fill(const nj_sized *it, void *theirs, const void *ours, nj_error *error);
 
 #endif

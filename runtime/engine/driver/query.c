@@ -10,6 +10,16 @@ bool nj_device_count(int *count, nj_error *error)
     return nj_driver_ready(error) && nj_outcome_good(NJ_TRY(cuDeviceGetCount, count), error);
 }
 
+bool nj_device_find(int device, int *ordinal, nj_error *error)
+{
+    *ordinal = device == NJ_CURRENT_DEVICE ? nj_current_device(error) : device;
+    if (device == NJ_CURRENT_DEVICE) {
+        return *ordinal >= 0;
+    }
+    return (device >= 0 && device < NJ_DEVICES_MAX) ||
+           nj_refuse_argument(error, -1, nj_format("%d", device).text, "expected the ordinal of a device, or NJ_CURRENT_DEVICE");
+}
+
 /* The driver's handle of a device. */
 static bool find_device(int ordinal, CUdevice *device, nj_error *error)
 {

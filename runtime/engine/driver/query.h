@@ -13,6 +13,7 @@ typedef struct {
 /* False with `error` filled. */
 NJ_INTERNAL bool nj_driver_version(int *version, nj_error *error); /* 13010: CUDA 13.1; 6040: ROCm 6.4 */
 NJ_INTERNAL bool nj_device_count(int *count, nj_error *error);
+bool nj_device_find(int device, int *ordinal, nj_error *error); /* the ordinal of a device, which NJ_CURRENT_DEVICE may stand for */
 NJ_INTERNAL bool nj_device_describe(int ordinal, nj_device_facts *facts, nj_error *error);
 NJ_INTERNAL bool nj_device_capability(int ordinal, int *capability, nj_error *error); /* 90: sm_90; 942: gfx942 */
 NJ_INTERNAL bool nj_device_attribute(int ordinal, int attribute, int *value, nj_error *error); /* by its number in cuda.h */

@@ -17,7 +17,7 @@
  * docs/c-api.md explains each step. Link with -lnojit; `nojit config` prints the flags. The library needs libc alone: it opens the
  * driver at the first launch, and libzstd.so.1 unless nj_options.decompress is set.
  *
- * The driver is NVIDIA's (libcuda.so.1) or AMD's (libamdhip64.so), whichever the process finds first. Each has its own words:
+ * The driver is NVIDIA's (libcuda.so.1), or AMD's (libamdhip64.so) where that is missing. Each has its own words:
  *
  *     here           CUDA                                   HIP
  *     nj_stream      CUstream, cudaStream_t                 hipStream_t
@@ -97,7 +97,7 @@ typedef enum nj_code {
 /* Why a function failed: what was expected, what was found instead, and where. Filled by the library alone, and needs no
  * initialisation. Its size never changes. Texts are cut where they are too long. */
 typedef struct nj_error {
-    nj_code code;
+    nj_code code;    /* unchanged by a function that succeeds, as all of it */
     int argument;    /* of NJ_ERROR_ARGUMENT: the number of a param of the kernel; -1: `where` says which, or the call as a whole */
     int driver_code; /* of NJ_ERROR_DRIVER: its CUresult or hipError_t, whose name is `got`; -1 without a driver */
     int system_code; /* of NJ_ERROR_SYSTEM: its errno */
@@ -161,6 +161,7 @@ typedef struct nj_options {
     /* Returns the stream of a launch whose `stream` is NULL. The default is NULL: the default stream. */
     nj_stream (*find_stream)(void *user, int device);
 
+    /* Takes note of something that took time. The default is to tell nobody. */
     void (*log)(void *user, const nj_event *event);
 } nj_options;
 
@@ -189,6 +190,7 @@ typedef struct nj_bundle_info {
 
 #define NJ_BUNDLE_INFO_INIT {sizeof(nj_bundle_info), NULL, NULL, NULL, NULL, NULL, 0, 0}
 
+/* Describes a bundle. */
 NJ_API nj_code nj_bundle_about(const nj_bundle *bundle, nj_bundle_info *info, nj_error *error);
 
 /* Returns the name of a kernel, sorted by name; NULL if `number` is not below `kernel_count`. */
@@ -275,15 +277,15 @@ typedef struct nj_arg {
     uint32_t kind;  /* an nj_arg_kind */
     uint32_t dtype; /* of NJ_ARG_POINTER: an nj_dtype */
     union {
-        int64_t integer; /* of NJ_ARG_INT, and of NJ_ARG_BOOL 0 or 1 */
-        uint64_t natural; /* of NJ_ARG_UINT */
-        double number;
-        uint64_t address;
+        int64_t integer;            /* of NJ_ARG_INT, and of NJ_ARG_BOOL 0 or 1 */
+        uint64_t natural;           /* of NJ_ARG_UINT */
+        double number;              /* of NJ_ARG_FLOAT */
+        uint64_t address;           /* of NJ_ARG_POINTER */
         const struct nj_arg *items; /* of NJ_ARG_TUPLE, as many as `count` */
         const nj_tensor_descriptor *descriptor;
-        const char *text; /* of the last three kinds */
+        const char *text;           /* of the last three kinds */
     };
-    size_t count;
+    size_t count; /* of NJ_ARG_TUPLE */
 } nj_arg;
 
 /* A constexpr, an option of the launch (such as num_warps) or a param, by its name. */
@@ -302,6 +304,7 @@ typedef struct nj_kernel_info {
 
 #define NJ_KERNEL_INFO_INIT {sizeof(nj_kernel_info), NULL, 0, 0, 0}
 
+/* Describes a kernel. */
 NJ_API nj_code nj_kernel_about(const nj_kernel *kernel, nj_kernel_info *info, nj_error *error);
 
 typedef struct nj_param_info {
@@ -350,16 +353,16 @@ typedef struct nj_launch_setup {
  * arguments may be freed then. A specialization that was launched before takes no lock, allocates nothing and opens nothing; in a
  * capture of a stream, only such calls are allowed. A kernel remembers 65,536 specializations on each device, and selects anew for
  * each call of any other. */
-NJ_API nj_code nj_kernel_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                         const nj_launch_setup *setup, nj_error *error);
+NJ_API nj_code nj_kernel_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords,
+                                size_t keyword_count, const nj_launch_setup *setup, nj_error *error);
 
 /* A variant on a device, ready to launch without selection; lives until the bundle is closed. Immutable. */
 typedef struct nj_plan nj_plan;
 
-/* Selects and loads the variant that serves a call, as `nj_kernel_launch` does, and enqueues nothing. Of `setup` only `device` counts. Calls
- * that the same variant serves on a device get the same plan. NULL on failure. */
-NJ_API const nj_plan *nj_kernel_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                                 const nj_launch_setup *setup, nj_error *error);
+/* Selects and loads the variant that serves a call, as `nj_kernel_launch` does, and enqueues nothing. Of `setup` only `device` counts.
+ * Calls that the same variant serves on a device get the same plan. NULL on failure. */
+NJ_API const nj_plan *nj_kernel_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords,
+                                        size_t keyword_count, const nj_launch_setup *setup, nj_error *error);
 
 typedef struct nj_plan_info {
     size_t size;
@@ -373,6 +376,7 @@ typedef struct nj_plan_info {
 
 #define NJ_PLAN_INFO_INIT {sizeof(nj_plan_info), NULL, 0, 0, 0, 0, 0, 0, 0, 0}
 
+/* Describes a plan. */
 NJ_API nj_code nj_plan_about(const nj_plan *plan, nj_plan_info *info, nj_error *error);
 
 /* What one entry of `values` of `nj_plan_launch` points to. */
@@ -428,8 +432,8 @@ typedef struct nj_reason {
 typedef int (*nj_reason_visitor)(void *user, const nj_reason *reason);
 
 /* Tells the visitor of each variant whether it serves a call, in the order of the table. Launches nothing, and loads no image. */
-NJ_API nj_code nj_kernel_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                          const nj_launch_setup *setup, nj_reason_visitor visit, void *user, nj_error *error);
+NJ_API nj_code nj_kernel_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords,
+                                 size_t keyword_count, const nj_launch_setup *setup, nj_reason_visitor visit, void *user, nj_error *error);
 
 /* -- arguments -- */
 
