@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call import CallFacts
 from nojit.runtime.launch.facts import Facts, call_facts, is_dtype, placeholder
 from nojit.runtime.launch.images import Source, best_source, closest_source
@@ -21,7 +22,6 @@ from nojit.runtime.launch.keys import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
 from nojit.runtime.launch.plans import grid_error, make_plan, read_row
 from nojit.runtime.launch.rows_to_load import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log
-from nojit.runtime.record import Record
 from nojit.runtime.table.table import MISSING, KernelTable
 from nojit.runtime.target import ImageArch, parse_image_arch, spell_arch
 from nojit.runtime.tuning.lookup import Lookup, Ordering, lookup_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     # imported on demand: calls without a variant are rare, and NOJIT_TUNING is seldom set
     from nojit.runtime.explain.explanation import Explanation
     from nojit.runtime.fallback.jit_call import JitFallback
-    from nojit.runtime.handle import KernelParam, LaunchConfig
+    from nojit.runtime.triton_attributes import KernelParam, LaunchConfig
     from nojit.runtime.tuning.overrides import TuningSource
 
 T = TypeVar("T")
@@ -252,14 +252,14 @@ class Kernel(_core.Dispatcher):
     @property
     def params(self) -> tuple[KernelParam, ...]:
         """The function's params in its order."""
-        from nojit.runtime.handle import params_of  # noqa: PLC0415 - launches ask for none
+        from nojit.runtime.triton_attributes import params_of  # noqa: PLC0415 - launches ask for none
 
         return params_of(self._at_hand[1])
 
     @property
     def configs(self) -> tuple[LaunchConfig, ...]:
         """The manifest's configs, of the first available architecture."""
-        from nojit.runtime.handle import config_of  # noqa: PLC0415 - as above
+        from nojit.runtime.triton_attributes import config_of  # noqa: PLC0415 - as above
 
         return tuple(map(config_of, self._at_hand[1].configs))
 
@@ -270,7 +270,7 @@ class Kernel(_core.Dispatcher):
         Raises:
             AttributeError: the kernel was not launched yet, or Triton's JIT ran every call.
         """
-        from nojit.runtime.handle import config_of  # noqa: PLC0415 - as above
+        from nojit.runtime.triton_attributes import config_of  # noqa: PLC0415 - as above
 
         if self._last is None:
             raise AttributeError(f"kernel {self.name} has no best_config: expected a launch before, got none")

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "ALONE",

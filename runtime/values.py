@@ -9,8 +9,8 @@ import struct
 from typing import Any, TypeAlias
 
 from nojit.runtime.errors import shown
-from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.frozen_record import Record
+from nojit.runtime.strict_json import Json, canonical_json
 
 __all__ = ["LAYOUTS", "DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "module_of", "spell"]
 

@@ -6,7 +6,7 @@ from nojit.aot.backends.registry import vendor_of
 from nojit.aot.cache.entry import EntryError
 from nojit.aot.plan.variant import FACTS, CompiledVariant, Variant, decode_compiled
 from nojit.runtime.errors import BundleError, CompileError, NojitError
-from nojit.runtime.strict import fields, parse_json, text
+from nojit.runtime.strict_json import fields, parse_json, text
 from nojit.runtime.table.table import Launch
 
 __all__ = ["check_compiled", "check_entry", "checked_registers"]

@@ -18,7 +18,7 @@ from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.explain.options import TOOLCHAIN
 from nojit.runtime.recording.origins import ATTACHMENT, read_origins
-from nojit.runtime.strict import Json
+from nojit.runtime.strict_json import Json
 from nojit.runtime.table.table import Config, KernelTable, Missing, Param
 from nojit.runtime.target import by_arch
 from nojit.runtime.values import encode_value, spell

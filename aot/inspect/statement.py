@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
-from nojit.runtime.strict import Json, canonical_json, parse_json
+from nojit.runtime.strict_json import Json, canonical_json, parse_json
 from nojit.runtime.trust.policy import (
     EXPIRES,
     INDEX_DIGEST,

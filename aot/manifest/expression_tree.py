@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from nojit.runtime.expr.operations import MISSING, ExpressionError, Op, Value, identity, same
 from nojit.runtime.expr.postfix import UNARY, WORDS, infix, postfix, words_of
 from nojit.runtime.expr.postfix import evaluate as compute
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "MAX_HEIGHT",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
-from nojit.runtime.strict import Json, parse_json
+from nojit.runtime.strict_json import Json, parse_json
 from nojit.runtime.table.table import KernelTable, Launch, Slot, TensorMap, config_json
 from nojit.runtime.table.tuning import Tuning
 from nojit.runtime.values import encode_value

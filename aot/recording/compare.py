@@ -11,7 +11,7 @@ from typing import Any
 from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of
 from nojit.runtime.errors import few
 from nojit.runtime.recording.file import Recording
-from nojit.runtime.strict import canonical_json
+from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.values import decode_value, spell
 
 __all__ = ["Difference", "compare_recordings"]

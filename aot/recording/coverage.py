@@ -16,7 +16,7 @@ from nojit.runtime.launch.call import Argument, CallFacts, pointee, slot_kind
 from nojit.runtime.recording.closure import fingerprint
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, read_origins
-from nojit.runtime.strict import Json
+from nojit.runtime.strict_json import Json
 from nojit.runtime.table.constant_types import constant_of, is_constant
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.type_names import NONE, descriptor_parts, is_descriptor, members

@@ -21,7 +21,7 @@ from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of
 from nojit.runtime.errors import BundleFormatError, ManifestError, NojitError, RecordingError, nearest_or_few
 from nojit.runtime.explain.options import BUILT_WITH
 from nojit.runtime.recording.origins import ATTACHMENT, encode_origins
-from nojit.runtime.strict import canonical_json
+from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.table.table import Axis, Config, Missing, Param
 from nojit.runtime.values import Value, decode_value, encode_value, identity
 

@@ -18,7 +18,7 @@ from nojit.aot.manifest.archs import chip_of
 from nojit.aot.manifest.options import OPTIONS, TUNABLE
 from nojit.runtime.errors import BundleFormatError, RecordingError
 from nojit.runtime.recording.file import Recording
-from nojit.runtime.strict import canonical_json
+from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.values import Value, decode_value
 
 __all__ = ["RecordedKernel", "Spec", "kernels_of", "option_default"]

@@ -28,7 +28,7 @@ from nojit.aot.remote.messages import Description, Job, Other, Outcome, Setup, T
 from nojit.aot.remote.version import nojit_version
 from nojit.runtime.errors import CompileError, ManifestError, NojitError, worded
 from nojit.runtime.recording.file import FORMAT, SUFFIX
-from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.strict_json import Json, canonical_json
 
 __all__ = ["Workshop", "Workshops", "mismatch"]
 

@@ -15,7 +15,7 @@ from nojit.aot.cache.entry import EntryError
 from nojit.aot.trust.sign import sign_payload
 from nojit.aot.trust.verify_signature import read_only_key
 from nojit.runtime.errors import BundleTrustError
-from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.trust.policy import open_envelope
 from nojit.runtime.trust.trusted_keys import TrustedKeys
 

@@ -12,8 +12,8 @@ from nojit.runtime import _core
 from nojit.runtime.bundle.format import RECORDS, BundleIndex, Group, KernelEntry, Place
 from nojit.runtime.bundle.zstd import decompress
 from nojit.runtime.errors import BundleError, KernelNotFoundError, counted, nearest_or_few
-from nojit.runtime.record import Record
-from nojit.runtime.strict import refuse
+from nojit.runtime.frozen_record import Record
+from nojit.runtime.strict_json import refuse
 from nojit.runtime.table.reading import check_table, decode_table
 from nojit.runtime.table.table import KernelTable
 

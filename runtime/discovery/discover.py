@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import Provider, normalized, providers
 from nojit.runtime.errors import BundleError, did_you_mean, worded
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.target import by_arch
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nojit.runtime.errors import BundleError, worded
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 
 __all__ = ["ENTRY_POINTS", "Provider", "normalized", "providers"]
 

@@ -9,8 +9,8 @@ from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.explain.advice import advise
 from nojit.runtime.explain.hint_misses import hinted
 from nojit.runtime.explain.selection import Selection
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call import mismatch
-from nojit.runtime.record import Record
 
 __all__ = ["Rejection", "no_match", "rejections"]
 

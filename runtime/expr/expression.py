@@ -41,7 +41,7 @@ from nojit.runtime.expr.operations import (
     same,
 )
 from nojit.runtime.expr.postfix import conjuncts, evaluate, infix, names_of, postfix
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "INT64_MAX",

@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
 from nojit.runtime.errors import typed
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.values import identity
 
 __all__ = [

@@ -26,7 +26,7 @@ from nojit.runtime.expr.operations import (
     describe,
     identity,
 )
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "BINDINGS",

@@ -14,7 +14,7 @@ from functools import cache, partial
 from types import FunctionType
 from typing import Any, TypeAlias
 
-from nojit.runtime.caller import warn_caller
+from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.explain.options import TOOLCHAIN
 from nojit.runtime.explain.refusals import check_names
@@ -28,8 +28,8 @@ from nojit.runtime.fallback.jit_configs import (
     specialization_of,
     value_of,
 )
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call import Argument, CallFacts, accepts, natural_type
-from nojit.runtime.record import Record
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.target import PDL_SINCE

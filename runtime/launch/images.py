@@ -10,8 +10,8 @@ from typing import TypeAlias
 from nojit.runtime import _core
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NoMatchingVariantError
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.observe.events import emit
-from nojit.runtime.record import Record
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch, spell_arch
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 
 if TYPE_CHECKING:
     import logging

@@ -42,7 +42,7 @@ from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 from nojit.runtime.launch.keys import constexpr_value
-from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.values import DType, FunctionRef, encode_value, module_of
 
 __all__ = ["Closure", "capture", "digest_of", "drift_of", "fingerprint", "kind_of", "place_of"]

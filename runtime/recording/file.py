@@ -32,7 +32,7 @@ from typing import Any, Final
 from nojit.runtime.errors import RecordingError, worded
 from nojit.runtime.recording import closure as closures
 from nojit.runtime.recording import specialization as specializations
-from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.strict_json import Json, canonical_json
 
 __all__ = [
     "FORMAT",

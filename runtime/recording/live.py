@@ -26,7 +26,7 @@ from nojit.runtime.recording.file import Writer
 from nojit.runtime.recording.specialization import Specialization, functions_among, read_specialization
 from nojit.runtime.recording.specialization import digest_of as specialization_digest
 from nojit.runtime.recording.winners import encoded_config, encoded_key
-from nojit.runtime.strict import Json
+from nojit.runtime.strict_json import Json
 
 __all__ = ["Call", "Known", "Recorder", "say"]
 

@@ -21,7 +21,7 @@ from nojit.runtime.recording import generated
 from nojit.runtime.recording.file import PART_SUFFIX, read_recording, write_recording
 from nojit.runtime.recording.hooks import Hooks
 from nojit.runtime.recording.live import Recorder, say
-from nojit.runtime.strict import Json
+from nojit.runtime.strict_json import Json
 
 __all__ = ["FAKE", "VARIABLE", "Session", "follow_generated", "merge_parts", "parts_beside", "record", "start"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.keys import constexpr_value
-from nojit.runtime.strict import Json
+from nojit.runtime.strict_json import Json
 from nojit.runtime.values import encode_value
 
 __all__ = ["OPTIONS", "config_by_name", "encoded_config", "encoded_key"]

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from nojit.runtime import _core
-from nojit.runtime.caller import warn_caller
+from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.explain.options import BUILT_WITH, is_as_built
 from nojit.runtime.kernel import Kernel

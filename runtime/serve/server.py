@@ -11,9 +11,9 @@ from typing import Any
 from nojit.runtime import _core, loader
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, NoMatchingVariantError, few
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.loader import Bundle
 from nojit.runtime.observe.events import Served, emit
-from nojit.runtime.record import Record
 from nojit.runtime.recording.closure import drift_of, place_of
 from nojit.runtime.recording.generated import MODULE
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, Origins, read_origins

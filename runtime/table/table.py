@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.frozen_record import Record
+from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.table.constant_types import constant_of, is_constant
 from nojit.runtime.table.tuning import Tuning, TuningTable
 from nojit.runtime.table.type_names import NONE, leaves

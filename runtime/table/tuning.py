@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, canonical_json, parse_json
+from nojit.runtime.frozen_record import Record
+from nojit.runtime.strict_json import Json, canonical_json, parse_json
 
 __all__ = [
     "BUCKETS",

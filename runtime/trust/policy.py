@@ -19,8 +19,8 @@ from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.twins import is_called
 from nojit.runtime.errors import BundleError, BundleTrustError, worded
-from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, parse_json
+from nojit.runtime.frozen_record import Record
+from nojit.runtime.strict_json import Json, parse_json
 from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from nojit.runtime import _core
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleTrustError, did_you_mean, worded
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.trust.key_files import read_key_file
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.errors import TuningError, did_you_mean
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import Config, KernelTable
 from nojit.runtime.table.tuning import BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.neighbours import cost_words, estimates, nearest, ranked

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from nojit.runtime.errors import TuningError, worded
 from nojit.runtime.expr.expression import parse
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning
 from nojit.runtime.tuning.lookup import DEFAULT_BUCKET, resolve

@@ -13,7 +13,7 @@ from typing import Any
 from nojit.runtime import _core
 from nojit.runtime.errors import TuningError, did_you_mean, key_among
 from nojit.runtime.expr.expression import ExpressionError, parse
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.tuning import TunedDevice
 from nojit.runtime.target import is_arch
 from nojit.runtime.tuning.neighbours import cost_words, is_cost

@@ -13,7 +13,7 @@ from nojit.aot.bench import cold_start, launch
 from nojit.aot.cache import cache, upkeep
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect import contents, device_choice, diff, doctor, statement
-from nojit.aot.oci import receive
+from nojit.aot.oci import pull
 from nojit.aot.pipeline import report, targets
 from nojit.aot.plan import left_out
 from nojit.aot.recording import coverage
@@ -49,7 +49,7 @@ FACTS = (
     statement.ProvenanceFacts,
     sign.NewKey,
     sign.SignedBundle,
-    receive.Received,
+    pull.Received,
     diff.BundleDiff,
     diff.KernelDiff,
     diff.VariantChange,

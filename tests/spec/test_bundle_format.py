@@ -17,12 +17,12 @@ from nojit.aot.manifest.expression_tree import MAX_HEIGHT
 from nojit.aot.pack import index, sections
 from nojit.aot.pack.sections import encode_table
 from nojit.aot.plan.table_json import encode_launches
-from nojit.runtime import _core, strict
+from nojit.runtime import _core, strict_json
 from nojit.runtime.bundle import format as layout
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.expr.expression import MAX_LENGTH
-from nojit.runtime.strict import canonical_json
+from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.table.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning, TuningTable
 from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.target import ALONE, FAMILIES
@@ -434,8 +434,8 @@ def _depth(value: Any) -> int:
 def test_characters_are_escaped_as_the_page_says() -> None:
     text = '\b\f\n\r\t\x00\x1f\x7f\x80é\U0001f600"\\/ ~'
     written = r'"\b\f\n\r\t\u0000\u001f\u007f\u0080\u00e9\ud83d\ude00\"\\/ ~"'
-    assert strict.canonical_json(text) == written.encode()
-    assert strict.parse_json(written.encode(), "") == text
+    assert strict_json.canonical_json(text) == written.encode()
+    assert strict_json.parse_json(written.encode(), "") == text
 
 
 def test_floats_are_spelled_as_the_page_says() -> None:

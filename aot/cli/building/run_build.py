@@ -34,7 +34,7 @@ from nojit.aot.compile.farm import Finished
 from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.compile.processes.source_processes import SourceCompiler
 from nojit.aot.compile.toolchain.installed_triton import files_of
-from nojit.aot.inspect.existing import read_in_place
+from nojit.aot.inspect.bundles_in_place import read_in_place
 from nojit.aot.inspect.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.manifest.reader import find_manifests, load_manifest

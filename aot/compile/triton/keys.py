@@ -21,7 +21,7 @@ from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import Variant, functions_of
 from nojit.runtime.errors import ManifestError, worded
-from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.values import Value, encode_value
 from triton.runtime.jit import JITFunction
 

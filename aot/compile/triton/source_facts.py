@@ -20,7 +20,7 @@ from nojit.aot.plan.outline import Outline
 from nojit.aot.plan.source import HEURISTICS, KernelSource, SourcePlace
 from nojit.runtime.errors import ManifestError, worded
 from nojit.runtime.recording.closure import capture, digest_of
-from nojit.runtime.strict import canonical_json
+from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.table.table import MISSING, Param
 from nojit.runtime.values import FunctionRef
 from triton.language.core import constexpr

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nojit.runtime.errors import NojitError
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "ADVICE",

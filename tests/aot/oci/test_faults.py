@@ -28,7 +28,7 @@ import pytest
 from click.testing import Result
 from nojit.aot.cli.options.registries import open_repository
 from nojit.aot.oci.address import parse_address
-from nojit.aot.oci.receive import Received, receive
+from nojit.aot.oci.pull import Received, receive
 from nojit.aot.oci.release import BUNDLE, read_release
 from nojit.aot.oci.staging import PARTIAL
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.recording.closure import capture, digest_of, drift_of, fingerprint
-from nojit.runtime.strict import canonical_json
+from nojit.runtime.strict_json import canonical_json
 
 from tests.runtime.recording.programs import annotated, helpers, kernels
 

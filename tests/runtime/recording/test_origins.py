@@ -13,7 +13,7 @@ from nojit.runtime.recording.origins import (
     encode_origins,
     read_origins,
 )
-from nojit.runtime.strict import canonical_json
+from nojit.runtime.strict_json import canonical_json
 
 FINGERPRINT = {
     "definitions": [{"module": "m", "qualname": "k", "text": "00", "names": [["helper", 0], ["SCALE", "11"]]}]

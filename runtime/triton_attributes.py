@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.runtime.record import Record
+from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import Config, KernelTable, Missing
 from nojit.runtime.values import Value, spell
 
