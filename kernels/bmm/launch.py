@@ -19,6 +19,7 @@ from nojit.kernels.bmm.checks import result_dtype
 from nojit.kernels.bmm.launch_padded import Padded
 from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.dispatch import precision
+from nojit.kernels.gemm.few import Few, few_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.gemm.waves import Way, aligned, sums_shape, way_of
@@ -48,8 +49,8 @@ class Prepared:
     """TMA descriptions of the left operand, the right operand and the result; None for the kernel that takes pointers."""
     partial: tuple[int, ...] | None
     """Shape of the partial sums, fp32; None without split-K."""
-    unused: Tensor
-    """Tensor that the pointer kernel receives in place of partial sums if there are none."""
+    unused: Tensor | None
+    """Tensor that the pointer kernel receives in place of partial sums if there are none; None for kernels without them."""
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     named: dict[str, Any]
@@ -86,7 +87,9 @@ class Prepared:
         if self.partial is not None:
             sums = new_contiguous(caller, a, self.partial, torch.float32)
         operands: tuple[Any, ...]
-        if self.maps is None:
+        if self.maps is None and self.unused is None:
+            operands = (left, right, result, added)
+        elif self.maps is None:
             caller.constant(self.unused)
             operands = (left, right, result, added, self.unused if sums is None else sums)
         else:
@@ -119,7 +122,8 @@ def prepare(
         finished: whether the product has an epilogue: a factor, a tensor to add or an activation.
         maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a tensor's device; by
             default, it asks the device.
-        tuned: whether the launch is to be tuned: no operand is copied, and programs do not share the last wave.
+        tuned: whether the launch is to be tuned: no operand is copied, programs do not share the last wave, and few rows
+            have no kernel of their own.
     """
     batch = a.shape[0] if a.dim() == BATCHED else 1
     left, right = layout_of(a, batch), layout_of(b, batch)
@@ -131,9 +135,12 @@ def prepare(
     if swapped:
         left, right = transposed(right), transposed(left)
         result, added = transposed(result), transposed(added)
-    fits = not _is_unaligned(a, b, out) and (maps_run or takes_maps)(a)
-    maps = _maps_of(left, right, result, a.element_size()) if fits else None
+    fits = not _is_unaligned(a, b) and (maps_run or takes_maps)(a)
     whole = _Whole(left, right, result, added, a, finished)
+    few = few_of(left, right, whole.processors) if fits and not tuned and not library.is_batch_invariant() else None
+    if few is not None:
+        return replace(whole.few(few), shape=shape, swapped=swapped is not few.is_turned)
+    maps = _maps_of(left, right, result, a.element_size()) if fits and not _is_unaligned(out) else None
     if maps is None:
         return replace(whole.pointed(), shape=shape, swapped=swapped)
     if tuned:
@@ -148,8 +155,8 @@ def prepare(
     return Padded(product, of_b, copy, swapped) if way.is_copied else product
 
 
-def _is_unaligned(a: Tensor, b: Tensor, out: Tensor | None) -> bool:
-    return any(value is not None and value.data_ptr() % MAP_BYTES for value in (a, b, out))
+def _is_unaligned(*values: Tensor | None) -> bool:
+    return any(value is not None and value.data_ptr() % MAP_BYTES for value in values)
 
 
 def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:
@@ -232,6 +239,16 @@ class _Whole:
         named = {"PRECISION": precision(self.a.dtype)}
         sizes = (*self.sizes, splits, padded_width(self.sizes[2]))
         return self._prepared("bmm", None, splits, sizes, strides, named)
+
+    def few(self, few: Few) -> Prepared:
+        """Return the launch arguments for the kernels of few rows."""
+        _, rows, cols, depth = self.sizes
+        added, result = self.added.strides[1:], self.result.strides[1:]
+        if few.is_turned:
+            rows, cols, added, result = cols, rows, added[::-1], result[::-1]
+        named = {"EPILOGUE": self.finished, "ROWS": few.rows}
+        strides = (*few.strides, *added, *result)
+        return replace(self._prepared(few.kernel, None, 1, (rows, cols, depth), strides, named), unused=None)
 
     def _prepared(
         self,

@@ -20,6 +20,8 @@ __all__ = ["ROLES", "GemmProblem", "problems"]
 
 ROLES: Final[Mapping[str, Roles]] = {
     "bmm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PRECISION",), ()),
+    "bmm_few": Roles(("BLOCK_N", "BLOCK_K", "PARTS"), (), ("EPILOGUE", "ROWS")),
+    "bmm_row": Roles(("BLOCK_N", "BLOCK_K", "STAGES"), (), ("EPILOGUE", "ROWS")),
     "bmm_merge": Roles(("BLOCK",), (), ()),
     "bmm_sm90": Roles(
         ("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE", "ROWS")

@@ -27,6 +27,8 @@ FEW = (3, 7, 208, 144)
 CUT = (1, 48, 208, 2064)
 # columns, and depth, for few rows by all tiles, and by parts of the depth
 BROAD = ((17_408, 144), (208, 2064))
+# columns, and depth, for all configs of the kernels of few rows
+SHALLOW = ((262, 1032), (1000, 4104), (4104, 520))
 RAGGED = (1, 47, 203, 2061)
 # tiles for half of an H200's programs after a whole wave
 SHARED = (2, 1312, 2112, 1048)
@@ -52,6 +54,8 @@ class Case:
     """Whether programs share the last wave."""
     padded: bool = False
     """Whether the right operand is copied to rows that start on lines of memory."""
+    few: bool = False
+    """Whether the kernel of few rows may run."""
 
     @property
     def label(self) -> str:
@@ -61,6 +65,7 @@ class Case:
             "" if self.maps else "pointers",
             "shared" if self.shared else "",
             "padded" if self.padded else "",
+            "few" if self.few else "",
             f"offset {self.offset}" if self.offset else "",
             self.activation if self.activation != "none" else "",
             "added" if self.added else "",
@@ -95,7 +100,8 @@ class Case:
             words = {"activation": self.activation}
             if self.added:
                 words |= {"beta": 0.5, "alpha": 0.25}
-            with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps, self.shared, self.padded):
+            ways = {"shared": self.shared, "padded": self.padded, "few": self.few}
+            with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps, **ways):
                 if not gradients:
                     return (functions[self.added](*operands, **words),)  # type: ignore[operator]
                 for value in operands:
@@ -177,7 +183,13 @@ class PairCase:
 
 @contextmanager
 def prepared_anew(
-    operator: ModuleType, preparing: ModuleType, maps: bool, shared: bool = False, padded: bool = False
+    operator: ModuleType,
+    preparing: ModuleType,
+    maps: bool,
+    *,
+    shared: bool = False,
+    padded: bool = False,
+    few: bool = False,
 ) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
     with ExitStack() as stack:
@@ -187,6 +199,8 @@ def prepared_anew(
             stack.enter_context(mock.patch.object(preparing, "takes_maps", return_value=False))
         if preparing is launch:
             stack.enter_context(mock.patch.object(launch, "way_of", return_value=Way(shared, padded)))
+            if not few:
+                stack.enter_context(mock.patch.object(launch, "few_of", return_value=None))
         yield
 
 
@@ -253,6 +267,11 @@ def _few_cases() -> Iterator[Case]:
     for dtype, rows, columns, (n, k) in itertools.product(dtypes, counts, (False, True), BROAD):
         yield Case(dtype, (1, rows, n, k), (False, columns))
         yield Case(dtype, (1, rows, n, k), (False, columns), activation="gelu", added=True)
+    for dtype, rows, (n, k) in itertools.product(dtypes, (1, 2, 3, 8, 9, 16), SHALLOW):
+        yield Case(dtype, (1, rows, n, k), (False, True), few=True)
+        yield Case(dtype, (1, rows, n, k), (False, True), activation="gelu", added=True, few=True)
+    yield Case(torch.bfloat16, (1, 1000, 5, 1032), (False, True), added=True, few=True)
+    yield Case(torch.bfloat16, (1, 4104, 1, 1032), (False, True), added=True, few=True)
 
 
 def _shared_cases() -> Iterator[Case]:
