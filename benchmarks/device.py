@@ -100,6 +100,7 @@ TESTED = (
     "norm",
     "pointwise",
     "rotary",
+    "scaled_grouped_mm",
     "scaled_mm",
 )
 PARTS = {

@@ -39,6 +39,7 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
     from nojit.kernels.norm import add_rms_norm, rms_norm
     from nojit.kernels.pointwise import clamp, gelu, swiglu, vector_add
     from nojit.kernels.rotary import rotary_qk, rotary_to_cache
+    from nojit.kernels.scaled_grouped_mm import scaled_grouped_mm
     from nojit.kernels.scaled_mm import scaled_mm
 
     def random(*shape: int) -> torch.Tensor:
@@ -49,6 +50,7 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
     m, batch = random(64, 64), random(2, 64, 64)
     others = [random(64, 64) for _ in range(3)]
     small, one = m.to(torch.float8_e4m3fn), torch.ones((), device=device)
+    experts, scales = torch.stack([small, small]).mT, (torch.ones(64, device=device), torch.ones(2, 64, device=device))
     turned, ends = small.t(), torch.tensor([20, 64], device=device, dtype=torch.int32)
     packed = torch.zeros(32, 64, device=device, dtype=torch.uint8)
     layout = BlockLayout(torch.ones(2, 2, 2, dtype=torch.bool), 64)
@@ -88,6 +90,7 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
         "uint4x2_mixed_mm": lambda: uint4x2_mixed_mm(m, packed),
         "b2b_gemm, gelu": lambda: b2b_gemm(m, *others[:2], activation="gelu"),
         "grouped_mm": lambda: grouped_mm(m, batch, ends),
+        "scaled_grouped_mm": lambda: scaled_grouped_mm(small, experts, *scales, ends),
         "scaled_mm": lambda: scaled_mm(small, turned, one, one),
         "conv2d": lambda: conv2d(image, taps, weight, padding=(1, 1)),
         "block_sparse_softmax": lambda: block_sparse_softmax(s, layout, scale=0.125),

@@ -95,9 +95,10 @@ def scaled(group: str, draw: Random, rounds: int) -> Row:
     return scaled_mm.measure(group, sizes, rounds, compile_too=False)
 
 
-def grouped(draw: Random, rounds: int) -> Row:
-    """Measure a grouped bf16 product against torch's; the bound counts as a library, too."""
-    return grouped_mm.measure("grouped", grouped_mm.drawn(draw), rounds, compile_too=False)
+def grouped(kind: str, draw: Random, rounds: int) -> Row:
+    """Measure a grouped product of a `kind` of operands against torch's; the bound counts as a library, too."""
+    group = "grouped" + (f"_{kind}" if kind else "")
+    return grouped_mm.measure(group, grouped_mm.drawn(draw, kind), rounds, compile_too=False)
 
 
 def attention_shape(draw: Random) -> attention.Shape:
@@ -220,7 +221,9 @@ FAMILIES: dict[str, Callable[[Random, int], Row]] = {
     "scaled": partial(scaled, "whole"),
     "scaled_rows": partial(scaled, "ends"),
     "scaled_blocks": partial(scaled, "blocks"),
-    "grouped": grouped,
+    "grouped": partial(grouped, ""),
+    "grouped_fp8": partial(grouped, "fp8"),
+    "grouped_blocks": partial(grouped, "blocks"),
     "attention": attend,
     "attention_backward": attend_backward,
     "conv2d": partial(conv2d, "forward"),

@@ -22,7 +22,7 @@ from nojit.kernels.arguments import (
 )
 from torch import Tensor
 
-__all__ = ["check_apart_from", "check_operands", "check_out", "cuts_depth", "shape_of"]
+__all__ = ["check_apart_from", "check_offs", "check_operands", "check_out", "cuts_depth", "shape_of"]
 
 MATRIX: Final = 2
 
@@ -51,12 +51,13 @@ def check_operands(mat_a: Tensor, mat_b: Tensor, offs: Tensor, bias: Tensor | No
     check_counted("mat_b", mat_b)
     if mat_a.shape[1] != mat_b.shape[-2]:
         refuse_value("mat_b", f"{mat_a.shape[1]} rows, as many as mat_a has columns", mat_b.shape[-2])
-    _check_offs(offs, mat_a, mat_b)
+    check_offs(offs, mat_a, mat_b)
     if bias is not None:
         _check_bias(bias, mat_a, mat_b, offs)
 
 
-def _check_offs(offs: Tensor, mat_a: Tensor, mat_b: Tensor) -> None:
+def check_offs(offs: Tensor, mat_a: Tensor, mat_b: Tensor) -> None:
+    """Require the ends of groups, as many as there are matrices."""
     check_strided("offs", offs)
     if offs.dtype != torch.int32:
         refuse_type("offs", str(torch.int32), offs.dtype)

@@ -21,6 +21,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
 )
 from nojit.kernels.grouped_mm.kernel_tiles import end_of, place_in, seek
 from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.scaled_mm.kernel_sm90 import prefetch_ends
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
@@ -30,18 +31,22 @@ UNIT = gl.constexpr(8)
 
 
 @gluon.jit
-def _produce(
-    maps, offs_ptr, memory, barriers, sizes, epilogue, TILE: gl.constexpr, TRANS: gl.constexpr, BIAS: gl.constexpr
-):
+def produce(
+    maps, offs_ptr, memory, barriers, sizes, vectors, TILE: gl.constexpr, TRANS: gl.constexpr, ENDS: gl.constexpr,
+    TOGETHER: gl.constexpr = 1,
+):  # fmt: skip
     """Copy the rows of a and the columns of b that each tile needs; run by the producer warp.
 
-    `sizes`: groups, rows, columns, K, and 0 if the groups share b's matrix, else 1; `epilogue`: bias, its strides,
-    result, its row stride in units of `UNIT`.
+    The number of steps of a tile is a multiple of `TOGETHER`; steps past the end of K read zeros.
+
+    `sizes`: groups, rows, columns, K, and 0 if the groups share b's matrix, else 1; `vectors`: what the end of a tile
+    reads, and the producer therefore prefetches. With `ENDS` "bias", the bias and its strides; with "scales", those of
+    `of_group`; with "none", nothing.
     """
     HIGH: gl.constexpr = maps[0].block_type.shape[2]
     MOST: gl.constexpr = TILE[0] // HIGH
     groups, m_len, n_len, k_len, b_step = opaque(sizes)
-    steps = gl.cdiv(k_len, DEPTH)
+    steps = gl.cdiv(k_len, maps[0].block_type.shape[3] * TOGETHER) * TOGETHER
     copied = 0
     number = gl.program_id(0)
     group = number * 0
@@ -49,8 +54,10 @@ def _produce(
     group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
     while group < groups:
         row, col, left = place_in(number, before, start, end, n_len, TILE[0], TILE[1], TILE[2])
-        if BIAS:
-            _prefetch_bias(epilogue, group, col, n_len, TILE[1])
+        if ENDS == "bias":
+            _prefetch_bias(vectors, group, col, n_len, TILE[1])
+        elif ENDS == "scales":
+            prefetch_ends(of_group(vectors, group), row, col, TILE[0], TILE[1])
         boxes = gl.minimum(gl.cdiv(left, HIGH), MOST)
         sources = (0, group * b_step, row, col)
         copied = copy_steps(maps[0], maps[1], memory, barriers, sources, 0, steps, copied, TILE, TRANS, boxes)
@@ -61,12 +68,19 @@ def _produce(
 
 
 @gluon.jit
-def _prefetch_bias(epilogue, group, col, n_len, WIDTH: gl.constexpr):
-    """Prefetch a tile's bias, since the end of a tile waits for it; run by one warp.
+def of_group(vectors, group):
+    """Return both scales and the bias of one group, as the kernel of dense fp8 products takes them.
 
-    `epilogue`: bias, its strides, result, its row stride in units of `UNIT`.
+    `vectors`: the same for group 0 (pointer, sizes and strides of each), and the stride of b's scales from group to group.
     """
-    bias_ptr, stride_cz, stride_cn, _, _ = epilogue
+    scale_ptr, n_len, stride_k, stride_n = vectors[1]
+    return vectors[0], (scale_ptr + group.to(gl.int64) * vectors[3], n_len, stride_k, stride_n), vectors[2]
+
+
+@gluon.jit
+def _prefetch_bias(vectors, group, col, n_len, WIDTH: gl.constexpr):
+    """Prefetch a tile's bias; run by one warp. `vectors`: the bias and its strides."""
+    bias_ptr, stride_cz, stride_cn = vectors
     lanes = gl.arange(0, 32, layout=gl.BlockedLayout([1], [32], [1], [0]))
     # past the end, prefetch the last element
     cols = gl.minimum(col + lanes * (WIDTH // 32), n_len - 1)
@@ -74,25 +88,26 @@ def _prefetch_bias(epilogue, group, col, n_len, WIDTH: gl.constexpr):
 
 
 @gluon.jit
-def _store_tile(
+def store_tile(
     OWN: gl.constexpr, out_map, out_memory, acc, tile, n_len, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     BIAS: gl.constexpr,
 ):  # fmt: skip
     """Store the rows of a consumer, `PANEL` columns at a time; `STORED` columns are done.
 
     `tile`: group, first row of the consumer, first column, and how many rows the group has from that row on, at least
-    1; `epilogue`: bias, its strides, result, its row stride in units of `UNIT`.
+    1; `epilogue`: result, its row stride in units of `UNIT`, and with `BIAS` the bias and its strides.
     """
     if acc.shape[1] > PANEL:
         one, other = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
-        _store_tile(OWN, out_map, out_memory, one, tile, n_len, epilogue, STORED, PANEL, BIAS)
-        _store_tile(OWN, out_map, out_memory, other, tile, n_len, epilogue, STORED + HALF, PANEL, BIAS)
+        store_tile(OWN, out_map, out_memory, one, tile, n_len, epilogue, STORED, PANEL, BIAS)
+        store_tile(OWN, out_map, out_memory, other, tile, n_len, epilogue, STORED + HALF, PANEL, BIAS)
     else:
         group, row, first_col, left = tile
-        bias_ptr, stride_cz, stride_cn, out_ptr, units_om = epilogue
+        out_ptr, units_om, added = epilogue
         col = first_col + STORED
         if BIAS:
+            bias_ptr, stride_cz, stride_cn = added
             columns = lanes_of(acc)[1]
             bias_ptrs = bias_ptr + group.to(gl.int64) * stride_cz + (col + columns).to(gl.int64) * stride_cn
             acc = acc + gl.load(bias_ptrs, mask=columns < n_len - col, other=0.0).to(gl.float32)
@@ -120,8 +135,8 @@ def _consume(
 ):  # fmt: skip
     """Compute and store the 64 rows of consumer `OWN` of every tile of this program.
 
-    `sizes`: groups, rows, columns, K, and 0 if the groups share b's matrix, else 1; `epilogue`: bias, its strides,
-    result, its row stride in units of `UNIT`.
+    `sizes`: groups, rows, columns, K, and 0 if the groups share b's matrix, else 1; `epilogue`: result, its row stride in
+    units of `UNIT`, the bias and its strides.
     """
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     groups, m_len, n_len, k_len, _ = opaque(sizes)
@@ -140,7 +155,7 @@ def _consume(
             last = gl.to_tensor(-1)
             acc, last = multiply_steps(OWN, acc, last, memory, barriers, used, steps, TILE, TRANS)
             acc = finish(acc, barriers[1], last)
-            _store_tile(OWN, maps[2], memory[2], acc, (group, row, col, left), n_len, epilogue, 0, PANEL, BIAS)
+            store_tile(OWN, maps[2], memory[2], acc, (group, row, col, left), n_len, epilogue, 0, PANEL, BIAS)
         else:
             for step in range(steps):
                 discard(barriers[0], barriers[1], used + step, TILE[3])
@@ -197,13 +212,15 @@ def grouped_mm_sm90_kernel(
     maps = (a_map, b_map, out_map)
     memory = (a_memory, b_memory, out_memory)
     sizes = (groups, m_len, n_len, k_len, b_step)
-    epilogue = (bias_ptr, stride_cz, stride_cn, out_ptr, units_om)
+    added = (bias_ptr, stride_cz, stride_cn)
+    epilogue = (out_ptr, units_om, added)
+    ends: gl.constexpr = "bias" if BIAS else "none"
     if BLOCK_M == 2 * OWNED:
         gl.warp_specialize(
             [
                 (_consume, (0, maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, panel, BIAS)),
                 (_consume, (1, maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, panel, BIAS)),
-                (_produce, (maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, BIAS)),
+                (produce, (maps, offs_ptr, memory, barriers, sizes, added, tile, trans, ends)),
             ],
             [4, 1],
             [232, 40],
@@ -212,7 +229,7 @@ def grouped_mm_sm90_kernel(
         gl.warp_specialize(
             [
                 (_consume, (0, maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, panel, BIAS)),
-                (_produce, (maps, offs_ptr, memory, barriers, sizes, epilogue, tile, trans, BIAS)),
+                (produce, (maps, offs_ptr, memory, barriers, sizes, added, tile, trans, ends)),
             ],
             [1],
             [40],

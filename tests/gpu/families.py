@@ -19,6 +19,7 @@ from tests.gpu import (
     mixed_mm_calls,
     norm_calls,
     rotary_calls,
+    scaled_grouped_mm_calls,
     scaled_mm_calls,
 )
 from tests.gpu.call import Call
@@ -87,5 +88,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
         lambda: chain(calls.pointwise_calls(), calls.generated_calls(), calls.huge_pointwise_calls()),
     ),
     "rotary": Family(("rotary",), rotary_calls.rotary_calls, borrowed=("norm",)),
+    "scaled_grouped_mm": Family(("scaled_grouped_mm",), scaled_grouped_mm_calls.scaled_grouped_calls),
     "scaled_mm": Family(("scaled_mm",), scaled_mm_calls.scaled_calls, shares=3),
 }

@@ -29,6 +29,8 @@ from nojit.kernels.norm import rms_norm  # noqa: E402
 from nojit.kernels.pointwise import swiglu  # noqa: E402
 from nojit.kernels.rotary import reference as of_positions  # noqa: E402
 from nojit.kernels.rotary import rotary  # noqa: E402
+from nojit.kernels.scaled_grouped_mm import reference as of_scaled_groups  # noqa: E402
+from nojit.kernels.scaled_grouped_mm import scaled_grouped_mm  # noqa: E402
 from nojit.kernels.scaled_mm import reference as of_scales  # noqa: E402
 from nojit.kernels.scaled_mm import scaled_mm  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -137,6 +139,12 @@ def scaled(a: Tensor, b: Tensor, *scales: Tensor) -> Tensor:
     return torch._scaled_mm(a, b, *scales, out_dtype=torch.bfloat16)
 
 
+def scaled_groups(a: Tensor, *others: Tensor) -> Tensor:
+    """Multiply in fp64, and round if the operands are fp8."""
+    exact = of_scaled_groups.scaled_grouped_mm(a, *others)
+    return exact if a.dtype == torch.float64 else exact.bfloat16()
+
+
 def four_bits() -> tuple[Tensor, Tensor]:
     return normal(40, 512), torch.randint(0, 256, (256, 304), dtype=torch.uint8)
 
@@ -162,6 +170,17 @@ OPERATORS: dict[str, tuple[Callable[[], tuple[Tensor, ...]], Callable[..., Tenso
     "rms_norm": (lambda: (normal(100, 1024),), rms_norm, of_rows.rms_norm),
     "rotary": (lambda: (normal(100, 4, 64), normal(128, 32), normal(128, 32)), rotary, of_positions.rotary),
     "scaled_mm": (eight_bits, scaled_mm, scaled),
+    "scaled_grouped_mm": (
+        lambda: (
+            normal(208, 144).to(FP8),
+            normal(4, 320, 144).to(FP8).mT,
+            torch.rand(208),
+            torch.rand(4, 320),
+            torch.tensor([5, 5, 150, 208], dtype=torch.int32),
+        ),
+        scaled_grouped_mm,
+        scaled_groups,
+    ),
     "grouped_mm": (
         lambda: (normal(208, 144), normal(4, 320, 144).mT, torch.tensor([5, 5, 150, 208], dtype=torch.int32)),
         grouped_mm,

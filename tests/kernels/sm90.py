@@ -15,16 +15,18 @@ from tests.kernels.gluon_stub import Map, Pointer, load
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 SHARED = ("kernel_functions.py", "block_sparse/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
+GROUPS = ("scaled_mm/kernel_sm90.py", "grouped_mm/kernel_tiles.py", "grouped_mm/kernel_sm90.py")
 OWN = {
-    "grouped_mm_sm90": ("grouped_mm/kernel_tiles.py", "grouped_mm/kernel_sm90.py"),
+    "grouped_mm_sm90": GROUPS,
+    "scaled_grouped_mm_sm90": (*GROUPS, "scaled_grouped_mm/kernel_sm90.py"),
     "grouped_mm_depth_sm90": ("grouped_mm/kernel_tiles.py", "grouped_mm/kernel_sm90_grad.py"),
 }
 """The files of kernels that have several of their own."""
-BOXES = {"grouped_mm_sm90": 16}
+BOXES = {"grouped_mm_sm90": 16, "scaled_grouped_mm_sm90": 16}
 """Rows of the left operand that are copied at once."""
 PROGRAMS = 3
 PANEL_BYTES = 128
-WHOLE = frozenset({"scaled_mm_sm90"})
+WHOLE = frozenset({"scaled_mm_sm90", "scaled_grouped_mm_sm90"})
 """Kernels that copy all that a tile takes of the right operand at once."""
 
 

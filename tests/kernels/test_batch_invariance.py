@@ -22,6 +22,7 @@ from nojit.kernels.grouped_mm import op as grouped_mm
 from nojit.kernels.mixed_mm import op as mixed_mm
 from nojit.kernels.mixed_mm.launch import prepare as prepare_mixed
 from nojit.kernels.mm_plus_mm import op as mm_plus_mm
+from nojit.kernels.scaled_grouped_mm import op as scaled_grouped_mm
 from nojit.kernels.scaled_mm import op as scaled_mm
 from nojit.kernels.scaled_mm.launch import Operands
 from nojit.kernels.scaled_mm.launch import prepare as prepare_scaled
@@ -164,8 +165,14 @@ def test_gradients_of_shared_keys_and_of_own_ones(invariant):
         (mixed_mm, lambda: mixed_mm.uint4x2_mixed_mm(torch.zeros(4, 48).half(), torch.zeros(24, 8).byte())),
         (scaled_mm, lambda: scaled_mm.scaled_mm(FP8, FP8.t(), *[torch.ones(())] * 2, out_dtype=torch.bfloat16)),
         (grouped_mm, lambda: grouped_mm.grouped_mm(torch.zeros(4, 48), torch.zeros(1, 48, 8), torch.zeros(1).int())),
+        (
+            scaled_grouped_mm,
+            lambda: scaled_grouped_mm.scaled_grouped_mm(
+                FP8, FP8[None].mT, torch.ones(len(FP8)), torch.ones(1, len(FP8)), torch.zeros(1).int()
+            ),
+        ),
     ],
-    ids=["bmm", "mm_plus_mm", "b2b_gemm", "mixed_mm", "scaled_mm", "grouped_mm"],
+    ids=["bmm", "mm_plus_mm", "b2b_gemm", "mixed_mm", "scaled_mm", "grouped_mm", "scaled_grouped_mm"],
 )
 def test_each_source_has_calls_of_its_own(monkeypatch, family, call):
     asked = []

@@ -22,6 +22,7 @@ FLEX = load_script("flex")
 CONTEST, TIMING = SCRIPTS["contest"], SCRIPTS["timing"]
 FAMILIES = ("bmm", "mm_plus_mm", "decode", "whole", "ends", "bias", "fast", "blocks", "prefill", "b2b_gemm", "conv2d")
 FAMILIES += ("conv3d", "operators", "shapes", "small", "deepseek", "mixtral", "qwen")
+FAMILIES += ("deepseek_fp8", "mixtral_fp8", "qwen_fp8", "deepseek_blocks")
 
 
 class OnMeta(TorchFunctionMode):

@@ -17,6 +17,7 @@ from tests.gpu import (
     matmul_calls,
     mixed_mm_calls,
     rotary_calls,
+    scaled_grouped_mm_calls,
     scaled_mm_calls,
 )
 
@@ -34,6 +35,7 @@ LISTS = {
     "pairs of products": b2b_gemm_calls.cases,
     "rotary embeddings": rotary_calls.rotary_calls,
     "scaled products": scaled_mm_calls.cases,
+    "grouped scaled products": scaled_grouped_mm_calls.cases,
     "convolutions": conv_calls.conv_calls,
     "convolutions by tall tiles": conv_calls.tall_calls,
 }

@@ -137,7 +137,8 @@ def test_what_is_measured_in_bf16_stands_for_fp16():
 
 OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_few", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "grouped_mm",
               "grouped_mm_depth", "grouped_mm_depth_sm90", "grouped_mm_sm90", "mixed_mm", "mixed_mm_few",
-              "mixed_mm_sm90", "scaled_mm", "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
+              "mixed_mm_sm90", "scaled_grouped_mm", "scaled_grouped_mm_bytes", "scaled_grouped_mm_sm90", "scaled_mm",
+              "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
 """Kernels whose columns are those of weights, or of their gradients, however they are called."""
 NO_BATCH = {
     # how deep sums are, and what belongs to weights

@@ -42,6 +42,7 @@ from nojit.kernels.norm import add_rms_norm, rms_norm
 from nojit.kernels.pointwise import addcmul, clamp, gelu, vector_add
 from nojit.kernels.pointwise import op_from_spec as pointwise_operator
 from nojit.kernels.rotary import rotary, rotary_qk, rotary_to_cache
+from nojit.kernels.scaled_grouped_mm import scaled_grouped_mm
 from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime._core import Described, Recipe
 from nojit.runtime.errors import ArgumentError
@@ -338,6 +339,9 @@ def product_calls() -> dict[str, Callable[[], Any]]:
         "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
         "b2b_gemm, int": lambda: b2b_gemm(m, m, m, alpha=2),
         "scaled_mm": lambda: scaled_mm(small, small.t(), one, one, None, torch.float32, True),
+        "scaled_grouped_mm": lambda: scaled_grouped_mm(
+            small, torch.stack([small, small]).mT, torch.ones(16), torch.ones(2, 16), ends
+        ),
         "grouped_mm": lambda: grouped_mm(m, batch, ends, bias=m[0]),
         "grouped_mm, K cut": lambda: grouped_mm(m, m, ends),
         "uint4x2_mixed_mm": lambda: uint4x2_mixed_mm(m, packed),

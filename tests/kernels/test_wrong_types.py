@@ -32,6 +32,7 @@ from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
 from nojit.kernels.pointwise import gelu, lerp, silu, swiglu, vector_add
 from nojit.kernels.rotary import rotary, rotary_qk, rotary_to_cache
+from nojit.kernels.scaled_grouped_mm import scaled_grouped_mm
 from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime.errors import ArgumentError
 
@@ -228,6 +229,17 @@ CASES = {
         bias=("tensor?", torch.randn(4)),
         out_dtype=("dtype?", torch.float32),
         out=("tensor?", torch.empty(3, 4)),
+    ),
+    "scaled_grouped_mm": case(
+        scaled_grouped_mm,
+        mat_a=("tensor", F),
+        mat_b=("tensor", torch.stack([F, F]).mT),
+        scale_a=("tensor", torch.ones(16)),
+        scale_b=("tensor", torch.ones(2, 16)),
+        offs=("tensor", torch.tensor([1, 3], dtype=torch.int32)),
+        out_dtype=("dtype?", torch.bfloat16),
+        use_fast_accum=("flag", False),
+        out=("tensor?", torch.empty(16, 16).bfloat16()),
     ),
     "block_sparse_softmax": case(
         block_sparse_softmax,
@@ -507,6 +519,13 @@ def test_sizes_that_kernels_do_not_count_are_refused(more):
         lambda: uint4x2_mixed_mm(meta(tall, 16), meta(8, 16, torch.uint8)),
         lambda: b2b_gemm(meta(tall, 16), meta(16, 16), meta(16, 16)),
         lambda: grouped_mm(meta(tall, 16), meta(16, 16)[None], meta(1, 1, torch.int32)[0]),
+        lambda: scaled_grouped_mm(
+            meta(tall, 16, fp8),
+            meta(16, 16, fp8)[None].mT,
+            meta(tall, 1, torch.float32),
+            meta(1, 16, torch.float32),
+            meta(1, 1, torch.int32)[0],
+        ),
     ):
         if more:
             with pytest.raises(ValueError, match=f": expected sizes of at most {COUNTED}, got shape"):

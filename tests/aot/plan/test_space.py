@@ -148,6 +148,9 @@ UNTUNED = {
     "grouped_mm_sm90",
     "flash_attention_bwd_sm90_prepare",
     "flash_attention_bwd_sm90_finish",
+    "scaled_grouped_mm",
+    "scaled_grouped_mm_bytes",
+    "scaled_grouped_mm_sm90",
     "scaled_mm_bytes",
     "scaled_mm_merge",
 }

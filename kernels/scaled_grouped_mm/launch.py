@@ -1,0 +1,145 @@
+"""Launch arguments of a validated ``scaled_grouped_mm`` call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import torch
+from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.maps import MAP_BYTES, has_maps, processors
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.scaled_grouped_mm.checks import RESULT
+from nojit.kernels.scaled_grouped_mm.scales import Scales, scales_of
+from nojit.kernels.scaled_mm.launch import FP8_BYTES, takes_bytes
+from torch import Tensor
+
+__all__ = ["Operands", "Prepared", "prepare"]
+
+RESULT_BYTES: Final = RESULT.itemsize
+RESIDENT: Final = 4
+"""Programs of the pointer kernel per SM: more would only wait for one another."""
+
+
+class Operands(NamedTuple):
+    """The tensors of a call: both factors, their scales, and the ends of groups."""
+
+    mat_a: Tensor
+    mat_b: Tensor
+    scale_a: Tensor
+    scale_b: Tensor
+    offs: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A validated ``scaled_grouped_mm`` call that is ready to launch."""
+
+    kernel: str
+    shape: tuple[int, int]
+    """[M, N], the shape of the result."""
+    maps: tuple[Mapped, Mapped, Mapped] | None
+    """TMA descriptions of a, the transposes of b, and the result; None for the kernel that takes pointers."""
+    as_bytes: bool
+    """True if the kernel takes the operands as bytes, since the device has no fp8 products."""
+    numbers: tuple[int, ...]
+    named: dict[str, Any]
+
+    def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
+        """Launch the product; return the result, a new tensor unless `out` is given.
+
+        `operands`: both factors, their scales, and the ends; `caller`: allocates and launches, or also records both for
+        replays.
+        """
+        mat_a, mat_b, scale_a, scale_b, offs = operands
+        result = out
+        if result is None:
+            result = new_contiguous(caller, mat_a, self.shape, RESULT)
+        if not result.numel() or not offs.numel():
+            return result
+        given: tuple[Any, ...]
+        if self.maps is not None:
+            of_a, of_b, of_out = self.maps
+            given = of_a.describe(mat_a), of_b.describe(mat_b), of_out.describe(result)
+        elif self.as_bytes:
+            given = tuple(caller.make(Tensor.view, value, torch.uint8) for value in (mat_a, mat_b))
+        else:
+            given = mat_a, mat_b
+        caller.launch(self.kernel, *given, offs, scale_a, scale_b, result, *self.numbers, **self.named)
+        return result
+
+
+def prepare(
+    operands: Operands,
+    out: Tensor | None,
+    fast: bool,
+    maps_run: Callable[[torch.device], bool] | None = None,
+) -> Prepared:
+    """Choose the kernel for a validated call and return its launch arguments.
+
+    Args:
+        operands: both factors, their scales, and the ends of groups.
+        out: where to write the result; None for a new tensor.
+        fast: whether tensor cores may accumulate with less precision than fp32.
+        maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a device; by default, it
+            asks the device.
+    """
+    mat_a, mat_b, scale_a, scale_b, _ = operands
+    groups, _, cols = mat_b.shape
+    rows = mat_a.shape[0]
+    left, right = layout_of(mat_a, 1), transposed(layout_of(mat_b, groups))
+    result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
+    whole = _Whole(operands, left, right, result, scales_of(scale_a, scale_b, mat_a, mat_b), fast)
+    aligned = all(value is None or value.data_ptr() % MAP_BYTES == 0 for value in (mat_a, mat_b, out))
+    maps = whole.maps if aligned and (maps_run or has_maps)(mat_a.device) else None
+    return whole.pointed() if maps is None else whole.mapped(maps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A validated call for which no kernel has been chosen yet."""
+
+    operands: Operands
+    left: Layout
+    right: Layout
+    """Layout of the transposes of b."""
+    result: Layout
+    scales: Scales
+    fast: bool
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """(groups, M, N, K)."""
+        groups, cols, depth = self.right.shape
+        return groups, self.left.shape[1], cols, depth
+
+    @property
+    def maps(self) -> tuple[Mapped, Mapped, Mapped] | None:
+        """TMA descriptions of a, the transposes of b, and the result.
+
+        None if one cannot be described, or the sm_90 kernel cannot read column scales with their strides.
+        """
+        of_a, of_b = (mapped(layout, FP8_BYTES, turn=False) for layout in (self.left, self.right))
+        of_out = mapped(self.result, RESULT_BYTES, turn=False)
+        if of_a is None or of_b is None or of_out is None:
+            return None
+        if self.scales.kind == "ends" and self.scales.strides[-1] not in {0, 1}:
+            return None
+        return of_a, of_b, of_out
+
+    def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
+        """Return the launch arguments for the sm_90 kernel, with TMA descriptions of a, b's transposes and the result."""
+        units = self.result.strides[1] * RESULT_BYTES // MAP_BYTES
+        numbers = (*self.sizes, maps[1].step, processors(self.operands.mat_a), *self.scales.strides, units)
+        named = {"SCALES": self.scales.kind, "FAST": self.fast and self.scales.kind == "ends"}
+        return Prepared("scaled_grouped_mm_sm90", self.sizes[1:3], maps, False, numbers, named)
+
+    def pointed(self) -> Prepared:
+        """Return the launch arguments for the kernel that takes pointers, which always adds up in fp32."""
+        of_b = self.right.strides
+        strides = (self.left.strides[1], *of_b[:2], *self.scales.strides, *self.result.strides[1:])
+        numbers = (*self.sizes, RESIDENT * processors(self.operands.mat_a), *strides)
+        as_bytes = takes_bytes(self.operands.mat_a, "scaled_grouped_mm")
+        name = "scaled_grouped_mm_bytes" if as_bytes else "scaled_grouped_mm"
+        return Prepared(name, self.sizes[1:3], None, as_bytes, numbers, {"BLOCK_SCALES": self.scales.kind != "ends"})
