@@ -64,8 +64,8 @@ static nj_code use(nj_bundle *bundle, nj_error *error)
         return error->code;
     }
     nj_tensor_descriptor described = {sizeof described, 0x4000, NJ_DTYPE_FP16, 2, {128, 64}, {64, 1}, {64, 64}, {0}, {0}, 0, 0, {0}};
-    nj_arg pair[] = {nj_arg_descriptor(&described), nj_arg_int(5)};
-    nj_arg both[] = {nj_arg_tuple(pair, 2)};
+    nj_arg members[] = {nj_arg_descriptor(&described), nj_arg_int(5), nj_arg_text("sum")};
+    nj_arg both[] = {nj_arg_tuple(members, 3)};
     return nj_kernel_launch(tile, both, 1, NULL, 0, NULL, error);
 }
 

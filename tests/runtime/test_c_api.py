@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -32,6 +33,7 @@ from tests.support.capi import (
     CApi,
     CBundle,
     CError,
+    CErrorFacts,
     CKernel,
     ConfigInfo,
     CPlan,
@@ -43,6 +45,7 @@ from tests.support.capi import (
 )
 from tests.support.tensors import PointerTensor
 
+HERE = Path(__file__).parent
 FORMAT, INTEGRITY, DRIVER, _MEMORY, ARGUMENT, SYSTEM, TRUST, NO_KERNEL, NO_VARIANT, _NEEDS = range(1, 11)
 
 
@@ -371,6 +374,30 @@ def test_a_plan_encodes_descriptors(open_c: Callable[..., CBundle], fakecuda: Fa
 
 
 # -- questions -------------------------------------------------------------------------------------------------------
+
+
+def test_the_library_says_its_version(api: CApi) -> None:
+    header = (HERE.parents[1] / "runtime/engine/include/nojit.h").read_text(encoding="utf-8")
+    major, minor = map(int, re.findall(r"#define NOJIT_VERSION_(?:MAJOR|MINOR) (\d+)", header))
+    assert api.library.nj_version() == 1000 * major + minor
+
+
+def test_an_error_is_written_in_one_line_as_far_as_there_is_room(api: CApi, tmp_path: Path) -> None:
+    error = CErrorFacts()
+    path = os.fsencode(tmp_path / "none.nojit")
+    assert api.library.nj_bundle_open(path, None, ctypes.byref(error)) is None
+    whole = b"expected open to succeed, got No such file or directory - at " + path
+    for room in (0, 1, 10, len(whole), len(whole) + 1, 2000):
+        text = ctypes.create_string_buffer(b"?" * 2000, 2000)
+        given = text if room else None
+        assert api.library.nj_error_text(ctypes.byref(error), given, ctypes.c_size_t(room)) == len(whole)
+        assert text.raw[:room] in {whole[: room - 1] + b"\0", whole + b"\0" + b"?" * (room - len(whole) - 1), b""}
+        assert text.raw[room:] == b"?" * (2000 - room)
+    # neither what was found nor where
+    alone = CErrorFacts(code=4, what=b"expected more memory")
+    text = ctypes.create_string_buffer(100)
+    assert api.library.nj_error_text(ctypes.byref(alone), text, ctypes.c_size_t(100)) == len(text.value)
+    assert text.value == b"expected more memory"
 
 
 def test_a_bundle_and_its_kernels_say_what_they_are(open_c: Callable[..., CBundle], fakecuda: FakeCuda) -> None:

@@ -48,7 +48,7 @@ def test_threads_share_a_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
 
 def test_each_allocation_can_fail(tmp_path: Path, fakecuda: FakeCuda) -> None:
     program = build("nomemory", tmp_path, SANITIZE, *ALLOCATIONS)
-    tile = kernel("tile", {"both": "(tensordesc<fp16[64,64]>,i32)"}, grid=["1"])
+    tile = kernel("tile", {"both": "(tensordesc<fp16[64,64]>,i32,='sum')"}, grid=["1"])
     bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), tile, attachments=NOTES)
     ran = subprocess.run([program, bundle], env=fakecuda.environment(90), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "many failed\n")

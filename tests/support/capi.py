@@ -18,6 +18,7 @@ __all__ = [
     "CApi",
     "CBundle",
     "CError",
+    "CErrorFacts",
     "CKernel",
     "CPlan",
     "ConfigInfo",
@@ -41,7 +42,9 @@ _NONE, _BOOL, _INT, _UINT, _FLOAT, _POINTER, _TUPLE, _DESCRIPTOR, _TEXT, _DTYPE,
 CURRENT_DEVICE = -1
 
 
-class _Error(ctypes.Structure):
+class CErrorFacts(ctypes.Structure):
+    """An `nj_error` as the library fills it."""
+
     _fields_ = (
         ("code", ctypes.c_int),
         ("argument", ctypes.c_int),
@@ -59,7 +62,7 @@ class _Error(ctypes.Structure):
 class CError(Exception):
     """An `nj_error`."""
 
-    def __init__(self, error: _Error) -> None:
+    def __init__(self, error: CErrorFacts) -> None:
         self.code = error.code
         self.argument = error.argument
         self.driver_code = error.driver_code
@@ -364,7 +367,7 @@ class CKernel:
             )
 
     def prepare(self, *args: Any, device: int = CURRENT_DEVICE, **named: Any) -> CPlan:
-        pen, error = _Pen(), _Error()
+        pen, error = _Pen(), CErrorFacts()
         handle = self._api.library.nj_kernel_prepare(
             self.handle, *pen.call(args, named), ctypes.byref(_setup(None, 0, device)), ctypes.byref(error)
         )
@@ -429,7 +432,7 @@ class CBundle:
 
     def attachment(self, name: str) -> tuple[int, bytes]:
         """Return the address of an attachment, and its bytes."""
-        error, size = _Error(), ctypes.c_size_t()
+        error, size = CErrorFacts(), ctypes.c_size_t()
         at = self._api.library.nj_bundle_attachment(self.handle, name.encode(), ctypes.byref(size), ctypes.byref(error))
         if not at:
             raise CError(error)
@@ -442,7 +445,7 @@ class CBundle:
         return fit.value
 
     def kernel(self, name: str) -> CKernel:
-        error = _Error()
+        error = CErrorFacts()
         handle = self._api.library.nj_bundle_kernel(self.handle, name.encode(), ctypes.byref(error))
         if not handle:
             raise CError(error)
@@ -452,7 +455,7 @@ class CBundle:
         self._api.library.nj_bundle_close(self.handle)
 
 
-class _Checked(_Error):  # noqa: N818 - what a function fills, not raised
+class _Checked(CErrorFacts):
     """An error that a function may fill, and what it returned."""
 
     result = 0
@@ -502,7 +505,7 @@ class CApi:
         return info
 
     def open(self, path: Path, options: Options | None = None) -> CBundle:
-        error = _Error()
+        error = CErrorFacts()
         given = None if options is None else ctypes.byref(options)
         handle = self.library.nj_bundle_open(os.fspath(path).encode(), given, ctypes.byref(error))
         if not handle:
@@ -511,7 +514,7 @@ class CApi:
 
     def open_memory(self, data: bytes, options: Options | None = None) -> CBundle:
         """Open bytes, which the caller keeps."""
-        error = _Error()
+        error = CErrorFacts()
         given = None if options is None else ctypes.byref(options)
         handle = self.library.nj_bundle_open_memory(data, ctypes.c_size_t(len(data)), given, ctypes.byref(error))
         if not handle:

@@ -163,6 +163,17 @@ def preferring(*orders):
         ("fp16", Argument("bool", True), False),
         ("(*fp16,i32)", NOTHING, False),
         ("tensordesc<fp16[64,64]>", Argument("descriptor"), False),
+        # a constant of more than 63 bits is that number alone
+        ("=18446744073709551615", integer((1 << 64) - 1), True),
+        ("=18446744073709551615", integer(-1), False),
+        ("=9223372036854775808", integer(1 << 62), False),
+        ("=-9223372036854775809", integer(-(1 << 63) - 1), False),
+        # texts that name no type
+        ("='open", Argument("constant", "open"), False),
+        ("=none", NOTHING, False),
+        ("fp8e5", Argument("float", 1.0), False),
+        ("i128", integer(0), False),
+        ("tensordesc<fp16[0]>", Argument("descriptor", (0,), "fp16"), False),
     ],
 )
 def test_accepts(slot, argument, fits):
