@@ -57,11 +57,14 @@ def rotary(
         ArgumentError: a wrong type, dtype or device.
         ValueError: a wrong shape, or cos or sin that require a gradient.
     """
-    tensors = (x, None, None, None, None, cos, sin, positions, None, None, None)
     if not torch.compiler.is_dynamo_compiling():
-        known: Tensor | None = _MEMO(*tensors, out, library.CURRENT.source, "rotary", None, interleaved, False)
+        known: Tensor | None = _MEMO(
+            x, None, None, None, None, cos, sin, positions, None, None, None, out, library.CURRENT.source,
+            "rotary", None, interleaved, False,
+        )  # fmt: skip
         if known is not None:
             return known
+    tensors = (x, None, None, None, None, cos, sin, positions, None, None, None)
     check_tensors(x=x, cos=cos, sin=sin, **({} if positions is None else {"positions": positions}))
     check_flags(interleaved=interleaved)
     if out is not None:
@@ -115,13 +118,14 @@ def rotary_qk(
         ArgumentError: a wrong type, dtype or device.
         ValueError: a wrong shape, or cos or sin that require a gradient.
     """
-    tensors = (query, key, None, query_weight, key_weight, cos, sin, positions, None, None, None)
     if not torch.compiler.is_dynamo_compiling():
         known: tuple[Tensor, Tensor] | None = _MEMO(
-            *tensors, None, library.CURRENT.source, "rotary_qk", eps, interleaved, inplace
-        )
+            query, key, None, query_weight, key_weight, cos, sin, positions, None, None, None, None,
+            library.CURRENT.source, "rotary_qk", eps, interleaved, inplace,
+        )  # fmt: skip
         if known is not None:
             return known
+    tensors = (query, key, None, query_weight, key_weight, cos, sin, positions, None, None, None)
     given = {"query": query, "key": key, "cos": cos, "sin": sin}
     one = _operands(tensors, given, eps, interleaved)
     check_flags(inplace=inplace)
@@ -184,13 +188,14 @@ def rotary_to_cache(
         ValueError: a wrong shape or stride.
         NotImplementedError: a gradient is required; `rotary_qk` has gradients.
     """
-    tensors = (query, key, value, query_weight, key_weight, cos, sin, positions, slot_mapping, key_cache, value_cache)
     if not torch.compiler.is_dynamo_compiling():
         known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(
-            *tensors, None, library.CURRENT.source, "rotary_to_cache", eps, interleaved, return_key
-        )
+            query, key, value, query_weight, key_weight, cos, sin, positions, slot_mapping, key_cache, value_cache, None,
+            library.CURRENT.source, "rotary_to_cache", eps, interleaved, return_key,
+        )  # fmt: skip
         if known is not None:
             return known
+    tensors = (query, key, value, query_weight, key_weight, cos, sin, positions, slot_mapping, key_cache, value_cache)
     given = {"query": query, "key": key, "value": value, "cos": cos, "sin": sin}
     given |= {"slot_mapping": slot_mapping, "key_cache": key_cache, "value_cache": value_cache}
     one = _operands(tensors, given, eps, interleaved)
@@ -256,8 +261,8 @@ def _remember(one: Operands, out: Tensor | None, words: tuple[Any, ...]) -> tupl
     results = tuple(
         each for each in rotate(mine, query_out, key_out, makes_key=makes_key, caller=recording) if each is not None
     )
-    for value in outs.values():
-        recording.touch(value)
+    if outs:
+        recording.touch(*outs.values())
     _MEMO.remember(recording.recipe(*results), *tensors, out, recording.source, *words)
     return results
 

@@ -16,6 +16,7 @@ from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import rms_norm
 from nojit.kernels.pointwise import silu, vector_add
 from nojit.kernels.scaled_mm import scaled_mm
+from nojit.runtime import _core
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -170,6 +171,32 @@ def test_a_lazy_negation_is_not_plain():
     negated = torch.complex(torch.zeros(2), torch.ones(2)).conj().imag
     assert negated.is_neg()
     assert not is_plain(negated)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "asked"),
+    [
+        (torch.bfloat16, ["requires_grad"]),
+        (torch.float8_e4m3fn, ["requires_grad"]),
+        (torch.float16, ["requires_grad", "is_negated"]),
+        (torch.float32, ["requires_grad", "is_negated"]),
+        (torch.complex64, ["requires_grad"]),
+        (torch.int64, []),
+        (torch.uint8, []),
+    ],
+)
+def test_a_tensor_is_asked_only_what_its_dtype_leaves_open(dtype, asked):
+    """Each question costs a call more than all else that is read of a tensor."""
+    found = []
+    plain = _core.Plain(
+        (torch.Tensor,),
+        property(lambda tensor: found.append("requires_grad") or tensor.requires_grad),
+        lambda tensor: found.append("is_negated") or tensor.is_neg(),
+        torch.is_grad_enabled,
+        (),
+    )
+    assert plain({"cpu"}, torch.zeros(2).to(dtype))
+    assert found == asked
 
 
 # of torch itself, at its first jvp

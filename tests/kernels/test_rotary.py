@@ -213,6 +213,13 @@ class TestCache:
         for got, other in zip((found, *own), (expected[0], *right), strict=True):
             torch.testing.assert_close(got, other, equal_nan=True)
 
+    def test_autograd_knows_that_caches_were_written_at_each_call(self):
+        x, slots = torch.randn(3, 2, 8), torch.arange(3)
+        own = torch.zeros(2, 2, 4, 8), torch.zeros(2, 2, 4, 8)
+        for calls in (1, 2, 3):
+            rotary_to_cache(x, x, x, *tables(8), None, slots, *own)
+            assert [cache._version for cache in own] == [calls, calls]
+
     def test_no_tokens_leave_caches_alone(self):
         own = caches(2, 1, 16, (8, 8), torch.float32)
         empty = torch.empty(0, 1, 8)

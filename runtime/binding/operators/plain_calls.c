@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "base/dlpack.h"
 #include "module.h"
 #include "python/at_import.h"
 #include "python/attributes.h"
@@ -103,6 +104,30 @@ static bool is_of_class(const py_plain *plain, PyObject *object)
     return found;
 }
 
+/* Whether a tensor may have gradients: integers have none. */
+static bool may_have_gradients(const DLTensor *view)
+{
+    return view->dtype.code != kDLInt && view->dtype.code != kDLUInt;
+}
+
+/* Whether a tensor may stand for its values times -1: only the imaginary part of conjugated complex numbers does, and no
+ * framework has complex numbers of bfloat16 or of integers. Asking takes longer than all else that is read of a tensor. */
+static bool may_be_negated(const DLTensor *view)
+{
+    return view->dtype.code == kDLFloat;
+}
+
+static int wants_gradient(const py_plain *plain, PyObject *tensor)
+{
+    descrgetfunc get = Py_TYPE(plain->requires_grad)->tp_descr_get;
+    return take_truth(get(plain->requires_grad, tensor, (PyObject *)Py_TYPE(tensor)));
+}
+
+static int is_negated(const py_plain *plain, PyObject *tensor)
+{
+    return take_truth(PyObject_Vectorcall(plain->is_negated, &tensor, 1, NULL));
+}
+
 int py_plain_read(const py_plain *plain, PyObject *object, py_plain_tensor *tensor)
 {
     if (!is_of_class(plain, object)) {
@@ -112,10 +137,12 @@ int py_plain_read(const py_plain *plain, PyObject *object, py_plain_tensor *tens
     if (found <= 0) {
         return found;
     }
-    descrgetfunc get = Py_TYPE(plain->requires_grad)->tp_descr_get;
-    int requires_grad = take_truth(get(plain->requires_grad, object, (PyObject *)Py_TYPE(object)));
-    int negated = requires_grad < 0 ? -1 : take_truth(PyObject_Vectorcall(plain->is_negated, &object, 1, NULL));
-    tensor->requires_grad = requires_grad > 0;
+    int differentiated = may_have_gradients(&tensor->view) ? wants_gradient(plain, object) : 0;
+    tensor->requires_grad = differentiated > 0;
+    if (differentiated < 0) {
+        return -1;
+    }
+    int negated = may_be_negated(&tensor->view) ? is_negated(plain, object) : 0;
     return negated < 0 ? -1 : !negated;
 }
 
