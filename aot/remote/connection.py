@@ -1,7 +1,7 @@
 """The connection of a build to a Dask scheduler. All methods are for one event loop.
 
 A scheduler spends most of its time on messages and on bytes that pass through it. Jobs that are sent at the same time therefore share a
-message, and the build takes the result of a job from its worker, past the scheduler, where it reaches the worker.
+message, and `Results` takes the result of a job from its worker.
 """
 
 from __future__ import annotations
@@ -15,17 +15,12 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from nojit.aot.remote import worker
+from nojit.aot.remote.results import GATHERING_S, Results
 
 __all__ = ["Connection", "DaskConnection", "KilledError", "LostError", "WorkerError"]
 
 # Dask's own closing waits for an answer
 _CLOSING_S: Final = 2.0
-# jobs and questions of this time share a message
-_GATHERING_S: Final = 0.02
-# for a connection to a worker that the build may not reach at all
-_REACH_S: Final = 5.0
-# for the result of a job, once it is ready
-_FETCH_S: Final = 30.0
 # links to workers that stay open: Dask's own number, or more where the build may open more files than it needs for other things
 _LINKS_MIN: Final = 512
 _FILES: Final = 512
@@ -106,13 +101,8 @@ class DaskConnection:
         self._run_job = run_job
         self._describe = describe
         self._futures: dict[str, Any] = {}
-        # workers that the build reaches past the scheduler
-        self._direct: set[str] = set()
-        # the workers whose results are on their way
-        self._giving: dict[str, str] = {}
+        self._results = Results(client)
         self._unsent: list[tuple[str, bytes, tuple[str, ...] | None, asyncio.Future[Any]]] = []
-        self._unplaced: dict[str, asyncio.Future[Collection[str]]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
@@ -133,7 +123,11 @@ class DaskConnection:
         Raises:
             LostError: the scheduler does not answer.
         """
-        from distributed import Client  # noqa: PLC0415 - of an extra, and slow to import
+        import dask.config  # noqa: PLC0415 - of an extra, and slow to import
+
+        # otherwise Dask estimates the size of each message, to pack large ones in a thread; it reads this when it is imported
+        dask.config.set({"distributed.comm.offload": False})
+        from distributed import Client  # noqa: PLC0415 - as above
 
         client: Any = Client(
             address,
@@ -177,26 +171,23 @@ class DaskConnection:
             raise WorkerError(f"{type(error).__name__}: {error}") from None
         if address not in answer:
             raise LostError("no answer")
-        if address not in self._direct:
-            self._spawn(self._reach(address))
+        self._results.meet(address)
         return bytes(answer[address])
 
     async def run(self, name: str, job: bytes, only: Collection[str] | None) -> bytes:
         """See `Connection.run`."""
-        from distributed import CancelledError, wait  # noqa: PLC0415 - as above
+        from distributed import CancelledError  # noqa: PLC0415 - as above
         from distributed.scheduler import KilledWorker  # noqa: PLC0415 - as above
 
         try:
             future = self._futures[name] = await self._submit(name, job, only)
             while True:
-                # Dask looks for the client that is current
-                with self._client.as_current():
-                    waiting = wait(future)
-                await waiting
+                # what Dask's `wait` does with it, at a tenth of the build's time for a job
+                await future._state.wait()  # noqa: SLF001
                 if future.status in {"error", "cancelled"}:
                     # raises its error
                     return bytes(await future)
-                if future.status == "finished" and (result := await self._fetch(name)) is not None:
+                if future.status == "finished" and (result := await self._results.fetch(name)) is not None:
                     return result
                 # the scheduler runs the job again if its worker has gone
                 await asyncio.sleep(_AGAIN_S)
@@ -220,12 +211,11 @@ class DaskConnection:
     async def places(self) -> Mapping[str, str]:
         """See `Connection.places`."""
         found: Mapping[str, Collection[str]] = await self._ask(self._client.processing)
-        return self._giving | {name: address for address, names in found.items() for name in names}
+        return self._results.giving | {name: address for address, names in found.items() for name in names}
 
     async def close(self) -> None:
         """See `Connection.close`."""
-        for task in self._tasks:
-            task.cancel()
+        self._results.close()
         with contextlib.suppress(Exception):
             if not self.is_lost and self._futures:
                 cancelling = self._client.cancel(list(self._futures.values()), force=True)
@@ -248,7 +238,7 @@ class DaskConnection:
     async def _submit(self, name: str, job: bytes, only: Collection[str] | None) -> Any:
         """Send a job together with others, and return Dask's future of its result."""
         if not self._unsent:
-            asyncio.get_running_loop().call_later(_GATHERING_S, self._flush)
+            asyncio.get_running_loop().call_later(GATHERING_S, self._flush)
         sent: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._unsent.append((name, job, None if only is None else tuple(only), sent))
         return await sent
@@ -271,65 +261,3 @@ class DaskConnection:
             else:
                 for sent, future in zip(waiting, futures, strict=True):
                     sent.set_result(future)
-
-    # -- results ------------------------------------------------------------------------------------------------------
-
-    async def _fetch(self, name: str) -> bytes | None:
-        """Return the result of a job that is done; None if its worker does not give it now."""
-        address = next(iter(await self._holders(name)), "")
-        self._giving[name] = address
-        try:
-            if address in self._direct:
-                return await asyncio.wait_for(self._take(name, address), _FETCH_S)
-            if address:
-                return await asyncio.wait_for(self._take_by_scheduler(name), _FETCH_S)
-        except (OSError, TimeoutError):
-            # the scheduler may still reach it
-            self._direct.discard(address)
-        finally:
-            del self._giving[name]
-        return None
-
-    async def _take(self, name: str, address: str) -> bytes | None:
-        from distributed.worker import get_data_from_worker  # noqa: PLC0415 - as above
-
-        answer: Any = await get_data_from_worker(self._client.rpc, [name], address, who=self._client.id)
-        # a busy worker gives no data
-        found = answer.get("data", {}).get(name)
-        return None if found is None else bytes(found)
-
-    async def _take_by_scheduler(self, name: str) -> bytes | None:
-        # Dask's own `gather` takes all results that wait, and returns none of them while one worker is stuck
-        answer = await self._client.scheduler.gather(keys=[name])
-        return bytes(answer["data"][name]) if answer["status"] == "OK" else None
-
-    async def _holders(self, name: str) -> Collection[str]:
-        """Return the workers that have the result of a job; asked together with those of other jobs."""
-        if not self._unplaced:
-            asyncio.get_running_loop().call_later(_GATHERING_S, self._spawn_place)
-        return await self._unplaced.setdefault(name, asyncio.get_running_loop().create_future())
-
-    def _spawn_place(self) -> None:
-        asked, self._unplaced = self._unplaced, {}
-        self._spawn(self._place(asked))
-
-    async def _place(self, asked: Mapping[str, asyncio.Future[Collection[str]]]) -> None:
-        found: Mapping[str, Collection[str]] = {}
-        with contextlib.suppress(Exception):
-            # a lost connection ends the waiting jobs elsewhere
-            found = await self._client.scheduler.who_has(keys=list(asked))
-        for name, holders in asked.items():
-            if not holders.done():
-                holders.set_result(found.get(name, ()))
-
-    async def _reach(self, address: str) -> None:
-        """Find out whether the build reaches a worker past the scheduler."""
-        with contextlib.suppress(Exception):
-            link = await asyncio.wait_for(self._client.rpc.connect(address), _REACH_S)
-            self._client.rpc.reuse(address, link)
-            self._direct.add(address)
-
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -70,11 +70,12 @@ def test_jobs_that_are_sent_together_share_a_message(farm: Farm, monkeypatch: py
 def test_a_result_passes_the_scheduler_only_if_the_build_does_not_reach_its_worker(farm: Farm) -> None:
     async def about(connection: DaskConnection) -> None:
         passed = []
-        by_scheduler, past = connection._take_by_scheduler, connection._take
-        connection._take_by_scheduler = lambda name: passed.append(name) or by_scheduler(name)  # type: ignore[method-assign, func-returns-value]
+        results = connection._results
+        by_scheduler, past = results._take_by_scheduler, results._take
+        results._take_by_scheduler = lambda name: passed.append(name) or by_scheduler(name)  # type: ignore[method-assign, func-returns-value]
         assert await connection.run("unmet", b"b'1'", None) == b"1"
         (address,) = await connection.workers()
-        await connection._reach(address)
+        await results.reach(address)
         assert await connection.run("met", b"b'2'", None) == b"2"
         assert passed == ["unmet"]
         # a worker that is cut off from the build alone
@@ -82,10 +83,10 @@ def test_a_result_passes_the_scheduler_only_if_the_build_does_not_reach_its_work
         async def cut(*_: str) -> bytes:
             raise OSError("connection reset")
 
-        connection._take = cut  # type: ignore[method-assign]
+        results._take = cut  # type: ignore[method-assign]
         assert await connection.run("cut off", b"b'3'", None) == b"3"
         assert passed == ["unmet", "cut off"]
-        connection._take = past  # type: ignore[method-assign]
+        results._take = past  # type: ignore[method-assign]
 
     talk(farm, about)
 
@@ -93,9 +94,9 @@ def test_a_result_passes_the_scheduler_only_if_the_build_does_not_reach_its_work
 def test_a_stuck_worker_holds_up_its_own_results_only(farm: Farm) -> None:
     async def about(connection: DaskConnection) -> bytes:
         (address,) = await connection.workers()
-        await connection._reach(address)
-        take = connection._take
-        connection._take = lambda name, at: asyncio.Event().wait() if name == "stuck" else take(name, at)  # type: ignore[assignment, method-assign, return-value]
+        await connection._results.reach(address)
+        take = connection._results._take
+        connection._results._take = lambda name, at: asyncio.Event().wait() if name == "stuck" else take(name, at)  # type: ignore[assignment, method-assign, return-value]
         stuck = asyncio.ensure_future(connection.run("stuck", b"b'1'", None))
         await until(connection.places)
         found = await connection.run("other", b"b'2'", None)
@@ -113,14 +114,14 @@ def test_a_result_that_ends_with_its_worker_is_computed_again(farm: Farm) -> Non
     async def about(connection: DaskConnection) -> tuple[bytes, bytes]:
         pid = b"str(__import__('os').getpid()).encode()"
         before = await connection.run("pid", pid, None)
-        fetch = connection._fetch
+        fetch = connection._results.fetch
 
         async def end_first(name: str) -> bytes | None:
-            connection._fetch = fetch  # type: ignore[method-assign]
+            connection._results.fetch = fetch  # type: ignore[method-assign]
             os.kill(int(before), signal.SIGKILL)
             return None
 
-        connection._fetch = end_first  # type: ignore[method-assign]
+        connection._results.fetch = end_first  # type: ignore[method-assign]
         return before, await connection.run("pid again", pid, None)
 
     before, after = talk(farm, about)
