@@ -207,7 +207,10 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
     with executor, tempfile.TemporaryDirectory() as folder:
         executor.expect(["sm_90"])
         # meet the workers, as they are met while a build plans
+        until = time.monotonic() + 300
         while executor.slots < slots:
+            if time.monotonic() > until:
+                raise SystemExit(f"expected {slots} workers within 300 s, got {executor.slots}")
             time.sleep(0.1)
         time.sleep(IDLE_S)
         print("begin", flush=True)

@@ -24,7 +24,7 @@ VARIANTS_MAX: Final = 64
 ROUNDS: Final = 2
 """Jobs of a whole length that wait for each slot; when fewer wait, at the end of a build, the jobs get shorter."""
 # with so many workers, the shortest jobs take as long as the others: single variants for all of them would swamp the scheduler
-_SLOTS_FULL: Final = 10_000
+_SLOTS_FULL: Final = 7_000
 # the weight of the newest result in an estimate
 _NEWEST: Final = 0.2
 
