@@ -21,8 +21,9 @@ from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.dispatch import precision
 from nojit.kernels.gemm.few import Few, few_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
+from nojit.kernels.gemm.parts import Parts, parts_of
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
-from nojit.kernels.gemm.waves import Way, aligned, sums_shape, way_of
+from nojit.kernels.gemm.waves import GROUP, Way, aligned, sums_shape, way_of
 from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
@@ -145,6 +146,9 @@ def prepare(
         return replace(whole.pointed(), shape=shape, swapped=swapped)
     if tuned:
         return replace(whole.mapped(maps), shape=shape, swapped=swapped)
+    parts = whole.parts(maps)
+    if parts is not None:
+        return replace(whole.mapped(maps, parts), shape=shape, swapped=swapped)
     way = whole.way(maps)
     of_a, of_b, of_out = maps
     copy = aligned(of_b) if way.is_copied else of_b
@@ -217,10 +221,19 @@ class _Whole:
             strides=self.result.strides[:2],
         )
 
-    def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
-        """Return the launch arguments for the sm_90 kernel; `maps` are the TMA descriptions of a, b and the result."""
+    def parts(self, maps: tuple[Mapped, Mapped, Mapped]) -> Parts | None:
+        """Return the split-K parts of a deep product of few large tiles; None if other ways are faster."""
+        return None if library.is_batch_invariant() else parts_of(maps[:2], self.sizes, self.processors)
+
+    def mapped(self, maps: tuple[Mapped, Mapped, Mapped], parts: Parts | None = None) -> Prepared:
+        """Return the launch arguments for the sm_90 kernel.
+
+        Args:
+            maps: TMA descriptions of a, b and the result.
+            parts: split-K parts and their tile; None if the manifest chooses the tile.
+        """
         of_a, of_b, of_out = maps
-        rows, splits = self.sizes[1], self.splits
+        rows, splits = self.sizes[1], self.splits if parts is None else parts.number
         of_out, panel = stored(of_out, self.a.element_size(), splits)
         flags = {"TRANS_A": of_a.is_transposed, "TRANS_B": of_b.is_transposed}
         named = {
@@ -230,7 +243,11 @@ class _Whole:
             "ROWS": copied_rows(rows, whole=of_a.is_transposed or library.is_batch_invariant()),
         }
         sizes = (*self.sizes, splits, of_a.step, of_b.step, self.processors)
-        return self._prepared("bmm_sm90", (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
+        kernel = "bmm_sm90"
+        if parts is not None:
+            kernel = "bmm_parts_sm90"
+            named |= {"BLOCK_M": parts.rows, "BLOCK_N": parts.cols, "GROUP": GROUP}
+        return self._prepared(kernel, (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers."""

@@ -11,6 +11,7 @@ from unittest import mock
 
 import torch
 from nojit.kernels.bmm import baddbmm, bmm, launch, op, reference
+from nojit.kernels.gemm.parts import Parts
 from nojit.kernels.gemm.waves import Way
 from nojit.kernels.mm_plus_mm import launch as pair_prepared
 from nojit.kernels.mm_plus_mm import mm_plus_mm
@@ -56,6 +57,8 @@ class Case:
     """Whether the right operand is copied to rows that start on lines of memory."""
     few: bool = False
     """Whether the kernel of few rows may run."""
+    parts: Parts | None = None
+    """The parts of K with a large tile."""
 
     @property
     def label(self) -> str:
@@ -66,6 +69,7 @@ class Case:
             "shared" if self.shared else "",
             "padded" if self.padded else "",
             "few" if self.few else "",
+            f"{self.parts.number} parts of {self.parts.cols} columns" if self.parts else "",
             f"offset {self.offset}" if self.offset else "",
             self.activation if self.activation != "none" else "",
             "added" if self.added else "",
@@ -100,7 +104,7 @@ class Case:
             words = {"activation": self.activation}
             if self.added:
                 words |= {"beta": 0.5, "alpha": 0.25}
-            ways = {"shared": self.shared, "padded": self.padded, "few": self.few}
+            ways = {"shared": self.shared, "padded": self.padded, "few": self.few, "parts": self.parts}
             with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps, **ways):
                 if not gradients:
                     return (functions[self.added](*operands, **words),)  # type: ignore[operator]
@@ -190,6 +194,7 @@ def prepared_anew(
     shared: bool = False,
     padded: bool = False,
     few: bool = False,
+    parts: Parts | None = None,
 ) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
     with ExitStack() as stack:
@@ -199,6 +204,7 @@ def prepared_anew(
             stack.enter_context(mock.patch.object(preparing, "takes_maps", return_value=False))
         if preparing is launch:
             stack.enter_context(mock.patch.object(launch, "way_of", return_value=Way(shared, padded)))
+            stack.enter_context(mock.patch.object(launch, "parts_of", return_value=parts))
             if not few:
                 stack.enter_context(mock.patch.object(launch, "few_of", return_value=None))
         yield
@@ -275,11 +281,16 @@ def _few_cases() -> Iterator[Case]:
 
 
 def _shared_cases() -> Iterator[Case]:
-    """List products whose programs share the last wave, and products of copies."""
+    """List products whose programs share the last wave, products of copies, and products in parts of K."""
     for dtype, trans in itertools.product((torch.float16, torch.bfloat16), itertools.product((False, True), repeat=2)):
         yield Case(dtype, SHARED, trans, shared=True)
         yield Case(dtype, SHARED, trans, shared=True, padded=True)
         yield Case(dtype, WHOLE, trans, padded=True)
+    for dtype, trans, cols in itertools.product(
+        (torch.float16, torch.bfloat16), itertools.product((False, True), repeat=2), (128, 256)
+    ):
+        yield Case(dtype, (2, 136, 520, 2056), trans, parts=Parts(3, 128, cols))
+        yield Case(dtype, (1, 136, 264, 1032), trans, parts=Parts(2, 128, cols), activation="gelu", added=True)
     # few tiles and many steps, and the reverse
     yield Case(torch.bfloat16, (5, 200, 520, 4104), shared=True)
     yield Case(torch.bfloat16, (133, 136, 264, 72), shared=True)

@@ -17,11 +17,14 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 SHARED = ("kernel_functions.py", "block_sparse/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
 GROUPS = ("scaled_mm/kernel_sm90.py", "grouped_mm/kernel_tiles.py", "grouped_mm/kernel_sm90.py")
 OWN = {
+    "bmm_parts_sm90": ("bmm/kernel_sm90.py",),
     "grouped_mm_sm90": GROUPS,
     "scaled_grouped_mm_sm90": (*GROUPS, "scaled_grouped_mm/kernel_sm90.py"),
     "grouped_mm_depth_sm90": ("grouped_mm/kernel_tiles.py", "grouped_mm/kernel_sm90_grad.py"),
 }
-"""The files of kernels that have several of their own."""
+"""The files of kernels that have several of their own, or whose file has another name."""
+FUNCTIONS = {"bmm_parts_sm90": "bmm_sm90_kernel"}
+"""The functions of kernels that share one."""
 BOXES = {"grouped_mm_sm90": 16, "scaled_grouped_mm_sm90": 16}
 """Rows of the left operand that are copied at once."""
 PROGRAMS = 3
@@ -39,7 +42,7 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
     """Give a kernel, to run with the config of the moment."""
     family = name.removesuffix("_sm90")
     own = OWN.get(name, (f"{family}/kernel_sm90.py",))
-    kernel = load(f"{name}_kernel", *(KERNELS / path for path in (*SHARED, *own)))
+    kernel = load(FUNCTIONS.get(name, f"{name}_kernel"), *(KERNELS / path for path in (*SHARED, *own)))
 
     def launch(*args: Any, **named: Any) -> None:
         left, right, *others = args
