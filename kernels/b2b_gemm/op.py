@@ -22,8 +22,8 @@ from nojit.kernels.b2b_gemm.functions import CustomActivation, apply, differenti
 from nojit.kernels.b2b_gemm.launch import Operands, Words, chosen, prepare
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
-from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from torch import Tensor
 
 __all__ = ["b2b_gemm"]

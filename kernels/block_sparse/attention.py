@@ -10,7 +10,7 @@ from nojit.kernels.block_sparse.checks import MODES, check_attention
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.op_matmul import block_sparse_matmul
 from nojit.kernels.block_sparse.op_softmax import block_sparse_softmax
-from nojit.kernels.dispatch import is_transformed
+from nojit.kernels.torch_state import is_transformed
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor, nn
 

@@ -19,7 +19,7 @@ from nojit.kernels.arguments import (
     refuse_value,
 )
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.dispatch import autocasts, lowered
+from nojit.kernels.torch_state import autocasts, lowered
 from torch import Tensor
 
 __all__ = ["MODES", "check_attention", "check_bias", "check_mask", "check_sparse", "check_writable"]

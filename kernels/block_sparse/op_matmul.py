@@ -27,8 +27,8 @@ from nojit.kernels.arguments import (
 from nojit.kernels.block_sparse import launch_matmul, op_matmul_autograd
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
-from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, precision, written
 from nojit.kernels.memos import Recording
+from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, precision, written
 from torch import Tensor
 
 __all__ = ["block_sparse_matmul"]

@@ -22,8 +22,8 @@ from nojit.kernels.block_sparse.launch_softmax import (
     softmax_forward,
 )
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.dispatch import autocasts, is_plain, shown
 from nojit.kernels.memos import Recording
+from nojit.kernels.torch_state import autocasts, is_plain, shown
 from torch import Tensor
 
 __all__ = ["block_sparse_softmax", "softmax_bwd"]

@@ -26,10 +26,18 @@ from nojit.kernels.arguments import (
 )
 from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, check_out_dtype, result_dtype
 from nojit.kernels.bmm.launch import prepare
-from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, switch_of, written
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.kernels.gemm.matrices import BATCHED
 from nojit.kernels.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.torch_state import (
+    autocasts,
+    differentiates,
+    is_plain,
+    lowered,
+    may_differentiate,
+    switch_of,
+    written,
+)
 from torch import Tensor
 
 __all__ = ["baddbmm", "bmm", "mm"]

@@ -20,7 +20,7 @@ from nojit.kernels.arguments import (
     refuse_value,
 )
 from nojit.kernels.conv.sweeps import Window
-from nojit.kernels.dispatch import allows_tf32
+from nojit.kernels.torch_state import allows_tf32
 from torch import Tensor
 
 __all__ = ["Padding", "check_grad", "check_operands", "precision", "sizes_of", "window_of", "word_of"]

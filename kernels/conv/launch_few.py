@@ -13,8 +13,8 @@ from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of, tile
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM
 from nojit.kernels.gemm.splits import padded_width
-from nojit.kernels.maps import MAP_BYTES, processors
 from nojit.kernels.memos import Recording, new_contiguous
+from nojit.kernels.tensor_maps import MAP_BYTES, processors
 from torch import Tensor, float32
 
 __all__ = ["is_few", "is_uneven", "launch_few"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels.conv.sweeps import three
-from nojit.kernels.maps import MAP_BYTES
+from nojit.kernels.tensor_maps import MAP_BYTES
 from torch import Tensor
 
 __all__ = [

@@ -16,8 +16,8 @@ from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_
 from nojit.kernels.conv.launch import run_conv
 from nojit.kernels.conv.op_autograd import MEMO
 from nojit.kernels.conv.sweeps import Window
-from nojit.kernels.dispatch import autocasts, is_plain, lowered
 from nojit.kernels.memos import Recording, made_and_remembered
+from nojit.kernels.torch_state import autocasts, is_plain, lowered
 from torch import Tensor
 
 __all__ = ["conv2d", "conv3d"]

@@ -16,9 +16,9 @@ from nojit.kernels.conv.launch_pointers import TILE, Sum, launch, launch_weight_
 from nojit.kernels.conv.launch_tma import boxes_of, launch_mapped, launch_mapped_weight_grad, strips_of
 from nojit.kernels.conv.layouts import new_like
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
-from nojit.kernels.maps import OTHERS
 from nojit.kernels.memos import Recording
 from nojit.kernels.problem import Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
+from nojit.kernels.tensor_maps import OTHERS
 from torch import Tensor
 
 __all__ = ["BARS", "ROLES", "TUNED", "ConvProblem", "Shape", "problems"]

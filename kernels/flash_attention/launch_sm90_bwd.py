@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.flash_attention.masks import Mask
-from nojit.kernels.maps import Described, described, takes_maps
+from nojit.kernels.tensor_maps import Described, described, takes_maps
 from torch import Tensor
 
 __all__ = [

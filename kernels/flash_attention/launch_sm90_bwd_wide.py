@@ -16,7 +16,7 @@ from nojit.kernels import library
 from nojit.kernels.flash_attention.launch import mapped_widths
 from nojit.kernels.flash_attention.launch_sm90_bwd import GradientMaps, launch_prepare
 from nojit.kernels.flash_attention.masks import Mask
-from nojit.kernels.maps import Described, described, processors
+from nojit.kernels.tensor_maps import Described, described, processors
 from torch import Tensor
 
 __all__ = ["Part", "WideWorkspace", "allocate_wide", "launch_dkdv", "launch_dq", "launch_wide_over_maps", "parts_of"]

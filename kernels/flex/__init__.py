@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from nojit.kernels.flex.mods import Alibi, Chain, CustomMod, DenseBias, RelativeBias, SoftCap, alibi_slopes
     from nojit.kernels.flex.op import flex_attention
-    from nojit.kernels.flex.results import AuxOutput, AuxRequest
+    from nojit.kernels.flex.return_aux import AuxOutput, AuxRequest
 
 __all__ = [
     "Alibi",
@@ -51,6 +51,6 @@ _MASKS: Final = (
     "noop_mask", "or_masks",
 )  # fmt: skip
 
-_HOMES: Final = {"flex_attention": "op", "AuxOutput": "results", "AuxRequest": "results"}
+_HOMES: Final = {"flex_attention": "op", "AuxOutput": "return_aux", "AuxRequest": "return_aux"}
 
 __getattr__ = lazily(__name__, __all__, {**_HOMES, **dict.fromkeys(_MASKS, "masks")}, home="mods")

@@ -10,7 +10,7 @@ from nojit.kernels.flash_attention.launch_sm90_bwd import MAX_WIDTH, QUERIES, Gr
 from nojit.kernels.flex.call import Modification, mask_facts, mod_arguments
 from nojit.kernels.flex.mods import LISTED, cheapest
 from nojit.kernels.flex.tables import MaskTables
-from nojit.kernels.maps import Described
+from nojit.kernels.tensor_maps import Described
 from torch import Tensor
 
 __all__ = ["launch_backward_over_maps", "launch_gradients_over_maps", "maps_of"]

@@ -12,7 +12,6 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums
-from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from nojit.kernels.flex import op_autograd
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_torchs_options
@@ -21,10 +20,11 @@ from nojit.kernels.flex.masks import BlockMask, hides_nothing, memo_of, tables_o
 from nojit.kernels.flex.mods import CustomMod, ScoreMod
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.memos import Memo, Recording, new_memo
+from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from nojit.kernels.flex.results import AuxOutput, AuxRequest
+    from nojit.kernels.flex.return_aux import AuxOutput, AuxRequest
 
 __all__ = ["flex_attention"]
 
@@ -93,7 +93,7 @@ def flex_attention(
     """
     if return_aux is not None:
         # older versions of torch lack AuxRequest
-        from nojit.kernels.flex.results import check_request, with_aux  # noqa: PLC0415
+        from nojit.kernels.flex.return_aux import check_request, with_aux  # noqa: PLC0415
 
         wants_lse = check_request(return_aux, return_lse)
         given = query, key, value, score_mod, block_mask, scale, enable_gqa, wants_lse, kernel_options

@@ -15,9 +15,9 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, stored
 from nojit.kernels.gemm.splits import padded_width, splits_of
-from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.mixed_mm.checks import Operands
+from nojit.kernels.tensor_maps import MAP_BYTES, nothing, processors, takes_maps
 from torch import Tensor
 
 __all__ = ["FEW", "Prepared", "Runs", "mapped_parts", "parts_of", "prepare"]

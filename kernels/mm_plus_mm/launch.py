@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nojit.kernels.dispatch import precision
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
-from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.tensor_maps import MAP_BYTES, processors, takes_maps
+from nojit.kernels.torch_state import precision
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]

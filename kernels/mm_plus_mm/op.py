@@ -14,10 +14,10 @@ from nojit.kernels.arguments import (
 )
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
-from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.memos import Recording, made_and_remembered, new_memo
 from nojit.kernels.mm_plus_mm.checks import check_operands
 from nojit.kernels.mm_plus_mm.launch import Operands, prepare
+from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from torch import Tensor
 
 __all__ = ["mm_plus_mm"]

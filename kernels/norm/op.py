@@ -20,10 +20,10 @@ from nojit.kernels.arguments import (
     check_shape,
     check_tensors,
 )
-from nojit.kernels.dispatch import is_plain
 from nojit.kernels.memos import Recording, new_memo
 from nojit.kernels.norm.checks import check_operands
 from nojit.kernels.norm.launch import normalize, run_backward
+from nojit.kernels.torch_state import is_plain
 from torch import Tensor
 
 __all__ = ["add_rms_norm", "rms_norm"]

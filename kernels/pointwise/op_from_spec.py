@@ -20,7 +20,6 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.dispatch import differentiates, is_plain, written
 from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.pointwise.checks import alike, apart, converted, fitted, result_like, same
 from nojit.kernels.pointwise.evaluation import chosen, evaluate, wide
@@ -28,6 +27,7 @@ from nojit.kernels.pointwise.launch import Launcher
 from nojit.kernels.pointwise.promotion import DTYPES, broadcast, promote
 from nojit.kernels.pointwise.source import parts
 from nojit.kernels.pointwise.spec import OperatorSpec, read_specs
+from nojit.kernels.torch_state import differentiates, is_plain, written
 from torch import Tensor
 
 __all__ = ["OTHERS", "Operator", "define", "load_operators", "load_own"]

@@ -18,7 +18,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.dispatch import differentiates
+from nojit.kernels.torch_state import differentiates
 from torch import Tensor
 
 __all__ = [

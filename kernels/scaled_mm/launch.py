@@ -10,9 +10,9 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
-from nojit.kernels.maps import MAP_BYTES, capability, has_maps, nothing, processors
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
+from nojit.kernels.tensor_maps import MAP_BYTES, capability, has_maps, nothing, processors
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from nojit.kernels.maps import Described
+from nojit.kernels.tensor_maps import Described
 from torch import Tensor
 
 from tests.kernels.gluon_stub import Map, Pointer, load

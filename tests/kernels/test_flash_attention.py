@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels import library, maps
+from nojit.kernels import library, tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
 from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention.masks import Mask
@@ -273,7 +273,7 @@ def halves(*shape: int) -> torch.Tensor:
     ids=lambda value: str(value.stride()) if isinstance(value, torch.Tensor) else "",
 )
 def test_what_a_tensor_map_can_describe(value, strides):
-    described = maps.described(value)
+    described = tensor_maps.described(value)
     assert (None if described is None else described.strides) == strides
     if described is not None:
         assert described.base is value
@@ -282,9 +282,9 @@ def test_what_a_tensor_map_can_describe(value, strides):
 
 
 def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
-    monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
+    monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
     q, k, v, out = halves(2, 8, 33, 40), halves(2, 2, 70, 40), halves(2, 2, 70, 96), halves(2, 8, 33, 96)
-    operands = tuple(maps.described(value) for value in (q, k, v, out))
+    operands = tuple(tensor_maps.described(value) for value in (q, k, v, out))
     launch, _ = recorded(lambda: flash_launch.launch_over_maps(operands, None, 0.5, Mask("causal", 0, 37)))
     assert launch.kernel == "flash_attention_fwd_sm90"
     assert launch.args == (*operands, None, 0.5, 37, 2, 8, 4, 33, 70, 132)
@@ -321,9 +321,9 @@ def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
         return value.as_subclass(Cuda)
 
     for major, taken in ((8, False), (9, True), (10, False)):
-        monkeypatch.setattr(maps, "_facts", lambda _, major=major: SimpleNamespace(major=major))
+        monkeypatch.setattr(tensor_maps, "_facts", lambda _, major=major: SimpleNamespace(major=major))
         assert (flash_launch.maps_of(*[on_device(q)] * 4, 1.0) is not None) == taken
-    monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9))
+    monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=9))
     wide, single, empty = halves(1, 2, 16, 256), torch.empty(1, 2, 16, 64), halves(1, 2, 0, 64)
     assert flash_launch.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is not None
     assert flash_launch.maps_of(*map(on_device, (single, single, single, single)), 1.0) is None

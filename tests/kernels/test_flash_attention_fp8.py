@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels import maps
+from nojit.kernels import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
 from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention.masks import NO_MASK
@@ -103,7 +103,7 @@ def test_nothing_runs_before_sm_90(monkeypatch):
 
         is_cuda = True
 
-    monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=8, minor=9))
+    monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=8, minor=9))
     q, k, v = make(Problem("", 1, 1, 1, 2, 2, 64, 64))
     with pytest.raises(
         ArgumentError, match=r"q: expected a device of sm_90 or newer for torch.float8_e4m3fn, got sm_89"

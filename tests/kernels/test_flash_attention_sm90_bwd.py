@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.kernels import library, maps
+from nojit.kernels import library, tensor_maps
 from nojit.kernels.attention.outputs import allocate_gradients
 from nojit.kernels.flash_attention import (
     launch_sm90_bwd as backward_sm90,
@@ -216,7 +216,7 @@ def test_a_gradient_that_no_map_describes_is_copied(launches, arrange):
 
 def test_other_devices_have_no_such_kernel(monkeypatch):
     q = halves(1, 2, 16, 64)
-    assert not maps.takes_maps(q)
+    assert not tensor_maps.takes_maps(q)
     assert backward_sm90.gradient_maps_of(q, q, q, q, q, q) is None
 
 

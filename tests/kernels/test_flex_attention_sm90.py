@@ -20,7 +20,7 @@ from nojit.kernels.flex import (
 from nojit.kernels.flex import (
     launch as flex_launch,
 )
-from nojit.kernels.maps import Described
+from nojit.kernels.tensor_maps import Described
 
 from tests.kernels.attention_stub import BoxOfFour, others
 from tests.kernels.gluon_stub import Pointer, load

@@ -29,7 +29,7 @@ from nojit.kernels.flex import (
 from nojit.kernels.flex.call import modification_of
 from nojit.kernels.flex.masks import tables_of
 from nojit.kernels.flex.mods import BOUNDED, TILTED
-from nojit.kernels.maps import Described
+from nojit.kernels.tensor_maps import Described
 
 from tests.kernels.attention_stub import BoxOfFour, Tiles, others, read
 from tests.kernels.gluon_stub import Pointer, load

@@ -9,7 +9,6 @@ import pickle
 
 import pytest
 import torch
-from nojit.kernels.dispatch import is_real
 from nojit.kernels.flex import (
     BlockMask,
     Causal,
@@ -26,6 +25,7 @@ from nojit.kernels.flex import (
 )
 from nojit.kernels.flex.masks import tables_of
 from nojit.kernels.flex.tables import _UNREAD
+from nojit.kernels.torch_state import is_real
 from nojit.runtime.errors import ArgumentError
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as torchs

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from nojit import runtime
-from nojit.kernels import library, maps
+from nojit.kernels import library, tensor_maps
 
 from tests.kernels.interpreter import Interpreter
 from tests.support.digests import with_digests
@@ -253,12 +253,13 @@ import torch
 from backends import HERE, MANIFESTS, make_backend
 from jit import JitKernels, triton_arguments
 from model import Decoder
-from nojit.kernels import library, maps
+from nojit.kernels import library
+from nojit.kernels import tensor_maps
 from preload import EVERYWHERE, ON_HOPPER, launched
 from shape import Shape
 
 facts = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
-maps.has_maps, maps._facts = lambda device: True, lambda device: facts
+tensor_maps.has_maps, tensor_maps._facts = lambda device: True, lambda device: facts
 kernels, asked = JitKernels((MANIFESTS, HERE), 90), set()
 shape = Shape(layers=1, width=512, heads=4, kv_heads=1, inner=1024, vocabulary=512, context=4096)
 loaded = launched(shape.dim)
@@ -273,7 +274,7 @@ def provide(name):
             assert constexprs[key] in (loaded[key] if several else [loaded[key]]), (name, key, constexprs[key])
         chosen = kernel._choose(args, constexprs)
         assert min(chosen.grid) > 0
-        assert not any(isinstance(each, maps.Described) for each in triton_arguments(args, chosen))
+        assert not any(isinstance(each, tensor_maps.Described) for each in triton_arguments(args, chosen))
 
     return launch
 
@@ -333,8 +334,8 @@ OF_NUMBERS = {"resolve_conj", "resolve_neg"}
 def test_a_request_launches_no_kernel_of_torchs(over_maps, example, monkeypatch):
     facts = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
     if over_maps:
-        monkeypatch.setattr(maps, "has_maps", lambda _: True)
-        monkeypatch.setattr(maps, "_facts", lambda _: facts)
+        monkeypatch.setattr(tensor_maps, "has_maps", lambda _: True)
+        monkeypatch.setattr(tensor_maps, "_facts", lambda _: facts)
     shape = example.model.Shape(layers=1, width=512, heads=4, kv_heads=1, inner=1024, vocabulary=512, context=1024)
     asked = set()
     with library.override(lambda name: lambda *_, **__: asked.add(name)):

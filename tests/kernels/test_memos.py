@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nojit.kernels import library, maps
+from nojit.kernels import library, tensor_maps
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import (
     BlockLayout,
@@ -27,7 +27,6 @@ from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.conv import conv2d, conv3d
 from nojit.kernels.conv import launch_tma as conv_mapped
 from nojit.kernels.conv import op_autograd as operators
-from nojit.kernels.dispatch import is_real
 from nojit.kernels.flash_attention import flash_attention
 from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention import op as attention
@@ -44,6 +43,7 @@ from nojit.kernels.pointwise import op_from_spec as pointwise_operator
 from nojit.kernels.rotary import rotary, rotary_qk, rotary_to_cache
 from nojit.kernels.scaled_grouped_mm import scaled_grouped_mm
 from nojit.kernels.scaled_mm import scaled_mm
+from nojit.kernels.torch_state import is_real
 from nojit.runtime._core import Described, Recipe
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
@@ -87,7 +87,7 @@ def device(request, monkeypatch):
     """Say of the CPU that it has kernels over tensor maps, or not."""
     for module in (flash_launch, launch_matmul_tma, flex_forward, conv_mapped):
         monkeypatch.setattr(module, "takes_maps", lambda value: request.param and value.element_size() == 2)
-    monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
+    monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
 
 
 @pytest.fixture
