@@ -18,6 +18,7 @@ from nojit.kernels import library
 from nojit.kernels.bmm.checks import result_dtype
 from nojit.kernels.bmm.launch_padded import Padded
 from nojit.kernels.bmm.launch_waves import Shared
+from nojit.kernels.bmm.product import Product
 from nojit.kernels.gemm.few import Few, few_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.parts import Parts, parts_of
@@ -36,7 +37,7 @@ def _facts(value: Tensor | None) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Product):
     """A validated matrix product that is ready to launch."""
 
     kernel: str
@@ -67,16 +68,7 @@ class Prepared:
         scales: tuple[int, float, float],
         caller: Caller = DIRECT,
     ) -> Tensor:
-        """Launch the product; return the result, a new tensor unless `out` is given.
-
-        Args:
-            a: left operand.
-            b: right operand.
-            source: the tensor to add, or None.
-            out: where to write the result, or None.
-            scales: the activation's number, alpha and beta.
-            caller: launches the kernel.
-        """
+        """Launch the product, as `Product` describes."""
         result = out
         if result is None:
             result = new_contiguous(caller, a, self.shape, self.dtype)
@@ -112,7 +104,7 @@ def prepare(
     maps_run: Callable[[Tensor], bool] | None = None,
     *,
     tuned: bool = False,
-) -> Prepared | Shared | Padded:
+) -> Product:
     """Choose the kernel for a validated call and return its launch arguments.
 
     Args:

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
+from nojit.kernels.bmm.product import Product
 from nojit.kernels.gemm.matrices import Mapped
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
@@ -14,23 +14,8 @@ from torch import Tensor
 __all__ = ["Padded"]
 
 
-class Product(Protocol):
-    """A validated product that is ready to launch."""
-
-    def __call__(
-        self,
-        a: Tensor,
-        b: Tensor,
-        source: Tensor | None,
-        out: Tensor | None,
-        scales: tuple[int, float, float],
-        caller: Caller = DIRECT,
-    ) -> Tensor:
-        """Launch the product, and return the result."""
-
-
 @dataclass(frozen=True, slots=True)
-class Padded:
+class Padded(Product):
     """A validated product with a copy of its right operand that is ready to launch."""
 
     product: Product
@@ -51,16 +36,7 @@ class Padded:
         scales: tuple[int, float, float],
         caller: Caller = DIRECT,
     ) -> Tensor:
-        """Copy the operand and launch the product; return the result, a new tensor unless `out` is given.
-
-        Args:
-            a: left operand.
-            b: right operand.
-            source: the tensor to add, or None.
-            out: where to write the result, or None.
-            scales: the activation's number, alpha and beta.
-            caller: launches the kernels.
-        """
+        """Copy the operand and launch the product, as `Product` describes."""
         right = a if self.swapped else b
         _, batch, rows, cols = self.of.shape
         pitch = self.copy.strides[2]

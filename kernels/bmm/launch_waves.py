@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from nojit.kernels.bmm.product import Product
 from nojit.kernels.gemm.matrices import Mapped
 from nojit.kernels.gemm.waves import GROUP, TILE
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
@@ -16,7 +17,7 @@ __all__ = ["Shared"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Product):
     """A validated matrix product without epilogue that is ready to launch."""
 
     shape: tuple[int, ...]
@@ -43,16 +44,7 @@ class Shared:
         scales: tuple[int, float, float],
         caller: Caller = DIRECT,
     ) -> Tensor:
-        """Launch the product; return the result, a new tensor unless `out` is given.
-
-        Args:
-            a: left operand.
-            b: right operand.
-            source: None, as there is no tensor to add.
-            out: where to write the result, or None.
-            scales: the numbers of no epilogue.
-            caller: launches the kernel.
-        """
+        """Launch the product, as `Product` describes; without an epilogue, `source` is None and `scales` have no effect."""
         del source, scales
         result = new_contiguous(caller, a, self.shape, self.dtype) if out is None else out
         left, right = (b, a) if self.swapped else (a, b)
