@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,7 +58,7 @@ def slow(out_ptr, V: tl.constexpr):
     for i in tl.static_range(100000):
         tl.store(out_ptr + i, V)
 """
-COUNT = 12
+COUNT = 8
 MANY = (entry("many", "kernels.py:k").replace("configs = [{ V = 1 }]", f"matrix = {{ V = {list(range(COUNT))} }}"),)
 Make = Callable[[str], Project]
 
@@ -96,14 +95,6 @@ def start(project: Project, url: str, *entries: str, words: tuple[str, ...] = ()
 
 def failures(document: dict[str, Any]) -> list[Any]:
     return [failure for report in document["bundles"] for failure in report["failures"]]
-
-
-def test_workers_without_a_checkout_build_the_bytes_of_one_machine(farm: Farm, make: Make, alone: Any) -> None:
-    project = make("p")
-    code, _ = (build := start(project, farm.url)).end()
-    assert (code, build.told[-1]) == (0, f"{COUNT} of {COUNT} compiled: many"), build.told
-    assert bundles(project) == alone
-    assert not any(path.suffix == ".py" for path in farm.folder.rglob("*"))
 
 
 def test_ctrl_c_leaves_no_work_and_the_next_build_resumes(farm: Farm, make: Make, alone: Any) -> None:
@@ -163,8 +154,9 @@ def test_killed_stuck_and_other_workers_cost_only_time(farm: Farm, make: Make, a
     farm.workers[0].kill()
     farm.workers[1].send_signal(signal.SIGSTOP)
     code, _ = build.end()
-    assert code == 0, build.told
+    assert (code, build.told[-1]) == (0, f"{COUNT} of {COUNT} compiled: many"), build.told
     assert bundles(project) == alone
+    assert not any(path.suffix == ".py" for path in farm.folder.rglob("*"))
     (refused,) = (text for text in build.told if "is not used" in text)
     assert "expected ptxas 12" in refused
     assert "with DISABLE_PTXAS_OPT=1" in refused
@@ -184,5 +176,5 @@ def test_a_scheduler_that_ends_leaves_old_bundles_and_what_was_compiled(farm: Fa
     assert code == 1
     assert f"expected a scheduler at tcp://127.0.0.1:{farm.port} (" in document["error"]["message"]
     assert bundles(project) == alone
-    variants = json.loads(project.build(others, words=("--json",)).stdout)["bundles"][0]["variants"]
-    assert any(variant["cached"] for variant in variants)
+    # what the next build goes on with
+    assert any(path.read_bytes().startswith(b"nojit-cache") for path in (project.folder / "cache").glob("??/*"))

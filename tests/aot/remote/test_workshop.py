@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,13 +97,13 @@ def test_closures_that_differ_from_their_digest_compile_nothing(
 
 
 @pytest.mark.triton
-def test_a_job_for_another_toolchain_is_refused(made: tuple[Job, list[CompiledVariant]]) -> None:
+def test_a_job_for_another_toolchain_is_refused(
+    made: tuple[Job, list[CompiledVariant]], shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job, _ = made
     message = messages.encode_job(replace(job, tools=(("ptxas", "1.0"), ("triton", "3.9.0"))))
-    try:
-        answer = messages.decode_results(worker.compile_job(message), "sm_90")
-    finally:
-        worker._SHOPS.close()
+    monkeypatch.setattr(worker._SHOPS, "open", lambda _setup, _threads: nullcontext(shop))
+    answer = messages.decode_results(worker.compile_job(message), "sm_90")
     assert isinstance(answer, Refused)
     assert answer.has.tools == {"sm_90": job.tools}
 
