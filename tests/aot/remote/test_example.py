@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
+import tomllib
 from typing import Any
 
 import pytest
@@ -25,6 +28,22 @@ def check_dask(words: list[str]) -> None:
 
     kind, *options = words
     {"scheduler": dask_scheduler, "worker": dask_worker}[kind].main.make_context(kind, options)
+
+
+@pytest.mark.parametrize(("schema", "name"), [("github-workflows", "kernels.yaml"), ("compose-spec", "compose.yaml")])
+def test_the_schema_of_each_kind_takes_the_recipe(schema: str, name: str) -> None:
+    pytest.importorskip("check_jsonschema", reason="needs the extra test")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(FOLDER / name)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_every_recipe_installs_extras_that_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    text = "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("Dockerfile", "kernels.yaml"))
+    named = re.findall(r"pip install .*?\[([\w,]+)\]", text)
+    assert len(named) == 2
+    assert {extra for words in named for extra in words.split(",")} <= extras.keys()
 
 
 def test_the_image_runs_a_worker() -> None:
