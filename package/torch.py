@@ -29,8 +29,8 @@ from nojit.kernels.torch_state import PLAIN
 from nojit.runtime import Kernel
 from nojit.runtime.errors import ArgumentError, did_you_mean, few, shown
 from nojit.runtime.launch.call import slot_kind
-from nojit.runtime.table.type_names import is_tuple, members
 from nojit.runtime.triton_attributes import KernelParam
+from nojit.runtime.types.names import is_tuple, members
 from nojit.runtime.values import DType, Value
 
 __all__ = ["CustomOp", "custom_op"]

@@ -105,16 +105,17 @@ AOT = {
 RUNTIME: dict[str, set[str]] = {
     "autostart": set(),
     "observe": set(),
-    "table": set(),
+    "types": set(),
+    "table": {"types"},
     "expr": set(),
     "bundle": {"table"},
     "tuning": {"table", "expr"},
-    "launch": {"bundle", "table", "expr", "observe"},
-    "explain": {"launch", "table", "expr", "observe"},
+    "launch": {"bundle", "table", "types", "expr", "observe"},
+    "explain": {"launch", "table", "types", "expr", "observe"},
     "discovery": {"bundle"},
     "trust": {"bundle", "discovery"},
-    "fallback": {"discovery", "explain", "launch", "table", "expr"},
-    "recording": {"autostart", "bundle", "launch", "table"},
+    "fallback": {"discovery", "explain", "launch", "table", "types", "expr"},
+    "recording": {"autostart", "bundle", "launch", "types"},
     "serve": {"autostart", "observe", "bundle", "launch", "explain", "fallback", "recording"},
 }
 # for each folder of the engine, the others whose headers it includes: only folders before it

@@ -19,8 +19,8 @@ from nojit.aot.recording.winners import TOOL, Chosen, device_of
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.generated import MODULE as GENERATED
-from nojit.runtime.table.type_names import NONE
 from nojit.runtime.tuning.tuned import TunedDevice, TunedTable
+from nojit.runtime.types.names import NONE
 from nojit.runtime.values import Value, identity
 
 __all__ = ["Written", "manifest_of"]

@@ -17,8 +17,8 @@ from math import prod
 
 from nojit.runtime import _core
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.table.constant_types import constant_of, constant_type
-from nojit.runtime.table.type_names import NONE, dtype_name, element_name, members
+from nojit.runtime.types.constants import constant_of, constant_type
+from nojit.runtime.types.names import NONE, dtype_name, element_name, members
 
 __all__ = [
     "NONE",

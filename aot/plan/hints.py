@@ -11,7 +11,7 @@ from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import NONE, is_hintable, plain
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.table.type_names import leaves
+from nojit.runtime.types.names import leaves
 
 __all__ = ["HintSet", "WrittenHints", "hint_sets", "subsets"]
 

@@ -21,8 +21,8 @@ from nojit.aot.plan.toolchain_configs import check_toolchains, tables_for, with_
 from nojit.aot.plan.tuned import check_tuned, read_folder
 from nojit.aot.plan.variant import functions_in
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
-from nojit.runtime.table.constant_types import constant_of
 from nojit.runtime.tuning.tuned import TunedTable
+from nojit.runtime.types.constants import constant_of
 from nojit.runtime.values import LAYOUTS
 
 __all__ = ["ManifestEntry", "Merging", "check_archs", "check_kernel", "manifests_beside", "merge_manifests"]

@@ -16,8 +16,8 @@ from nojit.aot.plan.configs import implied_hints
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table.table import Config, Missing, Param
-from nojit.runtime.table.type_names import descriptor_parts, is_descriptor, leaves
 from nojit.runtime.tuning.tuned import TunedConfig
+from nojit.runtime.types.names import descriptor_parts, is_descriptor, leaves
 from nojit.runtime.values import Value, identity
 
 __all__ = [

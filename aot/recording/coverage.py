@@ -17,10 +17,10 @@ from nojit.runtime.recording.closure import fingerprint
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, read_origins
 from nojit.runtime.strict_json import Json
-from nojit.runtime.table.constant_types import constant_of, is_constant
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.table.type_names import NONE, descriptor_parts, is_descriptor, members
 from nojit.runtime.target import parse_image_arch
+from nojit.runtime.types.constants import constant_of, is_constant
+from nojit.runtime.types.names import NONE, descriptor_parts, is_descriptor, members
 from nojit.runtime.values import spell
 
 __all__ = ["Checked", "Coverage", "KernelCoverage", "coverage_of"]

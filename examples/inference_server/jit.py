@@ -19,7 +19,7 @@ from typing import Any
 from nojit.kernels.tensor_maps import Described
 from nojit.runtime.errors import KernelNotFoundError, NoMatchingVariantError
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.table.type_names import descriptor_parts
+from nojit.runtime.types.names import descriptor_parts
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 

@@ -21,9 +21,9 @@ from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.expr.expression import Value as Operand
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call import NONE, Argument, accepts, expression_value, natural_type
-from nojit.runtime.table.constant_types import constant_type
 from nojit.runtime.table.table import Axis
-from nojit.runtime.table.type_names import descriptor_parts, is_descriptor, is_tuple, members
+from nojit.runtime.types.constants import constant_type
+from nojit.runtime.types.names import descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef, Value, identity, spell
 
 __all__ = ["advise"]

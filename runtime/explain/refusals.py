@@ -8,7 +8,7 @@ from nojit.runtime.errors import ArgumentError, did_you_mean, shown
 from nojit.runtime.explain.options import BUILT_WITH
 from nojit.runtime.launch.call import NONE, CallFacts, mismatch, pointee, untyped_leaves
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.table.type_names import leaves
+from nojit.runtime.types.names import leaves
 from nojit.runtime.values import spell
 
 __all__ = ["check_names", "not_as_built", "refusal", "unexpected"]

@@ -31,8 +31,8 @@ from nojit.runtime.fallback.jit_configs import (
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call import Argument, CallFacts, accepts, natural_type
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.table.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.target import PDL_SINCE
+from nojit.runtime.types.names import NONE, descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef
 
 __all__ = ["Described", "JitFallback", "MissedCall"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from nojit.runtime import _core
 from nojit.runtime.errors import shown, typed
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.table.constant_types import constant_of, is_constant
-from nojit.runtime.table.type_names import NONE, is_tuple, members
+from nojit.runtime.types.constants import constant_of, is_constant
+from nojit.runtime.types.names import NONE, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef, Value, spell
 
 if TYPE_CHECKING:

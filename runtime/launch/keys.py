@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.table.type_names import dtype_name
+from nojit.runtime.types.names import dtype_name
 from nojit.runtime.values import LAYOUTS, DType, FunctionRef, Value, module_of
 
 __all__ = [

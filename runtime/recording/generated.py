@@ -21,8 +21,8 @@ from nojit.runtime.recording.closure import Closure, capture
 from nojit.runtime.recording.specialization import Specialization
 from nojit.runtime.recording.winners import config_by_name
 from nojit.runtime.strict_json import Json, canonical_json
-from nojit.runtime.table.constant_types import constant_type
-from nojit.runtime.table.type_names import NONE
+from nojit.runtime.types.constants import constant_type
+from nojit.runtime.types.names import NONE
 from nojit.runtime.values import encode_value
 
 __all__ = [

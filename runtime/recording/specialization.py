@@ -26,8 +26,8 @@ from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.keys import constexpr_value
 from nojit.runtime.recording.closure import kind_of, place_of
 from nojit.runtime.strict_json import Json, canonical_json
-from nojit.runtime.table.constant_types import constant_type
-from nojit.runtime.table.type_names import NONE
+from nojit.runtime.types.constants import constant_type
+from nojit.runtime.types.names import NONE
 from nojit.runtime.values import FunctionRef, Value, encode_value
 
 __all__ = ["Specialization", "digest_of", "functions_among", "read_specialization"]

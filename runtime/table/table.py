@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.strict_json import Json, canonical_json
-from nojit.runtime.table.constant_types import constant_of, is_constant
 from nojit.runtime.table.tuning import Tuning, TuningTable
-from nojit.runtime.table.type_names import NONE, leaves
+from nojit.runtime.types.constants import constant_of, is_constant
+from nojit.runtime.types.names import NONE, leaves
 from nojit.runtime.values import Value, encode_value, spell
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nojit.aot.pack.sections import encode_table
 from nojit.runtime.errors import BundleFormatError
-from nojit.runtime.table.constant_types import constant_of, constant_type
 from nojit.runtime.table.reading import check_table, decode_table
 from nojit.runtime.table.table import COLUMNS, KernelTable
-from nojit.runtime.table.type_names import is_type
+from nojit.runtime.types.constants import constant_of, constant_type
+from nojit.runtime.types.names import is_type
 
 from tests.support.hostile import golden_parts
 from tests.support.jsonlies import Document, NodePath, canonical, get, nodes, put, split_table

@@ -203,7 +203,7 @@ def _is_beyond_triton(value: Any) -> bool:
 
 def _as_triton(descriptor: Any, kind: str) -> Any:
     """Describe the same tensor to Triton, with the block of the variant and its default layout."""
-    from nojit.runtime.table.type_names import descriptor_parts, dtype_name
+    from nojit.runtime.types.names import descriptor_parts, dtype_name
     from triton.experimental.gluon.language import NVMMASharedLayout
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
     from triton.language.core import dtype

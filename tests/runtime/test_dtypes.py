@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.table.type_names import dtype_name, element_name
+from nojit.runtime.types.names import dtype_name, element_name
 from nojit.runtime.values import DType
 
 from tests.fakecuda import FakeCuda

@@ -45,14 +45,14 @@ from nojit.runtime.table.table import (
     TensorMap,
     Tuning,
 )
-from nojit.runtime.table.type_names import (
+from nojit.runtime.target import GFX_FIRST, is_gfx, parse_image_arch
+from nojit.runtime.types.names import (
     TENSOR_MAP,
     descriptor_parts,
     is_compiled_in,
     is_descriptor,
     leaves,
 )
-from nojit.runtime.target import GFX_FIRST, is_gfx, parse_image_arch
 from nojit.runtime.values import Value
 
 from tests.support.cubins import CubinSpec, build_cubin

@@ -18,8 +18,8 @@ from typing import Any
 import zstandard
 from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.expr.postfix import postfix
-from nojit.runtime.table.type_names import is_compiled_in, is_descriptor, leaves
 from nojit.runtime.target import parse_image_arch
+from nojit.runtime.types.names import is_compiled_in, is_descriptor, leaves
 
 from tests.support.bundles import SCRATCH, compress, map_of, size_of, slots_of
 from tests.support.cubins import CubinSpec, build_cubin

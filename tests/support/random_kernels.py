@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from nojit.runtime.table.type_names import NONE, is_compiled_in, is_descriptor, leaves
+from nojit.runtime.types.names import NONE, is_compiled_in, is_descriptor, leaves
 
 from tests.support.bundles import Parts, kernel, target
 from tests.support.drafts import Draft, mend_programs, take_apart

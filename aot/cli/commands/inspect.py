@@ -27,8 +27,8 @@ from nojit.aot.inspect.places import Place, bundles_at
 from nojit.aot.inspect.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
 from nojit.runtime.errors import BundleError, KernelNotFoundError, PackageError
 from nojit.runtime.table.table import KernelTable, Missing, Param, TuningTable
-from nojit.runtime.table.type_names import NONE
 from nojit.runtime.target import parse_image_arch, spell_driver
+from nojit.runtime.types.names import NONE
 from nojit.runtime.values import spell
 
 __all__ = ["command"]

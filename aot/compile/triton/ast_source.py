@@ -11,8 +11,8 @@ from nojit.aot.compile.triton.param_layout import Place, leaves_of, nested, plac
 from nojit.aot.manifest.types import NONE, layout_in, plain
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.table.constant_types import constant_of, is_constant
-from nojit.runtime.table.type_names import descriptor_parts, dtype_name, is_descriptor
+from nojit.runtime.types.constants import constant_of, is_constant
+from nojit.runtime.types.names import descriptor_parts, dtype_name, is_descriptor
 from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.language.core import dtype

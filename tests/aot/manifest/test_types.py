@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from nojit.aot.manifest.types import ELEMENTS, axes_in, dims_in, fill, is_hintable, members_of, plain, types_of
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table.type_names import is_type
+from nojit.runtime.types.names import is_type
 
 
 @pytest.mark.parametrize("element", ELEMENTS)

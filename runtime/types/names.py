@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from nojit.runtime.table.constant_types import is_constant
+from nojit.runtime.types.constants import is_constant
 
 __all__ = [
     "NONE",

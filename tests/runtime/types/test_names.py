@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from nojit.runtime.table.type_names import is_type, leaves
+from nojit.runtime.types.names import is_type, leaves
 
 LEAVES_MAX = 256
 
