@@ -1,4 +1,4 @@
-"""Serve functions of Triton from bundles: find each function's kernel, check that its source is the recorded one, count its calls."""
+"""Serve functions of Triton from bundles: keep what serves each function, choose for its autotuner, count its calls."""
 
 from __future__ import annotations
 
@@ -8,32 +8,21 @@ from collections.abc import Iterator, Sequence
 from time import perf_counter_ns
 from typing import Any
 
-from nojit.runtime import _core, loader
-from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.errors import BundleError, NoMatchingVariantError, few
-from nojit.runtime.frozen_record import Record
-from nojit.runtime.loader import Bundle
+from nojit.runtime import _core
+from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.observe.events import Served, emit
-from nojit.runtime.recording.closure import drift_of, place_of
+from nojit.runtime.recording.closure import place_of
 from nojit.runtime.recording.generated import MODULE
-from nojit.runtime.recording.origins import ATTACHMENT, Origin, Origins, read_origins
+from nojit.runtime.recording.origins import Origins
 from nojit.runtime.serve.function import ADVICE, Function, Host, Unserved
 from nojit.runtime.serve.hosts import ATTRIBUTE
 from nojit.runtime.serve.inductor import Generated
 from nojit.runtime.serve.kernel import ServedKernel, warn_of_capture
+from nojit.runtime.serve.kernel_lookup import KernelLookup, RecordedKernel
 from nojit.runtime.serve.settings import Settings
 from nojit.runtime.serve.winners import choose
 
 __all__ = ["Server", "innermost"]
-
-
-class _Known(Record):
-    """A kernel of a bundle."""
-
-    bundle: Bundle
-    origin: Origin
-    triton: str
-    """The Triton version of its recording."""
 
 
 class Server:
@@ -52,42 +41,16 @@ class Server:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.recorded: Origins | None = None
+        self._lookup = KernelLookup(settings.paths)
+        self.recorded: Origins | None = self._lookup.recorded
         # reentrant: a finalizer may launch while this thread holds the lock
         self._lock = threading.RLock()
-        self._bundles: list[Bundle] = []
-        # the most important bundle comes first
-        self._known: dict[tuple[str, str], list[_Known]] = {}
-        self._unbuilt: set[tuple[str, str]] = set()
         self._kernels: dict[tuple[int, str], ServedKernel] = {}
         self._functions: list[Function | Unserved] = []
         # by the id of a function, which its value keeps
         self._own: dict[int, Function | Unserved] = {}
         self._marked: list[weakref.ref[Any]] = []
         self._prepared: set[int] = set()
-        try:
-            for path in settings.paths:
-                self._open(path)
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self, path: str) -> None:
-        bundle = loader.load(path)
-        self._bundles.append(bundle)
-        seen: set[tuple[str, str]] = set()
-        for file in bundle.files:
-            origins = _origins_of(file)
-            self.recorded = self.recorded or origins
-            for origin in origins.kernels:
-                # `nojit build --keep-going` leaves out a kernel whose variants all failed to compile
-                if origin.kernel not in file.kernels:
-                    self._unbuilt.add((origin.module, origin.qualname))
-                # files of several archs describe the same kernels
-                elif (origin.kernel, origin.closure) not in seen:
-                    seen.add((origin.kernel, origin.closure))
-                    known = self._known.setdefault((origin.module, origin.qualname), [])
-                    known.append(_Known(bundle, origin, origins.triton))
 
     def close(self) -> None:
         """Close the bundles, and forget the functions. Loaded variants stay loaded."""
@@ -97,8 +60,7 @@ class Server:
                 if function is not None:
                     vars(function).pop(ATTRIBUTE, None)
             self._marked.clear()
-            for bundle in self._bundles:
-                bundle.close()
+            self._lookup.close()
 
     def find(self, function: Any, host: Host, module: str = "") -> Function | Unserved:
         """Return what serves a function; look for it at the first call.
@@ -114,7 +76,7 @@ class Server:
                 served: Function | Unserved = getattr(known, "owner", known)
                 return served
             own, qualname = place_of(function)
-            found = self._find(function, host, [module or own], qualname)
+            found = self._serve(function, host, [module or own], qualname)
             self._functions.append(found)
             self._marked.append(weakref.ref(function))
             vars(function)[ATTRIBUTE] = found.handle if isinstance(found, Function) else found
@@ -134,37 +96,24 @@ class Server:
             if found is None:
                 own, qualname = place_of(function)
                 # a loader may name modules by the version of their package
-                others = [module for module, name in (*self._known, *self._unbuilt) if name == qualname]
-                found = self._find(function, host, [*dict.fromkeys((own, *others))], qualname)
+                others = self._lookup.modules_of(qualname)
+                found = self._serve(function, host, [*dict.fromkeys((own, *others))], qualname)
                 self._functions.append(found)
                 self._own[id(function)] = found
             return found
 
-    def _find(self, function: Any, host: Host, modules: Sequence[str], qualname: str) -> Function | Unserved:
-        """Return what serves a function: the kernel of the first module in which its source is the recorded one."""
+    def _serve(self, function: Any, host: Host, modules: Sequence[str], qualname: str) -> Function | Unserved:
+        """Return what serves a function; see `KernelLookup.find`."""
         began_ns, miss = perf_counter_ns(), self.settings.miss
-        findings: list[tuple[str, tuple[tuple[str, str], ...]]] = []
-        for module in modules:
-            place, spelled = (module, qualname), f"{module}:{qualname}"
-            drifts: list[tuple[str, str]] = []
-            for known in self._known.get(place, ()):
-                drift = _drift_of(function, known, host.version)
-                if not drift:
-                    kernel = self._kernel(known)
-                    emit("serve", began_ns, bundle=kernel.bundle, kernel=kernel.name, detail=spelled)
-                    return Function(function, host, miss, kernel, known.origin)
-                drifts.append((known.origin.kernel, drift))
-            if drifts:
-                findings.append((f"{spelled} is not the function that was recorded", tuple(drifts)))
-            elif place in self._unbuilt:
-                what = f"{spelled} was recorded, but the build left it out: expected a build without failures"
-                findings.append((what, ()))
-        own = f"{modules[0]}:{qualname}"
-        what, reasons = findings[0] if findings else (f"no bundle has a kernel of {own}", ())
-        error = NoMatchingVariantError(what, where=few([*self.settings.paths], 4), reasons=reasons)
-        return Unserved(function, host, miss, own, error.advise(ADVICE))
+        found = self._lookup.find(function, modules, qualname, host.version)
+        if isinstance(found, NoMatchingVariantError):
+            return Unserved(function, host, miss, f"{modules[0]}:{qualname}", found.advise(ADVICE))
+        kernel = self._kernel(found)
+        spelled = f"{found.origin.module}:{qualname}"
+        emit("serve", began_ns, bundle=kernel.bundle, kernel=kernel.name, detail=spelled)
+        return Function(function, host, miss, kernel, found.origin)
 
-    def _kernel(self, known: _Known) -> ServedKernel:
+    def _kernel(self, known: RecordedKernel) -> ServedKernel:
         key = (id(known.bundle), known.origin.kernel)
         kernel = self._kernels.get(key)
         if kernel is None:
@@ -190,7 +139,7 @@ class Server:
         """
         ordinal = _core.current_device() if device is None else device
         loaded = 0
-        for bundle in self._bundles:
+        for bundle in self._lookup.bundles:
             for kernel in map(bundle.kernel, bundle.kernels):
                 loaded += kernel.load_variants(ordinal, None) if kernel.fits(ordinal) else 0
         self._prepared.add(ordinal)
@@ -271,19 +220,3 @@ def innermost(function: Any) -> Any:
     while not hasattr(function, "pre_run_hooks"):
         function = function.fn
     return function
-
-
-def _origins_of(file: BundleFile) -> Origins:
-    if ATTACHMENT not in file.attachments:
-        what = "expected a bundle that was built from a recording: nojit build RECORDING"
-        raise BundleError(what, got="a bundle without origins", where=file.path)
-    return read_origins(file.attachment(ATTACHMENT), file.path)
-
-
-def _drift_of(function: Any, known: _Known, triton: str) -> str:
-    """Say how a live function differs from the recorded one; empty if it does not. A stand-in for Triton has no version."""
-    # what follows a plus sign names a build of the same release
-    if triton and triton.partition("+")[0] != known.triton.partition("+")[0]:
-        return f"recorded with Triton {known.triton}, and this process has {triton}"
-    drift = drift_of(function, known.origin.fingerprint)
-    return f"{drift} (recorded closure {known.origin.closure[:12]})" if drift else ""

@@ -122,8 +122,8 @@ class Serving:
         def choose(autotuner: Any, key: tuple[Any, ...], configs: list[Any], _named: dict[str, Any]) -> Any:
             return server.choose(server.find(innermost(autotuner), host), key, configs) or configs[0]
 
-        standin.set_server(launch, choose, lambda function, grid: server.find(function, host)[grid])
-        self._ends.append(lambda: standin.set_server(None))
+        standin.set_callbacks(launch, choose, lambda function, grid: server.find(function, host)[grid])
+        self._ends.append(lambda: standin.set_callbacks(None))
         self._when(_INDUCTOR, lambda: self._install_inductor(host))
 
 

@@ -5,7 +5,7 @@
     from nojit.runtime.serve import standin
 
     standin.install()
-    standin.set_server(launch, choose, function_for_grid)
+    standin.set_callbacks(launch, choose, function_for_grid)
     import liger_kernel.ops.rms_norm  # its @triton.jit functions are launched by `launch`
 
 The stand-in has every name of Triton that host code uses, and behaves as Triton does: decorators, autotuners, dtypes, constexprs,
@@ -36,16 +36,16 @@ import sys
 from typing import Any, Final
 
 from nojit.runtime.caller_warning import warn_caller
-from nojit.runtime.serve.standin.finder import Finder
-from nojit.runtime.serve.standin.server import (
+from nojit.runtime.serve.standin.callbacks import (
     MissingAttributeError,
     MissingError,
     MissingModuleError,
     Recorded,
     recorded,
+    set_callbacks,
     set_recorded,
-    set_server,
 )
+from nojit.runtime.serve.standin.finder import Finder
 
 __all__ = [
     "MissingAttributeError",
@@ -56,8 +56,8 @@ __all__ = [
     "installed",
     "recorded",
     "run_autotuned",
+    "set_callbacks",
     "set_recorded",
-    "set_server",
     "uninstall",
 ]
 

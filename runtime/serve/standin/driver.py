@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
+from nojit.runtime.serve.standin.callbacks import MissingAttributeError
 from nojit.runtime.serve.standin.functions import constexpr_function
 from nojit.runtime.serve.standin.registry import export, exported
-from nojit.runtime.serve.standin.server import MissingAttributeError
 from nojit.runtime.serve.standin.targets import Backend, CUDABackend, GPUTarget
 
 __all__ = ["CudaDriver", "CudaUtils", "DriverConfig", "driver"]

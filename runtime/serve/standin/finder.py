@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from nojit.runtime.serve.standin.server import MissingModuleError, recorded
+from nojit.runtime.serve.standin.callbacks import MissingModuleError, recorded
 
 __all__ = ["Finder"]
 

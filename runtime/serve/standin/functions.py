@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from nojit.runtime.serve.hosts import ATTRIBUTE
+from nojit.runtime.serve.standin.callbacks import MissingError, served, since
 from nojit.runtime.serve.standin.constants import Constexpr, ConstexprType, unwrap
 from nojit.runtime.serve.standin.dtypes import DType, PointerType
 from nojit.runtime.serve.standin.knobs import runtime
 from nojit.runtime.serve.standin.registry import export, exported
-from nojit.runtime.serve.standin.server import MissingError, served, since
 from nojit.runtime.serve.standin.tensors import MockTensor
 from nojit.runtime.serve.standin.type_names import CANONICAL
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from nojit.runtime.serve.standin import opaque
+from nojit.runtime.serve.standin.callbacks import ADVICE, recorded
 from nojit.runtime.serve.standin.registry import implemented
-from nojit.runtime.serve.standin.server import ADVICE, recorded
 
 __all__ = ["find", "is_module", "is_package", "listed", "resolve", "table"]
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-from nojit.runtime.serve.standin.server import MissingAttributeError, MissingError
+from nojit.runtime.serve.standin.callbacks import MissingAttributeError, MissingError
 
 __all__ = ["complete", "function", "make", "value"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
+from nojit.runtime.serve.standin.callbacks import MissingError, recorded
 from nojit.runtime.serve.standin.registry import exported
-from nojit.runtime.serve.standin.server import MissingError, recorded
 
 __all__ = ["CompiledKernel", "GPUTarget", "make_backend", "triton_key"]
 

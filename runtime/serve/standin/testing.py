@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from nojit.runtime.serve.standin.callbacks import MissingError
 from nojit.runtime.serve.standin.driver import driver
 from nojit.runtime.serve.standin.registry import exported
-from nojit.runtime.serve.standin.server import MissingError
 
 __all__ = ["Benchmark", "Mark", "assert_close", "do_bench", "do_bench_cudagraph", "perf_report"]
 

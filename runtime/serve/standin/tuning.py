@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from nojit.runtime.serve.standin.callbacks import served, since
 from nojit.runtime.serve.standin.failures import AutotunerError
 from nojit.runtime.serve.standin.functions import KernelInterface
 from nojit.runtime.serve.standin.registry import exported
-from nojit.runtime.serve.standin.server import served, since
 
 __all__ = ["Autotuner", "Config", "Heuristics", "autotune", "heuristics", "run_autotuned", "tuning_key"]
 

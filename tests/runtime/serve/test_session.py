@@ -28,7 +28,7 @@ from nojit.runtime.errors import (
 from nojit.runtime.fallback.jit import MissWarning
 from nojit.runtime.recording.closure import capture, fingerprint
 from nojit.runtime.recording.origins import Origins
-from nojit.runtime.serve import server, session
+from nojit.runtime.serve import kernel_lookup, session
 from nojit.runtime.serve.hosts import ATTRIBUTE
 from triton.compiler.compiler import ASTSource
 from triton.runtime import autotuner, build, jit
@@ -124,8 +124,8 @@ def test_a_kernel_of_which_nothing_was_built_is_a_miss_that_says_so(
         more = {"kernel": "unrecorded", "qualname": "unrecorded", "fingerprint": fingerprint(closure)}
         return replace(known, kernels=(*known.kernels, replace(known.kernels[0], **more)))
 
-    origins_of = server._origins_of
-    monkeypatch.setattr(server, "_origins_of", with_another)
+    origins_of = kernel_lookup._origins_of
+    monkeypatch.setattr(kernel_lookup, "_origins_of", with_another)
     with session.serve(recorded.bundle, miss="error"):
         with pytest.raises(NoMatchingVariantError, match=r"kernels:unrecorded was recorded, but the build left it out"):
             kernels.unrecorded[(1,)](tensors[0], BLOCK=16)

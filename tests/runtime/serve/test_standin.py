@@ -115,7 +115,7 @@ def test_the_server_gets_the_call_as_the_program_made_it(script):
         "from program import add\nlog = []\n"
         "def launch(function, grid, args, kwargs, warmup):\n"
         "    log.append([function is add, grid, args, kwargs, warmup])\n    return 'made'\n"
-        "standin.set_server(launch, lambda *given: None)\n"
+        "standin.set_callbacks(launch, lambda *given: None)\n"
         "made = [add[(1, 2)](7, n=8, BLOCK=9, num_warps=2), add.warmup(7, 8, grid=(1,), BLOCK=3), add.run(1, grid=None, warmup=False)]\n"
         "print(json.dumps([made, log]))"
     )
@@ -133,7 +133,7 @@ def test_a_warmup_gives_a_mock_tensor_for_a_dtype(script):
     pytest.importorskip("torch")
     told = script(
         "import torch\nfrom program import add\n"
-        "standin.set_server(lambda function, grid, args, kwargs, warmup: [type(args[0]).__name__, str(args[0].dtype)], lambda *given: None)\n"
+        "standin.set_callbacks(lambda function, grid, args, kwargs, warmup: [type(args[0]).__name__, str(args[0].dtype)], lambda *given: None)\n"
         "print(json.dumps(add.warmup(torch.float16, 3, BLOCK=1, grid=(1,))))"
     )
     assert told == ["MockTensor", "torch.float16"]
@@ -143,7 +143,7 @@ def test_the_server_gives_the_handle_of_a_grid(script):
     told = script(
         "from program import add\nhandles = {}\n"
         "def handle(function, grid):\n    return None if grid == (9,) else handles.setdefault(grid, lambda *args, **kwargs: ['handle', grid])\n"
-        "standin.set_server(lambda *given: 'launch', lambda *given: None, handle)\n"
+        "standin.set_callbacks(lambda *given: 'launch', lambda *given: None, handle)\n"
         "print(json.dumps([add[(1,)](3), add[(1,)] is add[(1,)], add[(9,)](3)]))"
     )
     assert told == [["handle", [1]], True, "launch"]
@@ -153,7 +153,7 @@ def test_what_serves_a_function_is_not_looked_for_at_each_launch(script):
     told = script(
         "from program import add\nfrom nojit.runtime.serve.hosts import ATTRIBUTE\nasked = []\n"
         "def handle(function, grid):\n    asked.append(grid)\n    vars(function)[ATTRIBUTE] = {(1,): 'handle', (2,): 'other'}\n    return 'found'\n"
-        "standin.set_server(lambda *given: 'launch', lambda *given: None, handle)\n"
+        "standin.set_callbacks(lambda *given: 'launch', lambda *given: None, handle)\n"
         "print(json.dumps([add[(1,)], add[(1,)], add[(2,)], asked]))"
     )
     assert told == ["found", "handle", "other", [[1]]]
@@ -170,7 +170,7 @@ def test_what_serves_a_function_is_not_looked_for_at_each_launch(script):
 def test_handles_skip_neither_hooks_nor_a_run_of_the_programs_own(script, change):
     told = script(
         "from program import add\nlog = []\n"
-        "standin.set_server(lambda function, grid, args, kwargs, warmup: ['launch', kwargs], lambda *given: None, lambda *given: lambda *args: 'handle')\n"
+        "standin.set_callbacks(lambda function, grid, args, kwargs, warmup: ['launch', kwargs], lambda *given: None, lambda *given: lambda *args: 'handle')\n"
         f"{change}\nprint(json.dumps([add[(1,)](3), log]))"
     )
     assert told in ([["launch", {}], ["hook"]], [["launch", {"debug": True}], []], ["own", []])
@@ -178,7 +178,7 @@ def test_handles_skip_neither_hooks_nor_a_run_of_the_programs_own(script, change
 
 def test_a_debug_variable_is_an_option_of_launches(script):
     text = (
-        "from program import add\nstandin.set_server(lambda function, grid, args, kwargs, warmup: kwargs, lambda *given: None)\n"
+        "from program import add\nstandin.set_callbacks(lambda function, grid, args, kwargs, warmup: kwargs, lambda *given: None)\n"
         "print(json.dumps(add[(1,)](3)))"
     )
     assert script(text, TRITON_DEBUG="1") == {"debug": True}
@@ -187,7 +187,7 @@ def test_a_debug_variable_is_an_option_of_launches(script):
 
 def test_half_a_server_is_refused():
     with pytest.raises(ValueError, match="both launch and choose"):
-        standin.set_server(lambda *given: None)
+        standin.set_callbacks(lambda *given: None)
 
 
 def test_a_chosen_config_of_another_process_runs_the_hook_of_the_programs_own(script):
@@ -195,7 +195,7 @@ def test_a_chosen_config_of_another_process_runs_the_hook_of_the_programs_own(sc
         "import triton\nfrom program import add\nlog = []\n"
         "configs = [triton.Config({'BLOCK': n}, pre_hook=lambda nargs: log.append(sorted(nargs))) for n in (1, 2)]\n"
         "made = triton.autotune(configs, key=['n'])(add)\n"
-        "standin.set_server(lambda function, grid, args, kwargs, warmup: kwargs, lambda *given: triton.Config({'BLOCK': 2}))\n"
+        "standin.set_callbacks(lambda function, grid, args, kwargs, warmup: kwargs, lambda *given: triton.Config({'BLOCK': 2}))\n"
         "print(json.dumps([made[(1,)](1, 2), log, made.best_config is configs[1]]))"
     )
     assert told[0] == {"BLOCK": 2, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
@@ -366,7 +366,7 @@ def test_gluon_functions_are_jit_functions(script, tmp_path):
         encoding="utf-8",
     )
     told = script(
-        "import more, triton\nstandin.set_server(lambda function, grid, args, kwargs, warmup: repr(kwargs['layout']), lambda *given: None)\n"
+        "import more, triton\nstandin.set_callbacks(lambda function, grid, args, kwargs, warmup: repr(kwargs['layout']), lambda *given: None)\n"
         "from triton.experimental.gluon import language as gl\n"
         "print(json.dumps([isinstance(more.f, triton.JITFunction), more.f.is_gluon(), type(more.f).__name__, "
         "more.f[(1,)](3, layout=gl.SliceLayout(0, gl.AutoLayout()))]))"

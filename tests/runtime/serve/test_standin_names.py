@@ -6,7 +6,7 @@ import json
 
 import pytest
 from nojit.runtime.serve.standin import names, registry
-from nojit.runtime.serve.standin.server import Recorded, recorded, set_recorded
+from nojit.runtime.serve.standin.callbacks import Recorded, recorded, set_recorded
 
 from tests.support import triton_names
 

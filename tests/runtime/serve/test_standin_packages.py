@@ -18,7 +18,7 @@ def launch(function, grid, args, kwargs, warmup):
     named = {**dict(zip(function.arg_names, args)), **kwargs}
     grid = grid(named) if callable(grid) else grid
     log.append([function.__name__, list(grid), {name: value for name, value in kwargs.items() if isinstance(value, (int, float, bool, str))}])
-standin.set_server(launch, lambda autotuner, key, configs, nargs: configs[-1])
+standin.set_callbacks(launch, lambda autotuner, key, configs, nargs: configs[-1])
 """
 
 # each with the text of a module, the use that launches, and the launches

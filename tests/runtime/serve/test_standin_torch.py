@@ -193,7 +193,7 @@ def test_an_operator_of_torch_launches_through_the_server(tmp_path, without_trit
         "import json, torch, program\nlog = []\n"
         "def launch(function, grid, args, kwargs, warmup):\n"
         "    args[1].copy_(args[0] + 1)\n    log.append([function.__name__, grid(kwargs), args[2], kwargs['BLOCK'], warmup])\n"
-        "standin.set_server(launch, lambda autotuner, key, configs, nargs: configs[1])\n"
+        "standin.set_callbacks(launch, lambda autotuner, key, configs, nargs: configs[1])\n"
         "x = torch.zeros(1000)\n"
         "found = program.add_one(x).sum().item()\n"
         "meta = program.add_one(torch.zeros(10, device='meta')).shape\n"

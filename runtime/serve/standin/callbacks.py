@@ -11,14 +11,14 @@ from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "ADVICE",
+    "Callbacks",
     "MissingAttributeError",
     "MissingError",
     "Recorded",
-    "Server",
     "recorded",
     "served",
+    "set_callbacks",
     "set_recorded",
-    "set_server",
     "since",
 ]
 
@@ -47,7 +47,7 @@ class MissingModuleError(MissingError, ModuleNotFoundError):  # type: ignore[mis
     """A program imports a module that the stand-in lacks."""
 
 
-class Server(Record):
+class Callbacks(Record):
     """The functions that the stand-in asks: see the package for what each takes and returns."""
 
     launch: Callable[[Any, Any, tuple[Any, ...], dict[str, Any], bool], Any]
@@ -67,11 +67,11 @@ class Recorded(Record):
 
 
 class _State:
-    server: Server | None = None
+    callbacks: Callbacks | None = None
     recorded = Recorded()
 
 
-def set_server(
+def set_callbacks(
     launch: Callable[[Any, Any, tuple[Any, ...], dict[str, Any], bool], Any] | None,
     choose: Callable[[Any, tuple[Any, ...], list[Any], dict[str, Any]], Any] | None = None,
     function_for_grid: Callable[[Any, Any], Callable[..., Any] | None] | None = None,
@@ -88,10 +88,12 @@ def set_server(
     """
     if (launch is None) != (choose is None):
         raise ValueError("expected both launch and choose, or neither: pass the two together")
-    _State.server = Server(launch, choose, function_for_grid) if launch is not None and choose is not None else None
+    _State.callbacks = (
+        Callbacks(launch, choose, function_for_grid) if launch is not None and choose is not None else None
+    )
 
 
-def served(name: str) -> Server:
+def served(name: str) -> Callbacks:
     """Return the functions that are set.
 
     Args:
@@ -100,11 +102,11 @@ def served(name: str) -> Server:
     Raises:
         MissingError: none are set.
     """
-    if _State.server is None:
+    if _State.callbacks is None:
         raise MissingError(name, "nothing launches it: no bundle is served").advise(
             "call nojit.serve(...) before the launch, or set NOJIT_SERVE"
         )
-    return _State.server
+    return _State.callbacks
 
 
 def set_recorded(facts: Recorded) -> None:
