@@ -30,7 +30,7 @@ from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds, select
 from nojit.aot.tune.store.database import open_database
 from nojit.runtime.errors import NojitError
-from nojit.runtime.tuning.tuned import TunedConfig, TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedTable
 from tuning import FAMILIES, STAGE, Progress
 
 USES = ("tune", "held_out")

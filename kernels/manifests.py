@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.launch.call import CallFacts
+from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.table.table import KEY_COLUMNS, Axis, Case, Config, Derived, KernelTable, Missing, Param
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, spell

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nojit.runtime.recording.session import record
-    from nojit.runtime.serve.own import serve_function
     from nojit.runtime.serve.session import serve, unserve
+    from nojit.runtime.serve.single_functions import serve_function
 
 __all__ = ["__version__", "record", "serve", "serve_function", "unserve"]
 
@@ -19,7 +19,7 @@ __all__ = ["__version__", "record", "serve", "serve_function", "unserve"]
 _PLACES = {
     "record": "nojit.runtime.recording.session",
     "serve": "nojit.runtime.serve.session",
-    "serve_function": "nojit.runtime.serve.own",
+    "serve_function": "nojit.runtime.serve.single_functions",
     "unserve": "nojit.runtime.serve.session",
 }
 

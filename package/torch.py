@@ -28,7 +28,7 @@ import torch
 from nojit.kernels.torch_state import PLAIN
 from nojit.runtime import Kernel
 from nojit.runtime.errors import ArgumentError, did_you_mean, few, shown
-from nojit.runtime.launch.call import slot_kind
+from nojit.runtime.launch.call_facts import slot_kind
 from nojit.runtime.triton_attributes import KernelParam
 from nojit.runtime.types.names import is_tuple, members
 from nojit.runtime.values import DType, Value

@@ -1,7 +1,7 @@
 """The user's handle on a kernel. The C core launches; Python selects the variant for each new specialization.
 
 `Kernel` finds the bundle for a device, selects the variant (`nojit.runtime.explain.explanation`) from the core's facts about a call
-(`nojit.runtime.launch.facts`), and gives the core a plan (`nojit.runtime.launch.plans`).
+(`nojit.runtime.launch.core_facts`), and gives the core a plan (`nojit.runtime.launch.plans`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.launch.call import CallFacts
-from nojit.runtime.launch.facts import Facts, call_facts, is_dtype, placeholder
+from nojit.runtime.launch.call_facts import CallFacts
+from nojit.runtime.launch.constexprs import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
+from nojit.runtime.launch.core_facts import Facts, call_facts, is_dtype, placeholder
 from nojit.runtime.launch.images import Source, best_source, closest_source
-from nojit.runtime.launch.keys import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
 from nojit.runtime.launch.plans import grid_error, make_plan, read_row
 from nojit.runtime.launch.rows_to_load import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log

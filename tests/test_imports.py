@@ -39,10 +39,10 @@ ASKED_FOR = {
     ("nojit.runtime.serve.driver", "triton"),
     ("nojit.runtime.serve.guards", "triton"),
     ("nojit.runtime.serve.hosts", "triton"),
-    ("nojit.runtime.serve.own", "triton"),
+    ("nojit.runtime.serve.single_functions", "triton"),
     ("nojit.runtime.serve.patches", "triton"),
     # where a program is recorded
-    ("nojit.runtime.recording.hooks", "triton"),
+    ("nojit.runtime.recording.triton_hooks", "triton"),
     ("nojit.runtime.trust.policy", "cryptography"),
     ("nojit.runtime.trust.trusted_keys", "cryptography"),
 }

@@ -19,7 +19,7 @@ from nojit.aot.recording.winners import TOOL, Chosen, device_of
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.generated import MODULE as GENERATED
-from nojit.runtime.tuning.tuned import TunedDevice, TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedDevice, TunedTable
 from nojit.runtime.types.names import NONE
 from nojit.runtime.values import Value, identity
 

@@ -13,8 +13,8 @@ from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import BOOLS, FLOATS, NONE
 from nojit.runtime.errors import did_you_mean
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.tuning.neighbours import cost_words, is_cost
-from nojit.runtime.tuning.tuned import MULTIPROCESSORS, is_name
+from nojit.runtime.tuning.ranking import cost_words, is_cost
+from nojit.runtime.tuning.tuned_tables import MULTIPROCESSORS, is_name
 
 if TYPE_CHECKING:
     from nojit.aot.manifest.spec import KernelSpec, TuningSpec

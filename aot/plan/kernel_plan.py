@@ -22,7 +22,7 @@ from nojit.aot.plan.toolchain_configs import with_toolchain
 from nojit.aot.plan.tuned import expand_tuned
 from nojit.aot.plan.variant import Variant, functions_of
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.tuning.tuned import TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedTable
 
 __all__ = ["ExpandedKernel", "Wanted", "list_variants", "plan_kernel"]
 

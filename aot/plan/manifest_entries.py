@@ -21,7 +21,7 @@ from nojit.aot.plan.toolchain_configs import check_toolchains, tables_for, with_
 from nojit.aot.plan.tuned import check_tuned, read_folder
 from nojit.aot.plan.variant import functions_in
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
-from nojit.runtime.tuning.tuned import TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedTable
 from nojit.runtime.types.constants import constant_of
 from nojit.runtime.values import LAYOUTS
 

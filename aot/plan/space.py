@@ -19,7 +19,7 @@ from nojit.aot.plan.expand import Expander, Names
 from nojit.aot.plan.hints import HintSet, WrittenHints
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.tuning.tuned import TunedConfig, TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedTable
 from nojit.runtime.values import DType, FunctionRef, Value
 
 __all__ = ["SpaceExpansion", "configs_of", "expand_space", "narrowed"]

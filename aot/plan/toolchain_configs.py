@@ -17,7 +17,7 @@ from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.tuning_rules import choices
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import TuningError, did_you_mean
-from nojit.runtime.tuning.tuned import TunedConfig, TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedTable
 
 __all__ = ["check_toolchains", "tables_for", "with_toolchain", "with_toolchains"]
 

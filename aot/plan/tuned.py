@@ -24,7 +24,7 @@ from nojit.aot.plan.points import Point
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, worded
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.tuning.tuned import TunedConfig, TunedEntry, TunedTable, read_tuned
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedEntry, TunedTable, read_tuned
 from nojit.runtime.values import Value, identity
 
 __all__ = ["FOLDER", "check_tuned", "expand_tuned", "read_folder"]

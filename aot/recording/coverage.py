@@ -12,7 +12,7 @@ from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, few
 from nojit.runtime.explain.explanation import explain
 from nojit.runtime.explain.options import BUILT_WITH, is_as_built
-from nojit.runtime.launch.call import Argument, CallFacts, pointee, slot_kind
+from nojit.runtime.launch.call_facts import Argument, CallFacts, pointee, slot_kind
 from nojit.runtime.recording.closure import fingerprint
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, read_origins

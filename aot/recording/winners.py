@@ -9,7 +9,7 @@ from typing import Any, Final
 from nojit.aot.manifest.options import OPTIONS
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.recording.file import Recording
-from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.types.names import element_name
 from nojit.runtime.values import Value, decode_value, identity
 

@@ -10,7 +10,7 @@ from nojit.runtime.explain.advice import advise
 from nojit.runtime.explain.hint_misses import hinted
 from nojit.runtime.explain.selection import Selection
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.launch.call import mismatch
+from nojit.runtime.launch.call_facts import mismatch
 
 __all__ = ["Rejection", "no_match", "rejections"]
 

@@ -14,7 +14,7 @@ from nojit.runtime.errors import shown
 from nojit.runtime.explain.refusals import refusal
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.expression import ExpressionError, parse
-from nojit.runtime.launch.call import CallFacts, expression_value
+from nojit.runtime.launch.call_facts import CallFacts, expression_value
 from nojit.runtime.table.table import KernelTable, Missing
 from nojit.runtime.values import Value, spell
 

@@ -29,7 +29,7 @@ from nojit.runtime.fallback.jit_configs import (
     value_of,
 )
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.launch.call import Argument, CallFacts, accepts, natural_type
+from nojit.runtime.launch.call_facts import Argument, CallFacts, accepts, natural_type
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import PDL_SINCE
 from nojit.runtime.types.names import NONE, descriptor_parts, is_descriptor, is_tuple, members

@@ -5,9 +5,9 @@ from __future__ import annotations
 from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError, BundleError, typed
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.launch.call import Argument, CallFacts, expression_value
+from nojit.runtime.launch.call_facts import Argument, CallFacts, expression_value
+from nojit.runtime.launch.constexprs import row_constexprs, row_names
 from nojit.runtime.launch.images import Source
-from nojit.runtime.launch.keys import row_constexprs, row_names
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import Value
 

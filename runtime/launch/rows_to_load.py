@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from nojit.runtime.errors import ArgumentError, did_you_mean, typed
-from nojit.runtime.launch.keys import constexpr_value, resolved, row_names
+from nojit.runtime.launch.constexprs import constexpr_value, resolved, row_names
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import identity
 

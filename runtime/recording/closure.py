@@ -41,7 +41,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
-from nojit.runtime.launch.keys import constexpr_value
+from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.values import DType, FunctionRef, encode_value, module_of
 

@@ -16,7 +16,7 @@ from sys import modules
 from typing import Any, Final, Protocol
 
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.keys import constexpr_value
+from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.recording.closure import Closure, capture
 from nojit.runtime.recording.specialization import Specialization
 from nojit.runtime.recording.winners import config_by_name

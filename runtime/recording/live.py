@@ -1,6 +1,6 @@
 """The recorder of a process: writes each new specialization, closure, winner and problem once, and counts launches in memory.
 
-`nojit.runtime.recording.hooks` calls it from Triton's launch path. No method raises: a failure becomes a problem in the recording, and
+`nojit.runtime.recording.triton_hooks` calls it from Triton's launch path. No method raises: a failure becomes a problem in the recording, and
 a recording that cannot be written ends with one line on standard error. The program must behave as it does without a recorder.
 """
 

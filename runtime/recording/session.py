@@ -19,8 +19,8 @@ from nojit.runtime.autostart import when_imported
 from nojit.runtime.errors import RecordingError, SettingError, worded
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.file import PART_SUFFIX, read_recording, write_recording
-from nojit.runtime.recording.hooks import Hooks
 from nojit.runtime.recording.live import Recorder, say
+from nojit.runtime.recording.triton_hooks import Hooks
 from nojit.runtime.strict_json import Json
 
 __all__ = ["FAKE", "VARIABLE", "Session", "follow_generated", "merge_parts", "parts_beside", "record", "start"]

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.keys import constexpr_value
+from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.recording.closure import kind_of, place_of
 from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.types.constants import constant_type

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.keys import constexpr_value
+from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.strict_json import Json
 from nojit.runtime.values import encode_value
 

@@ -11,13 +11,13 @@ from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.explain.options import BUILT_WITH, is_as_built
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.launch.facts import Facts
+from nojit.runtime.launch.core_facts import Facts
 from nojit.runtime.launch.images import Source
 from nojit.runtime.observe.events import emit
 from nojit.runtime.recording.closure import drift_of
 from nojit.runtime.recording.origins import Origin
 from nojit.runtime.recording.specialization import functions_among
-from nojit.runtime.serve.compiled import Compiled
+from nojit.runtime.serve.compiled_kernel import Compiled
 from nojit.runtime.values import Value
 
 __all__ = ["ServedKernel", "warn_of_capture"]

@@ -13,7 +13,7 @@ from nojit.runtime.errors import SettingError
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.table.table import Config, KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
-from nojit.runtime.tuning.neighbours import behind_in_sum
+from nojit.runtime.tuning.ranking import behind_in_sum
 
 __all__ = ["is_batch_invariant", "settled"]
 

@@ -15,11 +15,11 @@ from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import Config, KernelTable
 from nojit.runtime.table.tuning import BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
-from nojit.runtime.tuning.neighbours import cost_words, estimates, nearest, ranked
+from nojit.runtime.tuning.ranking import cost_words, estimates, nearest, ranked
 from nojit.runtime.values import Value, identity, spell
 
 if TYPE_CHECKING:
-    from nojit.runtime.tuning.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
+    from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedEntry, TunedRow, TunedTable
 
 __all__ = [
     "DEFAULT_BUCKET",

@@ -11,7 +11,7 @@ from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning
 from nojit.runtime.tuning.lookup import DEFAULT_BUCKET, resolve
-from nojit.runtime.tuning.tuned import TunedTable, read_tuned
+from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned
 
 __all__ = ["SUFFIX", "VARIABLE", "TuningSource", "override_of", "read_overrides"]
 

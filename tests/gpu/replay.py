@@ -24,8 +24,8 @@ from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.explain.explanation import choose
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.launch.call import expression_value
-from nojit.runtime.launch.keys import row_names
+from nojit.runtime.launch.call_facts import expression_value
+from nojit.runtime.launch.constexprs import row_names
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import identity
 from torch import Tensor

@@ -22,7 +22,7 @@ from nojit.runtime.errors import BundleError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.expression import ExpressionError, Op, Pointer, Tag
 from nojit.runtime.expr.postfix import evaluate, postfix
-from nojit.runtime.launch.call import Argument
+from nojit.runtime.launch.call_facts import Argument
 from nojit.runtime.table.table import COLUMNS, Case, Config, KernelTable, Param
 from nojit.runtime.table.tuning import BUCKETS
 from nojit.runtime.values import DType, FunctionRef

@@ -16,7 +16,7 @@ from nojit.aot.plan.expand import expand_kernel
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.postfix import FUNCTIONS
-from nojit.runtime.tuning.tuned import read_tuned
+from nojit.runtime.tuning.tuned_tables import read_tuned
 
 from tests.spec.pages import ROOT, Block, blocks, rows
 

@@ -12,7 +12,7 @@ from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.store.database import Database, open_database
 from nojit.runtime.errors import TuningError, did_you_mean
-from nojit.runtime.tuning.tuned import TunedTable, read_tuned
+from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned
 
 __all__ = [
     "PERCENT",

@@ -10,7 +10,7 @@ from nojit.aot.tune.imports.importers import ForeignFile, ForeignRow, Settings
 from nojit.aot.tune.select.portfolio import loss_curve, smallest
 from nojit.aot.tune.select.selection import Bounds
 from nojit.runtime.errors import TuningError, did_you_mean
-from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import Value
 
 __all__ = ["TableRequest", "to_tuned"]

@@ -23,7 +23,7 @@ from nojit.aot.tune.select.selection import Bounds, config_label, select
 from nojit.aot.tune.select.summaries import TableFacts, table_facts
 from nojit.aot.tune.store.records import Problem
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.tuning.tuned import TunedConfig
+from nojit.runtime.tuning.tuned_tables import TunedConfig
 from nojit.runtime.values import Value, spell
 
 __all__ = ["BestFacts", "ClassFacts", "HeatMap", "KernelReport", "UnfitFacts", "report"]

@@ -12,7 +12,7 @@ from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Selection, config_label
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import parse
-from nojit.runtime.tuning.tuned import TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedTable
 
 __all__ = ["Drift", "Evaluation", "ProblemShare", "evaluate", "mean_share", "repeat"]
 

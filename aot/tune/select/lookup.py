@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from nojit.aot.tune.store.records import Config, Problem
 from nojit.runtime.tuning.lookup import block_of, bucket_of, closest_device
-from nojit.runtime.tuning.neighbours import nearest, ranked
-from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedTable
+from nojit.runtime.tuning.ranking import nearest, ranked
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedTable
 from nojit.runtime.values import identity
 
 __all__ = ["LookupResult", "find_config", "look_up", "table_for"]

@@ -25,8 +25,8 @@ from nojit.aot.tune.select.rules import Class, TuningRules, class_of, spell_clas
 from nojit.aot.tune.store.records import Config, Problem, identity_of
 from nojit.runtime.table.tuning import TuningBlock
 from nojit.runtime.tuning.lookup import bucket_of, rows_of
-from nojit.runtime.tuning.neighbours import ranked
-from nojit.runtime.tuning.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning.ranking import ranked
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import identity, spell
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Writer of tuned tables as readable TOML: equal tables give equal text, and diffs are by line.
 
-`nojit.runtime.tuning.tuned.read_tuned` is the reader.
+`nojit.runtime.tuning.tuned_tables.read_tuned` is the reader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from nojit.aot.base.files import write_file
 from nojit.runtime import _core
 from nojit.runtime.errors import TuningError, worded
-from nojit.runtime.tuning.tuned import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning.tuned_tables import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import DType, FunctionRef, Value
 
 __all__ = ["OUR_TOOLS", "device_slug", "file_name", "render_tuned", "write_tuned"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from nojit.aot.cli.commands.tune import select as tune_select
 from nojit.aot.tune.select.summaries import table_facts
-from nojit.runtime.tuning.tuned import read_tuned
+from nojit.runtime.tuning.tuned_tables import read_tuned
 
 from tests.aot.cli.conftest import Run
 from tests.aot.tune.imports.test_importers import moe, server

@@ -18,7 +18,7 @@ from nojit.aot.recording.inputs import read_recordings
 from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
 from nojit.runtime import load
 from nojit.runtime.errors import RecordingError
-from nojit.runtime.tuning.tuned import TunedDevice
+from nojit.runtime.tuning.tuned_tables import TunedDevice
 from nojit.runtime.values import identity
 
 from tests.aot.recording import programs

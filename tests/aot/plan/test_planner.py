@@ -12,7 +12,7 @@ from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.plan.source import SourcePlace, fit_tuned
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.tuning.tuned import TunedConfig
+from nojit.runtime.tuning.tuned_tables import TunedConfig
 
 from tests.aot.conftest import HEADER, KERNEL
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

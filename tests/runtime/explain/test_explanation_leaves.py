@@ -6,7 +6,7 @@ import pytest
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.explanation import choose, explain
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.launch.call import (
+from nojit.runtime.launch.call_facts import (
     Argument,
     CallFacts,
     accepts,

@@ -12,7 +12,7 @@ from nojit.runtime import _core
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.operations import constant
 from nojit.runtime.expr.postfix import postfix, words_of
-from nojit.runtime.launch.call import expression_value
+from nojit.runtime.launch.call_facts import expression_value
 
 from tests.reference import expressions as reference
 

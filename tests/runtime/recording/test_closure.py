@@ -5,7 +5,7 @@ import importlib.util
 import sys
 
 import pytest
-from nojit.runtime.launch.keys import constexpr_value
+from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.recording.closure import capture, digest_of, drift_of, fingerprint
 from nojit.runtime.strict_json import canonical_json
 

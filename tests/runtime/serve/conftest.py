@@ -26,7 +26,7 @@ INSTALL = "from nojit.runtime.serve import standin\nassert standin.install()\n"
 # modules that import these packages at their top
 NEEDS = {
     "torch": ["test_inductor.py"],
-    "triton": ["test_own.py", "test_program.py", "test_session.py", "test_standin_facts.py"],
+    "triton": ["test_single_functions.py", "test_program.py", "test_session.py", "test_standin_facts.py"],
 }
 collect_ignore = [
     module for package, modules in NEEDS.items() if importlib.util.find_spec(package) is None for module in modules

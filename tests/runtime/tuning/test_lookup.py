@@ -17,8 +17,8 @@ from nojit.runtime.table.reading import decode_table
 from nojit.runtime.table.table import KernelTable, Tuning
 from nojit.runtime.table.tuning import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.lookup import Lookup, bucket_of, closest_device, lookup_of, resolve
-from nojit.runtime.tuning.neighbours import estimates, is_cost, nearest, ranked
-from nojit.runtime.tuning.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning.ranking import estimates, is_cost, nearest, ranked
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import spell
 
 from tests.reference import selection

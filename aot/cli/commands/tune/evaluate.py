@@ -30,7 +30,7 @@ from nojit.aot.tune.select.lookup import table_for
 from nojit.aot.tune.select.selection import Bounds, select
 from nojit.runtime.errors import TuningError
 from nojit.runtime.target import by_arch
-from nojit.runtime.tuning.tuned import TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedTable
 
 __all__ = ["command"]
 

@@ -15,7 +15,7 @@ from nojit.aot.tune.imports.importers import ForeignFile, read_foreign
 from nojit.aot.tune.select.selection import Bounds
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.runtime.expr.expression import ExpressionError, parse
-from nojit.runtime.tuning.tuned import TunedDevice
+from nojit.runtime.tuning.tuned_tables import TunedDevice
 from nojit.runtime.values import Value
 
 __all__ = ["command"]

@@ -15,7 +15,7 @@ from nojit.aot.tune.imports.importers import read_foreign
 from nojit.aot.tune.select.selection import Bounds
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.runtime.errors import TuningError
-from nojit.runtime.tuning.tuned import TunedDevice, read_tuned
+from nojit.runtime.tuning.tuned_tables import TunedDevice, read_tuned
 
 DEVICE = TunedDevice("NVIDIA H100 80GB HBM3", "sm_90", 132, 85045280768)
 SERVER = "E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json"

@@ -24,7 +24,7 @@ from nojit.aot.tune.store.database import open_database
 from nojit.aot.tune.store.records import Config
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import parse
-from nojit.runtime.tuning.tuned import read_tuned
+from nojit.runtime.tuning.tuned_tables import read_tuned
 
 from tests.aot.tune.synthetic import write_database
 

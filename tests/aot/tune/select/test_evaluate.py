@@ -11,7 +11,7 @@ from nojit.aot.tune.select.evaluate import evaluate, mean_share, repeat
 from nojit.aot.tune.select.lookup import find_config, look_up, table_for
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds, select
-from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedTable
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedTable
 
 from tests.aot.tune.select.test_selection import evidence
 from tests.aot.tune.synthetic import plain_time, problem, write_database

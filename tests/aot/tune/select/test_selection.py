@@ -13,7 +13,7 @@ from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds, Selection, select
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.aot.tune.store.database import open_database
-from nojit.runtime.tuning.tuned import TunedTable, read_tuned
+from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned
 
 from tests.aot.tune.synthetic import H200, KEYS, measurement, plain_time, settings, write_database
 

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.tune.select.tuned_file import device_slug, render_tuned, write_tuned
 from nojit.runtime.errors import PackageError, TuningError
-from nojit.runtime.tuning.tuned import TunedConfig, TunedCost, TunedDevice, TunedEntry, TunedRow, TunedTable, read_tuned
+from nojit.runtime.tuning.tuned_tables import (
+    TunedConfig,
+    TunedCost,
+    TunedDevice,
+    TunedEntry,
+    TunedRow,
+    TunedTable,
+    read_tuned,
+)
 from nojit.runtime.values import DType, FunctionRef
 
 DEVICE = TunedDevice("NVIDIA H200", "sm_90", 132, 150754820096)

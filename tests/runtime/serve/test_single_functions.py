@@ -13,7 +13,7 @@ import triton.language as tl
 from nojit import runtime
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.fallback.jit import MissWarning
-from nojit.runtime.serve import own
+from nojit.runtime.serve import single_functions
 from nojit.runtime.serve.hosts import ATTRIBUTE
 from triton.runtime import jit
 
@@ -100,7 +100,7 @@ def test_the_error_is_of_the_function_s_own_module(
 ) -> None:
     changed = edited("tl.load(x_ptr + offs, mask=mask) + tl.load", "tl.load(x_ptr + offs, mask=mask) - tl.load")
     nojit.serve_function(kernels.unrecorded, recorded.bundle, miss="error")
-    known = own._servers[(str(recorded.bundle),), "error", False]._lookup._kernels
+    known = single_functions._servers[(str(recorded.bundle),), "error", False]._lookup._kernels
     # another module has a function of the name too
     monkeypatch.setitem(known, ("other", "add"), known["tests.runtime.serve.programs.kernels", "add"])
     launcher = nojit.serve_function(changed.add, recorded.bundle, miss="error")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from nojit.runtime.errors import TuningError
-from nojit.runtime.tuning.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable, read_tuned
+from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable, read_tuned
 from nojit.runtime.values import DType, FunctionRef
 
 TEXT = """\

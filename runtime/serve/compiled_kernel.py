@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nojit.runtime import _core
 from nojit.runtime.explain.options import BUILT_WITH
-from nojit.runtime.launch.keys import row_constexprs
+from nojit.runtime.launch.constexprs import row_constexprs
 
 if TYPE_CHECKING:
     from nojit.runtime.launch.images import Source
