@@ -87,11 +87,14 @@ def run(program: str, bundle: Path, environment: dict[str, str]) -> list[dict[st
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_launch_has_the_grid_the_block_of_waves_the_arguments_and_shared_memory(hip: FakeHip, tmp_path: Path) -> None:
-    bundle = write(tmp_path, launch={"shared_bytes": 64 << 10})
-    (told,) = run("add[(3, 2)](tensor(), 7, stream=0)\nlaunched()", bundle, hip.environment())
+@pytest.mark.parametrize(("gfx", "shared"), [(942, 64 << 10), (950, 160 << 10)])
+def test_a_launch_has_the_grid_the_block_of_waves_the_arguments_and_shared_memory(
+    gfx: int, shared: int, hip: FakeHip, tmp_path: Path
+) -> None:
+    bundle = write(tmp_path, f"gfx{gfx}", launch={"shared_bytes": shared})
+    (told,) = run("add[(3, 2)](tensor(), 7, stream=0)\nlaunched()", bundle, hip.environment(gfx, driver_version=7000))
     assert told == {
-        "symbol": "add", "device": 0, "grid": [3, 2, 1], "block": [256, 1, 1], "shared": 65536,
+        "symbol": "add", "device": 0, "grid": [3, 2, 1], "block": [256, 1, 1], "shared": shared,
         "ints": [0x10000, 7, 0, 0], "stream": 0, "cooperative": False,
     }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import CompileError
 
 from tests.aot.projects import KERNEL, Built, Project, entry
+from tests.fakecuda.build import build_hip
+from tests.fakecuda.hip import FakeHip
 
 pytestmark = pytest.mark.triton
 
@@ -80,6 +83,47 @@ def test_a_bundle_is_verified_and_says_that_it_is_untried(built: Built, arch: st
         (launch,) = bundle.table("dot").launches
         assert [slot.type for slot in launch.layout] == ["*fp32", "*i8", "*i8"]
         assert launch.shared_bytes > 0
+
+
+LAUNCH = """
+import json, os, sys
+from pathlib import Path
+from nojit import runtime
+from tests.fakecuda.hip import FakeHip
+from tests.support.tensors import PointerTensor
+
+fake = FakeHip(Path(os.environ["NOJIT_LIBHIP"]))
+bundle = runtime.load(sys.argv[1])
+x = PointerTensor(0x10000, "torch.float32", "cuda:0")
+told = {}
+for name in bundle.kernels:
+    kernel = bundle.kernel(name)
+    chosen = kernel.explain(x, V=1).chosen
+    kernel[(3,)](x, V=1, stream=0)
+    last = fake.last_launch()
+    told[name] = [chosen is not None, last.grid, last.block, last.shared_bytes, last.ints()[0]]
+assert fake.violations() == [], fake.violations()
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_gpu_selects_loads_and_launches_its_bundle_among_all(
+    built: Built, arch: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    hip, facts = FakeHip(build_hip(tmp_path_factory.mktemp("hip"))), facts_of(arch)
+    environment = hip.environment(int(arch[3:]), driver_version=facts.min_driver)
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCH, built.out], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told.keys() == {"exp", "dot"}
+    for name, (chosen, *launch) in told.items():
+        with BundleFile(built.out / f"demo-1.0-{arch}.nojit") as bundle:
+            shared = bundle.table(name).launches[0].shared_bytes
+        assert chosen
+        assert launch == [[3, 1, 1], [4 * facts.warp_size, 1, 1], shared, 0x10000]
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "sm_90"])
