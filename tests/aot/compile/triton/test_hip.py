@@ -16,6 +16,7 @@ from nojit.aot.compile.triton.compiler import toolchain
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import CompileError
 
+from tests.aot.conftest import ROOT
 from tests.aot.projects import KERNEL, Built, Project, entry
 from tests.fakecuda.build import build_hip
 from tests.fakecuda.hip import FakeHip
@@ -124,6 +125,39 @@ def test_a_gpu_selects_loads_and_launches_its_bundle_among_all(
             shared = bundle.table(name).launches[0].shared_bytes
         assert chosen
         assert launch == [[3, 1, 1], [4 * facts.warp_size, 1, 1], shared, 0x10000]
+
+
+SHIPPED = """
+import os, sys
+from pathlib import Path
+from nojit import runtime
+from tests.fakecuda.hip import FakeHip
+from tests.support.tensors import PointerTensor
+
+fake = FakeHip(Path(os.environ["NOJIT_LIBHIP"]))
+x = PointerTensor(0x10000, "torch.bfloat16", "cuda:0")
+runtime.load(sys.argv[1]).kernel("rms_norm_fwd")(x, None, x, x, None, 3, 4096, 1, 1e-6, 4096, 0, stream=0)
+assert fake.violations() == [], fake.violations()
+print(fake.last_launch().grid[0])
+"""
+
+
+def test_a_shipped_kernel_is_built_and_launched_for_both_gpus_of_data_centers(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    words = [word for arch in ("gfx942", "gfx950") for word in ("--arch", arch)]
+    words += ["--profile", "core", "--kernel", "rms_norm_fwd", "--cache-dir", str(tmp_path / "cache"), "-j", "2"]
+    command("build", ROOT / "manifests/norm.toml", "--out", tmp_path / "out", *words)
+    hip = FakeHip(build_hip(tmp_path_factory.mktemp("hip")))
+    for device in (942, 950):
+        ran = subprocess.run(
+            [sys.executable, "-c", SHIPPED, tmp_path / "out"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=hip.environment(device, driver_version=7000),
+        )
+        assert (ran.stdout, ran.stderr) == ("3\n", "")
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "sm_90"])
