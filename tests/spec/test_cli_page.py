@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from nojit.aot.cli import group
-from nojit.aot.cli.building.results import build_document, plan_document
+from nojit.aot.cli.building.build_results import build_document, plan_document
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect.contents import KernelFacts, VariantFacts, definition
 from nojit.aot.inspect.diff import BundleDiff

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nojit.aot.backends.registry import pin
 from nojit.aot.cache.cache import Cache
 from nojit.aot.cache.folder import as_default
-from nojit.aot.cli.building.results import (
+from nojit.aot.cli.building.build_results import (
     Failures,
     plan_document,
     show_plans,

@@ -11,7 +11,7 @@ import click
 from nojit.aot.backends.registry import parse_driver
 from nojit.aot.base.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.cache.folder import default_cache_folder
-from nojit.aot.cli.building.results import Failures, show_result
+from nojit.aot.cli.building.build_results import Failures, show_result
 from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
 from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.options.build_request import Request
