@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
+from nojit.runtime.serve.standin import dtypes as standin_dtypes
 from nojit.runtime.types.names import dtype_name, element_name
 from nojit.runtime.values import DType
 
@@ -165,3 +167,8 @@ def test_a_dtype_that_was_not_built_is_said_as_one(cast: Kernel) -> None:
 def test_what_names_no_dtype_is_none(name: str) -> None:
     assert element_name(name) is None
     assert dtype_name(name) is None
+
+
+def test_the_stand_in_has_every_dtype_of_the_engine() -> None:
+    known = {dtype_name(name) for name, *_ in _core.dtypes()}
+    assert {*standin_dtypes.DType.SINT_TYPES, *standin_dtypes.DType.UINT_TYPES, *standin_dtypes.DType.FP_TYPES} == known

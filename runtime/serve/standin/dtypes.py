@@ -6,13 +6,14 @@ import enum
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from nojit.runtime import _core
 from nojit.runtime.serve.standin.constants import BaseType, BaseValue, Constexpr, ConstexprType, unwrap
 from nojit.runtime.serve.standin.registry import export, exported
 from nojit.runtime.serve.standin.type_names import BITS, validate_block_shape
 
 __all__ = ["DType", "PointerType"]
 
-# of floating-point types: bits of the mantissa, and the bias of the exponent
+# of each floating-point type of the engine's `base/dtype.c`: bits of the mantissa, and the bias of the exponent
 _FLOATS: Final = {
     "fp8e4b15": (3, 15),
     "fp8e4nv": (3, 7),
@@ -24,8 +25,9 @@ _FLOATS: Final = {
     "fp32": (23, 127),
     "fp64": (52, 1023),
 }
-_SIGNED: Final = ("int8", "int16", "int32", "int64")
-_UNSIGNED: Final = ("int1", "uint8", "uint16", "uint32", "uint64")
+_INTS: Final = [_core.dtype_name(name) or "" for name, kind, _, _ in _core.dtypes() if kind == "int"]
+_SIGNED: Final = tuple(name for name in _INTS if name.startswith("int"))
+_UNSIGNED: Final = ("int1", *(name for name in _INTS if name.startswith("uint")))
 
 
 class Signedness(enum.Enum):
