@@ -152,7 +152,7 @@ class Source:
 
 def jobs_of(count: int) -> list[Any]:
     """Return variants of kernels with 100 variants each."""
-    from nojit.aot.compile.farm import Job
+    from nojit.aot.compile.job_runner import Job
     from nojit.aot.plan.source import SourcePlace
     from nojit.aot.plan.variant import Variant
     from nojit.runtime.table.table import Config
@@ -191,7 +191,7 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
     """
     import farm_simulation
     from nojit.aot.cache.cache import Cache
-    from nojit.aot.compile import farm
+    from nojit.aot.compile import job_runner
     from nojit.aot.remote.connection import DaskConnection
     from nojit.aot.remote.executor import Build, Limits, RemoteExecutor
     from nojit.aot.remote.messages import Setup
@@ -221,7 +221,7 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
         # `nullcontext`, since the figures of the executor are read below
         here, opened = build.source.compile_variant, lambda: contextlib.nullcontext(executor)
         failed, ends = 0, []
-        for finished in farm.run(jobs, here, opened, cache, keep_going=True):
+        for finished in job_runner.run(jobs, here, opened, cache, keep_going=True):
             failed += finished.error is not None
             ends.append(time.monotonic() - started)
         seconds, used = time.monotonic() - started, time.process_time() - used

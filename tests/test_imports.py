@@ -356,7 +356,7 @@ def test_modules_of_the_build_have_names_of_their_own():
             named.setdefault(name.rpartition(".")[2], []).append(name)
     several = {word for word, names in named.items() if len(names) > 1}
     # a compiler's option, and the options of all compilers
-    assert several == {"address", "options"}
+    assert several == {"options"}
 
 
 def runtime_package(name: str) -> str:

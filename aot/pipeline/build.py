@@ -12,8 +12,8 @@ from pathlib import Path
 
 from nojit.aot.base.files import check_folder, write_file
 from nojit.aot.cache.cache import Cache
-from nojit.aot.compile import farm
-from nojit.aot.compile.farm import Finished, Job
+from nojit.aot.compile import job_runner
+from nojit.aot.compile.job_runner import Finished, Job
 from nojit.aot.compile.pruning import PRUNING
 from nojit.aot.compile.toolchain.triton_settings import settings_words
 from nojit.aot.inspect.places import report_path
@@ -71,7 +71,7 @@ def build(
         keep_going: whether to go on after a variant fails to compile.
         ahead: number of variants that the build may claim at the same time, if the cache is shared.
         on_event: called with the result of every variant.
-        on_expected: called with the number of variants to compile, as in `nojit.aot.compile.farm.run`.
+        on_expected: called with the number of variants to compile, as in `nojit.aot.compile.job_runner.run`.
 
     Raises:
         PackageError: the cache or a bundle cannot be read or written.
@@ -85,7 +85,7 @@ def build(
     refused = not keep_going and any(plan.refused for plan in plans)
     jobs = [] if refused else [job for work in stale for job in work.jobs]
     check = compiler.check_compiled
-    for finished in farm.run(
+    for finished in job_runner.run(
         jobs,
         compiler.compile_variant,
         open_executor,

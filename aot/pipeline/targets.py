@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from nojit.aot.backends.registry import vendor_of
 from nojit.aot.cache.cache import Cache
-from nojit.aot.compile import farm
-from nojit.aot.compile.farm import Finished, Job
+from nojit.aot.compile import job_runner
+from nojit.aot.compile.job_runner import Finished, Job
 from nojit.aot.manifest.archs import arch_number, arch_order, chip_of, chips_of, family_of, known_archs, target_of
 from nojit.aot.pipeline.build import jobs_of
 from nojit.aot.plan.compiler_interface import Compiler
@@ -86,7 +86,7 @@ def choose_targets(
     """
     jobs = {(plan.bundle.name, plan.arch): jobs_of(plan, compiler) for plan in plans}
     done: dict[Job, Finished] = {}
-    for finished in farm.run(
+    for finished in job_runner.run(
         [job for each in jobs.values() for job in each],
         compiler.compile_variant,
         open_executor,

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from nojit.aot.compile import farm
+from nojit.aot.compile import job_runner
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, functions_of
@@ -117,7 +117,7 @@ class _Group:
 class _Call:
     """One variant to compile, and the future of its result."""
 
-    job: farm.Job
+    job: job_runner.Job
     future: Future[CompiledVariant] = field(default_factory=Future)
     refusals: int = 0
     """How many workers refused it."""
@@ -177,7 +177,7 @@ class Build:
     """Called with warnings, from the executor's thread."""
 
 
-class RemoteExecutor(farm.JobExecutor):
+class RemoteExecutor(job_runner.JobExecutor):
     """Executor of whole jobs of the farm on remote workers.
 
     Args:
@@ -212,7 +212,7 @@ class RemoteExecutor(farm.JobExecutor):
         """Number of jobs sent so far, copies included."""
         return self._loop.jobs_sent
 
-    def submit_job(self, job: farm.Job, following: int) -> Future[CompiledVariant]:
+    def submit_job(self, job: job_runner.Job, following: int) -> Future[CompiledVariant]:
         """Queue a job of the farm and return its future; `following` is the number of jobs that come after it."""
         return self._loop.put(job, following)
 
@@ -289,7 +289,7 @@ class _Loop:
         self._thread.start()
         self._started.wait()
 
-    def put(self, job: farm.Job, following: int) -> Future[CompiledVariant]:
+    def put(self, job: job_runner.Job, following: int) -> Future[CompiledVariant]:
         call = _Call(job)
         with self._lock:
             if self._error is not None:

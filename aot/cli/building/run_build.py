@@ -30,7 +30,7 @@ from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.options.caches import open_shared
 from nojit.aot.cli.progress.build_progress import Counts, View, follow_build
 from nojit.aot.compile.by_toolchain import ToolchainCompiler, find_toolchains
-from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.job_runner import Finished
 from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.compile.processes.source_processes import SourceCompiler
 from nojit.aot.compile.toolchain.installed_triton import files_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from nojit.aot.cli.options.build_request import Request
-from nojit.aot.remote.address import dask_address
+from nojit.aot.remote.executor_url import dask_address
 
 if TYPE_CHECKING:
     from nojit.aot.plan.compiler_interface import Compiler

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from nojit.aot.cli.console import Output, clean, duration, rich_console
-from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.job_runner import Finished
 
 if TYPE_CHECKING:
     from nojit.aot.plan.plan import Planned

@@ -15,8 +15,8 @@ from nojit.aot.cache.guard import Limits
 from nojit.aot.cache.objects import open_store
 from nojit.aot.cache.shared import SharedCache
 from nojit.aot.cache.store import Store
-from nojit.aot.compile import farm
-from nojit.aot.compile.farm import Finished, Job
+from nojit.aot.compile import job_runner
+from nojit.aot.compile.job_runner import Finished, Job
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace
@@ -72,7 +72,7 @@ class Machine:
         shared = None if store is None else SharedCache(store, limits=limits, tell=self.told.append, **facts)
         self.cache = Cache(self.folder / "cache", shared)
         return list(
-            farm.run(
+            job_runner.run(
                 wanted,
                 self.compiler.compile_variant,
                 executor,

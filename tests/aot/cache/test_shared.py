@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from nojit.aot.cache.entry import entry_name, open_entry, seal, split_signed, with_signature
 from nojit.aot.cache.store import Folder, Store
-from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.job_runner import Finished
 from nojit.aot.plan.variant import CompiledVariant, encode_compiled
 from nojit.aot.trust.cache_signatures import EntrySigner, EntryVerifier, read_verifier
 from nojit.aot.trust.sign import make_key, read_signer

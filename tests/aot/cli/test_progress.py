@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.progress.build_progress import Counts, Lines, follow_build
-from nojit.aot.compile.farm import Finished, Job
+from nojit.aot.compile.job_runner import Finished, Job
 from nojit.aot.plan.plan import Planned
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant

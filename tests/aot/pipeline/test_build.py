@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.cache.cache import Cache
-from nojit.aot.compile.farm import Finished
+from nojit.aot.compile.job_runner import Finished
 from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.inspect.places import report_path
 from nojit.aot.pipeline.build import BuildResult, build

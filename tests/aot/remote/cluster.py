@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-from nojit.aot.compile import farm
+from nojit.aot.compile import job_runner
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
@@ -64,8 +64,8 @@ def until(holds: Callable[[], Any], limit_s: float = 30) -> None:
         time.sleep(0.001)
 
 
-def job(number: int, **changed: Any) -> farm.Job:
-    return farm.Job(replace(VARIANTS[number], **changed), PLACE, key_of(number))
+def job(number: int, **changed: Any) -> job_runner.Job:
+    return job_runner.Job(replace(VARIANTS[number], **changed), PLACE, key_of(number))
 
 
 JOBS = [job(number) for number in range(len(VARIANTS))]
@@ -214,7 +214,7 @@ class FakeBuild:
     def __exit__(self, *_: object) -> None:
         self.executor.shutdown(cancel_futures=True)
 
-    def submit(self, *jobs: farm.Job) -> list[Future[CompiledVariant]]:
+    def submit(self, *jobs: job_runner.Job) -> list[Future[CompiledVariant]]:
         """Hand in jobs, and let the executor see none before it can see all."""
         handed_in = threading.Event()
         with contextlib.suppress(RuntimeError):
@@ -228,7 +228,7 @@ class FakeBuild:
         """Wait until the executor has met all workers."""
         until(lambda: self.executor.slots == sum(worker.threads for worker in self.cluster.workers.values()))
 
-    def images(self, *jobs: farm.Job) -> list[bytes]:
+    def images(self, *jobs: job_runner.Job) -> list[bytes]:
         """Compile jobs and return their images."""
         return [future.result(30).image for future in self.submit(*jobs)]
 

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.cache.cache import Cache
-from nojit.aot.compile import farm
-from nojit.aot.compile.farm import Finished, Job, JobExecutor
+from nojit.aot.compile import job_runner
+from nojit.aot.compile.job_runner import Finished, Job, JobExecutor
 from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
@@ -118,7 +118,7 @@ def run(
     executor: Callable[[], Any] = lambda: ThreadPoolExecutor(1),
 ) -> list[Finished]:
     check = compiler.check_compiled
-    return list(farm.run(jobs, compiler.compile_variant, executor, cache, keep_going=keep_going, check=check))
+    return list(job_runner.run(jobs, compiler.compile_variant, executor, cache, keep_going=keep_going, check=check))
 
 
 def no_executor() -> Any:
@@ -271,7 +271,7 @@ class TestFailures:
         def stale(variant: Variant, place: SourcePlace) -> CompiledVariant:
             return replace(compiler().compile_variant(variant, place), key=key_of("other"))
 
-        (event,) = farm.run([job(0)], stale, lambda: ThreadPoolExecutor(1), cache, keep_going=True)
+        (event,) = job_runner.run([job(0)], stale, lambda: ThreadPoolExecutor(1), cache, keep_going=True)
         assert event.compiled is None
         assert "expected sources, settings and toolchain to stay the same" in str(event.error)
         assert "demo.toml kernel k: k sm_90 D=0" in str(event.error)
@@ -386,7 +386,7 @@ class TestInWorkers:
             return made[0]
 
         jobs = [job(i) for i in range(5)]
-        events = farm.run(jobs, compiler(D4="hang").compile_variant, executor, cache, keep_going=True)
+        events = job_runner.run(jobs, compiler(D4="hang").compile_variant, executor, cache, keep_going=True)
         next(events)
         events.close()
         with pytest.raises(RuntimeError, match="shut down"):
