@@ -94,9 +94,11 @@ def operands(shape: Shape) -> tuple[Tensor, ...]:
     sides = {
         "": (),
         "fp8": ((shape.rows,), (experts, shape.n)),
-        "blocks": ((shape.rows, high), (experts, high, wide)),
+        "blocks": ((shape.rows, high), (experts, wide, high)),
     }[shape.kind]
     scales = [(torch.rand(side, device="cuda") + 0.5) * shape.k**-0.25 for side in sides]
+    if shape.kind == "blocks":
+        scales[1] = scales[1].mT
     return a, weights.mT, *scales, torch.tensor(shape.lengths, device="cuda").cumsum(0).int()
 
 
