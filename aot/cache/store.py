@@ -79,7 +79,7 @@ class Folder:
 
     def __init__(self, path: Path, mode: int = 0o777) -> None:
         self.path = path
-        self.url = str(path)
+        self.url = self._text = str(path)
         self._mode = mode
 
     def make(self) -> None:
@@ -102,7 +102,7 @@ class Folder:
         """
         try:
             # a text: a build looks up all of its variants before it compiles the first, and a path takes longer than the look
-            return read_regular(f"{self.url}/{name}", most)
+            return read_regular(f"{self._text}/{name}", most)
         except NotADirectoryError as error:
             raise FileNotFoundError(*error.args) from None
         except OSError as error:
